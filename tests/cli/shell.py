@@ -17,7 +17,7 @@ ABREAST = (sys.executable, "-m", "abreast")
 
 @dataclass(frozen=True)
 class Said:
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -33,7 +33,7 @@ class Said:
 
 
 def plain_environment():
-    """Ours, without settings of abreast, and with the paths on which it is found."""
+    """This process's environment without settings of abreast, and with the paths to import it."""
     kept = ("ABREAST_STATE",)  # of this session's tests alone
     inherited = {
         name: value
@@ -80,9 +80,8 @@ class Shell:
             [*map(str, arguments)],
             given if isinstance(given, bytes) else given.encode(),
             cwd=cwd or self.folder,
-            environment=unmeasured(
-                {**self.environment, **environment}
-            ),  # the wardens; this process is measured
+            # No coverage for the supervisors; this process is measured.
+            environment=unmeasured({**self.environment, **environment}),
             patience=PATIENCE,
         )
         return Said(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
@@ -140,19 +139,19 @@ class Shell:
         }
 
     def noted(self, run_id="map-1"):
-        """The process groups that the journal knows of."""
+        """The process groups that are recorded in the journal."""
         with closing(SqliteStore(self.store)) as store:
             return [event.data["pgid"] for event in store.events(run_id, kinds={"child-started"})]
 
 
 def end(process):
-    """Wait until a started process has ended by itself; what it left."""
+    """Wait until a started process has ended by itself; return its exit code and output."""
     out, err = process.communicate(timeout=PATIENCE)
     return Said(process.returncode, (out or b"").decode(), err.decode())
 
 
 def children_of(run_id, folder):
-    """The processes alive that a run in that folder has started, by what their environment says."""
+    """The living processes that a run in that folder has started, found by their environment."""
     found = set()
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -169,7 +168,7 @@ def children_of(run_id, folder):
 
 @contextmanager
 def ended_at_last(pids):
-    """End what a test has let loose."""
+    """End a process that a test has started."""
     try:
         yield
     finally:

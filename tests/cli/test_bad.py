@@ -17,7 +17,7 @@ MAP = ("map", "--", "true")
 
 
 class Case(NamedTuple):
-    """Something that can't be done, and what is said of it."""
+    """A command that must fail, and its message."""
 
     arguments: tuple[str, ...]
     sentence: str
@@ -630,7 +630,7 @@ def test_it_is_told_in_one_sentence(abreast, case):
     assert all(len(line) < 1000 for line in lines)
 
 
-# Of each kind of trouble, one: for what only the start of an interpreter could spoil.
+# One of each kind of error, run in a new interpreter.
 ANEW = {
     "an unknown command",
     "an unknown option of the group",
@@ -771,7 +771,7 @@ def test_what_was_read_before_a_bad_line_is_done_and_the_rest_follows_once_it_is
 
 
 def test_a_fault_of_ours_is_one_line_and_its_traceback_for_those_who_ask(abreast):
-    # A store that breaks in a way that nobody thought of.
+    # A store that raises an unexpected error.
     broken = (
         "import abreast.assembly.names\n\ndef broken(*_, **__):\n"
         "    raise LookupError('oh\\nno')\n\n"

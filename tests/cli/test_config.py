@@ -1,4 +1,4 @@
-"""A flag over the environment over abreast.toml over [tool.abreast] over the default."""
+"""Precedence of settings: flag, environment, abreast.toml, [tool.abreast], default."""
 
 import pytest
 

@@ -106,8 +106,8 @@ def test_killed_a_hundred_times_it_still_gives_the_same(tmp_path):
 
 
 def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast):
-    # The whole session of the driver is killed and its warden too: only the journal knows of the
-    # child any more.
+    # The driver's session is killed, and its supervisor too: only the journal has a record of the
+    # child.
     os.mkfifo(abreast.folder / "here")
     here = os.open(abreast.folder / "here", os.O_RDWR)
     script = (
@@ -121,10 +121,10 @@ def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast):
         handle = os.pidfd_open(child)
         while not abreast.noted():
             pass
-        wardens = [pid for pid in children_of_process(process.pid) if pid != child]
-        for pid in (process.pid, *wardens):
+        supervisors = [pid for pid in children_of_process(process.pid) if pid != child]
+        for pid in (process.pid, *supervisors):
             os.kill(pid, signal.SIGSTOP)
-        for pid in (*wardens, process.pid):
+        for pid in (*supervisors, process.pid):
             os.kill(pid, signal.SIGKILL)
         process.wait()
     assert not select.select([handle], [], [], 0)[0], (
@@ -172,7 +172,7 @@ def test_input_of_which_nothing_was_read_is_not_taken_for_none(abreast):
 
 
 def test_input_that_was_cut_off_is_asked_for_again(abreast):
-    # The driver dies while its pipe is still open, so nobody knows whether there was more to come.
+    # The driver dies while its pipe is still open, so it is unknown whether there was more input.
     with abreast.start("map", "--", "echo", "got", stdin=subprocess.PIPE) as process:
         process.stdin.write(b"1\n2\n")
         process.stdin.flush()

@@ -72,7 +72,7 @@ def test_as_many_calls_as_the_flag_says_are_in_flight_at_each_provider_and_never
         with abreast.start(*command, measured=False) as process:
             while one.stats().in_flight < cap or other.stats().in_flight < cap:
                 assert process.poll() is None
-            # The controls call nobody and take no permit: all twelve are recorded while every
+            # The controls make no call and take no permit: all twelve are recorded while every
             # permit is taken.
             while len([key for key in abreast.recorded("study-1") if "empty" in key]) < 12:
                 assert process.poll() is None

@@ -14,8 +14,8 @@ from tests.jobs.candidates.projects import FAST
 assert project  # the fixture: a repository with a slow function and its tests
 
 ANSWER = FAST.partition("    seen = ")
-# What a look at the text would find is put together when it runs, so that the walls and the
-# watching must do.
+# Names that the source checks would find are assembled at run time, so that confinement and tracing
+# must catch them.
 HIDDEN = "import os\n\n\ndef others():\n    return getattr(os.sys, 'modu' + 'les')\n\n\n"
 KEY = "sk-do-not-tell"
 
@@ -82,7 +82,7 @@ def harms(place, port):
 
 @pytest.fixture
 def caught():
-    """A port of this machine, and whether anybody came."""
+    """A port of this machine, and the connections that were made to it."""
     came = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -108,7 +108,7 @@ def test_what_does_harm_is_refused_and_the_report_says_why_and_which_walls_stood
     project.file("conftest.py", "def pytest_configure():\n    pass\n")
     (tmp_path / "elsewhere").mkdir()
     given = harms(tmp_path / "elsewhere", port)
-    # It tells what it found by what it returns: nothing that it prints or raises is lost.
+    # The candidate returns what it found, as what it prints or raises could get lost.
     peeping = "found = getattr(os, 'envi' + 'ron')\nreturn [KEY in str(found), *sorted(found)]"
     peeping = peeping.replace("KEY", f"{KEY[:4]!r} + {KEY[4:]!r}")
     files = {name: text for name, (text, _) in given.items()} | {"peeps": harmful(peeping)}
@@ -138,8 +138,8 @@ def test_what_does_harm_is_refused_and_the_report_says_why_and_which_walls_stood
     ):
         assert KEY not in text
         assert "OPENAI_API_KEY" not in text
-    # Nobody was reached, nothing was written, and the report names the walls, those that are
-    # missing with a reason.
+    # No server was reached, nothing was written, and the report names the confinement, with a
+    # reason for each missing part.
     assert came == []
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert seen(project) == before

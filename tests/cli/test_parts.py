@@ -1,4 +1,4 @@
-"""The small parts: amounts, placeholders, lines."""
+"""Small parts of the command line: amounts, placeholders, input lines."""
 
 import os
 from importlib import metadata
@@ -48,7 +48,7 @@ def test_what_is_no_amount_is_refused(given):
 
 
 def test_values_in_messages_are_on_one_line_and_not_endless():
-    assert len(units.shown("x" * 1000)) == 60
+    assert len(units.quoted("x" * 1000)) == 60
     assert one_line("a\x1b[2Jb\nc\x00") == "a [2Jb c"
 
 

@@ -1,4 +1,4 @@
-"""Git commands of those who work in a part: they work, and none of them reaches the repository."""
+"""Git commands of subplans work in their worktree, and none of them changes the repository."""
 
 import pytest
 

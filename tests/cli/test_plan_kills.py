@@ -16,8 +16,8 @@ from tests.jobs.plan.repositories import git, repository
 
 PARTS = 8
 WIDTH = 3
-# It says who it is, works, and says that it is about to end: a kill comes at any of these, or
-# between them.
+# Each subplan reports its start, works, and reports that it is about to end: a kill comes at any of
+# these points, or between them.
 WORK = """
 echo "$ABREAST_SUBPLAN $$" >> "$LOG"
 printf '%s\\n' "$ABREAST_SUBPLAN $$" > "$ABREAST_SCOPE"m0.txt
@@ -55,12 +55,12 @@ def begin(tmp_path):
 
 
 def started(project):
-    """Which subplans have been started, as often as they were."""
+    """The subplans that were started, once for each start."""
     return [line.split()[0] for line in project.log.read_text().splitlines()]
 
 
 def worktrees(project):
-    """The worktrees that are there, of whatever driver; git knows of none of them."""
+    """The existing worktrees of all drivers; git lists none of them."""
     assert len(git(project.folder, "worktree", "list").splitlines()) == 1
     return sorted(project.cache.glob("worktrees/*/*/abreast-*-*[0-9]"))
 
@@ -74,7 +74,7 @@ def in_worktrees(project):
 
 
 def held(project):
-    """What is held by references: the first file of each part, where a subplan has written it."""
+    """The results held by references: the first file of each part that a subplan has written."""
     home = project.folder / ".abreast/plan.git"
     if not (home / "HEAD").exists():
         return set()

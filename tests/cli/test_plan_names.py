@@ -1,4 +1,4 @@
-"""Plans of repositories with a submodule, and with names of files that have anything in them.
+"""Plans of repositories with a submodule, and with unusual characters in file names.
 
 And what is counted.
 """

@@ -1,4 +1,4 @@
-"""Everything that `abreast plan` is told has an effect: nothing is taken and then not read."""
+"""Every option of `abreast plan` has an effect: none is accepted and then not read."""
 
 import asyncio
 import json

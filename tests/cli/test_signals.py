@@ -1,4 +1,4 @@
-"""Ctrl-C and its relatives: stop at once, leave nothing, say how to go on."""
+"""Signals stop a run at once, leave no process, and print the command that resumes it."""
 
 import os
 import select
@@ -13,8 +13,7 @@ import pytest
 
 from tests.cli.shell import PATIENCE, children_of, end
 
-# Says that it is there on a pipe which it holds open, counts itself, and does not end when asked
-# to.
+# Reports its start on a pipe that it keeps open, counts itself, and ignores SIGINT and SIGTERM.
 STUBBORN = (
     'trap "" INT TERM HUP; echo x >> ran; exec 3> here; echo "$1" >&3; while :; do sleep 600; done'
 )
@@ -22,7 +21,7 @@ STUBBORN = (
 
 @pytest.fixture
 def here(abreast):
-    """A pipe that children say on that they are there."""
+    """A pipe on which children report that they have started."""
     os.mkfifo(abreast.folder / "here")
     opened = os.open(abreast.folder / "here", os.O_RDWR)
     yield opened
@@ -30,7 +29,7 @@ def here(abreast):
 
 
 def arrivals(here, count):
-    """Wait until so many children are there."""
+    """Wait until so many children have started."""
     said = b""
     while said.count(b"\n") < count:
         assert select.select([here], [], [], PATIENCE)[0], f"only {said!r} came"
@@ -79,19 +78,19 @@ def test_the_whole_foreground_group_gets_ctrl_c_and_it_ends_as_well(abreast, her
 
 
 def test_a_second_ctrl_c_ends_it_there_and_then(abreast, here):
-    # The warden is held, so the children can't be ended in good order, and only the second Ctrl-C
-    # ends the driver.
+    # The supervisor is stopped, so it can't end the children, and only the second Ctrl-C ends the
+    # driver.
     with start_stubborn(abreast) as process:
         arrivals(here, 4)
-        (warden,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(warden), signal.SIGSTOP)
+        (supervisor,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(supervisor), signal.SIGSTOP)
         handles = [os.pidfd_open(pid) for pid in children_of("map-1", abreast.folder)]
         ended = None
         while ended is None:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 ended = process.wait(0.05)
-        os.kill(int(warden), signal.SIGCONT)
+        os.kill(int(supervisor), signal.SIGCONT)
         said = end(process)
     for handle in handles:
         assert select.select([handle], [], [], PATIENCE)[0]
@@ -273,5 +272,5 @@ def holds(pid, name):
 
 
 def waits_in(pid):
-    """The function of the kernel that a process waits in."""
+    """The kernel function in which a process waits."""
     return Path(f"/proc/{pid}/wchan").read_text()

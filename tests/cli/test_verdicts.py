@@ -1,4 +1,4 @@
-"""What a gate is told on resume answers the question that it asked, and no later one."""
+"""A verdict given on resume answers the gate's current question, and no later one."""
 
 import pytest
 

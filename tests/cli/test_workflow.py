@@ -48,7 +48,7 @@ def nested(count, width=WIDTH):
 
 
 def steps_of(said):
-    """What is told of the steps, without what the width alone decides."""
+    """The output about the steps, without what depends on the width."""
     return json.loads(re.sub(r'"max_concurrency":\s*(\d+|null),', "", said.out))["steps"]
 
 
@@ -241,7 +241,7 @@ def test_a_gate_without_a_terminal_pauses_and_goes_on_by_an_input(abreast):
     assert (said.code, said.out) == (0, "")
     assert "decide with: abreast resume gated-1 --input ok=approve" in said.err
     assert abreast("runs", "--json").rows[0]["state"] == "paused"
-    assert abreast("resume").code == 0  # nobody has decided: it pauses again
+    assert abreast("resume").code == 0  # without a verdict it pauses again
     for answer in ("ok=approve", "verdict=approve"):
         if answer.startswith("verdict"):
             abreast.file("flow.yaml", GATED.replace("id: gated", "id: other"))
@@ -353,7 +353,7 @@ def counts(abreast):
 
 
 def storm(abreast, *, items, kills, seed):
-    """Kill it again and again, then let it end: the result is that of an undisturbed run."""
+    """Kill it several times, then let it end: the result is that of an undisturbed run."""
     chance = random.Random(seed)
     abreast.file("counts/.keep", "")
     abreast.file("flow.yaml", nested(items))
@@ -382,7 +382,7 @@ def storm(abreast, *, items, kills, seed):
     os.close(here)
     (abreast.folder / "here").unlink()
     said = abreast("resume", "nested-1", "--json")
-    if not said.out:  # it had ended before: its state is that of the last one who drove it
+    if not said.out:  # it had ended before: its state is that of the last driver
         said = abreast("resume", "nested-1", "--only-failed", "--json")
     assert said.code == 0, said
     assert steps_of(said) == expected
@@ -395,7 +395,7 @@ def storm(abreast, *, items, kills, seed):
 
 
 def _strike(process, here, items, chance):
-    """Kill it, or all that is in its group, when so many items have begun since."""
+    """Kill it, or its process group, when so many items have started."""
     seen = 0
     while seen < items and process.poll() is None:
         if select.select([here], [], [], 0.01)[0]:

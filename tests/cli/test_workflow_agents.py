@@ -1,4 +1,4 @@
-"""What a step asks of an agent's command line is passed on, or refused before anything runs."""
+"""Options of a step for an agent's command line are passed on, or refused before anything runs."""
 
 import json
 

@@ -11,7 +11,7 @@ def no_such_number(name):
 
 
 def strictly(text):
-    """What strict JSON says: infinity and NaN have no form in it."""
+    """Parse strict JSON: infinity and NaN are errors."""
     return json.loads(text, parse_constant=no_such_number)
 
 

@@ -66,7 +66,7 @@ class ConfigValue(Generic[T]):
 
 def _text(given: object) -> str:
     if not isinstance(given, str) or not given:
-        raise ValueError(f"must be a text, not {units.shown(given)}")
+        raise ValueError(f"must be a text, not {units.quoted(given)}")
     return given
 
 

@@ -57,7 +57,7 @@ def number(given: object, *, least: int) -> int:
         digits = given.strip()
         given = int(digits) if re.fullmatch(r"[+-]?[0-9]{1,18}", digits) else given
     if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError(f"must be a whole number, not {shown(given)}")
+        raise ValueError(f"must be a whole number, not {quoted(given)}")
     return whole("it", given, least)
 
 
@@ -69,26 +69,26 @@ def seed(given: object) -> int:
 def budget(given: object) -> str:
     """The text of a budget, checked: `500req`, `2Mtok`, `20usd`, `10min`, several by comma."""
     if not isinstance(given, str):
-        raise ValueError(f"must be a text such as '500req,10min', not {shown(given)}")
+        raise ValueError(f"must be a text such as '500req,10min', not {quoted(given)}")
     try:
         Budget.parse(given)
     except OverflowError:
-        raise ValueError(f"{shown(given)} is more than can be counted") from None
+        raise ValueError(f"{quoted(given)} is more than can be counted") from None
     return given
 
 
-def shown(given: object) -> str:
+def quoted(given: object) -> str:
     """A value as it is quoted in a message: on one line, at most 60 characters."""
     text = repr(given)
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - said above
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - as the docstring says
 
 
 def _amount(given: object, units: dict[str, float] | dict[str, int], what: str) -> float:
     if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-        raise ValueError(f"must be {what}, not {shown(given)}")
+        raise ValueError(f"must be {what}, not {quoted(given)}")
     match = _AMOUNT.fullmatch(str(given))
     factor = units.get(match["unit"].lower()) if match else None
     amount = float(match["number"]) * factor if match and factor is not None else math.nan
     if not math.isfinite(amount) or amount <= 0:
-        raise ValueError(f"must be {what}, not {shown(given)}")
+        raise ValueError(f"must be {what}, not {quoted(given)}")
     return amount

@@ -251,7 +251,7 @@ def test_the_story_has_a_lane_for_every_word_and_something_of_everything():
 
 
 class TestHowToCall:
-    """The name by which a person gets the abreast that speaks to him."""
+    """The printed commands start this installation of abreast."""
 
     def script(self, folder):
         folder.mkdir(exist_ok=True)
@@ -300,7 +300,7 @@ def test_the_crash_is_survived_and_shown(abreast):
     )
     for words in ("resumed", "same bytes", "0 recorded items ran again"):
         assert re.search(f"^{words} ", said.out, re.MULTILINE)
-    assert "! crashed" in said.out  # the picture shows what was cut
+    assert "! crashed" in said.out  # the drawing shows what was cut off
     assert left_in(abreast.folder) == []
 
 
@@ -357,7 +357,7 @@ def test_its_processes_find_the_same_abreast_from_another_directory(monkeypatch,
 
 
 def test_other_bytes_are_told_apart(tmp_path, monkeypatch):
-    """The comparison has teeth: a script that says something else each time is found out."""
+    """The comparison fails for a script whose output differs each time."""
     monkeypatch.setattr(
         demo_crash, "_SCRIPT", 'printf x >> "$2/$1"; sleep 0.2; cat /proc/sys/kernel/random/uuid'
     )

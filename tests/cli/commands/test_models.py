@@ -30,7 +30,7 @@ api_key_env = "STORM_KEY"
 
 @pytest.fixture(scope="module")
 def calm():
-    """A storm that many tests may share: each looks only at what it sent."""
+    """A server that many tests share: each looks only at its own requests."""
     with start_process() as storm:
         yield storm
 

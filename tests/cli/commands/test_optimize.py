@@ -82,7 +82,7 @@ def project(abreast, tmp_path):
 
 
 def patiently(project, *words):
-    """Run it to its end, which takes its time on a machine with other things to do: it measures."""
+    """Run it to its end; as it measures, that takes long on a busy machine."""
     ended = subprocess.run(
         [*ABREAST, *words],
         cwd=project.folder,
@@ -97,7 +97,7 @@ def patiently(project, *words):
 
 
 def reasons(said):
-    """Of each candidate in what `--json` printed, the verdict and why."""
+    """The verdict and the reason of each candidate in the output of `--json`."""
     return {one["name"]: (one["verdict"], one["reason"]) for one in said.rows[0]["candidates"]}
 
 
@@ -108,7 +108,7 @@ def drafts(project, **texts):
 
 
 def seen(project):
-    """Every byte of the main tree, and what git makes of it."""
+    """Every byte of the main tree, and git's status of it."""
     return (
         look(project.folder, without=(".abreast",)),
         project.git("worktree", "list"),

@@ -1,4 +1,4 @@
-"""The doors to every run: list, show, resume, retry, cancel, export, remove."""
+"""Commands on recorded runs: list, show, resume, retry, cancel, export, remove."""
 
 import csv
 import io
@@ -448,7 +448,7 @@ def test_the_version_is_told(abreast):
 def test_help_imports_no_command_and_nothing_heavy(abreast):
     script = """
 import sys
-before = set(sys.modules)  # whoever measures the tests has been here first
+before = set(sys.modules)  # coverage may have imported modules already
 from abreast.cli.main import run
 code = run(["--help"])
 heavy = {"rich", "sqlite3", "pyarrow", "abreast.cli.commands.map", \

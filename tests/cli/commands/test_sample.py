@@ -29,7 +29,7 @@ EVERYTHING = [(branch, number) for branch in range(4) for number in range(3)]
 
 @pytest.fixture(scope="module")
 def calm():
-    """A storm that many tests may share: each looks only at what it sent."""
+    """A server that many tests share: each looks only at its own requests."""
     with start_process() as storm:
         yield storm
 
@@ -61,7 +61,7 @@ def text(calm, warm, tmp_path_factory):
 
 
 def passing(*texts):
-    """A check that the model isn't told of, and that only these texts pass."""
+    """A hidden check that only these texts pass."""
     return f"hidden regex ^({'|'.join(texts)})$"
 
 

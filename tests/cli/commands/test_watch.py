@@ -23,13 +23,13 @@ from abreast.testing import MemoryStore
 from abreast.views.lanes import LaneChart
 from tests.cli.shell import ABREAST, PATIENCE, end
 
-# tells that it is there, and waits to be told to go on
+# Reports its start on one pipe, and waits for a word on the other.
 GATED = 'echo "$1" > up; read word < down; echo "$word"'
 
 
 @pytest.fixture
 def gate(abreast):
-    """Commands that wait for the test: `up` says that one is there, `down` lets one go."""
+    """Commands that wait for the test: each reports on `up`, and a word on `down` ends one."""
     for name in ("up", "down"):
         os.mkfifo(abreast.folder / name)
 
@@ -225,7 +225,7 @@ class Terminal:
 
     @property
     def shown(self):
-        """What could be read on it so far."""
+        """The output so far."""
         return re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", self.raw)
 
     def read_until(self, words):
@@ -234,7 +234,7 @@ class Terminal:
         assert words in self.shown
 
     def end(self):
-        """Read on to its end; the exit code."""
+        """Read to the end; return the exit code."""
         while self._read():
             pass
         return self.process.wait(PATIENCE)
@@ -242,7 +242,7 @@ class Terminal:
     def _read(self):
         try:
             piece = os.read(self._master, 65_536)
-        except OSError:  # as Linux says that the last one has closed it
+        except OSError:  # on Linux, after the last process has closed it
             piece = b""
         self.raw += piece.decode("utf-8", "replace")
         return piece
@@ -369,7 +369,7 @@ def test_a_driver_that_goes_silent_is_asked_after_and_found_dead(kept):
     assert view.chart.counts.running == 0
 
 
-# --- the picture ---------------------------------------------------------------------------------
+# --- the drawing ---------------------------------------------------------------------------------
 
 
 def busy_chart(rows=40, items=4000):

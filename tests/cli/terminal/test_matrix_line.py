@@ -1,4 +1,4 @@
-"""The live line of a study: what it says at a moment, without a terminal and without waiting."""
+"""The text of the live line of a study, without a terminal and without waiting."""
 
 import pytest
 

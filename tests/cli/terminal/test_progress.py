@@ -1,4 +1,4 @@
-"""The live line: on a terminal only, and out of the way of what items write."""
+"""The live line is drawn on a terminal only, and never mixes with the output of items."""
 
 import os
 import pty
@@ -43,7 +43,7 @@ def on_a_terminal(abreast, *arguments, both=False):
         while select.select([ours], [], [], PATIENCE)[0]:
             try:
                 seen += os.read(ours, 10_000)
-            except OSError:  # the last one who had it open is gone
+            except OSError:  # no process has it open any more
                 break
         out = process.stdout.read() if process.stdout else b""
         assert process.wait(PATIENCE) == 0
@@ -224,7 +224,7 @@ def test_ctrl_c_clears_the_line_before_a_word_is_said(abreast, silent, job):
         while select.select([ours], [], [], PATIENCE)[0]:
             try:
                 seen += os.read(ours, 10_000)
-            except OSError:  # the last one who had it open is gone
+            except OSError:  # no process has it open any more
                 break
             if drawn in seen and not pressed:
                 pressed = os.write(ours, b"\x03") == 1

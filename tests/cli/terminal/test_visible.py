@@ -48,7 +48,7 @@ def on_a_terminal(abreast, *words, given=b"", typed=b""):
         while select.select([ours], [], [], PATIENCE)[0]:
             try:
                 piece = os.read(ours, 65_536)
-            except OSError:  # the last one who had it open is gone
+            except OSError:  # no process has it open any more
                 break
             if not piece:
                 break

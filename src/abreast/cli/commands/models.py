@@ -84,15 +84,15 @@ def get(*, name: str, quiet: bool, store: str | None, as_json: bool) -> int:  # 
 
 def _progress_printer() -> Any:  # noqa: ANN401 - a callback of the fetch
     """A callback that shows progress on one line of a terminal, elsewhere a line per stage."""
-    live, said = sys.stderr.isatty(), [""]
+    live, last_stage = sys.stderr.isatty(), [""]
 
     def show(done: int, total: int, stage: str) -> None:
         if live:
             end = "\n" if done >= total else ""
             sys.stderr.write(f"\r\x1b[2K{stage}: {done / 1e6:.0f} of {total / 1e6:.0f} MB{end}")
             sys.stderr.flush()
-        elif stage != said[0]:
-            said[0] = stage
+        elif stage != last_stage[0]:
+            last_stage[0] = stage
             tell(stage)
 
     return show

@@ -118,11 +118,11 @@ def run_reviews(
 
     def released(outcome: Outcome[Any]) -> None:
         review = chosen[outcome.index]
-        said = outcome.value if isinstance(outcome, Done) else outcome_sentence(outcome)
+        reply = outcome.value if isinstance(outcome, Done) else outcome_sentence(outcome)
         rows.append(
             {
                 "text": review["text"],
-                "said": said,
+                "said": reply,
                 "right": review["label"],
                 "input_tokens": outcome.usage.input_tokens,
                 "output_tokens": outcome.usage.output_tokens,

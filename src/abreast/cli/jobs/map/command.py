@@ -90,12 +90,12 @@ def _failure_sentence(finished: Finished) -> str:
     code = finished.exit_code
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        said = f"killed by {name}"
+        sentence = f"killed by {name}"
     else:
-        said = f"exit code {code}"
+        sentence = f"exit code {code}"
     lines = finished.stderr[-4 * _STDERR_TAIL :].decode("utf-8", "replace").strip().splitlines()
     tail = one_line(lines[-1])[-_STDERR_TAIL:] if lines else ""
-    return f"{said}: {tail}" if tail else said
+    return f"{sentence}: {tail}" if tail else sentence
 
 
 def _as_text(output: bytes) -> str | bytes:

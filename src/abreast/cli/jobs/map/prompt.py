@@ -105,7 +105,7 @@ def read_temperature(given: str | None) -> float | None:
     except ValueError:
         amount = -1.0
     if not 0 <= amount <= 100:  # noqa: PLR2004 - nan fails too
-        raise UsageError(f"--temperature must be a number of at least 0, not {units.shown(given)}")
+        raise UsageError(f"--temperature must be a number of at least 0, not {units.quoted(given)}")
     return amount
 
 

@@ -167,7 +167,7 @@ class _ApplyDriver:
 
     async def _merge(self, interrupts: Interrupts) -> int:
         clear_leftovers(self._root)
-        plan, imports = self._job.divided()
+        plan, imports = self._job.current_plan()
         source = self._snapshots.take(self._root)
         ownership = self._ownership(plan)
 

@@ -80,7 +80,7 @@ class PlanDriver:
             find_function(job.call, job.home)
         elif job.command is None:
             self._check_model()
-        self._plan, imports = job.divided()
+        self._plan, imports = job.current_plan()
         ordered = job.order == "dependencies"
         self._needs = in_groups(dependencies(self._plan, imports)) if ordered else None
 
@@ -165,7 +165,7 @@ class PlanDriver:
                         self._plan,
                         work,
                         self._options(trees),
-                        job.around(),
+                        job.work_digest(),
                         done=start_state.done,
                     )
                 )

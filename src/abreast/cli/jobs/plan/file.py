@@ -36,9 +36,9 @@ def run_file(
     budget = config.get(BUDGET, given.pop("budget"))
     job = read_job(file, node, {"model": model, "budget": budget})
     if dry_run:
-        return print_plan(*job.divided(), as_json=given["as_json"])
+        return print_plan(*job.current_plan(), as_json=given["as_json"])
     if check:
-        job.divided()
+        job.current_plan()
         if given["as_json"]:
             say_json({"file": file, "ok": True})
         return 0

@@ -34,19 +34,19 @@ def _number(least: int) -> Callable[[object], int]:
 
 def _text(given: object) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise ValueError(f"it must be a text, not {units.shown(given)}")
+        raise ValueError(f"it must be a text, not {units.quoted(given)}")
     return given
 
 
 def _flag(given: object) -> bool:
     if not isinstance(given, bool):
-        raise ValueError(f"it must be true or false, not {units.shown(given)}")
+        raise ValueError(f"it must be true or false, not {units.quoted(given)}")
     return given
 
 
 def _order(given: object) -> str:
     if given not in ORDERS:
-        raise ValueError(f"it must be one of {', '.join(ORDERS)}, not {units.shown(given)}")
+        raise ValueError(f"it must be one of {', '.join(ORDERS)}, not {units.quoted(given)}")
     return str(given)
 
 
@@ -60,7 +60,7 @@ def _temperature(given: object) -> float:
     except ValueError:
         found = -1.0
     if not 0 <= found <= 100:  # noqa: PLR2004 - nan fails too
-        raise ValueError(f"it must be a number of at least 0, not {units.shown(given)}")
+        raise ValueError(f"it must be a number of at least 0, not {units.quoted(given)}")
     return found
 
 
@@ -187,7 +187,7 @@ class PlanJob:
         """The job as the run's manifest stores it."""
         return {KIND: asdict(self)}
 
-    def around(self) -> str:
+    def work_digest(self) -> str:
         """A digest of all that a subplan's work depends on besides its files.
 
         A recorded subplan with another digest is run again.
@@ -202,7 +202,7 @@ class PlanJob:
         ]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=8).hexdigest()
 
-    def divided(self) -> tuple[Plan, Imports]:
+    def current_plan(self) -> tuple[Plan, Imports]:
         """The plan of the directory as it is now."""
         return make_plan(self.path, {word: getattr(self, word) for word in DIVIDING})
 
