@@ -189,7 +189,7 @@ def test_its_workflow_can_be_had_as_json_and_settings_do_not_reach_it(
     (tmp_path / "abreast.toml").write_text('model = "nowhere/none"\n')
     monkeypatch.setenv("ABREAST_BUDGET", "1req")
     monkeypatch.setenv("ABREAST_CACHE", str(weights.parent.parent))
-    found = demo_flow.run_quickstart(str(tmp_path / "here.db"), aloud=False)
+    found = demo_flow.run_quickstart(str(tmp_path / "here.db"), prints=False)
     assert (found["run"], found["status"]) == ("quickstart-1", "completed")
     assert found["outputs"]["answers"].splitlines()[0] == "The capital of France is Paris."
 
@@ -217,7 +217,7 @@ def test_a_workflow_that_fails_says_why(tmp_path, monkeypatch):
     with pytest.raises(
         UsageError, match=r"the demo's own workflow failed: abreast: .* is a directory"
     ):
-        demo_flow.run_quickstart(str(tmp_path), aloud=False)
+        demo_flow.run_quickstart(str(tmp_path), prints=False)
 
 
 def test_without_a_model_it_says_why_and_goes_on(tmp_path, warm):
