@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from click.testing import CliRunner
 
-from abreast.cli.commands.runs import COUNTED
+from abreast.cli.commands.runs import MAX_COUNTED_ITEMS
 from abreast.cli.main import _COMMANDS, cli
 from abreast.store.port import Driver
 from abreast.store.sqlite.store import SqliteStore
@@ -74,13 +74,13 @@ def test_runs_says_how_many_items_are_in_which_state(failed):
 
 
 def test_of_a_large_run_no_more_items_are_counted_than_come_at_once(abreast):
-    abreast.file("numbers", "".join(f"{number}\n" for number in range(COUNTED + 1)))
+    abreast.file("numbers", "".join(f"{number}\n" for number in range(MAX_COUNTED_ITEMS + 1)))
     abreast.file("echo.py", "def same(value):\n    return value\n")
     assert abreast("map", "--quiet", "--call", "echo:same", "--input", "numbers").code == 0
-    assert f"  more than {COUNTED:,}  " in abreast("runs").lines[1]
+    assert f"  more than {MAX_COUNTED_ITEMS:,}  " in abreast("runs").lines[1]
     (row,) = abreast("runs", "--json").rows
-    assert (row["items"]["done"], row["items_more"]) == (COUNTED, True)
-    assert abreast("show", "last", "--json").rows[0]["items"]["done"] == COUNTED + 1
+    assert (row["items"]["done"], row["items_more"]) == (MAX_COUNTED_ITEMS, True)
+    assert abreast("show", "last", "--json").rows[0]["items"]["done"] == MAX_COUNTED_ITEMS + 1
 
 
 def test_a_run_in_which_all_failed_is_not_done(abreast):

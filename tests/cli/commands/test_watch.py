@@ -342,7 +342,7 @@ def test_pages_do_not_show_in_the_picture(kept, monkeypatch):
     store.end(row.id, row.epoch, "done", "", 1.0)
     pictures = set()
     for page in (1, 7, 1000):
-        monkeypatch.setattr(watch, "_PAGE", page)
+        monkeypatch.setattr(watch, "_EVENTS_PER_PAGE", page)
         view = WatchView(store, store.get(row.id), None)
         view.look()
         pictures.add(draw(view.chart, row.id, view.state, view.now, Canvas()).plain)

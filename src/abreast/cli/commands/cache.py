@@ -59,7 +59,7 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
 def clear(
     *, model: str | None, older_than: str | None, quiet: bool, store: str | None, as_json: bool
 ) -> int:
-    """Forget replies; all of them, unless told which."""
+    """Forget replies; all of them, unless options select some."""
     try:
         before = (
             math.inf if older_than is None else SYSTEM_CLOCK.wall() - units.duration(older_than)

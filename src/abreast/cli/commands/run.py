@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from abreast.jobs.files.yaml_nodes import YamlNode
     from abreast.jobs.sample.spec import SampleSpec
 
-_MAX_FILE_BYTES: Final = 5 << 20  # bytes of a job file
+_MAX_FILE_BYTES: Final = 5 << 20  # of a job file
 _RUN_ID_VARIABLE: Final = "SPECKIT_WORKFLOW_RUN_ID"
 """The environment variable by which users of spec-kit set the id of a workflow's run."""
 _JOBS: Final = ("workflow", "sample", "matrix", "plan", "candidates")

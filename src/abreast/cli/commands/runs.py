@@ -15,7 +15,7 @@ from abreast.cli.terminal.tables import duration_text, local_time, say_json, say
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, RunState, Store
 
-COUNTED: Final = 10_000
+MAX_COUNTED_ITEMS: Final = 10_000
 """The most items of one run that are counted, so that the list is quick; `show` counts all."""
 
 
@@ -76,17 +76,17 @@ def _rows(
 
 def _counts(store: Store, row: RunRow) -> dict[str, object]:
     """Items by state; `items_more` says that there are more than were counted."""
-    found = store.count_states(row.id, COUNTED)
+    found = store.count_states(row.id, MAX_COUNTED_ITEMS)
     items = {state: found.get(state, 0) for state in ("done", "failed", "cancelled")}
-    return {"items": items, "items_more": sum(found.values()) >= COUNTED}
+    return {"items": items, "items_more": sum(found.values()) >= MAX_COUNTED_ITEMS}
 
 
 def _items(store: Store, row: RunRow) -> str:
-    found = store.count_states(row.id, COUNTED)
+    found = store.count_states(row.id, MAX_COUNTED_ITEMS)
     text = ", ".join(
         f"{found[state]:,} {state}" for state in ("done", "failed", "cancelled") if found.get(state)
     )
-    return f"more than {COUNTED:,}" if sum(found.values()) >= COUNTED else text
+    return f"more than {MAX_COUNTED_ITEMS:,}" if sum(found.values()) >= MAX_COUNTED_ITEMS else text
 
 
 def _cells(store: Store, row: RunRow) -> tuple[object, ...]:

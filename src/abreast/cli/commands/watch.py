@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOOK_INTERVAL: Final = 0.2  # seconds between two looks
 _LIVE_WINDOW: Final = 60.0  # seconds that are drawn of a run that goes on
-_PAGE: Final = 500  # events read at once
+_EVENTS_PER_PAGE: Final = 500
 _FILE_WIDTH: Final = 100  # columns of a drawing in a file or a pipe
 _LOOKS_PER_LINE: Final = 5  # between two lines, if nothing can be redrawn
 _QUIET_LOOKS: Final = 5  # without an event, before the run's driver is checked
@@ -99,7 +99,7 @@ class WatchView:
     def _read(self, row: RunRow) -> bool:
         after = self._after
         while page := self._store.events(
-            self.id, after=self._after, limit=_PAGE, kinds=self.chart.KINDS
+            self.id, after=self._after, limit=_EVENTS_PER_PAGE, kinds=self.chart.KINDS
         ):
             self._after = page[-1].seq
             for event in page:

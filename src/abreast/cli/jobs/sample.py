@@ -43,7 +43,7 @@ from abreast.store.port import RunRow, Store
 KIND: Final = "sample"
 MANIFEST: Final = "sample"
 SCOPE: Final = "draws"
-_TEXT_WIDTH: Final = 60
+_TEXT_WIDTH: Final = 60  # characters of a draw
 _MAX_ERRORS: Final = 8  # that are printed if no draw passed
 
 

@@ -1,4 +1,4 @@
-"""A live line about candidates: which are checked, which is measured, how many are checked."""
+"""A live line about candidates: which are being checked, which is measured, how many are done."""
 
 from __future__ import annotations
 

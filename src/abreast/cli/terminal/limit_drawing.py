@@ -17,7 +17,7 @@ from abreast.views.limits import CONCURRENCY, CallFlow, LimitChart
 _PLOT_LINES: Final = 8  # height of a plot
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " ....####"
-_MARGIN: Final = 8
+_MARGIN: Final = 8  # columns
 _MAX_DECISIONS: Final = 12  # that are listed for a lane
 _RATE_UNITS: Final = {
     "requests": "rpm",

@@ -12,7 +12,7 @@ from abreast.jobs.matrix.call_notes import LaneCount
 from abreast.jobs.matrix.job import LaneTally, MatrixTally
 
 _DRAW_INTERVAL: Final = 0.1  # seconds
-_MINUTE: Final = 60.0
+_MINUTE: Final = 60.0  # seconds
 _MAX_OF_UNIT: Final = 90  # from here on the next larger unit is used
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STDERR_TAIL: Final = 200  # characters of stderr in an error message
 _FILES_PER_CHILD: Final = 4  # open files: the ends of its pipes, and what waits for its exit
-_OWN_FILES: Final = 64
+_OWN_FILES: Final = 64  # open files of this process itself
 
 
 class CommandFailed(Exception):

@@ -24,7 +24,7 @@ _PROC: Final = Path("/proc")
 # Most commands of a large map end sooner; reading the start time of each would cost 10% of a run.
 _SHORT_LIVED_SECONDS: Final = 0.05
 _KILL_TIMEOUT: Final = 2.0  # seconds until killed processes are gone
-_POLL_INTERVAL: Final = 0.01
+_POLL_INTERVAL: Final = 0.01  # seconds
 
 
 class ProcessGroups:

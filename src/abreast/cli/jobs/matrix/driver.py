@@ -47,7 +47,7 @@ from abreast.store.codec import codec
 from abreast.store.port import JsonValue, RunRow, Store
 
 KIND: Final = "matrix"
-_MAX_NAMES: Final = 5
+_MAX_NAMES: Final = 5  # of cells in a message
 _UNLIMITED_KINDS: Final = ("scripted", "replay")  # kinds of lanes that ask no provider
 
 
