@@ -102,6 +102,6 @@ async def test_the_real_window_holds_the_laws():
 async def test_a_mutant_breaks_a_law(mutant, complaint, monkeypatch):
     monkeypatch.setattr(driver, "Window", mutant)
     if mutant is CompletionOrdered:
-        monkeypatch.setattr(driver, "may_be_quick", lambda *_: False)
+        monkeypatch.setattr(driver, "can_use_fast_path", lambda *_: False)
     with pytest.raises(Broken, match=complaint):
         await the_laws()

@@ -505,7 +505,7 @@ async def test_a_place_is_given_back_on_every_way_out(stored, leave):
         if advancing is not None:
             advancing.cancel()
     assert outcomes[3].value == "reached"
-    assert (mapped._drive.window.executing, mapped.peak) == (0, 1)
+    assert (mapped._scheduler.window.executing, mapped.peak) == (0, 1)
     assert (lane.taken, lane.peak) == (0, 1)
 
 
@@ -686,12 +686,12 @@ def test_every_record_goes_through_one_door():
         (path.relative_to(SOURCE).as_posix(), call)
         for path in SOURCE.rglob("*.py")
         for call in calls_in(path)
-        if call.endswith((".commit", "scribe.write", "_scribe.write"))
+        if call.endswith((".commit", "writer.write", "_writer.write"))
     }
     assert calls == {
-        ("run/journal.py", "self.scribe.write"),
-        ("store/scribe.py", "self._store.commit"),
-        ("testing/crash.py", "self._store.commit"),  # hands on what the scribe commits
+        ("run/journal.py", "self.writer.write"),
+        ("store/writer.py", "self._store.commit"),
+        ("testing/crash.py", "self._store.commit"),  # forwards what the commit writer commits
     }
 
 

@@ -98,13 +98,13 @@ def _commit(start: Path) -> str | None:
     return None
 
 
-def start_scribe(setting: RunContext, store: Store, row: RunRow) -> None:
+def start_writer(context: RunContext, store: Store, row: RunRow) -> None:
     """Start the run's writer, and have it tell the run what it must know."""
-    listener = CommitListener(_committed(setting), _failed(setting), _requested(setting))
-    setting.scribe = CommitWriter(store, row, listener, setting.spent)
+    listener = CommitListener(_committed(context), _failed(context), _requested(context))
+    context.scribe = CommitWriter(store, row, listener, context.spent)
 
 
-def _committed(setting: RunContext) -> Callable[[int, float], None]:
+def _committed(context: RunContext) -> Callable[[int, float], None]:
     """Each batch is told of, several together where many come: there are hundreds in a second."""
     events: list[float] = []
     seconds: list[float] = []
@@ -113,33 +113,33 @@ def _committed(setting: RunContext) -> Callable[[int, float], None]:
     def note(count: int, took: float) -> None:
         nonlocal events, seconds, told
         # A batch that holds only the note about the batch before it is not worth a note of its own.
-        if setting.journal is None or count <= 1:
+        if context.journal is None or count <= 1:
             return
         events.append(count)
         seconds.append(took)
-        now = setting.clock.now()
+        now = context.clock.now()
         if now - told >= _NOTED:
             told = now
-            setting.journal.emit(
-                BATCH_COMMITTED, setting.root.path, data={"events": events, "seconds": seconds}
+            context.journal.emit(
+                BATCH_COMMITTED, context.root.path, data={"events": events, "seconds": seconds}
             )
             events, seconds = [], []
 
     return note
 
 
-def _failed(setting: RunContext) -> Callable[[AbreastError], None]:
-    return lambda error: setting.root.stop(error, lost=True)
+def _failed(context: RunContext) -> Callable[[AbreastError], None]:
+    return lambda error: context.root.stop(error, lost=True)
 
 
-def _requested(setting: RunContext) -> Callable[[Sequence[ControlRequest]], None]:
+def _requested(context: RunContext) -> Callable[[Sequence[ControlRequest]], None]:
     def carry_out(requests: Sequence[ControlRequest]) -> None:
         for request in requests:
-            if request.kind == "cancel" and setting.root.stopped is None:
-                setting.root.stop(
+            if request.kind == "cancel" and context.root.stopped is None:
+                context.root.stop(
                     CancelRequested(str(request.data.get("reason") or "cancelled by request"))
                 )
-            if setting.store is not None:
-                setting.store.answer(request.id, setting.clock.wall())
+            if context.store is not None:
+                context.store.answer(request.id, context.clock.wall())
 
     return carry_out

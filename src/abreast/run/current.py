@@ -77,16 +77,22 @@ class CurrentItem:
     freed = False  # its place in the window is another's
     scope: Run | None = None
     calls: Calls | None = None  # to models, those an earlier driver recorded included
-    strays: set[asyncio.Task[Any]] | None = None  # tasks of the user's own that are in a call
+    own_tasks: set[asyncio.Task[Any]] | None = None  # tasks of the user's own that are in a call
     charged_before = False  # by an earlier driver, for a request that is recorded beneath it
     afresh = False  # it failed before and is tried again: what its calls said then doesn't count
     _path: str | None = None
 
     def __init__(  # noqa: PLR0917 - made a million times, and keywords cost
-        self, drive: Scheduler, index: int, key: str, value: Any, lane: str | None, admitted: float
+        self,
+        scheduler: Scheduler,
+        index: int,
+        key: str,
+        value: Any,
+        lane: str | None,
+        admitted: float,
     ) -> None:
         """An item just read; nothing of it has happened."""
-        self.drive = drive
+        self.drive = scheduler
         self.index = index
         self.key = key
         self.value = value
@@ -136,14 +142,14 @@ class CurrentItem:
 
         It rides along in the next commit.
         """
-        setting = self.drive.setting
-        if setting.journal is not None:
+        context = self.drive.setting
+        if context.journal is not None:
             emit = functools.partial(
-                setting.journal.emit, kind, self.path, lane=self.lane, data=facts
+                context.journal.emit, kind, self.path, lane=self.lane, data=facts
             )
             # From an item's thread it goes over to the loop's: events are numbered there, one after
             # the other.
-            setting.loop.call_soon_threadsafe(emit) if _in_a_thread() else emit()
+            context.loop.call_soon_threadsafe(emit) if _in_a_thread() else emit()
 
     def add_usage(self, used: Usage) -> None:
         """Count what a call of this item used, or an outcome that it was handed by a map beneath it."""

@@ -37,10 +37,10 @@ class Journal:
     There is none where neither a store nor an observer wants events.
     """
 
-    __slots__ = ("_clock", "_old", "_seq", "_timer", "_young", "observers", "scribe")
+    __slots__ = ("_clock", "_old", "_seq", "_timer", "_young", "observers", "writer")
 
     def __init__(
-        self, clock: Clock, scribe: CommitWriter | None, observers: Sequence[Observer], seq: int = 0
+        self, clock: Clock, writer: CommitWriter | None, observers: Sequence[Observer], seq: int = 0
     ) -> None:
         """Go on from event number `seq`."""
         self._clock = clock
@@ -48,7 +48,7 @@ class Journal:
         self._young: dict[str, _Beginning] = {}  # what has begun since the last look
         self._old: dict[str, _Beginning] = {}  # what had begun before it; neither is written
         self._timer: asyncio.TimerHandle | None = None
-        self.scribe = scribe
+        self.writer = writer
         self.observers = tuple(Watching(observer) for observer in observers)
 
     @property
@@ -80,8 +80,8 @@ class Journal:
         if self.observers:
             for watching in self.observers:
                 watching.tell(event)
-        if self.scribe is not None:
-            self.scribe.write(event, written, durable)
+        if self.writer is not None:
+            self.writer.write(event, written, durable)
             return
         if written is not None:
             written()
@@ -93,7 +93,7 @@ class Journal:
 
         A third of what an item of a durable map costs is this event; most items are short.
         """
-        if self.observers or self.scribe is None:
+        if self.observers or self.writer is None:
             self.emit(kind, path, lane=lane, data=data)
             return
         clock = self._clock
@@ -110,11 +110,11 @@ class Journal:
         """Write what had begun before the last look, and is still going on."""
         for path, (kind, now, wall, lane, data) in self._old.items():
             self._seq += 1
-            if self.scribe is not None:
+            if self.writer is not None:
                 event = _made(
                     Event, (self._seq, kind, path, now, wall, lane, data or _NO_FACTS, None)
                 )
-                self.scribe.write(event, None, None)
+                self.writer.write(event, None, None)
         self._old, self._young = self._young, {}
         self._timer = (
             asyncio.get_running_loop().call_later(_MOMENT, self._look) if self._old else None

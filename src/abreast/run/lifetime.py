@@ -49,7 +49,7 @@ class Opening:
     types: Mapping[str, type] = field(default_factory=dict)
 
 
-async def open_setting(run: Run, opening: Opening) -> RunContext:
+async def open_context(run: Run, opening: Opening) -> RunContext:
     """Find or make the run, start its writer, and note that it began."""
     clock = opening.clock
     observers: list[Observer] = []
@@ -71,7 +71,7 @@ async def open_setting(run: Run, opening: Opening) -> RunContext:
                 store.close()
             raise
     seed = row.seed if row else draw_seed() if opening.seed is None else opening.seed
-    setting = RunContext(
+    context = RunContext(
         clock=clock,
         gate=LimitGate(clock),
         loop=asyncio.get_running_loop(),
@@ -93,47 +93,47 @@ async def open_setting(run: Run, opening: Opening) -> RunContext:
     if row is not None and run.budget is not None and resumed:
         run.budget.restore(row.spent)
     if store is not None and row is not None:
-        from abreast.run.claim import start_scribe
+        from abreast.run.claim import start_writer
 
-        start_scribe(setting, store, row)
-    if setting.scribe is not None or observers:
+        start_writer(context, store, row)
+    if context.scribe is not None or observers:
         from abreast.core.events import RUN_RESUMED, RUN_STARTED
         from abreast.run.journal import Journal
 
-        setting.journal = Journal(clock, setting.scribe, observers, row.last_seq if row else 0)
-        setting.journal.emit(
+        context.journal = Journal(clock, context.scribe, observers, row.last_seq if row else 0)
+        context.journal.emit(
             RUN_RESUMED if resumed else RUN_STARTED,
             run.path,
             data={"seed": seed, "pid": os.getpid()},
         )
-    return setting
+    return context
 
 
-async def close_run(setting: RunContext, error: BaseException | None) -> None:
+async def close_run(context: RunContext, error: BaseException | None) -> None:
     """Write the end, close the store, let observers see it."""
-    state, reason = _how(setting.root.stopped or error, error)
-    if state == "done" and (failed := setting.root.results.why_failed) is not None:
+    state, reason = _how(context.root.stopped or error, error)
+    if state == "done" and (failed := context.root.results.why_failed) is not None:
         state, reason = "failed", failed
-    journal, scribe, store, row = setting.journal, setting.scribe, setting.store, setting.row
+    journal, writer, store, row = context.journal, context.scribe, context.store, context.row
     if journal is not None:
         from abreast.core.events import RUN_ENDED, RUN_HALTED
 
         if state in ("halted", "spent", "cancelled", "interrupted", "paused"):
-            journal.emit(RUN_HALTED, setting.root.path, data={"reason": reason or state})
-        journal.emit(RUN_ENDED, setting.root.path, data={"state": state, "reason": reason})
+            journal.emit(RUN_HALTED, context.root.path, data={"reason": reason or state})
+        journal.emit(RUN_ENDED, context.root.path, data={"state": state, "reason": reason})
     try:
-        if scribe is not None and store is not None and row is not None:
-            await scribe.close()
-            if not scribe.broken:
-                store.end(row.id, row.epoch, state, reason, setting.clock.wall())
+        if writer is not None and store is not None and row is not None:
+            await writer.close()
+            if not writer.broken:
+                store.end(row.id, row.epoch, state, reason, context.clock.wall())
             elif (
-                scribe.failure is not None and error is None
+                writer.failure is not None and error is None
             ):  # no map was open that would have raised it
-                raise scribe.failure
+                raise writer.failure
     finally:
         if store is not None and row is not None:
             store.let_go(row.id)
-            if setting.own_store:
+            if context.own_store:
                 store.close()
         if journal is not None:
             journal.close(_OBSERVER_GRACE)

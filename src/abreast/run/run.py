@@ -17,7 +17,7 @@ from abreast.limits.budget import Budget
 from abreast.limits.lane import Holding, LaneLimits, Lanes
 from abreast.run.context import GRACE_ON_INTERRUPT, RunContext
 from abreast.run.current import CurrentItem, current_item
-from abreast.run.lifetime import Opening, close_run, open_setting
+from abreast.run.lifetime import Opening, close_run, open_context
 from abreast.run.map.options import Effect, OnChange, check_name, check_options
 from abreast.run.map.outcomes import Map
 from abreast.run.map.scheduler import Scheduler
@@ -62,9 +62,9 @@ class Run:
         self.budget = budget
         self._parent = parent
         self._opening = opening
-        self._setting: RunContext | None = parent._setting if parent else None  # noqa: SLF001 - its own kind
+        self._context: RunContext | None = parent._context if parent else None  # noqa: SLF001 - its own kind
         self._names: dict[str, _Claimant] = {}
-        self._drives: set[Scheduler] = set()
+        self._schedulers: set[Scheduler] = set()
         self._scopes: set[Run] = set()
         self._stopped: Stopped | BaseException | None = None
         self._deadline: Timer | None = None
@@ -72,16 +72,16 @@ class Run:
 
     def __repr__(self) -> str:
         """Its path and what goes on in it."""
-        return f"<Run {self.path}, {len(self._drives)} maps open>"
+        return f"<Run {self.path}, {len(self._schedulers)} maps open>"
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
     @property
     def setting(self) -> RunContext:
         """What its scopes share; RuntimeError outside of the `async with`."""
-        if self._setting is None:
+        if self._context is None:
             raise RuntimeError(f"{self.path} is not open: use it as `async with ... as run:`")
-        return self._setting
+        return self._context
 
     @property
     def seed(self) -> int:
@@ -221,8 +221,10 @@ class Run:
             single=True,
         )
         self._claim(name)
-        drive = Scheduler(self, self.setting, call, [args[0] if len(args) == 1 else args], options)
-        return (await Map[Any, Any](drive).values())[0]
+        scheduler = Scheduler(
+            self, self.setting, call, [args[0] if len(args) == 1 else args], options
+        )
+        return (await Map[Any, Any](scheduler).values())[0]
 
     def child(
         self,
@@ -274,18 +276,18 @@ class Run:
             self._stopped = error
         for scope in list(self._scopes):
             scope.stop(error, lost=lost)
-        for drive in list(self._drives):
-            drive.fail(error, lost=lost)
+        for scheduler in list(self._schedulers):
+            scheduler.fail(error, lost=lost)
 
     def adopt(self, opened: Scheduler) -> None:
         """Take responsibility for a map that begins."""
         if self._stopped is not None:
             raise self._stopped
-        self._drives.add(opened)
+        self._schedulers.add(opened)
 
     def release(self, ended: Scheduler) -> None:
         """The map has ended by itself."""
-        self._drives.discard(ended)
+        self._schedulers.discard(ended)
 
     def scope_of(self, item: CurrentItem) -> Run:
         """The scope beneath an item."""
@@ -299,8 +301,8 @@ class Run:
         """End the maps left open in this scope and beneath it."""
         for scope in list(self._scopes):
             await scope.settle_maps(grace)
-        for drive in list(self._drives):
-            await drive.close("left", grace)
+        for scheduler in list(self._schedulers):
+            await scheduler.close("left", grace)
         if self._parent is not None:
             self._parent._scopes.discard(self)  # noqa: SLF001
 
@@ -320,7 +322,7 @@ class Run:
     async def __aenter__(self) -> Self:
         """Open it: find or make the run in its store, and become its driver."""
         if self._opening is not None:
-            self._setting = await open_setting(self, self._opening)
+            self._context = await open_context(self, self._opening)
         elif self._parent is not None:
             self._parent._scopes.add(self)  # noqa: SLF001 - its own kind
             self._stopped = self._parent.stopped

@@ -103,7 +103,7 @@ def _lent_needs(item: CurrentItem) -> list[tuple[str, Limit, Need]]:
     return list({limit: (lane, limit, need) for lane, limit, need in needs}.values())
 
 
-def lend(item: CurrentItem, setting: RunContext) -> bool:
+def lend(item: CurrentItem, context: RunContext) -> bool:
     """Give back the item's slots while it only waits for work beneath it.
 
     True if they are to be taken back later.
@@ -114,7 +114,7 @@ def lend(item: CurrentItem, setting: RunContext) -> bool:
     lent = [hold for hold in item.holds if hold.limit.lent]
     if lent:
         item.holds = tuple(hold for hold in item.holds if not hold.limit.lent)
-        setting.gate.give(lent)
+        context.gate.give(lent)
     return True
 
 
@@ -148,7 +148,7 @@ async def wait_granted(gate: LimitGate, ticket: Ticket) -> None:
         raise
 
 
-async def reclaim(item: CurrentItem, setting: RunContext) -> None:
+async def reclaim(item: CurrentItem, context: RunContext) -> None:
     """Take back what was lent, in the item's old place in line, once nothing beneath it is waited for."""
     item.lenders -= 1
     task = item.task
@@ -157,14 +157,14 @@ async def reclaim(item: CurrentItem, setting: RunContext) -> None:
         return
     again = Ticket(needs)
     again.order = min(ticket.order for ticket in (item.ticket, item.permit) if ticket is not None)
-    if not setting.gate.ask(again):
+    if not context.gate.ask(again):
         item.reclaiming = True
         try:
-            await wait_granted(setting.gate, again)
+            await wait_granted(context.gate, again)
         finally:
             item.reclaiming = False
     if item.task is task and not item.lenders:
         item.holds = (*item.holds, *again.holds)
     # its attempt has ended, or something else beneath it has begun to wait: for this slot, perhaps
     else:
-        setting.gate.give(again.holds)
+        context.gate.give(again.holds)

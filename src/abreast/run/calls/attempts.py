@@ -51,7 +51,7 @@ class CallAttempts:
     __slots__ = (
         "_backoff",
         "_began",
-        "_book",
+        "_call_journal",
         "_budgets",
         "_caller",
         "_clock",
@@ -67,12 +67,16 @@ class CallAttempts:
     )
 
     def __init__(
-        self, caller: Caller, request: Request, item: CurrentItem | None, book: CallJournal | None
+        self,
+        caller: Caller,
+        request: Request,
+        item: CurrentItem | None,
+        call_journal: CallJournal | None,
     ) -> None:
         self._caller = caller
         self._request = request
         self._item = item
-        self._book = book
+        self._call_journal = call_journal
         self._clock = caller.clock_for(item)
         self._gate = caller.gate_for(item)
         self._budgets = item.drive.run.lanes.budgets if item is not None else ()
@@ -202,8 +206,8 @@ class CallAttempts:
         lane, sent = caller.lane, 0.0
         episode, permit = lane.episode, lane.permit_in(grant.holds)
         try:
-            if self._book is not None:
-                kept = self._book.started(self._need, self._request, wait=caller.paid)
+            if self._call_journal is not None:
+                kept = self._call_journal.started(self._need, self._request, wait=caller.paid)
                 if kept is not None:
                     await kept
             sent = clock.now()
@@ -284,7 +288,9 @@ class CallAttempts:
         if self._item is not None:
             self._item.add_usage(total)
         return (
-            reply if self._book is None else self._book.replied(reply, self._request, self._times())
+            reply
+            if self._call_journal is None
+            else self._call_journal.replied(reply, self._request, self._times())
         )
 
     def _tell(self, decided: Sequence[Facts]) -> None:
@@ -301,9 +307,11 @@ class CallAttempts:
     def _delay(self, error: CallFailed) -> float | None:
         seed, path = 0, self._caller.name
         if self._item is not None:
-            setting = self._item.drive.setting
-            seed = setting.seed
-            path = path if self._book is None else setting.seeded_part(self._book.path)
+            context = self._item.drive.setting
+            seed = context.seed
+            path = (
+                path if self._call_journal is None else context.seeded_part(self._call_journal.path)
+            )
         return self._caller.retry.delay(error, len(self._service), seed, path)
 
     async def _back_off(self, error: CallFailed) -> None:
@@ -321,8 +329,8 @@ class CallAttempts:
     def _fail(self, error: BaseException) -> None:
         if self._item is not None:
             self._item.add_usage(self._used)
-        if self._book is not None:
-            self._book.failed(error, self._used, self._times())
+        if self._call_journal is not None:
+            self._call_journal.failed(error, self._used, self._times())
 
     def _times(self) -> tuple[float, ...]:
         """Waited, backoff, then the service time of each attempt."""

@@ -185,12 +185,12 @@ class CallJournal:
 
 async def recorded_calls_of(item: CurrentItem) -> Calls:
     """The item's calls, with those that earlier drivers of the run have recorded."""
-    setting = item.drive.setting
+    context = item.drive.setting
     known: dict[str, Event] = {}
-    scribe, store, row = setting.scribe, setting.store, setting.row
-    if not item.afresh and scribe is not None and store is not None and row is not None:
+    writer, store, row = context.scribe, context.store, context.row
+    if not item.afresh and writer is not None and store is not None and row is not None:
         prefix = f"{item.path}/{CALL}/"
-        found = await scribe.read(
+        found = await writer.read(
             lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
         )
         known = {event.path: event for event in found if event.data.get("state") != "cancelled"}

@@ -155,7 +155,7 @@ class Caller:
         Without a seed it gets that of its item.
         """
         item = current_item()
-        book: CallJournal | None = None
+        call_journal: CallJournal | None = None
         if item is not None and item.drive.setting.journal is not None:
             calls = item.calls
             if calls is None:
@@ -168,7 +168,7 @@ class Caller:
                     usage_of(known.data)
                 )  # before it is restored: that raises a recorded failure
                 return restore(known, request)
-            book = CallJournal(
+            call_journal = CallJournal(
                 item, item.drive.setting.journal, path=path, model=self.name, lane=self.lane.name
             )
         if (
@@ -176,14 +176,18 @@ class Caller:
             and (found := await self._cache.find(self.name, request)) is not None
         ):
             found = replace(found, usage=Usage(requests=0), seconds=0.0, first_token=None)
-            return book.replied(found, request, (0.0, 0.0)) if book is not None else found
+            return (
+                call_journal.replied(found, request, (0.0, 0.0))
+                if call_journal is not None
+                else found
+            )
         if (
             item is not None
             and (task := asyncio.current_task()) is not item.task
             and task is not None
         ):
-            return await self._astray(item, task, request, hear, book)
-        return await self._asked(item, request, hear, book)
+            return await self._astray(item, task, request, hear, call_journal)
+        return await self._asked(item, request, hear, call_journal)
 
     async def _astray(
         self,
@@ -191,25 +195,25 @@ class Caller:
         task: asyncio.Task[Any],
         request: Request,
         hear: Hear | None,
-        book: CallJournal | None,
+        call_journal: CallJournal | None,
     ) -> Reply:
         """A call from a task that the item has started itself: it must not outlive the item."""
-        strays = item.strays = item.strays or set()
-        strays.add(task)
+        own_tasks = item.own_tasks = item.own_tasks or set()
+        own_tasks.add(task)
         try:
-            return await self._asked(item, request, hear, book)
+            return await self._asked(item, request, hear, call_journal)
         finally:
-            strays.discard(task)
+            own_tasks.discard(task)
 
     async def _asked(
         self,
         item: CurrentItem | None,
         request: Request,
         hear: Hear | None,
-        book: CallJournal | None,
+        call_journal: CallJournal | None,
     ) -> Reply:
         sent = _seeded(request, item) if self._takes_seed else request
-        reply = await CallAttempts(self, sent, item, book).answer(hear)
+        reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         if self._cache is not None:
             await self._cache.keep(self.name, request, reply)
         return reply

@@ -20,10 +20,10 @@ _DIGITS = 18  # no position has more
 class Admission:
     """Makes the items of one map, and sees to it that no two go by one key."""
 
-    def __init__(self, drive: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         """For the map of this drive."""
-        self._drive = drive
-        self._options = drive.options
+        self._scheduler = scheduler
+        self._options = scheduler.options
         self._keys: set[int] = (
             set()
         )  # hashes of all keys that are no positions: memory O(n) where keys are given
@@ -45,22 +45,22 @@ class Admission:
             key = position_key(index)
             if self._first_named is not None:
                 self._watch(key, index)
-        return CurrentItem(self._drive, index, key, value, lane, now)
+        return CurrentItem(self._scheduler, index, key, value, lane, now)
 
-    def needs(self, work: CurrentItem) -> Needs:
+    def needs(self, item: CurrentItem) -> Needs:
         """The limits that an item asks for; a ValueError if there is no such lane."""
-        lane = work.lane
+        lane = item.lane
         found = self._needs_of.get(lane)
         if found is None:
             hold = self._options.hold
             weights = dict(((lane, 1), *hold) if lane is not None else hold)
-            found = self._needs_of[lane] = self._drive.run.lanes.needs(weights.items())
-        if work.charged_before:  # what it asks from now on is charged call by call
+            found = self._needs_of[lane] = self._scheduler.run.lanes.needs(weights.items())
+        if item.charged_before:  # what it asks from now on is charged call by call
             found = tuple(need for need in found if not need[1].charged)
-        parent = self._drive.parent
+        parent = self._scheduler.parent
         if found and parent is not None:
             found, paid = needs_beneath(parent, found)
-            work.credits = paid or None
+            item.credits = paid or None
         return found
 
     def _lane(self, value: Any) -> str | None:
@@ -69,7 +69,7 @@ class Admission:
 
     def _watch(self, key: object, index: int) -> None:
         if not isinstance(key, str) or not key:
-            raise TypeError(f"{self._drive.path}: a key must be text, not {key!r}")
+            raise TypeError(f"{self._scheduler.path}: a key must be text, not {key!r}")
         if self._first_named is None:
             self._first_named = (
                 index  # those before it go by their positions, and are not in the set
@@ -82,5 +82,5 @@ class Admission:
         )
         mark = hash(key)
         if by_position or mark in self._keys:
-            raise KeyReused(f"{self._drive.path}: two items have the key {key!r}")
+            raise KeyReused(f"{self._scheduler.path}: two items have the key {key!r}")
         self._keys.add(mark)

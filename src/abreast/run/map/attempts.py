@@ -21,170 +21,174 @@ class Attempts:
     What comes of each goes to `drive.settled` or `drive.paused`.
     """
 
-    def __init__(self, drive: Scheduler, call: Callable[[Any], Awaitable[Any]]) -> None:
+    def __init__(self, scheduler: Scheduler, call: Callable[[Any], Awaitable[Any]]) -> None:
         """`call` does an item's work."""
-        self._drive = drive
+        self._scheduler = scheduler
         self._call = call
-        self._now = drive.setting.clock.now
+        self._now = scheduler.setting.clock.now
 
-    def start(self, work: CurrentItem) -> None:
+    def start(self, item: CurrentItem) -> None:
         """Begin an attempt, as soon as what must be on disk before it is."""
-        book = self._drive.book
-        if book is None:
-            self._launch(work)
-        elif self._drive.options.effect == "once":
-            work.starting = True
-            book.started(work, durable=lambda: self._launch(work))
+        journal = self._scheduler.journal
+        if journal is None:
+            self._launch(item)
+        elif self._scheduler.options.effect == "once":
+            item.starting = True
+            journal.started(item, durable=lambda: self._launch(item))
         else:
-            book.started(work)
-            self._launch(work)
+            journal.started(item)
+            self._launch(item)
 
-    def _launch(self, work: CurrentItem) -> None:
-        work.starting = False
-        drive, timeout = self._drive, self._drive.options.timeout
-        if drive.is_past_end(work):  # since its start was being written
-            drive.abandoned(work)
+    def _launch(self, item: CurrentItem) -> None:
+        item.starting = False
+        scheduler, timeout = self._scheduler, self._scheduler.options.timeout
+        if scheduler.is_past_end(item):  # since its start was being written
+            scheduler.abandoned(item)
             return
-        work.started = self._now()
-        work.task = drive.spawn(self._execute(work))
+        item.started = self._now()
+        item.task = scheduler.spawn(self._execute(item))
         if timeout is not None:
-            work.timer = drive.setting.clock.call_at(
-                work.started + timeout, lambda: self._time_out(work)
+            item.timer = scheduler.setting.clock.call_at(
+                item.started + timeout, lambda: self._time_out(item)
             )
 
-    def _time_out(self, work: CurrentItem) -> None:
-        if work.task is not None and work.stop_reason is None:
-            self.cut(work, "timeout")
+    def _time_out(self, item: CurrentItem) -> None:
+        if item.task is not None and item.stop_reason is None:
+            self.cancel(item, "timeout")
 
-    def cut(self, work: CurrentItem, reason: str) -> None:
+    def cancel(self, item: CurrentItem, reason: str) -> None:
         """Cancel an attempt. A task cancelled before its first step never runs at all, so its end is noted here."""
-        work.stop_reason = reason
-        task: Any = work.task
+        item.stop_reason = reason
+        task: Any = item.task
         if task is not None:
-            unborn = getcoroutinestate(task.get_coro()) == CORO_CREATED
+            not_started = getcoroutinestate(task.get_coro()) == CORO_CREATED
             task.cancel()
-            if unborn:
-                self._drive.look_after(task)
-                self._ended(work, None, asyncio.CancelledError())
+            if not_started:
+                self._scheduler.track_task(task)
+                self._ended(item, None, asyncio.CancelledError())
 
-    async def _execute(self, work: CurrentItem) -> None:
+    async def _execute(self, item: CurrentItem) -> None:
         """One attempt, in the item's own task and context."""
-        CURRENT.set(work)
+        CURRENT.set(item)
         error: BaseException | None = None
         value: Any = None
         try:
-            value = await self._call(work.value)
+            value = await self._call(item.value)
         except (KeyboardInterrupt, GeneratorExit):
             raise  # not the item's: somebody wants this process, or this task, to end
         except BaseException as raised:  # noqa: BLE001 - all others become outcomes
             error = raised
-        await self.conclude(work, value, error)
+        await self.conclude(item, value, error)
 
-    async def conclude(self, work: CurrentItem, value: Any, error: BaseException | None) -> None:
+    async def conclude(self, item: CurrentItem, value: Any, error: BaseException | None) -> None:
         """The item's call has ended; what it left open beneath it ends now."""
         try:
-            while work.strays or work.scope is not None:
+            while item.own_tasks or item.scope is not None:
                 try:
-                    await self._end_beneath(work)
+                    await self._end_beneath(item)
                     break
                 except asyncio.CancelledError:
                     pass  # it is ending as it is: what ends beneath it has its time all the same
-            self._ended(work, value, error)
+            self._ended(item, value, error)
         except Exception as bug:  # noqa: BLE001 - a fault of ours must reach the caller, not vanish with the task
-            self._drive.fail(bug)
+            self._scheduler.fail(bug)
 
-    async def _end_beneath(self, work: CurrentItem) -> None:
-        if work.strays:
-            await self._end_strays(work)
-        if work.scope is not None:
-            await work.scope.settle_maps(self._drive.setting.grace)
+    async def _end_beneath(self, item: CurrentItem) -> None:
+        if item.own_tasks:
+            await self._end_strays(item)
+        if item.scope is not None:
+            await item.scope.settle_maps(self._scheduler.setting.grace)
 
-    async def _end_strays(self, work: CurrentItem) -> None:
+    async def _end_strays(self, item: CurrentItem) -> None:
         """Calls that the item's own tasks are in the middle of end with it, as `asyncio.gather` would leave them."""
-        while strays := [task for task in work.strays or () if not task.done()]:
-            for task in strays:
+        while own_tasks := [task for task in item.own_tasks or () if not task.done()]:
+            for task in own_tasks:
                 task.cancel()
-            _, left = await asyncio.wait(strays, timeout=self._drive.setting.grace)
+            _, left = await asyncio.wait(own_tasks, timeout=self._scheduler.setting.grace)
             if left:
                 return
 
-    def _ended(self, work: CurrentItem, value: Any, error: BaseException | None) -> None:
+    def _ended(self, item: CurrentItem, value: Any, error: BaseException | None) -> None:
         """An attempt has ended: there is an outcome, or another attempt."""
         now = self._now()
-        work.task = None
-        if work.timer is not None:
-            work.timer.cancel()
-            work.timer = None
-        if work.holds:
-            self._drive.setting.gate.give(work.holds)
-            work.holds = ()
+        item.task = None
+        if item.timer is not None:
+            item.timer.cancel()
+            item.timer = None
+        if item.holds:
+            self._scheduler.setting.gate.give(item.holds)
+            item.holds = ()
         if isinstance(error, Stopped) and self._ends_the_map(error):
-            self._drive.stopped_within(work, error)
+            self._scheduler.stopped_within(item, error)
             return
-        started, admitted = work.started, work.admitted
-        if error is None and work.attempt == 1:
+        started, admitted = item.started, item.admitted
+        if error is None and item.attempt == 1:
             times: Times = (0.0, started - admitted, 0.0, now - started)
         else:
-            service = work.service = (*work.service, now - started)
-            if error is not None and self._retries(work, error, now):
+            service = item.service = (*item.service, now - started)
+            if error is not None and self._retries(item, error, now):
                 return
             times = (
                 0.0,
-                max(0.0, now - admitted - sum(service) - work.backoff),
-                work.backoff,
+                max(0.0, now - admitted - sum(service) - item.backoff),
+                item.backoff,
                 *service,
             )
-        self._drive.settled(work, self._outcome(work, value, error, times))
+        self._scheduler.settled(item, self._outcome(item, value, error, times))
 
     def _ends_the_map(self, error: Stopped) -> bool:
         """Whether it is no failure of this item: somebody is waited for, or what is spent is shared by all items."""
         if isinstance(error, BudgetSpent) and not isinstance(error, LaneParked):
-            return error.budget in self._drive.run.lanes.budgets
+            return error.budget in self._scheduler.run.lanes.budgets
         return isinstance(error, (LaneParked, Paused))
 
     def _outcome(
-        self, work: CurrentItem, value: Any, error: BaseException | None, times: Times
+        self, item: CurrentItem, value: Any, error: BaseException | None, times: Times
     ) -> Outcome[Any]:
-        usage = work.usage or NO_USAGE
+        usage = item.usage or NO_USAGE
         if error is None:
-            return Done(work.index, work.key, value, work.lane, usage, times)
-        if work.stop_reason is not None and work.stop_reason != "timeout":
-            return Cancelled(work.index, work.key, work.stop_reason, work.lane, usage, times)
-        return Failed(work.index, work.key, self._cause(work, error), work.lane, usage, times)
+            return Done(item.index, item.key, value, item.lane, usage, times)
+        if item.stop_reason is not None and item.stop_reason != "timeout":
+            return Cancelled(item.index, item.key, item.stop_reason, item.lane, usage, times)
+        return Failed(item.index, item.key, self._cause(item, error), item.lane, usage, times)
 
-    def _cause(self, work: CurrentItem, error: BaseException) -> BaseException:
+    def _cause(self, item: CurrentItem, error: BaseException) -> BaseException:
         """The error as the caller sees it: a cancellation by our own timer is a `TimedOut`."""
-        if work.stop_reason != "timeout":
+        if item.stop_reason != "timeout":
             return error
-        self._drive.why.add("timeout")
+        self._scheduler.timing_causes.add("timeout")
         late = TimedOut(
-            f"{work.path}: attempt {work.attempt} took longer than {self._drive.options.timeout:g} s"
+            f"{item.path}: attempt {item.attempt} took longer than {self._scheduler.options.timeout:g} s"
         )
         late.__cause__ = None if isinstance(error, asyncio.CancelledError) else error
         return late
 
-    def _retries(self, work: CurrentItem, error: BaseException, now: float) -> bool:
+    def _retries(self, item: CurrentItem, error: BaseException, now: float) -> bool:
         """Whether there is another attempt after this failure; if so it is on its way."""
-        drive = self._drive
-        retry = drive.options.retry
-        if retry is None or drive.is_past_end(work) or work.stop_reason not in (None, "timeout"):
+        scheduler = self._scheduler
+        retry = scheduler.options.retry
+        if (
+            retry is None
+            or scheduler.is_past_end(item)
+            or item.stop_reason not in (None, "timeout")
+        ):
             return False
-        cause = self._cause(work, error)
+        cause = self._cause(item, error)
         delay = retry.delay(
-            cause, work.attempt, drive.setting.seed, drive.setting.seeded_part(work.path)
+            cause, item.attempt, scheduler.setting.seed, scheduler.setting.seeded_part(item.path)
         )
         if delay is None:
             return False
-        if drive.book is not None:
-            drive.book.attempt_failed(work, cause, delay)
-        work.stop_reason = None
-        work.timer = drive.setting.clock.call_at(now + delay, lambda: self._again(work, now))
-        drive.paused()
+        if scheduler.journal is not None:
+            scheduler.journal.attempt_failed(item, cause, delay)
+        item.stop_reason = None
+        item.timer = scheduler.setting.clock.call_at(now + delay, lambda: self._again(item, now))
+        scheduler.paused()
         return True
 
-    def _again(self, work: CurrentItem, since: float) -> None:
-        work.timer = None
-        work.backoff += self._now() - since
-        work.attempt += 1
-        work.scope = None  # what the failed attempt opened has ended; the next one opens its own
-        self._drive.ask(work)
+    def _again(self, item: CurrentItem, since: float) -> None:
+        item.timer = None
+        item.backoff += self._now() - since
+        item.attempt += 1
+        item.scope = None  # what the failed attempt opened has ended; the next one opens its own
+        self._scheduler.ask(item)

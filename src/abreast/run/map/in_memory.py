@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from abreast.run.map.scheduler import Scheduler
 
 
-def may_be_quick(drive: Scheduler, setting: RunContext) -> bool:
+def can_use_fast_path(scheduler: Scheduler, context: RunContext) -> bool:
     """Whether a map's items can go the quick way."""
-    options = drive.options
-    asks = options.lane is not None or options.hold or drive.run.lanes.budgets
-    watched = setting.journal is not None or options.timeout is not None or drive.release.judges
+    options = scheduler.options
+    asks = options.lane is not None or options.hold or scheduler.run.lanes.budgets
+    watched = context.journal is not None or options.timeout is not None or scheduler.release.judges
     return (
         not asks
         and not watched
@@ -39,62 +39,62 @@ class InMemoryMap:
     """Launches and lands items of one drive."""
 
     def __init__(
-        self, drive: Scheduler, call: Callable[[Any], Awaitable[Any]], attempts: Attempts
+        self, scheduler: Scheduler, call: Callable[[Any], Awaitable[Any]], attempts: Attempts
     ) -> None:
         """`call` does an item's work; `attempts` takes over where it isn't a plain success."""
-        self._drive = drive
+        self._scheduler = scheduler
         self._call = call
         self._attempts = attempts
-        self._works = drive.works
-        self._window = drive.window
-        self._ripe = drive.release.ripe
-        self._now = drive.setting.clock.now
-        self._loop = drive.setting.loop
-        self._context = drive.context
+        self._open_items = scheduler.open_items
+        self._window = scheduler.window
+        self._ripe = scheduler.release.ripe
+        self._now = scheduler.setting.clock.now
+        self._loop = scheduler.setting.loop
+        self._task_context = scheduler.task_context
 
     def launch(self, value: Any) -> None:
         """Admit and start an item."""
         window = self._window
         index = window.admitted
         window.admitted = index + 1
-        work = CurrentItem(self._drive, index, position_key(index), value, None, self._now())
-        self._works[index] = work
+        item = CurrentItem(self._scheduler, index, position_key(index), value, None, self._now())
+        self._open_items[index] = item
         executing = window.executing = window.executing + 1
         if executing > window.peak:  # noqa: PLR1730 - a comparison is a third of a call to max
             window.peak = executing
         # Not loop.create_task: its wrapper costs a twentieth of an item.
-        work.task = Task(self._execute(work), loop=self._loop, context=self._context.copy())
+        item.task = Task(self._execute(item), loop=self._loop, context=self._task_context.copy())
 
-    async def _execute(self, work: CurrentItem) -> None:
+    async def _execute(self, item: CurrentItem) -> None:
         """Execute it, and land it if it simply succeeds."""
-        CURRENT.set(work)
-        work.started = work.admitted
-        drive, window, index = self._drive, self._window, work.index
+        CURRENT.set(item)
+        item.started = item.admitted
+        scheduler, window, index = self._scheduler, self._window, item.index
         try:
-            value = await self._call(work.value)
+            value = await self._call(item.value)
         except (KeyboardInterrupt, GeneratorExit):
             raise  # not the item's: somebody wants this process, or this task, to end
         except BaseException as error:  # noqa: BLE001 - all others become outcomes
-            await self._attempts.conclude(work, None, error)
+            await self._attempts.conclude(item, None, error)
             return
-        if drive.stopped or work.scope is not None or work.strays:
-            await self._attempts.conclude(work, value, None)
+        if scheduler.stopped or item.scope is not None or item.own_tasks:
+            await self._attempts.conclude(item, value, None)
             return
-        work.task = None
-        del self._works[index]
+        item.task = None
+        del self._open_items[index]
         window.executing -= 1
-        times = (0.0, 0.0, 0.0, self._now() - work.started)
-        usage = NO_USAGE if work.usage is None else work.usage
+        times = (0.0, 0.0, 0.0, self._now() - item.started)
+        usage = NO_USAGE if item.usage is None else item.usage
         if usage is not NO_USAGE:
-            drive.unclaimed[index] = usage
-        outcome = Done(index, work.key, value, None, usage, times)
+            scheduler.unclaimed[index] = usage
+        outcome = Done(index, item.key, value, None, usage, times)
         if index == window.ripened:
             window.ripened = index + 1
             self._ripe.append(outcome)
             if window.settled:
                 window.drain(self._ripe)
-            drive.wake()
+            scheduler.wake()
         else:
             window.settled[index] = outcome
-        if not drive.exhausted:
-            drive.pump()
+        if not scheduler.exhausted:
+            scheduler.pump()

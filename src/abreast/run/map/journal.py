@@ -47,16 +47,16 @@ class MapJournal:
     """
 
     def __init__(
-        self, setting: RunContext, journal: Journal, path: str, *, repeats: bool = False
+        self, context: RunContext, journal: Journal, path: str, *, repeats: bool = False
     ) -> None:
         """For the map at `path`.
 
         With `repeats`, in a further attempt of the item that it is beneath.
         """
-        self._setting = setting
+        self._context = context
         self._journal = journal
         self._path = path
-        self._scribe = setting.scribe
+        self._writer = context.scribe
         self._repeats = repeats
         self._in_doubt: frozenset[str] = frozenset()
         self._reruns = False  # what has changed, instead of refusing it
@@ -64,13 +64,13 @@ class MapJournal:
     @property
     def stored(self) -> bool:
         """Whether there is a store behind the journal."""
-        return self._scribe is not None
+        return self._writer is not None
 
     async def open(self, fn: Callable[..., object], options: MapOptions) -> None:
         """Note the start; on resume, see what was in flight and whether the function is still the same."""
         fingerprint = _fingerprint(fn)
         self._reruns = self._repeats or options.on_change == "rerun"
-        if self._setting.resumed:
+        if self._context.resumed:
             await self._look_back(fingerprint, options, is_ours=_is_ours(fn))
         self._journal.emit(
             MAP_STARTED,
@@ -84,46 +84,46 @@ class MapJournal:
             },
         )
 
-    def queued(self, work: CurrentItem) -> None:
+    def queued(self, item: CurrentItem) -> None:
         """The item was read and has to wait."""
-        self._journal.emit(ITEM_QUEUED, work.path, lane=work.lane, data={"index": work.index})
+        self._journal.emit(ITEM_QUEUED, item.path, lane=item.lane, data={"index": item.index})
 
-    def waited(self, work: CurrentItem, limit: str, seconds: float) -> None:
+    def waited(self, item: CurrentItem, limit: str, seconds: float) -> None:
         """The item has what it waited for."""
         self._journal.emit(
-            LIMIT_WAITED, work.path, lane=work.lane, data={"limit": limit, "seconds": seconds}
+            LIMIT_WAITED, item.path, lane=item.lane, data={"limit": limit, "seconds": seconds}
         )
 
-    def started(self, work: CurrentItem, durable: Callable[[], None] | None = None) -> None:
+    def started(self, item: CurrentItem, durable: Callable[[], None] | None = None) -> None:
         """An attempt begins; only a further one says which."""
-        data = {"attempt": work.attempt} if work.attempt > 1 else None
+        data = {"attempt": item.attempt} if item.attempt > 1 else None
         if durable is None:
-            self._journal.begin(ITEM_STARTED, work.path, work.lane, data)
+            self._journal.begin(ITEM_STARTED, item.path, item.lane, data)
         else:
-            self._journal.emit(ITEM_STARTED, work.path, lane=work.lane, durable=durable, data=data)
+            self._journal.emit(ITEM_STARTED, item.path, lane=item.lane, durable=durable, data=data)
 
-    def attempt_failed(self, work: CurrentItem, error: BaseException, backoff: float) -> None:
+    def attempt_failed(self, item: CurrentItem, error: BaseException, backoff: float) -> None:
         """An attempt failed and there will be another."""
-        self._journal.over(work.path)
-        facts: Facts = {"index": work.index, "attempt": work.attempt, "backoff": backoff}
+        self._journal.over(item.path)
+        facts: Facts = {"index": item.index, "attempt": item.attempt, "backoff": backoff}
         self._journal.emit(
-            ATTEMPT_FAILED, work.path, lane=work.lane, data=facts, body=codec.encode_error(error)
+            ATTEMPT_FAILED, item.path, lane=item.lane, data=facts, body=codec.encode_error(error)
         )
 
     def recorded_form(
-        self, work: CurrentItem, outcome: Outcome[Any]
+        self, item: CurrentItem, outcome: Outcome[Any]
     ) -> tuple[Outcome[Any], str | None]:
         """The outcome as a resumed run would read it, and its text.
 
         A failure where its value can't be stored.
         """
         if isinstance(outcome, Done):
-            return self._storable(work, outcome)
+            return self._storable(item, outcome)
         return outcome, codec.encode_error(outcome.error) if isinstance(outcome, Failed) else None
 
     def settle(
         self,
-        work: CurrentItem,
+        item: CurrentItem,
         outcome: Outcome[Any],
         body: str | None,
         freed: Callable[[CurrentItem], None] | None,
@@ -135,24 +135,24 @@ class MapJournal:
 
         `freed` is called once a kill can't undo that; `landed` gets the outcome once it is on disk.
         """
-        facts = facts_of(outcome, work.attempt, work.digest)
+        facts = facts_of(outcome, item.attempt, item.digest)
         if speculative:
             facts["speculative"] = True
-        self._journal.over(work.path)
+        self._journal.over(item.path)
         self._journal.emit(
             ITEM_SETTLED,
-            work.path,
-            lane=work.lane,
+            item.path,
+            lane=item.lane,
             data=facts,
             body=body,
-            written=None if freed is None else partial(freed, work),
-            durable=partial(landed, work, outcome),
+            written=None if freed is None else partial(freed, item),
+            durable=partial(landed, item, outcome),
         )
 
     def hurry(self) -> None:
         """Nothing is under way any more but to the disk."""
-        if self._scribe is not None:
-            self._scribe.hurry()
+        if self._writer is not None:
+            self._writer.hurry()
 
     def halted(self, at: int, reason: str) -> None:
         """The map ends with item `at`; what ran past it is in no result."""
@@ -165,13 +165,13 @@ class MapJournal:
             facts["timing_dependent"] = ",".join(sorted(why))
         self._journal.emit(MAP_ENDED, self._path, data=facts)
 
-    def digest(self, work: CurrentItem) -> None:
+    def digest(self, item: CurrentItem) -> None:
         """Note what the item's value is, so that a resumed run can tell whether it is still the same."""
         if self.stored:
-            work.digest = codec.digest(work.value)
+            item.digest = codec.digest(item.value)
 
     async def lookup(
-        self, works: Sequence[CurrentItem], *, charged: bool = False
+        self, items: Sequence[CurrentItem], *, charged: bool = False
     ) -> dict[int, Outcome[Any]]:
         """What is recorded of these items and still stands, by index.
 
@@ -180,55 +180,55 @@ class MapJournal:
         With `charged` (there is a budget) it is noted of the others whether they were charged for a
         request already.
         """
-        if not (self._setting.resumed or self._repeats) or not works:
+        if not (self._context.resumed or self._repeats) or not items:
             return {}
-        paths = {work.path: work for work in works}
+        paths = {item.path: item for item in items}
         found = await self._read(lambda store, run: store.recorded(run, list(paths)))
         changed: list[str] = []
         known: dict[int, Outcome[Any]] = {}
         for path, recorded in found.items():
-            work = paths[path]
+            item = paths[path]
             then = recorded.data.get("digest")
-            if then is not None and work.digest is not None and then != work.digest:
+            if then is not None and item.digest is not None and then != item.digest:
                 if not self._reruns:
-                    changed.append(work.key)
-            elif is_final(recorded, retry_failed=self._retries(work.key)):
-                known[work.index] = replace(
-                    restore(recorded, self._setting.types), index=work.index, key=work.key
+                    changed.append(item.key)
+            elif is_final(recorded, retry_failed=self._retries(item.key)):
+                known[item.index] = replace(
+                    restore(recorded, self._context.types), index=item.index, key=item.key
                 )
             else:
-                work.afresh = recorded.data["state"] == "failed"
+                item.afresh = recorded.data["state"] == "failed"
         if changed:
             raise ItemChanged(
                 f"{self._path}: {_listed(changed)} changed since the run recorded them; "
                 "start a new run, or give the items keys that name their content"
             )
-        for path, work in paths.items():
+        for path, item in paths.items():
             if (
                 path in self._in_doubt
                 and path not in found
-                and not self._retries(work.key, unknown=True)
+                and not self._retries(item.key, unknown=True)
             ):
-                known[work.index] = self._unknown(work)
+                known[item.index] = self._unknown(item)
         if charged:
             await self._find_charged(
-                [work for work in works if work.index not in known and not work.afresh]
+                [item for item in items if item.index not in known and not item.afresh]
             )
         return known
 
-    async def _find_charged(self, works: Sequence[CurrentItem]) -> None:
+    async def _find_charged(self, items: Sequence[CurrentItem]) -> None:
         """Mark items for whose request a budget was charged: the first call or step beneath them, which is recorded."""
 
         def look(store: Store, run: str) -> list[CurrentItem]:
             return [
-                work
-                for work in works
-                if store.events(run, kinds={CALL_SETTLED}, prefix=f"{work.path}/", limit=1)
-                or store.outcomes(run, prefix=f"{work.path}/", limit=1)
+                item
+                for item in items
+                if store.events(run, kinds={CALL_SETTLED}, prefix=f"{item.path}/", limit=1)
+                or store.outcomes(run, prefix=f"{item.path}/", limit=1)
             ]
 
-        for work in await self._read(look):
-            work.charged_before = True
+        for item in await self._read(look):
+            item.charged_before = True
 
     @staticmethod
     def timed_out(known: Outcome[Any]) -> bool:
@@ -239,30 +239,30 @@ class MapJournal:
 
     def _retries(self, key: str, *, unknown: bool = False) -> bool:
         """Whether a failure of that item is to be tried again, or what nobody knows the fate of."""
-        setting = self._setting
+        context = self._context
         if self._repeats and not unknown:
             return True
-        asked = setting.retry_unknown if unknown else setting.retry_failed
-        return asked and (not setting.retry_keys or key in setting.retry_keys)
+        asked = context.retry_unknown if unknown else context.retry_failed
+        return asked and (not context.retry_keys or key in context.retry_keys)
 
-    async def fetch(self, works: Sequence[CurrentItem]) -> dict[int, Outcome[Any]]:
+    async def fetch(self, items: Sequence[CurrentItem]) -> dict[int, Outcome[Any]]:
         """Outcomes that were recorded a while ago and are wanted again."""
-        paths = {work.path: work for work in works}
+        paths = {item.path: item for item in items}
         found = await self._read(lambda store, run: store.recorded(run, list(paths)))
-        types = self._setting.types
+        types = self._context.types
         return {
             paths[path].index: replace(restore(recorded, types), key=paths[path].key)
             for path, recorded in found.items()
         }
 
     async def _read(self, look: Callable[[Any, str], Any]) -> Any:
-        setting = self._setting
-        if self._scribe is None or setting.row is None:
+        context = self._context
+        if self._writer is None or context.row is None:
             return {}
-        run_id = setting.row.id
-        return await self._scribe.read(lambda: look(setting.store, run_id))
+        run_id = context.row.id
+        return await self._writer.read(lambda: look(context.store, run_id))
 
-    def _storable(self, work: CurrentItem, outcome: Done[Any]) -> tuple[Outcome[Any], str | None]:
+    def _storable(self, item: CurrentItem, outcome: Done[Any]) -> tuple[Outcome[Any], str | None]:
         """The outcome as it will be read back, and its text.
 
         A failure naming the item where there is no text.
@@ -270,10 +270,10 @@ class MapJournal:
         if not self.stored:
             return outcome, None
         value = outcome.value
-        if self._setting.redact is not None:
-            value = self._setting.redact(work.path, value)
+        if self._context.redact is not None:
+            value = self._context.redact(item.path, value)
         try:
-            body = codec.encode(value, work.path)
+            body = codec.encode(value, item.path)
         except CannotStore as error:
             failed = Failed(
                 outcome.index, outcome.key, error, outcome.lane, outcome.usage, outcome.times
@@ -313,12 +313,12 @@ class MapJournal:
             )
             self._in_doubt = frozenset(event.path for event in events)
 
-    def _unknown(self, work: CurrentItem) -> Outcome[Any]:
+    def _unknown(self, item: CurrentItem) -> Outcome[Any]:
         error = OutcomeUnknown(
-            f"{work.path} was in flight when its driver died, and may run only once: "
+            f"{item.path} was in flight when its driver died, and may run only once: "
             "see whether it took effect; to run it again, resume with retry"
         )
-        return Failed(work.index, work.key, error, work.lane)
+        return Failed(item.index, item.key, error, item.lane)
 
 
 def _listed(keys: Sequence[str]) -> str:

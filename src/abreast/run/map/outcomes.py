@@ -23,29 +23,29 @@ class Map(Generic[T, R]):
     when Python drops the iterator, and at the latest when the run's block ends.
     """
 
-    def __init__(self, drive: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         """Nothing starts before the first outcome is asked for, or the `async with` is entered."""
-        self._drive = drive
+        self._scheduler = scheduler
         self._outcomes: AsyncIterator[Outcome[R]] | None = None
 
     def __repr__(self) -> str:
         """Where it stands."""
-        return f"<Map {self.path} {self._drive.window!r}>"
+        return f"<Map {self.path} {self._scheduler.window!r}>"
 
     @property
     def path(self) -> str:
         """Its path, such as `summaries/summarise`."""
-        return self._drive.path
+        return self._scheduler.path
 
     @property
     def peak(self) -> int:
         """The most items that were under way at once, from their start until their outcome is recorded."""
-        return self._drive.window.peak
+        return self._scheduler.window.peak
 
     @property
     def losers(self) -> tuple[Failed, ...]:
         """Failures of items past the stopping point: in no result, but not swallowed."""
-        return tuple(self._drive.losers)
+        return tuple(self._scheduler.losers)
 
     @property
     def speculative(self) -> Usage:
@@ -53,7 +53,7 @@ class Map(Generic[T, R]):
 
         It depends on timing.
         """
-        return sum((used for _, used in sorted(self._drive.unclaimed.items())), NO_USAGE)
+        return sum((used for _, used in sorted(self._scheduler.unclaimed.items())), NO_USAGE)
 
     @property
     def timing_dependent(self) -> frozenset[str]:
@@ -61,7 +61,7 @@ class Map(Generic[T, R]):
 
         Empty when the law holds unconditionally.
         """
-        return frozenset(self._drive.why)
+        return frozenset(self._scheduler.timing_causes)
 
     def __aiter__(self) -> AsyncIterator[Outcome[R]]:
         """The outcomes, once."""
@@ -78,23 +78,23 @@ class Map(Generic[T, R]):
 
     async def __aenter__(self) -> Self:
         """Start, so that items are on their way before the first outcome is asked for."""
-        await self._drive.begin()
+        await self._scheduler.begin()
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         """Stop what is still going on and wait for it."""
-        await self._drive.close("left")
+        await self._scheduler.close("left")
 
     def cancel(self, index: int, reason: str) -> None:
         """End one item, whose outcome is then `Cancelled(reason)`.
 
         Harmless when it has ended already.
         """
-        self._drive.cancel(index, reason)
+        self._scheduler.cancel(index, reason)
 
     def leave_usage(self) -> None:
         """Add nothing to the item that takes the outcomes: it knows better which of their work counts."""
-        self._drive.counts_usage = False
+        self._scheduler.counts_usage = False
 
     async def values(self) -> list[R]:
         """All values, in order. One failure is raised as itself, several as `ItemsFailed` with the first as cause."""
@@ -114,7 +114,7 @@ class Map(Generic[T, R]):
         try:
             async for outcome in self:
                 batch.append(outcome)
-                if not self._drive.release.ripe or len(batch) >= most:
+                if not self._scheduler.release.ripe or len(batch) >= most:
                     yield batch
                     batch = []
         except Exception:
@@ -124,31 +124,35 @@ class Map(Generic[T, R]):
 
     async def _release(self) -> AsyncIterator[Outcome[R]]:
         """Hand out what is ripe; wait for more; say how it ended."""
-        drive = self._drive
-        ripe, window, raises = drive.release.ripe, drive.window, drive.options.on_error == "raise"
+        scheduler = self._scheduler
+        ripe, window, raises = (
+            scheduler.release.ripe,
+            scheduler.window,
+            scheduler.options.on_error == "raise",
+        )
         try:
-            await drive.begin()
-            while not drive.over:
+            await scheduler.begin()
+            while not scheduler.over:
                 if not ripe:
-                    await drive.wait()
+                    await scheduler.wait()
                 while ripe:
                     outcome: Outcome[R] = ripe.popleft()
                     window.taken += 1
                     if outcome.usage is not NO_USAGE:
-                        drive.claim_usage(outcome.index)
-                    if window.executing < window.width and not drive.exhausted:
-                        drive.pump()
+                        scheduler.claim_usage(outcome.index)
+                    if window.executing < window.width and not scheduler.exhausted:
+                        scheduler.pump()
                     if not outcome.ok:
-                        drive.count_failure(outcome)
+                        scheduler.count_failure(outcome)
                         if raises:
-                            await drive.close("stopped")
+                            await scheduler.close("stopped")
                             raise self._noted(outcome)
                     yield outcome
-            await drive.close("done")
-            if drive.error is not None:
-                raise drive.error
+            await scheduler.close("done")
+            if scheduler.error is not None:
+                raise scheduler.error
         finally:
-            drive.stop("left")
+            scheduler.stop("left")
 
     def _noted(self, outcome: Outcome[R]) -> BaseException:
         error = (

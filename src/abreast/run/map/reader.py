@@ -33,80 +33,88 @@ class Reader:
     What is at hand needs no turn of it.
     """
 
-    def __init__(self, drive: Scheduler, items: Iterable[Any] | AsyncIterable[Any]) -> None:
+    def __init__(self, scheduler: Scheduler, items: Iterable[Any] | AsyncIterable[Any]) -> None:
         """For items of either kind."""
-        self._drive = drive
+        self._scheduler = scheduler
         self._source = aiter(items) if isinstance(items, AsyncIterable) else iter(items)
         self._stock = items if isinstance(items, Stocked) else None
         self._idle: asyncio.Future[None] | None = None
 
     def nudge(self) -> None:
         """There may be room now."""
-        drive = self._drive
+        scheduler = self._scheduler
         if self._idle is None or self._idle.done():
             return
         if (
-            self._stock is not None and not drive.looks_up
+            self._stock is not None and not scheduler.looks_up
         ):  # else it is looked up first, which takes a while
             self._feed_from(self._stock)
-        if (drive.wants_more or drive.stopped) and not self._idle.done():
+        if (scheduler.wants_more or scheduler.stopped) and not self._idle.done():
             self._idle.set_result(None)
 
     def _feed_from(self, stock: Stocked) -> None:
-        drive = self._drive
-        while drive.wants_more and stock.stocked and not drive.stopped and not drive.exhausted:
+        scheduler = self._scheduler
+        while (
+            scheduler.wants_more
+            and stock.stocked
+            and not scheduler.stopped
+            and not scheduler.exhausted
+        ):
             try:
-                work = drive.admit(stock.take())
+                item = scheduler.admit(stock.take())
             except KeyReused as error:
-                drive.fail(error)
+                scheduler.fail(error)
             except Exception as error:  # noqa: BLE001 - of the function that gives keys or lanes
-                drive.exhaust(error)
+                scheduler.exhaust(error)
             else:
-                drive.place(work, None)
+                scheduler.place(item, None)
 
-    async def work(self) -> None:
+    async def run(self) -> None:
         """Read until the items end, the drive stops, or reading fails."""
-        drive = self._drive
-        while not drive.stopped and not drive.exhausted:
-            if not drive.wants_more:
-                self._idle = drive.setting.loop.create_future()
+        scheduler = self._scheduler
+        while not scheduler.stopped and not scheduler.exhausted:
+            if not scheduler.wants_more:
+                self._idle = scheduler.setting.loop.create_future()
                 await self._idle
                 self._idle = None
                 continue
             try:
-                works = await self._read()
-                charged = bool(drive.run.lanes.budgets)
+                items = await self._read()
+                charged = bool(scheduler.run.lanes.budgets)
                 known = (
-                    await drive.book.lookup(works, charged=charged)
-                    if drive.book is not None
+                    await scheduler.journal.lookup(items, charged=charged)
+                    if scheduler.journal is not None
                     else {}
                 )
             except (ItemChanged, KeyReused, StoreError) as error:
-                drive.fail(error)
+                scheduler.fail(error)
                 return
-            for work in works:
-                drive.place(work, known.get(work.index))
+            for item in items:
+                scheduler.place(item, known.get(item.index))
 
     async def _read(self) -> list[CurrentItem]:
-        works: list[CurrentItem] = []
-        drive, source, stock = self._drive, self._source, self._stock
+        items: list[CurrentItem] = []
+        scheduler, source, stock = self._scheduler, self._source, self._stock
         try:
             if isinstance(source, AsyncIterator):
-                works.append(drive.admit(await anext(source)))
+                items.append(scheduler.admit(await anext(source)))
                 while (
-                    drive.looks_up and stock is not None and stock.stocked and self._reads_on(works)
+                    scheduler.looks_up
+                    and stock is not None
+                    and stock.stocked
+                    and self._reads_on(items)
                 ):
-                    works.append(drive.admit(stock.take()))
+                    items.append(scheduler.admit(stock.take()))
             else:
-                while self._reads_on(works):
-                    works.append(drive.admit(next(source)))
+                while self._reads_on(items):
+                    items.append(scheduler.admit(next(source)))
         except (StopIteration, StopAsyncIteration):
-            drive.exhaust()
+            scheduler.exhaust()
         except KeyReused:
             raise
         except Exception as error:  # noqa: BLE001 - the items' own error: raised where the plain loop would raise it
-            drive.exhaust(error)
-        return works
+            scheduler.exhaust(error)
+        return items
 
-    def _reads_on(self, works: list[CurrentItem]) -> bool:
-        return len(works) < _AHEAD and self._drive.window.may_admit
+    def _reads_on(self, items: list[CurrentItem]) -> bool:
+        return len(items) < _AHEAD and self._scheduler.window.may_admit

@@ -44,9 +44,9 @@ class RecordedInput:
     in its place before.
     """
 
-    def __init__(self, setting: RunContext, path: str, items: Iterable[Any]) -> None:
+    def __init__(self, context: RunContext, path: str, items: Iterable[Any]) -> None:
         """Nothing is read before the first item is asked for."""
-        self._setting = setting
+        self._context = context
         self._path = path
         self._items = items
         self._before: list[str] = []
@@ -77,7 +77,7 @@ class RecordedInput:
     async def __aiter__(self) -> AsyncIterator[Any]:
         """The items, once."""
         try:
-            if self._setting.scribe is not None and self._setting.resumed:
+            if self._context.scribe is not None and self._context.resumed:
                 await self._look_back()
             if not self._complete:
                 self._start()
@@ -103,7 +103,7 @@ class RecordedInput:
         )
         if self._held_back:
             self._read_on()
-        elif self._setting.scribe is None and not self._stock:
+        elif self._context.scribe is None and not self._stock:
             self._take_in()
         return item
 
@@ -129,7 +129,7 @@ class RecordedInput:
         for event in page:
             _, bodies = items_read(event)
             self._keep(
-                event.seq, bodies, [codec.decode(body, self._setting.types) for body in bodies]
+                event.seq, bodies, [codec.decode(body, self._context.types) for body in bodies]
             )
 
     def _ended(self) -> bool:
@@ -138,7 +138,7 @@ class RecordedInput:
         return self._complete
 
     async def _wait(self) -> None:
-        self._news = self._setting.loop.create_future()
+        self._news = self._context.loop.create_future()
         await self._news
 
     def _tell(self) -> None:
@@ -191,14 +191,14 @@ class RecordedInput:
         """Whether the item is the one recorded, also where an earlier version wrote the same value differently."""
         text = codec.encode(item, self._path)
         return text == before or text == codec.encode(
-            codec.decode(before, self._setting.types), self._path
+            codec.decode(before, self._context.types), self._path
         )
 
     def _call(self, what: Any, *args: Any) -> None:
         with contextlib.suppress(
             RuntimeError
         ):  # the loop is gone, and with it whoever wanted the items
-            self._setting.loop.call_soon_threadsafe(what, *args)
+            self._context.loop.call_soon_threadsafe(what, *args)
 
     def _take_in(self) -> None:
         """Journal what was read since the last time."""
@@ -206,10 +206,10 @@ class RecordedInput:
             batch, self._pending = self._pending, []
             self._busy = bool(batch)
             self._room.notify()
-        journal = self._setting.journal
+        journal = self._context.journal
         if not batch or self._total is not None:
             return
-        if self._setting.scribe is None or journal is None:
+        if self._context.scribe is None or journal is None:
             self._stock.extend((0, item) for item in batch)
             self._taken += len(batch)
             self._journaled = self._taken
@@ -282,8 +282,8 @@ class RecordedInput:
             self._fail(error, self._taken)
         elif self._total is None:
             self._total, self._complete = self._taken, True
-            if self._setting.journal is not None:
-                self._setting.journal.emit(ITEMS_COMPLETE, self._path, data={"items": self._taken})
+            if self._context.journal is not None:
+                self._context.journal.emit(ITEMS_COMPLETE, self._path, data={"items": self._taken})
             self._tell()
 
     def _fail(self, error: BaseException, total: int) -> None:
@@ -309,10 +309,10 @@ class RecordedInput:
             self._total, self._before = len(self._before), []
 
     async def _read(self, after: int, kinds: set[str], limit: int) -> list[Event]:
-        scribe, store, row = self._setting.scribe, self._setting.store, self._setting.row
-        if scribe is None or store is None or row is None:
+        writer, store, row = self._context.scribe, self._context.store, self._context.row
+        if writer is None or store is None or row is None:
             return []
-        return await scribe.read(
+        return await writer.read(
             lambda: store.events(row.id, after=after, limit=limit, kinds=kinds, prefix=self._path)
         )
 

@@ -14,11 +14,11 @@ from abreast.run.current import CurrentItem
 class Stub:
     """An outcome that is on disk and waits for its turn there."""
 
-    __slots__ = ("work",)
+    __slots__ = ("item",)
 
-    def __init__(self, work: CurrentItem) -> None:
+    def __init__(self, item: CurrentItem) -> None:
         """Of this item."""
-        self.work = work
+        self.item = item
 
 
 class Barrier:
@@ -42,7 +42,7 @@ class MapEnd(NamedTuple):
 class Fetch(NamedTuple):
     """The next outcomes wait on disk and must be read back first."""
 
-    works: tuple[CurrentItem, ...]
+    items: tuple[CurrentItem, ...]
 
 
 class Release:
@@ -73,9 +73,9 @@ class Release:
         window = self.window
         while (outcome := window.ripen()) is not None:
             if type(outcome) is Stub:
-                window.unripen(outcome.work.index, outcome)
+                window.unripen(outcome.item.index, outcome)
                 stubs = window.upcoming(ahead)
-                return Fetch(tuple(held.work for held in stubs if type(held) is Stub))
+                return Fetch(tuple(held.item for held in stubs if type(held) is Stub))
             if type(outcome) is Barrier:
                 return MapEnd("stopped", error=outcome.error)
             self.ripe.append(outcome)

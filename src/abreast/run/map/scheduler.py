@@ -28,7 +28,7 @@ from abreast.run.context import RunContext
 from abreast.run.current import CurrentItem, current_item
 from abreast.run.map.admission import Admission
 from abreast.run.map.attempts import Attempts
-from abreast.run.map.in_memory import InMemoryMap, may_be_quick
+from abreast.run.map.in_memory import InMemoryMap, can_use_fast_path
 from abreast.run.map.options import SPAN_IN_MEMORY, MapOptions
 from abreast.run.map.reader import Reader
 from abreast.run.map.release import Barrier, Fetch, MapEnd, Release, Stub
@@ -54,7 +54,7 @@ class Scheduler:
     def __init__(
         self,
         run: Run,
-        setting: RunContext,
+        context: RunContext,
         fn: Callable[..., Any],
         items: Iterable[Any] | AsyncIterable[Any],
         options: MapOptions,
@@ -62,23 +62,25 @@ class Scheduler:
         """Nothing starts before `begin`."""
         self.run = run
         self.path: str = f"{run.path}/{escape(options.name)}"
-        self.setting: RunContext = setting
+        self.setting: RunContext = context
         self.options: MapOptions = options
         self.parent = current_item()
         self.repeats: bool = self.parent is not None and max(self.parent.attempts) > 1
         """Whether an attempt before this one may have opened the same map: what it recorded is not run again."""
-        self.context: contextvars.Context = contextvars.copy_context()
+        self.task_context: contextvars.Context = contextvars.copy_context()
         self.window: Window[Any] = Window(options.width, options.span, options.order)
         self.release: Release = Release(self.window, Halting(options.until, options.on_error))
-        self.works: dict[int, CurrentItem] = {}  # items read whose outcome has not landed
+        self.open_items: dict[int, CurrentItem] = {}  # items read whose outcome has not landed
         self.losers: list[Failed] = []
         self.unclaimed: dict[
             int, Usage
         ] = {}  # what items used whose outcomes the caller has not taken
         self.counts_usage = True  # what an outcome used is added to the item that takes it
-        self.why: set[str] = {"order=completion"} if options.order == "completion" else set()
+        self.timing_causes: set[str] = (
+            {"order=completion"} if options.order == "completion" else set()
+        )
         self.error: BaseException | None = None
-        self.book: MapJournal | None = None
+        self.journal: MapJournal | None = None
         self._failed = self._cancelled = 0  # of the outcomes that the caller has taken
         self.exhausted = self.stopped = False
         self._end: int | None = (
@@ -87,14 +89,14 @@ class Scheduler:
         self._fn = fn
         self._items = items
         self._admission = Admission(self)
-        self._room = WidthLimit(self.window)
-        self._helpers: set[asyncio.Task[None]] = set()
+        self._width_limit = WidthLimit(self.window)
+        self._background_tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[asyncio.Future[None]] = []  # whoever iterates it, and whoever closes it
         self._source: Iterator[Any] | None = None
-        self._feeder: Reader | None = None
+        self._reader: Reader | None = None
         self._bound: BoundCall[Any, Any] | None = None
         self._attempts = Attempts(self, fn)
-        self._quick: InMemoryMap | None = None
+        self._fast_path: InMemoryMap | None = None
         self._begun = self._ended = self._fetching = self._lost = self._draining = False
 
     def path_of(self, key: str) -> str:
@@ -117,12 +119,12 @@ class Scheduler:
         if self.release.ripe:
             return False
         if self.stopped:
-            return not (self._draining and self.works)
-        return self.exhausted and not self.works and not self.window.unripe
+            return not (self._draining and self.open_items)
+        return self.exhausted and not self.open_items and not self.window.unripe
 
-    def is_past_end(self, work: CurrentItem) -> bool:
+    def is_past_end(self, item: CurrentItem) -> bool:
         """Whether an item is in no result any more, whatever comes of it."""
-        return self.stopped or (self._end is not None and work.index > self._end)
+        return self.stopped or (self._end is not None and item.index > self._end)
 
     def claim_usage(self, index: int) -> None:
         """The caller takes an outcome: what it used counts for the caller's item from now on.
@@ -174,42 +176,42 @@ class Scheduler:
             return
         self._begun = True
         self.run.adopt(self)
-        setting = self.setting
-        if setting.hooks:
+        context = self.setting
+        if context.hooks:
             from abreast.run.hooks import ask_deciders
 
-            self.options = await ask_deciders(setting.hooks, self.path, self.options)
+            self.options = await ask_deciders(context.hooks, self.path, self.options)
             self.window.width, self.window.span = self.options.width, self.options.span
-        self._bound = setting.executor(self.options.executor).bind(self._fn, self.options.width)
+        self._bound = context.executor(self.options.executor).bind(self._fn, self.options.width)
         self._attempts = Attempts(self, self._bound.async_call)
-        if may_be_quick(self, setting):
-            self._quick = InMemoryMap(self, self._bound.async_call, self._attempts)
-        if setting.journal is not None:
+        if can_use_fast_path(self, context):
+            self._fast_path = InMemoryMap(self, self._bound.async_call, self._attempts)
+        if context.journal is not None:
             from abreast.run.map.journal import MapJournal
 
-            self.book = MapJournal(setting, setting.journal, self.path, repeats=self.repeats)
-            await self.book.open(self._fn, self.options)
+            self.journal = MapJournal(context, context.journal, self.path, repeats=self.repeats)
+            await self.journal.open(self._fn, self.options)
         if isinstance(self._items, AsyncIterable) or self.looks_up:
-            self._feeder = Reader(self, self._items)
-            self.look_after(self.spawn(self._feeder.work()))
+            self._reader = Reader(self, self._items)
+            self.track_task(self.spawn(self._reader.run()))
         else:
             self._source = iter(self._items)
             self.pump()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task in a copy of the caller's context.
 
         Not by loop.create_task, whose wrapper costs half as much.
         """
-        return asyncio.Task(work, loop=self.setting.loop, context=self.context.copy())
+        return asyncio.Task(coroutine, loop=self.setting.loop, context=self.task_context.copy())
 
-    def look_after(self, task: asyncio.Task[None]) -> None:
+    def track_task(self, task: asyncio.Task[None]) -> None:
         """See that a task has ended before the map does, and that its error reaches the caller."""
-        self._helpers.add(task)
-        task.add_done_callback(self._helped)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_task_done)
 
-    def _helped(self, task: asyncio.Task[None]) -> None:
-        self._helpers.discard(task)
+    def _background_task_done(self, task: asyncio.Task[None]) -> None:
+        self._background_tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
 
@@ -225,10 +227,10 @@ class Scheduler:
 
     def pump(self) -> None:
         """Read and start items while the window has room for them."""
-        source, window, quick = self._source, self.window, self._quick
+        source, window, fast_path = self._source, self.window, self._fast_path
         if source is None:
-            if self._feeder is not None:
-                self._feeder.nudge()
+            if self._reader is not None:
+                self._reader.nudge()
             return
         while (
             window.executing < window.width
@@ -238,11 +240,11 @@ class Scheduler:
         ):
             try:
                 value = next(source)
-                if quick is not None and type(value) is not Item:
-                    quick.launch(value)
+                if fast_path is not None and type(value) is not Item:
+                    fast_path.launch(value)
                     continue
-                quick = self._quick = None  # it brings a key or a lane of its own
-                work = self.admit(value)
+                fast_path = self._fast_path = None  # it brings a key or a lane of its own
+                item = self.admit(value)
             except StopIteration:
                 self.exhaust()
             except KeyReused as error:
@@ -250,16 +252,16 @@ class Scheduler:
             except Exception as error:  # noqa: BLE001 - the items' own error: raised where the plain loop would raise it
                 self.exhaust(error)
             else:
-                self.ask(work)
+                self.ask(item)
 
     def admit(self, value: Any) -> CurrentItem:
         """Make an item of a value that was read."""
-        work = self._admission.item(value, self.window.admitted, self.setting.clock.now())
-        if self.book is not None:
-            self.book.digest(work)
+        item = self._admission.item(value, self.window.admitted, self.setting.clock.now())
+        if self.journal is not None:
+            self.journal.digest(item)
         self.window.admit()
-        self.works[work.index] = work
-        return work
+        self.open_items[item.index] = item
+        return item
 
     def exhaust(self, error: BaseException | None = None) -> None:
         """There are no more items.
@@ -271,104 +273,104 @@ class Scheduler:
             self.error = error
         self.wake()
 
-    def place(self, work: CurrentItem, known: Outcome[Any] | None) -> None:
+    def place(self, item: CurrentItem, known: Outcome[Any] | None) -> None:
         """Start an item, or put what is recorded of it in its place."""
-        if self.is_past_end(work):
-            self.works.pop(work.index, None)
+        if self.is_past_end(item):
+            self.open_items.pop(item.index, None)
         elif known is None:
-            self.ask(work)
+            self.ask(item)
         else:
-            del self.works[work.index]
-            if self.book is not None and self.book.timed_out(known):
-                self.why.add("timeout")
+            del self.open_items[item.index]
+            if self.journal is not None and self.journal.timed_out(known):
+                self.timing_causes.add("timeout")
             if (
                 known.usage is not NO_USAGE and not self.repeats
             ):  # else the earlier attempt has counted it
-                self.unclaimed[work.index] = known.usage
-            self._foresee(known)
-            self.window.settle(work.index, known)
+                self.unclaimed[item.index] = known.usage
+            self._update_end(known)
+            self.window.settle(item.index, known)
             self._advance()
 
     # --- starting -------------------------------------------------------------------------------------------------
 
-    def ask(self, work: CurrentItem) -> None:
+    def ask(self, item: CurrentItem) -> None:
         """Start the item if its limits and the window allow; else it waits in line."""
-        window, room = self.window, self._room
+        window, width_limit = self.window, self._width_limit
         try:
-            ticket = work.ticket
+            ticket = item.ticket
             if ticket is None:
-                needs = self._admission.needs(work)
-                if not needs and window.may_start and not room.line.heap:
+                needs = self._admission.needs(item)
+                if not needs and window.may_start and not width_limit.line.heap:
                     window.start()
-                    self._attempts.start(work)
+                    self._attempts.start(item)
                     return
-                asked = (("width", room, ONE), *needs)
-                spent = functools.partial(self._spent, work)
-                ticket = work.ticket = Ticket(asked, lambda: self._granted(work), spent)
+                asked = (("width", width_limit, ONE), *needs)
+                spent = functools.partial(self._end_at, item)
+                ticket = item.ticket = Ticket(asked, lambda: self._granted(item), spent)
             granted = self.setting.gate.ask(ticket)
         except BudgetSpent as error:
-            self._spent(work, error)
+            self._end_at(item, error)
         except ValueError as error:  # no such lane, or a thing held twice
             self.fail(error)
         else:
             if granted:
-                self._granted(work)
-            elif self.book is not None:
-                self.book.queued(work)
+                self._granted(item)
+            elif self.journal is not None:
+                self.journal.queued(item)
 
-    def _granted(self, work: CurrentItem) -> None:
-        ticket = work.ticket
+    def _granted(self, item: CurrentItem) -> None:
+        ticket = item.ticket
         if ticket is not None:
             held = ticket.holds[1:]  # the first is room in the window, which is given back apart
             charged = [hold for hold in held if hold.limit.charged]
-            work.holds = tuple(hold for hold in held if not hold.limit.charged)
-            work.credits = {hold.limit for hold in charged} | (work.credits or set())
+            item.holds = tuple(hold for hold in held if not hold.limit.charged)
+            item.credits = {hold.limit for hold in charged} | (item.credits or set())
             # An item's request is spent when it starts: kept as a reservation, what runs beneath
             # could wait for it.
             self.setting.gate.give(charged)
-            if ticket.parked is not None and self.book is not None:
-                waited = self.setting.clock.now() - work.admitted - sum(work.service) - work.backoff
-                self.book.waited(work, type(ticket.parked).__name__.lower(), waited)
-        self._attempts.start(work)
+            if ticket.parked is not None and self.journal is not None:
+                waited = self.setting.clock.now() - item.admitted - sum(item.service) - item.backoff
+                self.journal.waited(item, type(ticket.parked).__name__.lower(), waited)
+        self._attempts.start(item)
 
-    def _spent(self, work: CurrentItem, error: Stopped) -> None:
+    def _end_at(self, item: CurrentItem, error: Stopped) -> None:
         """The item can't start any more: the map ends at its place."""
-        if self.is_past_end(work):
-            self.works.pop(work.index, None)
+        if self.is_past_end(item):
+            self.open_items.pop(item.index, None)
             self.wake()
             return
         if isinstance(error, BudgetSpent):
-            self.why.add("budget")
-        self.works.pop(work.index, None)
-        self.window.settle(work.index, Barrier(error))
+            self.timing_causes.add("budget")
+        self.open_items.pop(item.index, None)
+        self.window.settle(item.index, Barrier(error))
         self.exhausted = True
         self._advance()
 
-    def stopped_within(self, work: CurrentItem, error: Stopped) -> None:
+    def stopped_within(self, item: CurrentItem, error: Stopped) -> None:
         """An item can't go on for now: nothing is recorded of it, and the map ends at its place."""
         self.window.finish()
-        self._spent(work, error)
+        self._end_at(item, error)
         self._make_room()
 
     # --- settling -------------------------------------------------------------------------------------------------
 
-    def settled(self, work: CurrentItem, outcome: Outcome[Any]) -> None:
+    def settled(self, item: CurrentItem, outcome: Outcome[Any]) -> None:
         """An item has its outcome: it lands at once, or when it is on disk."""
-        if self.book is None or self._lost:
-            self._foresee(outcome)
-            self._land(work, outcome)
+        if self.journal is None or self._lost:
+            self._update_end(outcome)
+            self._complete(item, outcome)
         else:
-            work.settling = True
-            outcome, body = self.book.recorded_form(work, outcome)
-            self._foresee(outcome)
+            item.settling = True
+            outcome, body = self.journal.recorded_form(item, outcome)
+            self._update_end(outcome)
             # Where it may end the map it keeps its place: what started there would be for nothing,
             # and perhaps paid.
-            freed = None if self.release.judges else self._free
-            self.book.settle(
-                work, outcome, body, freed, self._land, speculative=self.is_past_end(work)
+            freed = None if self.release.judges else self._free_place
+            self.journal.settle(
+                item, outcome, body, freed, self._complete, speculative=self.is_past_end(item)
             )
 
-    def _foresee(self, outcome: Outcome[Any]) -> None:
+    def _update_end(self, outcome: Outcome[Any]) -> None:
         """If this outcome ends the map whatever came before it: start nothing after it, and end what runs there."""
         if self.stopped:
             return
@@ -377,51 +379,51 @@ class Scheduler:
             return
         self._end = end
         self.exhausted = True  # all items up to it have been read
-        self._cut("stopped", past=end)
+        self._cancel_items("stopped", past=end)
 
-    def _free(self, work: CurrentItem) -> None:
+    def _free_place(self, item: CurrentItem) -> None:
         """Let another start in its place: only now, so that no more than `width` items can be repeated after a kill."""
         self.window.finish()
-        work.freed = True
+        item.freed = True
         if not self.stopped:
             self._make_room()
         window = self.window
-        if self.book is not None and (
+        if self.journal is not None and (
             not window.executing or not (window.may_admit or self.release.ripe)
         ):
-            self.book.hurry()  # nothing can go on before what was freed is on disk
+            self.journal.hurry()  # nothing can go on before what was freed is on disk
 
-    def _land(self, work: CurrentItem, outcome: Outcome[Any]) -> None:
+    def _complete(self, item: CurrentItem, outcome: Outcome[Any]) -> None:
         """Let the outcome ripen, now that it is on disk."""
         window = self.window
-        if not work.freed:
+        if not item.freed:
             window.finish()
-        if self.works.pop(work.index, None) is None:
+        if self.open_items.pop(item.index, None) is None:
             return
         if outcome.usage is not NO_USAGE:
-            self.unclaimed[work.index] = outcome.usage
-        if self.is_past_end(work):
+            self.unclaimed[item.index] = outcome.usage
+        if self.is_past_end(item):
             if type(outcome) is Failed:
                 self.losers.append(outcome)
             if self.stopped:
-                if not self.works:
+                if not self.open_items:
                     self.wake()
-            elif not work.freed:
+            elif not item.freed:
                 self._make_room()
             return
         far = (
-            self.book is not None
-            and self.book.stored
-            and work.index - window.ripened > SPAN_IN_MEMORY * window.width
+            self.journal is not None
+            and self.journal.stored
+            and item.index - window.ripened > SPAN_IN_MEMORY * window.width
         )
         kept = (
             self.release.judges and type(outcome) is Failed
         )  # it may be past the end, and is told of then
         window.settle(
-            work.index, Stub(work) if far and not kept and window.order == "item" else outcome
+            item.index, Stub(item) if far and not kept and window.order == "item" else outcome
         )
         self._advance()
-        if not work.freed:
+        if not item.freed:
             self._make_room()
 
     def paused(self) -> None:
@@ -429,17 +431,17 @@ class Scheduler:
         self.window.finish()
         self._make_room()
 
-    def abandoned(self, work: CurrentItem) -> None:
+    def abandoned(self, item: CurrentItem) -> None:
         """An item that had been granted its place will not start after all."""
         self.window.finish()
-        self._drop(work)
+        self._drop(item)
         self.wake()
         if not self.stopped:
             self._make_room()
 
     def _make_room(self) -> None:
-        if self._room.line.heap:
-            self.setting.gate.serve(self._room)
+        if self._width_limit.line.heap:
+            self.setting.gate.serve(self._width_limit)
         self.pump()
 
     # --- releasing ------------------------------------------------------------------------------------------------
@@ -452,11 +454,11 @@ class Scheduler:
         if isinstance(todo, Fetch):
             if not self._fetching:
                 self._fetching = True
-                self.look_after(self.spawn(self._refill(todo)))
+                self.track_task(self.spawn(self._refill(todo)))
         elif isinstance(todo, MapEnd):
             self.error = todo.error or self.error if todo.at is None else todo.error
-            if self.book is not None and todo.at is not None:
-                self.book.halted(todo.at, todo.reason)
+            if self.journal is not None and todo.at is not None:
+                self.journal.halted(todo.at, todo.reason)
             self.losers.extend(
                 held for held in self.window.settled.values() if type(held) is Failed
             )
@@ -465,24 +467,24 @@ class Scheduler:
 
     async def _refill(self, fetch: Fetch) -> None:
         """Read back outcomes that waited on disk for their turn."""
-        found = await self.book.fetch(fetch.works) if self.book is not None else {}
-        for work in fetch.works:
-            self.window.replace(work.index, found[work.index])
+        found = await self.journal.fetch(fetch.items) if self.journal is not None else {}
+        for item in fetch.items:
+            self.window.replace(item.index, found[item.index])
         self._fetching = False
         self._advance()
 
     def cancel(self, index: int, reason: str) -> None:
         """End one item, if it is under way or waits; the others go on."""
-        work = self.works.get(index)
-        if work is None or work.settling or work.starting:
+        item = self.open_items.get(index)
+        if item is None or item.settling or item.starting:
             return
-        if work.task is not None:
-            self._attempts.cut(work, reason)
+        if item.task is not None:
+            self._attempts.cancel(item, reason)
         else:
-            self._drop(work)
-            self.works[index] = work
+            self._drop(item)
+            self.open_items[index] = item
             self.window.executing += 1  # counted down when its outcome lands, as all others are
-            self.settled(work, Cancelled(work.index, work.key, reason, work.lane))
+            self.settled(item, Cancelled(item.index, item.key, reason, item.lane))
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
@@ -495,36 +497,36 @@ class Scheduler:
             return
         self.stopped = True
         self._draining = drain
-        self._cut(reason)
-        if self._feeder is not None:
-            self._feeder.nudge()
+        self._cancel_items(reason)
+        if self._reader is not None:
+            self._reader.nudge()
         self.wake()
 
-    def _cut(self, reason: str, past: int = -1) -> None:
+    def _cancel_items(self, reason: str, past: int = -1) -> None:
         """Cancel the items after index `past`: those that execute, unless they may end by themselves, or wait.
 
         What is cancelled already isn't cancelled again: that would interrupt its clean-up.
         """
-        for work in list(self.works.values()):
-            if work.index <= past:
+        for item in list(self.open_items.values()):
+            if item.index <= past:
                 continue
-            if work.task is not None:
-                if not self._draining and work.stop_reason in (None, "timeout"):
-                    self._attempts.cut(work, reason)
-            elif not work.settling and not work.starting:
-                self._drop(work)
+            if item.task is not None:
+                if not self._draining and item.stop_reason in (None, "timeout"):
+                    self._attempts.cancel(item, reason)
+            elif not item.settling and not item.starting:
+                self._drop(item)
 
-    def _drop(self, work: CurrentItem) -> None:
+    def _drop(self, item: CurrentItem) -> None:
         """Forget an item that isn't executing: it waits for limits, for its backoff, or to be looked up."""
-        if work.timer is not None:
-            work.timer.cancel()
-            work.timer = None
-        if work.ticket is not None:
-            self.setting.gate.withdraw(work.ticket)
-        if work.holds:
-            self.setting.gate.give(work.holds)
-            work.holds = ()
-        self.works.pop(work.index, None)
+        if item.timer is not None:
+            item.timer.cancel()
+            item.timer = None
+        if item.ticket is not None:
+            self.setting.gate.withdraw(item.ticket)
+        if item.holds:
+            self.setting.gate.give(item.holds)
+            item.holds = ()
+        self.open_items.pop(item.index, None)
 
     def fail(self, error: BaseException, *, lost: bool = False) -> None:
         """End with `error`; with `lost`, what is on its way to the disk will never get there."""
@@ -535,10 +537,10 @@ class Scheduler:
         self._lost = self._lost or lost  # what ends from now on could wait for the disk for ever
         self.stop("aborted")
         if lost:
-            for work in list(self.works.values()):
-                work.settling = work.starting = False
-                if work.task is None:
-                    self._drop(work)
+            for item in list(self.open_items.values()):
+                item.settling = item.starting = False
+                if item.task is None:
+                    self._drop(item)
         self.wake()
 
     async def close(self, reason: str, grace: float | None = None) -> None:
@@ -564,8 +566,8 @@ class Scheduler:
                 stacklevel=2,
             )
         await self._close_source()
-        if self.book is not None:
-            self.book.ended(self.window.peak, self.window.taken, self.why)
+        if self.journal is not None:
+            self.journal.ended(self.window.peak, self.window.taken, self.timing_causes)
         if self.parent is None:  # beneath an item, the item's own outcome counts
             self.run.results.add(self.window.taken - self._failed - self._cancelled, self._failed)
         self.run.release(self)
@@ -575,23 +577,23 @@ class Scheduler:
 
         Name those that swallowed both.
         """
-        for helper in self._helpers:
+        for helper in self._background_tasks:
             helper.cancel()
         for patience in (grace, min(grace, _LAST_GRACE)):
-            tasks = [work.task for work in self.works.values() if work.task is not None]
-            if tasks or self._helpers:
-                await asyncio.wait([*tasks, *self._helpers], timeout=patience)
-            for work in list(self.works.values()):
-                self._attempts.cut(work, work.stop_reason or "left")
-        for work in list(self.works.values()):
-            if work.task is not None:
+            tasks = [item.task for item in self.open_items.values() if item.task is not None]
+            if tasks or self._background_tasks:
+                await asyncio.wait([*tasks, *self._background_tasks], timeout=patience)
+            for item in list(self.open_items.values()):
+                self._attempts.cancel(item, item.stop_reason or "left")
+        for item in list(self.open_items.values()):
+            if item.task is not None:
                 warnings.warn(
-                    f"{work.path} ignores its cancellation and is still running",
+                    f"{item.path} ignores its cancellation and is still running",
                     LeftBehind,
                     stacklevel=2,
                 )
-                self.works.pop(work.index)
-        while self.works:  # outcomes on their way to the disk
+                self.open_items.pop(item.index)
+        while self.open_items:  # outcomes on their way to the disk
             await self.wait()
 
     async def _close_source(self) -> None:
