@@ -28,7 +28,7 @@ def there():
             pass
 
 def names():  # but for the one that reads the input, which ends at any time
-    return {thread.name for thread in threading.enumerate()} - {"abreast-intake-map/input"}
+    return {thread.name for thread in threading.enumerate()} - {"abreast-input-map/input"}
 
 def look(_):
     main = sys.modules["__main__"]

@@ -19,7 +19,7 @@ from pathlib import Path
 import abreast
 from abreast.core.events import Event
 from abreast.run import journal
-from abreast.store import writer as scribe
+from abreast.store import writer
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import crash_at
 
@@ -63,8 +63,8 @@ async def main(argv: list[str]) -> None:
         span = items
         # Nothing else is written, however slow the machine: behind what has to be committed,
         # nothing is jotted down.
-        scribe._LINGER = journal._MOMENT = 3600.0
-        scribe._COMPANY = items
+        writer.MAX_EVENT_DELAY = journal.START_EVENT_DELAY = 3600.0
+        writer.DIRECT_COMMIT_EVENTS = items
 
     async def work(item: int) -> dict[str, object]:
         with (counts / f"{item}").open("ab", buffering=0) as counter:

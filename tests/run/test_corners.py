@@ -69,7 +69,7 @@ async def test_usage_is_recorded_and_read_again():
 
 
 async def test_a_backlog_past_its_bound_is_dropped_and_said(monkeypatch, caplog):
-    monkeypatch.setattr(journals, "_BACKLOG", 3)
+    monkeypatch.setattr(journals, "OBSERVER_QUEUE_EVENTS", 3)
     release, seen = threading.Event(), []
 
     def slow(event):

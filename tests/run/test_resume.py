@@ -472,7 +472,7 @@ async def test_the_journal_survives_a_hook_of_warnings(store):
 async def test_piped_items_come_in_their_order_whether_kept_in_memory_or_read_back(
     fresh, monkeypatch
 ):
-    monkeypatch.setattr("abreast.run.map.recorded_input._FRESH", fresh)
+    monkeypatch.setattr("abreast.run.map.recorded_input.BUFFER_CHARACTERS", fresh)
     store = MemoryStore()
 
     async def some(number, resume, total):
@@ -549,10 +549,10 @@ async def test_an_input_is_read_on_however_many_lines_share_an_event(
         yield from lines[:250]
         raise OSError("cut off")
 
-    monkeypatch.setattr("abreast.run.map.recorded_input._TOGETHER", before)
+    monkeypatch.setattr("abreast.run.map.recorded_input.EVENT_CHARACTERS", before)
     with pytest.raises(OSError, match="cut off"):
         await pipe_all(store, cut_off())
-    monkeypatch.setattr("abreast.run.map.recorded_input._TOGETHER", after)
+    monkeypatch.setattr("abreast.run.map.recorded_input.EVENT_CHARACTERS", after)
     with pytest.raises(InputIncomplete, match="item 77 is not the one read before"):
         await pipe_all(store, [*lines[:77], "another", *lines[78:]], resume="must")
     assert await pipe_all(store, lines, resume="must") == lines
@@ -652,7 +652,7 @@ async def test_a_line_whose_key_was_used_or_cannot_be_made_ends_the_map_in_its_p
 
 
 @pytest.mark.parametrize(
-    ("bound", "most"), [("_FARTHEST", 120), ("_LARGEST", 120 * len('"000000"'))]
+    ("bound", "most"), [("MAX_ITEMS_AHEAD", 120), ("MAX_CHARACTERS_AHEAD", 120 * len('"000000"'))]
 )
 async def test_an_endless_pipe_is_journaled_only_so_far_ahead_of_the_work(
     store, bound, most, monkeypatch
@@ -754,7 +754,7 @@ async def test_an_item_that_may_end_the_map_keeps_its_place_until_that_is_on_dis
 async def test_a_map_that_has_nothing_to_do_but_to_wait_for_the_disk_does_not_wait_for_company(
     store, span, count, monkeypatch
 ):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     job = Counting()
     async with asyncio.timeout(60):
         assert [
@@ -765,7 +765,7 @@ async def test_a_map_that_has_nothing_to_do_but_to_wait_for_the_disk_does_not_wa
 async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_at_work(
     store, monkeypatch
 ):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     far = asyncio.Event()
 
     class Job(Counting):
@@ -783,7 +783,7 @@ async def test_items_that_were_jotted_down_and_can_not_be_committed_are_not_aske
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(
-        "abreast.run.map.recorded_input._FRESH", 0
+        "abreast.run.map.recorded_input.BUFFER_CHARACTERS", 0
     )  # so that every item is read back from the journal
     looks, looked = [], asyncio.Event()
     loop = asyncio.get_running_loop()

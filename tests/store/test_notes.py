@@ -205,8 +205,8 @@ def test_nor_is_anything_written_to_whoever_has_the_file_s_number_after_it(path,
 
 
 def test_commits_catch_up_before_the_file_grows_without_end(store, path, monkeypatch):
-    monkeypatch.setattr(spool, "_MOST", 3000)
-    monkeypatch.setattr(spool, "_WORTH_IT", 500)
+    monkeypatch.setattr(spool, "MAX_FILE_BYTES", 3000)
+    monkeypatch.setattr(spool, "MIN_TRUNCATE_BYTES", 500)
     begin(store)
     seq = 0
     while store.jot("job-1", 1, [jotted(seq + 1)], {}):
@@ -408,7 +408,7 @@ def test_a_file_that_can_not_be_emptied_keeps_no_commit_from_going_on(store, mon
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(spool, "_WORTH_IT", 0)
+    monkeypatch.setattr(spool, "MIN_TRUNCATE_BYTES", 0)
     begin(store)
     assert store.jot("job-1", 1, [jotted(1)], {})
     with monkeypatch.context() as patch:

@@ -8,7 +8,7 @@ import pytest
 from abreast.core.errors import StoreError, StoreFull
 from abreast.core.events import Event
 from abreast.store.port import Driver
-from abreast.store.writer import _COMPANY, _GATHER, CommitListener, CommitWriter
+from abreast.store.writer import DIRECT_COMMIT_EVENTS, FLUSH_INTERVAL, CommitListener, CommitWriter
 from abreast.testing import MemoryStore
 
 
@@ -27,7 +27,7 @@ class Watched(MemoryStore):
         self.loop.call_soon_threadsafe(self.committed.set)
 
 
-def open_scribe(store):
+def open_writer(store):
     row = store.begin(
         "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
     )
@@ -43,34 +43,34 @@ def event(seq, kind):
 async def test_an_event_that_nobody_waits_for_rides_along_with_the_next_that_somebody_does(
     monkeypatch,
 ):
-    monkeypatch.setattr("abreast.store.writer._LINGER", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.MAX_EVENT_DELAY", 3600.0)
     store = Watched()
-    scribe = open_scribe(store)
+    writer = open_writer(store)
     landed = asyncio.get_running_loop().create_future()
-    scribe.write(event(1, "started"))
+    writer.write(event(1, "started"))
     await asyncio.sleep(0)  # a turn of the loop goes by
-    await scribe.read(lambda: None)
+    await writer.read(lambda: None)
     assert store.commits == []
-    scribe.write(event(2, "settled"), durable=lambda: landed.set_result(None))
+    writer.write(event(2, "settled"), durable=lambda: landed.set_result(None))
     await landed
     assert store.commits == [["started", "settled"]]
-    await scribe.close()
+    await writer.close()
 
 
 async def test_it_does_not_wait_for_company_for_ever():
     store = Watched()
-    scribe = open_scribe(store)
-    scribe.write(event(1, "started"))
+    writer = open_writer(store)
+    writer.write(event(1, "started"))
     await asyncio.wait_for(store.committed.wait(), 30)
     assert store.commits == [["started"]]
-    await scribe.close()
+    await writer.close()
 
 
 async def test_what_nobody_waited_for_is_on_disk_when_the_scribe_is_closed():
     store = Watched()
-    scribe = open_scribe(store)
-    scribe.write(event(1, "started"))
-    await scribe.close()
+    writer = open_writer(store)
+    writer.write(event(1, "started"))
+    await writer.close()
     assert store.commits == [["started"]]
 
 
@@ -83,7 +83,7 @@ async def test_who_needs_to_survive_a_kill_is_told_at_the_commit_and_who_speaks_
             assert flush.wait(30)
 
     store = Slow()
-    scribe = open_scribe(store)
+    writer = open_writer(store)
     loop = asyncio.get_running_loop()
     written, durable = (
         [loop.create_future() for _ in range(3)],
@@ -92,13 +92,13 @@ async def test_who_needs_to_survive_a_kill_is_told_at_the_commit_and_who_speaks_
     for number in range(3):
         tell = lambda future=written[number]: future.set_result(None)  # noqa: E731
         told = lambda future=durable[number]: future.set_result(None)  # noqa: E731
-        scribe.write(event(number + 1, "settled"), written=tell, durable=told)
+        writer.write(event(number + 1, "settled"), written=tell, durable=told)
         await written[number]  # while the first flush is under way, commits go on
     await asyncio.to_thread(flushing.wait, 30)
     assert not any(future.done() for future in durable)
     flush.set()
     await asyncio.gather(*durable)
-    await scribe.close()
+    await writer.close()
 
 
 class Noted(threading.Event):
@@ -113,50 +113,50 @@ class Noted(threading.Event):
         return True
 
 
-async def flush(scribe, first, count, *, held_up):
+async def flush(writer, first, count, *, held_up):
     """Write so many events, the first of which may hold somebody up, and wait until they are on disk."""
     told = [asyncio.get_running_loop().create_future() for _ in range(count)]
     for number, future in enumerate(told, first):
         written = (
             None if held_up and number == first else lambda: None
         )  # one that is held up is enough
-        scribe.write(
+        writer.write(
             event(number, "settled"), written, lambda future=future: future.set_result(None)
         )
     await asyncio.gather(*told)
 
 
 @pytest.mark.parametrize("held_up", [False, True])
-@pytest.mark.parametrize(("waiting", "waits"), [(1, []), (3, []), (4, [_GATHER])])
+@pytest.mark.parametrize(("waiting", "waits"), [(1, []), (3, []), (4, [FLUSH_INTERVAL])])
 async def test_a_flush_waits_for_company_where_many_wait(waiting, waits, held_up):
-    scribe = open_scribe(Watched())
-    scribe._hurry = Noted()
-    await flush(scribe, 1, waiting, held_up=held_up)
-    assert scribe._hurry.waits == []
-    await flush(scribe, waiting + 1, 1, held_up=held_up)
-    assert scribe._hurry.waits == waits
-    await scribe.close()
+    writer = open_writer(Watched())
+    writer._flush_now = Noted()
+    await flush(writer, 1, waiting, held_up=held_up)
+    assert writer._flush_now.waits == []
+    await flush(writer, waiting + 1, 1, held_up=held_up)
+    assert writer._flush_now.waits == waits
+    await writer.close()
 
 
 async def test_a_flush_waits_no_longer_when_somebody_is_in_a_hurry(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer._GATHER", 3600.0)
-    scribe = open_scribe(Watched())
+    monkeypatch.setattr("abreast.store.writer.FLUSH_INTERVAL", 3600.0)
+    writer = open_writer(Watched())
     for first in (1, 7):  # more than once: nothing is left of the first hurry
-        await flush(scribe, first, 5, held_up=False)
-        waits = asyncio.ensure_future(flush(scribe, first + 5, 1, held_up=False))
+        await flush(writer, first, 5, held_up=False)
+        waits = asyncio.ensure_future(flush(writer, first + 5, 1, held_up=False))
         await asyncio.sleep(0)
-        scribe.hurry()
+        writer.flush_soon()
         await asyncio.wait_for(waits, 30)
-    await asyncio.wait_for(scribe.close(), 30)
+    await asyncio.wait_for(writer.close(), 30)
 
 
 async def test_the_last_flush_waits_for_nobody(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer._GATHER", 3600.0)
-    scribe = open_scribe(Watched())
-    await flush(scribe, 1, 5, held_up=False)
+    monkeypatch.setattr("abreast.store.writer.FLUSH_INTERVAL", 3600.0)
+    writer = open_writer(Watched())
+    await flush(writer, 1, 5, held_up=False)
     landed = []
-    scribe.write(event(6, "settled"), lambda: None, lambda: landed.append(6))
-    await asyncio.wait_for(scribe.close(), 30)
+    writer.write(event(6, "settled"), lambda: None, lambda: landed.append(6))
+    await asyncio.wait_for(writer.close(), 30)
     assert landed == [6]
 
 
@@ -191,9 +191,9 @@ async def turns(count=3):
         await asyncio.sleep(0)
 
 
-def write(scribe, seq, told, **more):
+def write(writer, seq, told, **more):
     """Write an event whose place can be given away, and whose outcome is wanted."""
-    scribe.write(
+    writer.write(
         event(seq, "settled"),
         lambda: told.append(seq),
         lambda: told.append(f"{seq} on disk"),
@@ -208,205 +208,205 @@ async def on_disk(told, seq):
             await turns(1)
 
 
-async def busy_scribe(store, *, held_back=False):
+async def busy_writer(store, *, held_back=False):
     """A scribe that has just handed over a first batch, so that the next one has time.
 
     Or can't be committed yet.
     """
-    scribe, told = open_scribe(store), []
-    write(scribe, 1, told)
+    writer, told = open_writer(store), []
+    write(writer, 1, told)
     await on_disk(told, 1)
     store.jots.clear()
     if held_back:
         store.go_on.clear()
-    return scribe
+    return writer
 
 
 async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free_before_any_commit(
     monkeypatch,
 ):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
-    scribe.write(event(2, "started"))  # goes with the others: without it there would be a gap
-    write(scribe, 3, told)
-    write(scribe, 4, told)
+    writer = await busy_writer(store)
+    writer.write(event(2, "started"))  # goes with the others: without it there would be a gap
+    write(writer, 3, told)
+    write(writer, 4, told)
     assert told == store.jots == []
     await turns()
     assert told == [3, 4]
-    write(scribe, 5, told)
+    write(writer, 5, told)
     await turns()
     assert (told, store.jots) == ([3, 4, 5], [[2, 3, 4], [5]])
     assert store.sizes == [1]
-    await scribe.close()
+    await writer.close()
     assert told == [3, 4, 5, "3 on disk", "4 on disk", "5 on disk"]
     assert store.sizes == [1, 4]
     assert len(store.spent) == 3
 
 
-@pytest.mark.parametrize(("count", "jots"), [(_COMPANY - 1, 1), (_COMPANY, 0)])
+@pytest.mark.parametrize(("count", "jots"), [(DIRECT_COMMIT_EVENTS - 1, 1), (DIRECT_COMMIT_EVENTS, 0)])
 async def test_a_turn_with_many_events_is_committed_at_once(count, jots, monkeypatch):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
+    writer = await busy_writer(store)
     for seq in range(2, 2 + count):
-        write(scribe, seq, told)
+        write(writer, seq, told)
     await turns(1)
     assert len(store.jots) == jots
-    assert (scribe._open.events == []) == (jots == 0)
-    scribe.hurry()
+    assert (writer._batch.events == []) == (jots == 0)
+    writer.flush_soon()
     await on_disk(told, count + 1)
-    await scribe.close()
+    await writer.close()
 
 
 async def test_what_is_jotted_down_is_committed_soon():
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
+    writer = await busy_writer(store)
     for seq in (2, 3, 4):
-        write(scribe, seq, told)
+        write(writer, seq, told)
         await turns()
     await on_disk(told, 4)
     assert sum(store.sizes) == 4
-    await scribe.close()
+    await writer.close()
 
 
 async def test_and_at_once_after_a_pause(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
+    writer = await busy_writer(store)
     for seq in (2, 3, 4):
-        write(scribe, seq, told)
+        write(writer, seq, told)
         await turns()
     assert store.sizes == [1]
-    scribe._left -= 3600.0  # as if the first had gone over an hour ago
-    write(scribe, 5, told)
+    writer._last_queued -= 3600.0  # as if the first had gone over an hour ago
+    write(writer, 5, told)
     await on_disk(told, 5)
     assert store.sizes == [1, 4]
-    await scribe.close()
+    await writer.close()
 
 
-@pytest.mark.parametrize("how", ["hurry", "flush", "read", "close", "pressing"])
+@pytest.mark.parametrize("how", ["flush_soon", "flush", "read", "close", "pressing"])
 async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
-    write(scribe, 2, told)
+    writer = await busy_writer(store)
+    write(writer, 2, told)
     await turns()
     assert told == [2]
-    if how == "hurry":
-        scribe.hurry()
+    if how == "flush_soon":
+        writer.flush_soon()
     elif how == "read":
-        assert await scribe.read(lambda: store.sizes) == [1, 1]
+        assert await writer.read(lambda: store.sizes) == [1, 1]
     elif how == "pressing":
-        scribe.write(event(3, "call"), durable=lambda: None)
+        writer.write(event(3, "call"), durable=lambda: None)
     else:
-        await getattr(scribe, how)()
+        await getattr(writer, how)()
     await on_disk(told, 2)
     assert store.sizes == ([1, 2] if how == "pressing" else [1, 1])
     if how != "close":
-        await scribe.close()
+        await writer.close()
 
 
 async def test_what_is_written_in_the_turn_in_which_the_time_has_come_is_jotted_down_before_it_goes_over(
     monkeypatch,
 ):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store, held_back=True)
-    write(scribe, 2, told)
+    writer = await busy_writer(store, held_back=True)
+    write(writer, 2, told)
     await turns()
-    write(scribe, 3, told)
-    scribe._due()  # as its timer does
+    write(writer, 3, told)
+    writer._on_commit_timer()  # as its timer does
     await turns()
     assert told == [2, 3]
     assert store.jots == [[2], [3]]
-    assert scribe._open.events == []  # it went over all the same
-    scribe.write(event(4, "started"))
-    scribe._due()
-    write(scribe, 5, told)
+    assert writer._batch.events == []  # it went over all the same
+    writer.write(event(4, "started"))
+    writer._on_commit_timer()
+    write(writer, 5, told)
     await turns()
     assert told == [2, 3, 5]  # nobody has to wait for what nobody waits for
     assert store.jots == [[2], [3], [4], [5]]
     store.go_on.set()
-    await scribe.close()
+    await writer.close()
     assert sum(store.sizes) == 5
 
 
 async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told_next(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store)
+    writer = await busy_writer(store)
 
     def first():
         told.append(2)
-        scribe.hurry()
-        scribe.hurry()
-        scribe.write(event(4, "settled"), lambda: told.append(4))
+        writer.flush_soon()
+        writer.flush_soon()
+        writer.write(event(4, "settled"), lambda: told.append(4))
 
-    scribe.write(event(2, "settled"), first)
-    scribe.write(event(3, "settled"), lambda: told.append(3))
+    writer.write(event(2, "settled"), first)
+    writer.write(event(3, "settled"), lambda: told.append(3))
     await turns()
     assert told[:2] == [2, 3]
-    await scribe.close()
+    await writer.close()
     assert told == [2, 3, 4]
     assert sum(store.sizes) == 4
 
 
 async def test_what_can_not_be_jotted_down_waits_for_its_commit_and_so_does_what_comes_after_it():
     store, told = Jotting(), []
-    scribe = await busy_scribe(store, held_back=True)
+    writer = await busy_writer(store, held_back=True)
     store.able = False
-    write(scribe, 2, told)
+    write(writer, 2, told)
     await turns()
     store.able = True
-    write(scribe, 3, told)
+    write(writer, 3, told)
     await turns()
     assert told == store.jots == []  # a gap would make what is jotted down after it worthless
     store.go_on.set()
     await on_disk(told, 3)
     assert told.index(2) < told.index("2 on disk")
-    write(scribe, 4, told)
+    write(writer, 4, told)
     await turns()
     assert store.jots == [[4]]
-    await scribe.close()
+    await writer.close()
 
 
 async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk():
     store, told = Jotting(), []
-    scribe = await busy_scribe(store, held_back=True)
-    scribe.write(event(2, "call"), durable=lambda: told.append("call"))
+    writer = await busy_writer(store, held_back=True)
+    writer.write(event(2, "call"), durable=lambda: told.append("call"))
     await turns()
-    write(scribe, 3, told)
+    write(writer, 3, told)
     await turns()
     assert told == store.jots == []
     store.go_on.set()
     await on_disk(told, 3)
     assert told[:2] in (["call", 3], [3, "call"])
-    write(scribe, 4, told)
+    write(writer, 4, told)
     await turns()
     assert store.jots == [[4]]
-    await scribe.close()
+    await writer.close()
 
 
 async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole(
     monkeypatch,
 ):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store, held_back=True)
-    write(scribe, 2, told)
+    writer = await busy_writer(store, held_back=True)
+    write(writer, 2, told)
     await turns()
     store.able = False
-    write(scribe, 3, told)
+    write(writer, 3, told)
     await turns()
     store.able = True
-    write(scribe, 4, told)
+    write(writer, 4, told)
     await turns()
     assert (told, store.jots) == ([2], [[2]])
     store.go_on.set()
     await on_disk(told, 4)
     assert [each for each in told if isinstance(each, int)] == [2, 3, 4]
-    await scribe.close()
+    await writer.close()
 
 
 async def test_after_a_commit_has_failed_nothing_is_jotted_down():
@@ -418,27 +418,27 @@ async def test_after_a_commit_has_failed_nothing_is_jotted_down():
     row = store.begin(
         "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
     )
-    scribe = CommitWriter(
+    writer = CommitWriter(
         store, row, CommitListener(lambda *_: None, lambda _: failed.set(), lambda _: None), dict
     )
-    write(scribe, 1, told)
+    write(writer, 1, told)
     await asyncio.wait_for(failed.wait(), 30)
     assert told == [1]
-    write(scribe, 2, told)
+    write(writer, 2, told)
     await turns()
     assert (told, store.jots) == ([1], [[1]])
-    await scribe.close()
+    await writer.close()
 
 
 async def test_what_is_written_while_the_scribe_closes_is_committed_too(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     store, told = Jotting(), []
-    scribe = await busy_scribe(store, held_back=True)
-    write(scribe, 2, told)
-    closing = asyncio.ensure_future(scribe.close())
+    writer = await busy_writer(store, held_back=True)
+    write(writer, 2, told)
+    closing = asyncio.ensure_future(writer.close())
     await turns()
-    write(scribe, 3, told)
-    scribe.write(event(4, "started"))
+    write(writer, 3, told)
+    writer.write(event(4, "started"))
     store.go_on.set()
     await asyncio.wait_for(closing, 30)
     assert sum(store.sizes) == 4
@@ -446,17 +446,17 @@ async def test_what_is_written_while_the_scribe_closes_is_committed_too(monkeypa
 
 
 async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer._POLL", 0.01)
+    monkeypatch.setattr("abreast.store.writer.REQUEST_POLL_INTERVAL", 0.01)
     synced = asyncio.Event()
 
     class Noting(Watched):
         def sync(self):
             self.loop.call_soon_threadsafe(synced.set)
 
-    scribe = open_scribe(Noting())
-    scribe.write(event(1, "call"), written=lambda: None)
+    writer = open_writer(Noting())
+    writer.write(event(1, "call"), written=lambda: None)
     await asyncio.wait_for(synced.wait(), 30)
-    await scribe.close()
+    await writer.close()
 
 
 async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
@@ -470,7 +470,7 @@ async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
         "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
     )
     failed = asyncio.Event()
-    scribe = CommitWriter(
+    writer = CommitWriter(
         store,
         row,
         CommitListener(
@@ -478,10 +478,10 @@ async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
         ),
         dict,
     )
-    scribe.write(event(1, "settled"), durable=lambda: heard.append(1))
+    writer.write(event(1, "settled"), durable=lambda: heard.append(1))
     await asyncio.wait_for(failed.wait(), 30)
-    scribe.write(event(2, "settled"), durable=lambda: heard.append(2))
-    await scribe.close()
+    writer.write(event(2, "settled"), durable=lambda: heard.append(2))
+    await writer.close()
     assert [str(error) for error in told] == ["no room"]
     assert heard == []
 
@@ -501,10 +501,10 @@ async def test_whatever_a_store_raises_the_run_is_told_in_a_sentence_and_nobody_
     listener = CommitListener(
         lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None
     )
-    scribe = CommitWriter(store, row, listener, dict)
-    scribe.write(event(1, "settled"), durable=lambda: told.append("durable"))
+    writer = CommitWriter(store, row, listener, dict)
+    writer.write(event(1, "settled"), durable=lambda: told.append("durable"))
     await asyncio.wait_for(failed.wait(), 30)
-    await asyncio.wait_for(scribe.close(), 30)
+    await asyncio.wait_for(writer.close(), 30)
     assert [type(error) for error in told] == [StoreError]
     assert str(told[0]) == "memory: can't be used: ZeroDivisionError: nobody thought of that"
     assert isinstance(told[0].__cause__, ZeroDivisionError)

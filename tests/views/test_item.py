@@ -37,7 +37,7 @@ def given(store, key, run_id="mine-1"):
 # Characters in one event: those of one line, of a few, of many.
 @pytest.mark.parametrize("together", [0, 100, 1 << 14])
 async def test_every_item_is_shown_with_its_own_line(store, together, monkeypatch):
-    monkeypatch.setattr("abreast.run.map.recorded_input._TOGETHER", together)
+    monkeypatch.setattr("abreast.run.map.recorded_input.EVENT_CHARACTERS", together)
     await read_lines(store)
     assert [given(store, f"{number:04}") for number in range(230)] == LINES
     assert given(store, "0230") is None

@@ -1,4 +1,7 @@
-"""What the calls of a run used, by its journal: those that ended, and apart from them those that were cut off."""
+"""Sums of what the model calls of a run used, read from its journal.
+
+Calls that ended and calls that were cut off are counted apart.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,17 @@ CALL_KINDS: Final = frozenset({CALL_STARTED, CALL_SETTLED, RUN_RESUMED})
 
 @dataclass(slots=True)
 class CallTotals:
-    """What calls used."""
+    """Usage of finished calls by model, and the reservations of calls that were cut off."""
 
     by_model: dict[str, Usage] = field(default_factory=dict)
-    """Of calls that ended by themselves: the same after a kill and a resume as without."""
+    """Usage of calls that ended by themselves; a kill and a resume don't change it."""
     cut_off: dict[str, float] = field(
         default_factory=lambda: {"requests": 0.0, "tokens": 0.0, "usd": 0.0}
     )
-    """Of calls that were cancelled, or in flight when the driver died: what was reserved for them, at most."""
+    """Reservations of calls that were cancelled or in flight when the driver died.
+
+    An upper bound: how much of it was used is not known.
+    """
 
     @property
     def paid(self) -> dict[str, float]:
@@ -63,7 +69,7 @@ class CallTotals:
 def call_totals(events: Iterable[Event], *, driven: bool = False) -> CallTotals:
     """Sum up the calls of a run from its events, in order.
 
-    In a run that is `driven`, open calls are not lost yet.
+    If the run is `driven`, calls still open at the end may finish: they are not counted.
     """
     totals = CallTotals()
     open_: dict[str, Mapping[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Claiming a run in its store: becoming its driver, saying from where, and starting its writer."""
+"""Claiming a run in its store: become its driver, record the environment, start its writer."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from abreast.run.lifetime import Opening
 
 _SEED_RULE = "seed_rule"
-_NOTED = 0.1  # seconds between two notes about commits
+COMMIT_REPORT_INTERVAL = 0.1  # seconds between two batch-committed events
 
 
 def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
-    """The run to drive, and whether it is an earlier one."""
+    """The run to drive, and whether it existed before."""
     clock = opening.clock
     driver = Driver(
         os.getpid(), socket.gethostname(), clock.wall(), Path(sys.argv[0] or "python").name
@@ -42,11 +42,10 @@ def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
             seed_rule_of(found)
             return store.take_over(found.id, driver), True
         if opening.resume in ("must", "failed", "retry"):
-            raise NoSuchRun(
-                f"{store.url} has no {'unfinished ' if found else ''}run named {name!r} to go on with"
-            )
+            kind = "unfinished run" if found else "run"
+            raise NoSuchRun(f"{store.url} has no {kind} named {name!r} to go on with")
     seed = draw_seed() if opening.seed is None else opening.seed
-    manifest = {**_surroundings(), **opening.manifest, _SEED_RULE: SEED_RULE}
+    manifest = {**_environment(), **opening.manifest, _SEED_RULE: SEED_RULE}
     row = store.begin(
         name,
         kind=opening.kind,
@@ -69,8 +68,8 @@ def seed_rule_of(row: RunRow) -> int:
     return FIRST_SEED_RULE if rule == FIRST_SEED_RULE else SEED_RULE
 
 
-def _surroundings() -> dict[str, JsonValue]:
-    """What a person needs to start the same thing again."""
+def _environment() -> dict[str, JsonValue]:
+    """The facts needed to start the same run again: arguments, directory, versions, commit."""
     argv: list[JsonValue] = list(sys.argv)
     return {
         "script": sys.argv[0] if sys.argv else "",
@@ -78,12 +77,15 @@ def _surroundings() -> dict[str, JsonValue]:
         "cwd": str(Path.cwd()),
         "abreast": VERSION,
         "python": platform.python_version(),
-        "commit": _commit(Path.cwd()),
+        "commit": _git_commit(Path.cwd()),
     }
 
 
-def _commit(start: Path) -> str | None:
-    """The git commit checked out here, read from git's own files: starting git would cost more than the rest."""
+def _git_commit(start: Path) -> str | None:
+    """The git commit checked out here, or None.
+
+    It is read from git's own files: starting git would take longer than all the rest.
+    """
     for folder in (start, *start.parents):
         head = folder / ".git" / "HEAD"
         if head.is_file():
@@ -99,40 +101,43 @@ def _commit(start: Path) -> str | None:
 
 
 def start_writer(context: RunContext, store: Store, row: RunRow) -> None:
-    """Start the run's writer, and have it tell the run what it must know."""
-    listener = CommitListener(_committed(context), _failed(context), _requested(context))
+    """Start the run's commit writer, with callbacks for commits, failures and requests."""
+    listener = CommitListener(_on_committed(context), _on_failed(context), _on_requested(context))
     context.scribe = CommitWriter(store, row, listener, context.spent)
 
 
-def _committed(context: RunContext) -> Callable[[int, float], None]:
-    """Each batch is told of, several together where many come: there are hundreds in a second."""
+def _on_committed(context: RunContext) -> Callable[[int, float], None]:
+    """A callback that records the size and duration of each commit.
+
+    One event reports several commits, because there can be hundreds of them in a second.
+    """
     events: list[float] = []
     seconds: list[float] = []
-    told = float("-inf")
+    reported = float("-inf")
 
-    def note(count: int, took: float) -> None:
-        nonlocal events, seconds, told
-        # A batch that holds only the note about the batch before it is not worth a note of its own.
+    def report(count: int, took: float) -> None:
+        nonlocal events, seconds, reported
+        # A batch that holds only the report of the batch before it is not reported itself.
         if context.journal is None or count <= 1:
             return
         events.append(count)
         seconds.append(took)
         now = context.clock.now()
-        if now - told >= _NOTED:
-            told = now
+        if now - reported >= COMMIT_REPORT_INTERVAL:
+            reported = now
             context.journal.emit(
                 BATCH_COMMITTED, context.root.path, data={"events": events, "seconds": seconds}
             )
             events, seconds = [], []
 
-    return note
+    return report
 
 
-def _failed(context: RunContext) -> Callable[[AbreastError], None]:
+def _on_failed(context: RunContext) -> Callable[[AbreastError], None]:
     return lambda error: context.root.stop(error, lost=True)
 
 
-def _requested(context: RunContext) -> Callable[[Sequence[ControlRequest]], None]:
+def _on_requested(context: RunContext) -> Callable[[Sequence[ControlRequest]], None]:
     def carry_out(requests: Sequence[ControlRequest]) -> None:
         for request in requests:
             if request.kind == "cancel" and context.root.stopped is None:

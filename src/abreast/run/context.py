@@ -1,4 +1,4 @@
-"""What all scopes of one run share: the clock, the gate, the journal, the executors, the hooks."""
+"""The state that all scopes of one run share: clock, gate, journal, executors, hooks."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 GRACE = 5.0
 """Seconds that cancelled work has to clean up after itself."""
 GRACE_ON_INTERRUPT = 0.5
-"""The same, when a person or the system wants us to stop now."""
+"""Seconds for the same after a KeyboardInterrupt or a cancellation from outside."""
 
 
 @record(slots=True)
 class RunContext:
-    """Made when a run is entered; read by its scopes and maps."""
+    """Created when a run is entered; read by its scopes and maps."""
 
     clock: Clock
     gate: LimitGate
@@ -42,22 +42,21 @@ class RunContext:
     row: RunRow | None = None
     resumed: bool = False
     retry_failed: bool = False
-    retry_unknown: bool = False  # also `once` work that may have been done
-    retry_keys: frozenset[str] = frozenset()  # of the failed items to retry, unless all
+    retry_unknown: bool = False  # also retry `once` items whose outcome is unknown
+    retry_keys: frozenset[str] = frozenset()  # keys of the failed items to retry; empty: all
     own_store: bool = True
     redact: Callable[[str, object], object] | None = None
     grace: float = GRACE  # seconds
     seed_rule: int = SEED_RULE
-    types: Mapping[str, type] = field(
-        default_factory=dict
-    )  # handed in to be read back, by `module:qualname`
+    types: Mapping[str, type] = field(default_factory=dict)
+    """The user's types for reading recorded values back, by `module:qualname`."""
 
     def seed_of(self, path: str) -> int:
-        """The seed of what happens at that path of the run."""
+        """The seed for the work at that path of the run."""
         return derive_seed(self.seed, self.seeded_part(path))
 
     def seeded_part(self, path: str) -> str:
-        """What of a path seeds are made of, by the run's own rule."""
+        """The part of a path that seeds are derived from, by the run's own rule."""
         return seeded_part(path, self.seed_rule)
 
     @property
@@ -66,10 +65,9 @@ class RunContext:
         return self.store is not None
 
     def spent(self) -> Mapping[str, float]:
-        """What the root's own budget has used up, as the store keeps it."""
+        """What the root's own budget has used up, in the form that the store keeps."""
         budget = self.root.budget
         if budget is not None:
             return budget.snapshot(self.clock.now())
-        return (
-            self.row.spent if self.row is not None else {}
-        )  # of drivers before this one, who had a budget
+        # Without a budget, keep what earlier drivers recorded, which may have had one.
+        return self.row.spent if self.row is not None else {}

@@ -1,4 +1,4 @@
-"""Where the running code is: the item it works for, its path, its seed and what it holds."""
+"""The current item: what running code knows about the item it works for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CURRENT: ContextVar[CurrentItem | ItemPlace | None] = ContextVar("abreast_curren
 
 @record(frozen=True, slots=True)
 class ItemPlace:
-    """What of `current()` can travel to another process: plain facts, no scope."""
+    """The part of `current()` that can be sent to another process: plain facts, no scope."""
 
     path: str
     key: str
@@ -36,53 +36,47 @@ class ItemPlace:
     held: Mapping[str, object]
 
     def note(self, kind: str, **facts: Plain) -> None:
-        """Notes are for the run's own process.
-
-        In another there is no journal to write them into.
-        """
+        """Does nothing: there is no journal in this process to write the note into."""
 
     @property
     def run(self) -> Run:
-        """There is no run here: the driver is in another process."""
+        """Raises RuntimeError: the run's driver is in another process."""
         raise RuntimeError(
             "this item works in another process than its run; open maps where the run is"
         )
 
 
 class CurrentItem:
-    """The item that the running code works for; what `abreast.current()` gives."""
+    """The item that the running code works for; `abreast.current()` returns it."""
 
-    # Defaults of the class rather than fields set one by one: most items never change them, and a
-    # map makes millions.
+    # Class defaults instead of fields set one by one: most items never change them, and a map may
+    # create millions of items.
     attempt = 1
     started = 0.0
     backoff = 0.0
     service: tuple[float, ...] = ()
     holds: tuple[Hold, ...] = ()
     ticket: Ticket | None = None
-    permit: Ticket | None = (
-        # for a place on a lane that it took while it was at work: see `abreast.run.calls.permit`
-        None
-    )
+    permit: Ticket | None = None  # for a lane place taken while executing: `run.calls.permit`
     task: asyncio.Task[None] | None = None
     timer: Timer | None = None
     stop_reason: str | None = None
     usage: Usage | None = None
     digest: str | None = None
     credits: set[Limit] | None = None
-    lenders = 0  # how many wait beneath it while its slots are lent
-    reclaiming = False  # it waits to have them back
-    starting = False  # its start is on the way to the disk
-    settling = False  # its outcome is
-    freed = False  # its place in the window is another's
+    lenders = 0  # calls and maps beneath it that wait while its slots are lent
+    reclaiming = False  # it waits for the slots that it lent
+    starting = False  # its start is being written to the disk
+    settling = False  # its outcome is being written to the disk
+    freed = False  # its place in the window was given to another item
     scope: Run | None = None
-    calls: Calls | None = None  # to models, those an earlier driver recorded included
-    own_tasks: set[asyncio.Task[Any]] | None = None  # tasks of the user's own that are in a call
-    charged_before = False  # by an earlier driver, for a request that is recorded beneath it
-    afresh = False  # it failed before and is tried again: what its calls said then doesn't count
+    calls: Calls | None = None  # model calls, including those that an earlier driver recorded
+    own_tasks: set[asyncio.Task[Any]] | None = None  # tasks started by the user's code, in a call
+    charged_before = False  # an earlier driver was charged for a request recorded beneath it
+    ignores_recorded_calls = False  # it failed before and is tried again
     _path: str | None = None
 
-    def __init__(  # noqa: PLR0917 - made a million times, and keywords cost
+    def __init__(  # noqa: PLR0917 - created a million times, and keywords cost time
         self,
         scheduler: Scheduler,
         index: int,
@@ -91,7 +85,7 @@ class CurrentItem:
         lane: str | None,
         admitted: float,
     ) -> None:
-        """An item just read; nothing of it has happened."""
+        """Create an item that was just read and has not started."""
         self.drive = scheduler
         self.index = index
         self.key = key
@@ -100,7 +94,7 @@ class CurrentItem:
         self.admitted = admitted
 
     def __repr__(self) -> str:
-        """Its path and attempt."""
+        """Show its path and attempt."""
         return f"<item {self.path}, attempt {self.attempt}>"
 
     @property
@@ -112,12 +106,15 @@ class CurrentItem:
 
     @property
     def seed(self) -> int:
-        """The item's own seed: the same in every run with the run's seed, by any name and at any width."""
+        """The item's own seed, derived from the run's seed and the item's path.
+
+        It is the same in every run with that seed, whatever the run's name or the map's width.
+        """
         return self.drive.setting.seed_of(self.path)
 
     @property
     def held(self) -> Mapping[str, object]:
-        """What the pools handed over, by lane name."""
+        """The resources taken from pools, by lane name."""
         return {
             hold.lane: hold.limit.thing(hold.handed)
             for hold in self.holds
@@ -126,49 +123,51 @@ class CurrentItem:
 
     @property
     def run(self) -> Run:
-        """The item as a scope of its own: maps and steps opened here have paths beneath the item's."""
+        """The item as a scope: maps and steps opened in it have paths beneath the item's."""
         if self.scope is None:
             self.scope = self.drive.run.scope_of(self)
         return self.scope
 
     @property
     def attempts(self) -> tuple[int, ...]:
-        """The number of its attempt, after those of the items that it is beneath."""
+        """Its attempt number, preceded by those of the items above it."""
         above = self.drive.parent
         return (self.attempt,) if above is None else (*above.attempts, self.attempt)
 
     def note(self, kind: str, **facts: Plain) -> None:
         """Add an event of your own to the run's journal, under the item's path.
 
-        It rides along in the next commit.
+        It is written with the next commit and doesn't cause one.
         """
         context = self.drive.setting
         if context.journal is not None:
             emit = functools.partial(
                 context.journal.emit, kind, self.path, lane=self.lane, data=facts
             )
-            # From an item's thread it goes over to the loop's: events are numbered there, one after
-            # the other.
-            context.loop.call_soon_threadsafe(emit) if _in_a_thread() else emit()
+            # Events are numbered on the loop's thread, so a worker thread passes the call to it.
+            context.loop.call_soon_threadsafe(emit) if _is_worker_thread() else emit()
 
     def add_usage(self, used: Usage) -> None:
-        """Count what a call of this item used, or an outcome that it was handed by a map beneath it."""
+        """Add the usage of a call of this item, or of an outcome taken from a map beneath it."""
         self.usage = used if self.usage is None else self.usage + used
 
     def place(self) -> ItemPlace:
-        """What of this can travel to another process."""
+        """The part of this item that can be sent to another process."""
         return ItemPlace(self.path, self.key, self.attempt, self.seed, self.lane, dict(self.held))
 
     def luggage(self) -> Callable[[], object]:
-        """The place, on its way to become `current()` in another process: see `abreast.executors.port.Traveller`."""
-        return partial(_arrive, self.place())
+        """A function that sets `current()` in another process to this item's place.
+
+        See `abreast.executors.port.Traveller`.
+        """
+        return partial(_set_current, self.place())
 
 
-def _arrive(place: ItemPlace) -> None:
+def _set_current(place: ItemPlace) -> None:
     CURRENT.set(place)
 
 
-def _in_a_thread() -> bool:
+def _is_worker_thread() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

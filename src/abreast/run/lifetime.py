@@ -1,4 +1,4 @@
-"""The beginning and the end of a run: finding or making it in its store, and saying how it ended."""
+"""Opening and closing a run: find or create it in its store, record how it ended."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from abreast.run.run import Run
     from abreast.store.port import JsonValue, RunRow, RunState, Store
 
-# What is for stores and observers only is imported where one is there: it is half of the time that
-# importing takes.
+# Modules that only stores and observers need are imported where one is used: they take half of the
+# import time.
 
 RESUME = ("auto", "never", "must", "failed", "retry")
 
-_OBSERVER_GRACE = 1.0
+OBSERVER_GRACE = 1.0  # seconds for each observer to receive the last events
 
 
 @record(frozen=True, slots=True)
 class Opening:
-    """How a run is to be opened; made by `open_run`, used when its block is entered."""
+    """How to open a run; created by `open_run`, used when the run's block is entered."""
 
     clock: Clock
     executor: Callable[[str | Executor | None], Executor]
@@ -50,7 +50,7 @@ class Opening:
 
 
 async def open_context(run: Run, opening: Opening) -> RunContext:
-    """Find or make the run, start its writer, and note that it began."""
+    """Find or create the run, start its writer, and record that it started."""
     clock = opening.clock
     observers: list[Observer] = []
     if opening.hooks:
@@ -110,8 +110,8 @@ async def open_context(run: Run, opening: Opening) -> RunContext:
 
 
 async def close_run(context: RunContext, error: BaseException | None) -> None:
-    """Write the end, close the store, let observers see it."""
-    state, reason = _how(context.root.stopped or error, error)
+    """Record the end, close the store, and let observers receive the last events."""
+    state, reason = _final_state(context.root.stopped or error, error)
     if state == "done" and (failed := context.root.results.why_failed) is not None:
         state, reason = "failed", failed
     journal, writer, store, row = context.journal, context.scribe, context.store, context.row
@@ -126,9 +126,8 @@ async def close_run(context: RunContext, error: BaseException | None) -> None:
             await writer.close()
             if not writer.broken:
                 store.end(row.id, row.epoch, state, reason, context.clock.wall())
-            elif (
-                writer.failure is not None and error is None
-            ):  # no map was open that would have raised it
+            # If no map was open, nothing else has raised the writer's failure.
+            elif writer.failure is not None and error is None:
                 raise writer.failure
     finally:
         if store is not None and row is not None:
@@ -136,23 +135,21 @@ async def close_run(context: RunContext, error: BaseException | None) -> None:
             if context.own_store:
                 store.close()
         if journal is not None:
-            journal.close(_OBSERVER_GRACE)
+            journal.close(OBSERVER_GRACE)
 
 
-def _how(why: BaseException | None, error: BaseException | None) -> tuple[RunState, str]:
+def _final_state(cause: BaseException | None, error: BaseException | None) -> tuple[RunState, str]:
     """The run's last state, and the reason in one line."""
-    if error is None and why is None:
+    if error is None and cause is None:
         return "done", ""
-    if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)) and not isinstance(
-        why, StoreError
-    ):
+    is_interrupt = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
+    if is_interrupt and not isinstance(cause, StoreError):
         return "interrupted", "interrupted"
     for kind, state in _STATES:
-        if isinstance(why, kind):
-            return state, str(why)
-    return "failed", str(why) if getattr(
-        why, "is_sentence", False
-    ) else f"{type(why).__name__}: {why}"
+        if isinstance(cause, kind):
+            return state, str(cause)
+    is_sentence = getattr(cause, "is_sentence", False)
+    return "failed", str(cause) if is_sentence else f"{type(cause).__name__}: {cause}"
 
 
 _STATES: tuple[tuple[type[BaseException], RunState], ...] = (

@@ -1,4 +1,4 @@
-"""Outcomes to the journal and back: what an `item-settled` event holds."""
+"""Outcomes as `item-settled` events of the journal, and back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def facts_of(
 
 
 def usage_facts(used: Usage) -> dict[str, Plain | list[float]]:
-    """What was used, as plain facts."""
+    """Usage as plain facts."""
     return {
         "requests": used.requests,
         "input_tokens": used.input_tokens,
@@ -49,7 +49,7 @@ def usage_facts(used: Usage) -> dict[str, Plain | list[float]]:
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage:
-    """The same again."""
+    """The usage that `usage_facts` recorded."""
     if "requests" not in data:
         return NO_USAGE
     return Usage(
@@ -58,9 +58,9 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
 
 
 def restore(recorded: Recorded, types: Mapping[str, type] = codec.NO_TYPES) -> Outcome[Any]:
-    """The outcome as it was, its value decoded, a failure as a `RecordedError`.
+    """The recorded outcome: its value decoded, a failure as a `RecordedError`.
 
-    `types` are those handed in.
+    `types` are the user's types for decoding, by `module:qualname`.
     """
     data: Mapping[str, Any] = recorded.data
     index, key = int(data["index"]), unescape(recorded.path.rpartition("/")[2])
@@ -75,7 +75,10 @@ def restore(recorded: Recorded, types: Mapping[str, type] = codec.NO_TYPES) -> O
 
 
 def is_final(recorded: Recorded, *, retry_failed: bool) -> bool:
-    """Whether what is recorded stands: a cancelled item never does, a failed one unless it was asked to be retried."""
+    """Whether a resumed run keeps the recorded outcome.
+
+    A cancelled item always runs again, a failed one only with `retry_failed`.
+    """
     state = recorded.data["state"]
     return state == "done" or (state == "failed" and not retry_failed)
 

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again, and after how long."""
+"""Retries: whether a failed attempt is tried again, and after how many seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from abreast.core.window import whole
 
 Kind: TypeAlias = Literal["retryable", "fatal", "unknown"]
 
-_BUGS = (
+_BUG_TYPES = (
     TypeError,
     AttributeError,
     NameError,
@@ -26,28 +26,35 @@ _BUGS = (
     RecursionError,
     SystemExit,
 )
-_PASSING = (TimeoutError, ConnectionError, InterruptedError, BlockingIOError, BrokenPipeError)
+_TRANSIENT_TYPES = (
+    TimeoutError,
+    ConnectionError,
+    InterruptedError,
+    BlockingIOError,
+    BrokenPipeError,
+)
 
 
 def classify(error: BaseException) -> Kind:
-    """Whether trying again can help: an error may say so itself (`retryable`).
+    """Whether trying again can help: by the error's attribute `retryable`, else by its type.
 
-    Bugs can't be helped.
+    Types of errors that are bugs, such as TypeError, are fatal.
     """
-    said = getattr(error, "retryable", None)
-    if said is not None:
-        return "retryable" if said else "fatal"
-    if isinstance(error, _PASSING):
+    retryable = getattr(error, "retryable", None)
+    if retryable is not None:
+        return "retryable" if retryable else "fatal"
+    if isinstance(error, _TRANSIENT_TYPES):
         return "retryable"
-    return "fatal" if isinstance(error, _BUGS) else "unknown"
+    return "fatal" if isinstance(error, _BUG_TYPES) else "unknown"
 
 
 @record(frozen=True, slots=True)
 class Retry:
-    """Up to `retries` further attempts (attempts = 1 + retries), each after a backoff with full jitter.
+    """Up to `retries` further attempts, each after an exponential backoff with full jitter.
 
-    `retryable` and unknown errors are tried again, fatal ones never; an error that carries `retry_after` seconds is
-    waited for at least that long. The jitter comes from the run's seed, so a repeated run waits alike.
+    `retryable` and unknown errors are tried again, fatal ones never. After an error that carries
+    `retry_after` seconds, the wait is at least that long. The jitter is derived from the run's
+    seed, so a repeated run waits the same times.
     """
 
     retries: int = 3

@@ -1,4 +1,7 @@
-"""The durable nursery: a scope with a path, a seed, lanes and a store, which nothing it started outlives."""
+"""The run: a durable nursery with a path, a seed, lanes and a store.
+
+Nothing that it started outlives its block.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _Claimant: TypeAlias = tuple[str, tuple[int, ...]]
-"""The path of the item that took a name, and its attempts; empty outside of items."""
+"""The path of the item that claimed a name, and its attempts; empty outside of items."""
 
 Resume: TypeAlias = Literal["auto", "never", "must", "failed", "retry"]
 
@@ -42,8 +45,9 @@ class Run:
 
     Made by `abreast.open_run` and `run.child`; use it with `async with`.
 
-    `map` runs a function over items, `step` runs one, `child` narrows the scope, `halt` stops it. When the block ends,
-    in whatever way, nothing that it started is left: no task, no thread that can be stopped, no process.
+    `map` calls a function with many items, `step` calls it once, `child` opens a narrower scope,
+    `halt` stops the scope. When the block ends, in whatever way, nothing that it started is left:
+    no task, no thread that can be stopped, no process.
     """
 
     def __init__(
@@ -55,14 +59,16 @@ class Run:
         parent: Run | None = None,
         opening: Opening | None = None,
     ) -> None:
-        """For `open_run` and `child`, which check what is handed in."""
+        """For `open_run` and `child`, which check the arguments."""
         self.name = check_name(name)
         self.path: str = f"{parent.path}/{escape(name)}" if parent else escape(name)
         self.lanes = lanes
         self.budget = budget
         self._parent = parent
         self._opening = opening
-        self._context: RunContext | None = parent._context if parent else None  # noqa: SLF001 - its own kind
+        self._context: RunContext | None = (
+            parent._context if parent else None  # noqa: SLF001 - the parent is a Run too
+        )
         self._names: dict[str, _Claimant] = {}
         self._schedulers: set[Scheduler] = set()
         self._scopes: set[Run] = set()
@@ -71,14 +77,14 @@ class Run:
         self.results = Results()
 
     def __repr__(self) -> str:
-        """Its path and what goes on in it."""
+        """Show its path and how many maps are open."""
         return f"<Run {self.path}, {len(self._schedulers)} maps open>"
 
-    # --- what it is -----------------------------------------------------------------------------------------------
+    # --- properties ---
 
     @property
     def setting(self) -> RunContext:
-        """What its scopes share; RuntimeError outside of the `async with`."""
+        """The context that its scopes share; RuntimeError outside of the `async with`."""
         if self._context is None:
             raise RuntimeError(f"{self.path} is not open: use it as `async with ... as run:`")
         return self._context
@@ -96,7 +102,7 @@ class Run:
 
     @property
     def resumed(self) -> bool:
-        """Whether it goes on with a run that an earlier driver began."""
+        """Whether it continues a run that an earlier driver started."""
         return self.setting.resumed
 
     @property
@@ -109,7 +115,7 @@ class Run:
         """Its store, if it has one."""
         return self.setting.store
 
-    # --- the verb -------------------------------------------------------------------------------------------------
+    # --- maps, steps and scopes ---
 
     def map(
         self,
@@ -133,9 +139,8 @@ class Run:
     ) -> Map[T, Any]:
         """Call `fn` with each item, at most `width` at once.
 
-        Outcomes leave in item order, as soon as they can.
-
-        Given the same replies it returns what a plain `for` loop would, at any width and timing.
+        Outcomes come in item order, each as soon as those before it have come. Given the same
+        replies, they are those of a plain `for` loop, at any width and timing.
 
             async for outcome in run.map(summarise, documents, width=16, lane="openai"):
                 print(outcome.key, outcome.value if outcome.ok else outcome.error)
@@ -147,17 +152,22 @@ class Run:
             name: the map's part of the path; by default the function's name. Once per scope.
             span: how far to run ahead of the oldest outcome not yet taken; at least `width`.
             order: `"item"`, or `"completion"` for outcomes as they come (which lets timing decide).
-            until: stop after that many successes, or at the first outcome for which this function is true.
-            on_error: `"collect"` failures and go on; `"halt"` after the first one in item order; or `"raise"` it there.
-            lane: the lane whose limits an item holds while it executes: a name, or a function of the item.
+            until: stop after that many successes, or at the first outcome for which this function
+                is true.
+            on_error: `"collect"` failures and go on; `"halt"` after the first one in item order;
+                or `"raise"` it there.
+            lane: the lane whose limits an item holds while it executes: a name, or a function of
+                the item.
             key: a function of the item that gives its stable name; by default its position.
             retry: how many further attempts a failing item gets, or a `Retry`.
             timeout: seconds an attempt may take.
-            effect: `"once"` for work that must not be repeated after a crash, not even if nobody knows it was done.
+            effect: `"once"` for work that must not be repeated after a crash, even if it is not
+                known whether it was done.
             hold: further lanes to hold: a name, names, or weights such as `{"machine": "all"}`.
-            executor: where to work: `"local"`, `"process"`, or an Executor; by default the run's.
-            on_change: on resume, an item that isn't what was recorded under its key is `"refuse"`d with `ItemChanged`,
-                or run again (`"rerun"`).
+            executor: where to call `fn`: `"local"`, `"process"`, or an Executor; by default the
+                run's.
+            on_change: what to do on resume with an item whose value is not the one recorded under
+                its key: `"refuse"` it with `ItemChanged`, or `"rerun"` it.
 
         Raises:
             ValueError, TypeError: an option makes no sense; nothing has started.
@@ -199,13 +209,13 @@ class Run:
         executor: str | Executor | None = None,
         on_change: OnChange = "refuse",
     ) -> Any:
-        """Call `fn(*args)` once, as a map of one: its value, or its error raised.
+        """Call `fn(*args)` once, as a map of one item: return its value, or raise its error.
 
         A recorded step is not run again.
 
-        total = await run.step("total", add, 1, 2)
+            total = await run.step("total", add, 1, 2)
         """
-        call = fn if len(args) == 1 else _SpreadAsync(fn) if is_async(fn) else _Spread(fn)
+        call = fn if len(args) == 1 else _AsyncSpread(fn) if is_async(fn) else _Spread(fn)
         options = check_options(
             fn,
             stored=self.setting.stored,
@@ -233,7 +243,7 @@ class Run:
         lanes: Mapping[str, LaneLimits] | None = None,
         budget: Budget | str | None = None,
     ) -> Run:
-        """A scope within this one: its path is longer, its limits are these and its own.
+        """A scope within this one, with a longer path, these limits and limits of its own.
 
         Use it with `async with`.
         """
@@ -242,36 +252,42 @@ class Run:
         return Run(name, lanes=Lanes(lanes, own, self.lanes), budget=own, parent=self)
 
     def declare(self, lane: str, limits: LaneLimits) -> None:
-        """Add a lane to this scope, for the work that begins in it from now on."""
+        """Add a lane to this scope, for maps and steps opened from now on."""
         self.lanes = Lanes({lane: limits}, None, self.lanes)
 
     def halt(self, reason: str) -> None:
         """Stop this scope and all beneath it: maps end with `Halted(reason)`.
 
-        What is recorded stays.
+        Recorded outcomes are kept.
         """
         self.stop(Halted(reason))
 
     def count_results(self, what: str, *, done: int, failed: int) -> None:
-        """Say how many results of which kind (`cell`) this scope has, where they are not the items of its maps.
+        """Count results of this kind (`cell`) for this scope, in place of the items of its maps.
 
-        A run in which none is done and some failed ends as `failed`. Beneath an item, the item's
-        own outcome counts.
+        A run in which none is done and some failed ends as `failed`. Beneath an item this does
+        nothing, because the item's own outcome counts.
         """
         if current_item() is None:
             self.results = Results(done, failed, what)
 
     def intake(self, name: str, items: Iterable[Any]) -> AsyncIterable[Any]:
-        """Items that can be read only once (a pipe), journaled as they are read: a resume needs them no more."""
+        """Items that can be read only once (a pipe), journaled as they are read.
+
+        A resumed run takes them from the journal.
+        """
         from abreast.run.map.recorded_input import RecordedInput
 
         self._claim(name)
         return RecordedInput(self.setting, f"{self.path}/{escape(name)}", items)
 
-    # --- for the parts of a run -----------------------------------------------------------------------------------
+    # --- for the modules of `abreast.run` ---
 
     def stop(self, error: BaseException, *, lost: bool = False) -> None:
-        """End all maps of this scope with `error`, and all that are opened later."""
+        """End all maps of this scope with `error`, and all that are opened later.
+
+        With `lost`, nothing more can be written to the store.
+        """
         if self._stopped is None:
             self._stopped = error
         for scope in list(self._scopes):
@@ -280,13 +296,13 @@ class Run:
             scheduler.fail(error, lost=lost)
 
     def adopt(self, opened: Scheduler) -> None:
-        """Take responsibility for a map that begins."""
+        """Register a map that starts, so that it is stopped and awaited with this scope."""
         if self._stopped is not None:
             raise self._stopped
         self._schedulers.add(opened)
 
     def release(self, ended: Scheduler) -> None:
-        """The map has ended by itself."""
+        """Unregister a map that has ended."""
         self._schedulers.discard(ended)
 
     def scope_of(self, item: CurrentItem) -> Run:
@@ -304,10 +320,10 @@ class Run:
         for scheduler in list(self._schedulers):
             await scheduler.close("left", grace)
         if self._parent is not None:
-            self._parent._scopes.discard(self)  # noqa: SLF001
+            self._parent._scopes.discard(self)  # noqa: SLF001 - the parent is a Run too
 
     def _claim(self, name: str) -> None:
-        """Take a name, which is free again for a further attempt of the item that took it."""
+        """Claim a name in this scope; a further attempt of the same item may claim it again."""
         item = current_item()
         claimant: _Claimant = ("", ()) if item is None else (item.path, item.attempts)
         before = self._names.get(name)
@@ -317,14 +333,14 @@ class Run:
             )
         self._names[name] = claimant
 
-    # --- as a scope -----------------------------------------------------------------------------------------------
+    # --- context manager ---
 
     async def __aenter__(self) -> Self:
-        """Open it: find or make the run in its store, and become its driver."""
+        """Open it: find or create the run in its store, and become its driver."""
         if self._opening is not None:
             self._context = await open_context(self, self._opening)
         elif self._parent is not None:
-            self._parent._scopes.add(self)  # noqa: SLF001 - its own kind
+            self._parent._scopes.add(self)  # noqa: SLF001 - the parent is a Run too
             self._stopped = self._parent.stopped
         if self.budget is not None:
             self.budget.begin(self.setting.clock.now())
@@ -337,7 +353,7 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End what is still going on, write what is left, and say how it ended."""
+        """Stop what still runs, write what is left, and record how it ended."""
         interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
         try:
             await self.settle_maps(GRACE_ON_INTERRUPT if interrupted else self.setting.grace)
@@ -357,9 +373,9 @@ class Run:
 
 
 class _Spread:
-    """Calls a function with the parts of a tuple.
+    """Calls a function with the elements of a tuple as its arguments.
 
-    A class and not a closure, so that it can travel to a process.
+    A class and not a closure, so that it can be pickled for another process.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -369,7 +385,7 @@ class _Spread:
         return self.func(*args)
 
 
-class _SpreadAsync(_Spread):
+class _AsyncSpread(_Spread):
     """The same for an `async def`."""
 
     async def __call__(self, args: tuple[Any, ...]) -> Any:

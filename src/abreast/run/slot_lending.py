@@ -1,4 +1,7 @@
-"""Limits that an item shares with what runs beneath it: slots are lent, a first request is not charged twice."""
+"""Limits that an item shares with the work beneath it.
+
+Slots are lent to that work, and the first request beneath an item is not charged twice.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def needs_beneath(item: CurrentItem, needs: Needs) -> tuple[Needs, set[Limit]]:
-    """What work beneath `item` still has to ask for, and the limits at which it was charged for a request already.
+    """What work beneath `item` still has to ask for, and the limits that charged it already.
 
-    An item is charged one request on its lane when it starts; the first call beneath it *is* that
-    request, be it beneath another item in between. A thing from a pool can't be taken a second time
-    beneath the item that holds it: that could wait for itself for ever.
+    An item is charged one request on its lane when it starts. The first call beneath it is that
+    request, also when there is another item in between. A resource from a pool can't be taken a
+    second time beneath the item that holds it: the second taker could wait for the first forever.
     """
     left: list[tuple[str, Limit, Need]] = []
     paid: set[Limit] = set()
@@ -32,21 +35,22 @@ def needs_beneath(item: CurrentItem, needs: Needs) -> tuple[Needs, set[Limit]]:
         if limit.charged:
             if need.requests and credited(item, limit):
                 paid.add(limit)
-                need = replace(need, requests=need.requests - 1)  # noqa: PLW2901 - what is left of it
+                need = replace(need, requests=need.requests - 1)  # noqa: PLW2901 - the rest of it
             if not need.requests and not need.tokens and not need.usd:
                 continue
         elif not limit.lent and _holds(item, limit):
             raise ValueError(
-                f"{item.path} holds a thing of {lane!r} already; what runs beneath it can't hold another"
+                f"{item.path} holds a thing of {lane!r} already; "
+                "what runs beneath it can't hold another"
             )
         left.append((lane, limit, need))
     return tuple(left), paid
 
 
 def credited(item: CurrentItem | None, limit: Limit) -> bool:
-    """Whether an item, or one above it, was charged for a request that has not been made yet.
+    """Use up a request that an item, or one above it, was charged for and has not made yet.
 
-    It is made now.
+    False if there is none.
     """
     while item is not None:
         if item.credits and limit in item.credits:
@@ -65,17 +69,24 @@ def _holds(item: CurrentItem | None, limit: Limit) -> bool:
 
 
 class Borrowed:
-    """Slots of an item that a call beneath it works in: one call at a time, another needs slots of its own."""
+    """Slots of an item that a call beneath it uses.
+
+    One call at a time can use them; another call needs slots of its own.
+    """
 
     __slots__ = ("_holds", "_item", "_task")
 
     def __init__(self, item: CurrentItem, holds: tuple[Hold, ...]) -> None:
-        """They are the item's no more until they are given back."""
+        """Take these holds away from the item until `give_back`."""
         item.holds = tuple(hold for hold in item.holds if hold not in holds)
         self._item, self._holds, self._task = item, holds, item.task
 
     def give_back(self) -> None:
-        """To the item; to the gate if its attempt has ended, or if something beneath it waits: for these, perhaps."""
+        """Return the slots to the item, or to the gate.
+
+        They go to the gate if the item's attempt has ended, or if something beneath it waits: it
+        may be waiting for these very slots.
+        """
         item = self._item
         if item.task is self._task and not item.lenders and not item.reclaiming:
             item.holds = (*item.holds, *self._holds)
@@ -84,18 +95,21 @@ class Borrowed:
 
 
 def borrow(item: CurrentItem, limits: Sequence[Limit]) -> Borrowed | None:
-    """Take what the item holds of these limits, for a call beneath it."""
+    """Take the item's lendable holds on these limits, for a call beneath it."""
     holds = tuple(hold for hold in item.holds if hold.limit.lent and hold.limit in limits)
     return Borrowed(item, holds) if holds else None
 
 
 def lends(item: CurrentItem) -> bool:
-    """Whether the item has slots to lend, or has lent them already: to wait beneath it is then to keep them lent."""
+    """Whether the item has slots to lend, or has lent them already.
+
+    If so, work that waits beneath it keeps them lent.
+    """
     return bool(_lent_needs(item))
 
 
 def _lent_needs(item: CurrentItem) -> list[tuple[str, Limit, Need]]:
-    """What it asked for and lends: before it started, and by a permit that it took since."""
+    """The lendable needs of the item: of its first ticket, and of a permit taken since."""
     tickets = (item.ticket, item.permit)
     needs = [
         need for ticket in tickets if ticket is not None for need in ticket.needs if need[1].lent
@@ -121,24 +135,22 @@ def lend(item: CurrentItem, context: RunContext) -> bool:
 async def wait_granted(gate: LimitGate, ticket: Ticket) -> None:
     """Wait for what a ticket asked for and did not get at once.
 
-    Raises `BudgetSpent` if it never will.
-
-    Cancelled, it holds nothing and waits in no line, also if it was granted in the same turn of the
-    loop.
+    Raises `BudgetSpent` if it never can be granted. After a cancellation the ticket holds nothing
+    and is in no queue, also if it was granted in the same turn of the loop.
     """
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def grants() -> None:
-        if granted.done():  # cancelled in this very turn of the loop
+    def on_granted() -> None:
+        if granted.done():  # cancelled in this same turn of the loop
             gate.give(ticket.holds, Usage())
         else:
             granted.set_result(None)
 
-    def fails(error: BudgetSpent) -> None:
+    def on_failed(error: BudgetSpent) -> None:
         if not granted.done():
             granted.set_exception(error)
 
-    ticket.granted, ticket.failed = grants, fails
+    ticket.granted, ticket.failed = on_granted, on_failed
     try:
         await granted
     except BaseException:
@@ -149,7 +161,10 @@ async def wait_granted(gate: LimitGate, ticket: Ticket) -> None:
 
 
 async def reclaim(item: CurrentItem, context: RunContext) -> None:
-    """Take back what was lent, in the item's old place in line, once nothing beneath it is waited for."""
+    """Take back what was lent once nothing beneath the item is waited for.
+
+    The item waits with its old order, so it comes before items that asked after it.
+    """
     item.lenders -= 1
     task = item.task
     needs = _lent_needs(item)
@@ -165,6 +180,6 @@ async def reclaim(item: CurrentItem, context: RunContext) -> None:
             item.reclaiming = False
     if item.task is task and not item.lenders:
         item.holds = (*item.holds, *again.holds)
-    # its attempt has ended, or something else beneath it has begun to wait: for this slot, perhaps
+    # Its attempt has ended, or other work beneath it began to wait, perhaps for this very slot.
     else:
         context.gate.give(again.holds)

@@ -1,4 +1,4 @@
-"""A file that appears whole, or not at all."""
+"""Atomic files: a file appears complete, or not at all."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from abreast.store.os_errors import one_sentence
 
 @contextmanager
 def appearing(target: Path) -> Iterator[Path]:
-    """Where to write what shall be at `target`: it goes there at the end, and goes away if anything fails.
+    """A temporary file that is renamed to `target` at the end, and removed if anything fails.
 
-    Its mode is 0600, and what is wrong with it is told as a `StoreError` about `target`.
+    Its mode is 0600; errors are raised as a `StoreError` about `target`.
     """
     part = Path(f"{target}.{os.getpid()}.part")
     with one_sentence(str(target)):

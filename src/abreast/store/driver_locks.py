@@ -1,4 +1,4 @@
-"""Who drives a run, held by the operating system: a lock that ends with its process, however that ends."""
+"""Driver locks: `flock` on a file per run, which the system releases when the process ends."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-_DIGITS: Final = 7  # of the number of a run, at most, whose file is looked into
+MAX_RUN_DIGITS: Final = 7  # files whose number has more digits are ignored
 
 
 class DriverLocks:
-    """The driver locks one store holds: one file per run, in a directory beside the database.
+    """The driver locks that one store holds: one file per run, in a directory beside the database.
 
-    `flock` belongs to the open file, so a second taker in the same process is refused like one in another.
+    `flock` belongs to the open file, so a second driver in the same process is refused like one in
+    another process.
     """
 
     def __init__(self, directory: str) -> None:
-        """Make nothing yet: a store that only reads leaves no directory behind."""
+        """Create nothing yet: a store that only reads leaves no directory behind."""
         self._directory = Path(directory)
         self._guard = threading.Lock()
-        self._held: dict[int, int] = {}  # the run's number -> the open file that holds its lock
-        _EVERY.add(self)
+        self._held: dict[int, int] = {}  # the run's number -> the open file with its lock
+        _ALL_LOCKS.add(self)
 
     def take(self, number: int) -> bool:
-        """Take the lock of a run; False, at once, while another has it."""
+        """Take the lock of a run; False at once if another driver has it."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         path = self.path(number)
         while True:
@@ -44,14 +45,11 @@ class DriverLocks:
                 with self._guard:
                     self._held[number] = opened
                 return True
-            os.close(
-                opened
-                # its last holder unlinked the file between our open and our lock: lock the one there
-                # now
-            )
+            # The last holder removed the file between our open and our lock: lock the new one.
+            os.close(opened)
 
     def is_taken(self, number: int) -> bool:
-        """Whether anyone has the lock; looking takes it for a moment only where nobody does."""
+        """Whether a driver has the lock; to find out, a free lock is taken for a moment."""
         if number in self._held:
             return True
         if not self.path(number).exists():
@@ -62,56 +60,58 @@ class DriverLocks:
         return False
 
     def free(self, number: int, *, for_good: bool = False) -> None:
-        """Let go of a run's lock, harmless when it isn't held.
+        """Release a run's lock, if it is held.
 
-        An empty file goes too, any with `for_good`.
+        The file is removed if it is empty or with `for_good`.
         """
         with self._guard:
             opened = self._held.pop(number, None)
         if opened is None:
             return
         try:
-            # While it is still locked, so that nobody else can lock a file that is going.
+            # While it is still locked, so that no other driver locks a file about to be removed.
             if (for_good or not os.fstat(opened).st_size) and _is_at(opened, self.path(number)):
                 self.path(number).unlink()
-        except OSError:  # not ours to remove: it does no harm there
+        except OSError:  # it may not be removed by us, and does no harm there
             pass
         finally:
             os.close(opened)
 
     def file(self, number: int) -> int:
-        """The open file that holds the lock of a run; what is in it is for its driver to say."""
+        """The open file with the lock of a run; its driver decides on its contents."""
         return self._held[number]
 
     def path(self, number: int) -> Path:
-        """Where the lock of a run is, or would be."""
+        """The path of a run's lock file, whether it exists or not."""
         return self._directory / f"{number}.lock"
 
     def written_in(self) -> list[int]:
-        """Numbers of the runs in whose file something stands: they are driven, or their driver was killed."""
+        """Numbers of runs whose file is not empty: they are driven, or their driver was killed."""
         try:
             stems = [file.stem for file in self._directory.iterdir() if file.suffix == ".lock"]
-        except OSError:  # no directory, or not ours to look into
+        except OSError:  # no directory, or it may not be read
             return []
-        numbers = sorted(int(stem) for stem in stems if stem.isdecimal() and len(stem) <= _DIGITS)
-        return [number for number in numbers if _size(self.path(number))]
+        numbers = sorted(
+            int(stem) for stem in stems if stem.isdecimal() and len(stem) <= MAX_RUN_DIGITS
+        )
+        return [number for number in numbers if _file_size(self.path(number))]
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Release all locks."""
         for number in list(self._held):
             self.free(number)
 
     def forget(self) -> None:
-        """In a forked child: the locks are the parent's, and must not outlive it because a child does."""
+        """In a forked child: close the files, so that the parent's locks end with the parent."""
         for opened in self._held.values():
             os.close(opened)
         self._held.clear()
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # its run has ended meanwhile
+    except OSError:  # the run has ended meanwhile
         return 0
 
 
@@ -124,11 +124,11 @@ def _is_at(opened: int, path: Path) -> bool:
 
 
 def _forget_all() -> None:
-    for locks in tuple(_EVERY):
+    for locks in tuple(_ALL_LOCKS):
         locks.forget()
 
 
-# The one registry there has to be: a fork copies every open file, and with it every lock, wherever
-# it is kept.
-_EVERY: Final[weakref.WeakSet[DriverLocks]] = weakref.WeakSet()
+# A registry of the whole process is needed here: a fork copies every open file of every store, and
+# with it every lock.
+_ALL_LOCKS: Final[weakref.WeakSet[DriverLocks]] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_forget_all)

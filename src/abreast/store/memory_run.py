@@ -1,4 +1,4 @@
-"""One run as the store in memory keeps it: the columns that a row of SQLite has, as text and frozen tuples."""
+"""One run of the store in memory: the same columns as in SQLite, as text and tuples."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from abreast.store.rows import Row, facts_text, recorded_row, run_row
 
 @dataclass(slots=True)
 class MemoryRun:
-    """One run: its columns as a row of SQLite has them, its events, and where the newest outcome of each path is."""
+    """One run: its columns, its events, and the newest outcome of each path."""
 
     columns: dict[str, Any]
-    beat: float
-    events: dict[int, Row] = field(default_factory=dict)  # by seq, in the order in which they came
-    order: list[int] = field(default_factory=list)  # the same seqs, rising
-    settled: dict[str, int] = field(default_factory=dict)
+    beat: float  # wall time of its newest event
+    events: dict[int, Row] = field(default_factory=dict)  # by seq, in order of their arrival
+    order: list[int] = field(default_factory=list)  # the same seqs, ascending
+    settled: dict[str, int] = field(default_factory=dict)  # path -> seq of its newest outcome
 
     def add(self, rows: Sequence[Row]) -> None:
         """Append events."""
@@ -36,12 +36,12 @@ class MemoryRun:
             self.order.sort()
 
     def after(self, seq: int) -> Iterator[Row]:
-        """Events from after that one."""
+        """The events after that one, in order."""
         return (self.events[each] for each in self.order[bisect_right(self.order, seq) :])
 
 
 def row_of(kept: MemoryRun) -> RunRow:
-    """The run's row, in containers of its own."""
+    """A copy of the run's row."""
     return run_row(tuple(kept.columns.values()))
 
 
@@ -52,14 +52,14 @@ def outcome_of(row: Row) -> Recorded:
 
 
 def columns_of(event: Event) -> Row:
-    """An event as it is kept."""
+    """An event as it is stored."""
     check_text(event.kind, event.path, event.lane or "", event.body or "")
     data = facts_text(event.data) if event.data else None
     return event.seq, event.kind, event.path, event.mono, event.wall, event.lane, data, event.body
 
 
 def check_text(*texts: str) -> None:
-    """Refuse what SQLite can't write either."""
+    """Refuse text that SQLite can't write either."""
     for text in texts:
         if not is_text(text):
             raise StoreError(f"memory: can't take a name with a lone surrogate in it: {text!r}")

@@ -1,8 +1,8 @@
-"""What a driver has noted and not committed yet: lines at the end of the file that holds its lock.
+"""Write-ahead notes: events of a driver that are not committed yet, as lines in its lock file.
 
-A commit costs a thread's turn and its way back, a line one system call; both survive the end of the
-process. So places are given away as soon as outcomes are noted here, and commits can wait for
-company. A line is `[epoch, spent, events]`.
+A commit takes two thread switches, a line one system call; both survive a kill of the process. So
+an item's place is free as soon as its outcome is noted here, and commits can be grouped. A line is
+`[epoch, spent, events]`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,14 @@ from typing import Any, Final
 from abreast.core.events import Event
 from abreast.store.codec.codec import is_text, json_writer
 
-_LONGEST: Final = (
-    64 * 1024
-)  # characters of bodies in one line: what is longer is better written once, by a commit
-_MOST: Final = 4 << 20  # bytes; then commits have to catch up first
-_WORTH_IT: Final = _MOST >> 2  # bytes: a shorter file is not emptied while it is driven
-_WRITE: Final = json_writer()
-_DAMAGED: Final = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    RecursionError,
-)  # as a power cut may leave it
-_SHAPE: Final = (
+# Characters of bodies in one line. Longer bodies are written only once, by a commit.
+MAX_LINE_BODIES: Final = 64 * 1024
+MAX_FILE_BYTES: Final = 4 << 20  # a longer file takes no notes until commits have caught up
+MIN_TRUNCATE_BYTES: Final = MAX_FILE_BYTES >> 2  # a shorter file is not emptied after a commit
+_to_json: Final = json_writer()
+# What parsing a damaged line may raise; a power cut can leave one.
+_DAMAGED_LINE_ERRORS: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+_EVENT_FIELD_TYPES: Final = (
     (int,),
     (str,),
     (str,),
@@ -45,91 +39,91 @@ _SHAPE: Final = (
 
 
 class WriteAheadNotes:
-    """The notes of one driver, in an open file that is its own. Any thread may use it."""
+    """The notes of one driver, in an open file that only it writes. Any thread may use it."""
 
     def __init__(self, opened: int) -> None:
-        """Begin with nothing noted: what was in the file must have been committed."""
+        """Empty the file: what was noted in it must have been committed."""
         os.ftruncate(opened, 0)
         self._opened: int | None = opened
-        self._owner = (
-            os.getpid()
-        )  # in a forked child, the file's number may be that of another file
+        # In a forked child the file descriptor may belong to another file.
+        self._owner = os.getpid()
         self._lock = threading.Lock()
         self._size = 0
         self._newest = 0
 
     def add(self, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:
-        """Note events, all or none; False if they are better committed, or there is no room."""
-        if sum(len(event[7]) for event in events if event[7]) > _LONGEST:
+        """Note events, all or none; False if they must be committed directly.
+
+        That is so if they are too long, can't be written as plain JSON, or the file is full.
+        """
+        if sum(len(event[7]) for event in events if event[7]) > MAX_LINE_BODIES:
             return False
         try:
-            line = f"{_WRITE((epoch, spent, events))}\n".encode()
-        except (
-            TypeError,
-            ValueError,
-        ):  # a NaN, a frozen mapping or a lone surrogate: a commit knows what to do
+            line = f"{_to_json((epoch, spent, events))}\n".encode()
+        except (TypeError, ValueError):  # a NaN, a frozen mapping or a lone surrogate
             return False
         with self._lock:
-            if self._opened is None or self._size > _MOST or self._owner != os.getpid():
+            is_full = self._size > MAX_FILE_BYTES
+            if self._opened is None or is_full or self._owner != os.getpid():
                 return False
             try:
-                whole = os.pwrite(self._opened, line, self._size) == len(line)
+                is_complete = os.pwrite(self._opened, line, self._size) == len(line)
             except OSError:
                 return False
-            if whole:
+            if is_complete:
                 self._size += len(line)
                 self._newest = events[-1].seq
-        return whole  # half a line counts for nothing, and the next is written over it
+        return is_complete  # an incomplete line is ignored, and overwritten by the next
 
     def committed(self, seq: int) -> None:
-        """What was noted up to that event is in the database now."""
+        """Empty the file if all notes, up to event `seq`, are in the database now."""
         with self._lock:
-            if self._opened is not None and self._size > _WORTH_IT and self._newest <= seq:
-                with suppress(
-                    OSError
-                ):  # it can stay as it is: what is committed is never taken twice
+            is_long = self._size > MIN_TRUNCATE_BYTES
+            if self._opened is not None and is_long and self._newest <= seq:
+                # If it can't be emptied it may stay: committed events are never committed twice.
+                with suppress(OSError):
                     os.ftruncate(self._opened, 0)
                     self._size = 0
 
     def close(self) -> None:
-        """Note nothing more; the file is its owner's to close."""
+        """Take no more notes; the file is closed by its owner."""
         with self._lock:
             self._opened = None
 
 
 def left_in(path: Path, epoch: int, after: int) -> tuple[list[Event], Mapping[str, float]]:
-    """The events that driver number `epoch` has noted after event `after`, without gaps, and what it had spent then."""
+    """The events noted by driver number `epoch` after event `after`, and its spending then.
+
+    It stops at the first gap and at the first damaged line.
+    """
     events: list[Event] = []
     spent: Mapping[str, float] = {}
-    for line in path.read_bytes().split(b"\n")[
-        :-1
-    ]:  # after the last end of a line there is half a line, or nothing
+    # After the last newline there is an incomplete line, or nothing.
+    for line in path.read_bytes().split(b"\n")[:-1]:
         try:
-            noted_by, then, rows = json.loads(line)
-            fresh = [_event(row) for row in rows if row[0] > after]
-            for amount in then.values():
-                _check(amount, float, int)
-        except _DAMAGED:
+            noted_by, spent_then, rows = json.loads(line)
+            new_events = [_event(row) for row in rows if row[0] > after]
+            for amount in spent_then.values():
+                _check_type(amount, float, int)
+        except _DAMAGED_LINE_ERRORS:
             break
-        if noted_by != epoch or not fresh:
+        if noted_by != epoch or not new_events:
             continue
-        if [event.seq for event in fresh] != list(range(after + 1, after + 1 + len(fresh))):
+        expected = range(after + 1, after + 1 + len(new_events))
+        if [event.seq for event in new_events] != list(expected):
             break
-        events += fresh
-        after, spent = fresh[-1].seq, then
+        events += new_events
+        after, spent = new_events[-1].seq, spent_then
     return events, spent
 
 
 def _event(row: Sequence[Any]) -> Event:
-    """An event as it was noted.
-
-    ValueError or TypeError for anything that a commit would stumble over.
-    """
-    for value, kinds in zip(row, _SHAPE, strict=True):
-        _check(value, *kinds)
+    """The event in a row of a note; ValueError or TypeError if a commit could not write it."""
+    for value, kinds in zip(row, _EVENT_FIELD_TYPES, strict=True):
+        _check_type(value, *kinds)
     return Event(*row)
 
 
-def _check(value: object, *kinds: type) -> None:
+def _check_type(value: object, *kinds: type) -> None:
     if type(value) not in kinds or (isinstance(value, str) and not is_text(value)):
         raise TypeError(f"{value!r:.80} was never noted")

@@ -1,4 +1,4 @@
-"""What sqlite3 and the operating system complain about, as one clear sentence that names the file."""
+"""Errors of sqlite3 and the operating system as a `StoreError` in one sentence with the file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 
 from abreast.core.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreReadOnly
 
-_PRIMARY: Final = 0xFF  # SQLite's extended codes keep the kind of trouble in their low byte
-_NO_ROOM: Final = frozenset(
+_PRIMARY_CODE_MASK: Final = 0xFF  # SQLite's extended codes have the primary code in the low byte
+_DISK_FULL_CODES: Final = frozenset(
     {
-        # over a quota or a limit of file size: only ENOSPC is told as SQLITE_FULL
+        # Over a quota or a limit of file size: SQLite reports only ENOSPC as SQLITE_FULL.
         sqlite3.SQLITE_IOERR_WRITE,
         sqlite3.SQLITE_IOERR_SHMSIZE,
         sqlite3.SQLITE_IOERR_TRUNCATE,
@@ -23,7 +23,7 @@ _NO_ROOM: Final = frozenset(
 
 @contextmanager
 def one_sentence(path: str) -> Iterator[None]:
-    """Raise a `StoreError` about the store at `path` in place of whatever sqlite3 or the system raised."""
+    """Raise a `StoreError` about the store at `path` in place of an error of sqlite3 or the OS."""
     try:
         yield
     except sqlite3.Error as error:
@@ -38,8 +38,8 @@ def one_sentence(path: str) -> Iterator[None]:
 
 def _of_sqlite(error: sqlite3.Error, path: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0)
-    kind = code & _PRIMARY
-    if kind == sqlite3.SQLITE_FULL or code in _NO_ROOM:
+    kind = code & _PRIMARY_CODE_MASK
+    if kind == sqlite3.SQLITE_FULL or code in _DISK_FULL_CODES:
         return StoreFull(f"{path} can't grow: the disk is full, over quota or failing ({error})")
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLocked(f"{path} was kept locked by another process for too long")

@@ -1,4 +1,4 @@
-"""A store that can't be written, such as one on a read-only mount, read by way of a copy in a temporary directory."""
+"""Read-only stores: a store that can't be written is read through a temporary copy."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from abreast.store.driver_locks import DriverLocks
 from abreast.store.os_errors import one_sentence
 from abreast.store.sqlite.store import SqliteStore
 
-_NAME: Final = "store.db"
+COPY_NAME: Final = "store.db"
 
 
 class CopiedStore(SqliteStore):
-    """The runs of the store at `path` as they were when it was opened, for reading: a write raises `StoreReadOnly`.
+    """The runs of the store at `path` as they were when it was opened; a write is refused.
 
-    SQLite can't read a store whose log it can't write beside. The copy holds what is in the log,
-    and what a driver that was killed had noted and not committed.
+    SQLite can't read a store on a read-only mount, because it must write its log beside it. The
+    copy holds what is in the log, and the write-ahead notes of drivers that were killed. A write
+    raises `StoreReadOnly`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 30.0) -> None:
-        """Copy it; the copy goes when the store is closed."""
+        """Copy the store; `close` removes the copy."""
         original = os.path.realpath(path)
         self._original_locks = DriverLocks(f"{original}-locks")
         self._folder = tempfile.TemporaryDirectory(prefix="abreast-store-")
-        copy = Path(self._folder.name, _NAME)
+        copy = Path(self._folder.name, COPY_NAME)
         try:
             with one_sentence(original):
                 _copy_database(original, copy)
@@ -45,7 +46,7 @@ class CopiedStore(SqliteStore):
         )
 
     def driven(self, run_id: str) -> bool:
-        """Whether a process on this machine drove the run a moment ago, by the lock beside the original."""
+        """Whether a process on this machine drives the run, by the lock beside the original."""
         return _is_locked(self._original_locks.path(self._number(run_id)))
 
     def close(self) -> None:
@@ -55,10 +56,7 @@ class CopiedStore(SqliteStore):
 
 
 def _copy_database(original: str, copy: Path) -> None:
-    """A consistent copy through SQLite where a driver has the store open.
-
-    Else its file and its log as they are.
-    """
+    """Copy through SQLite if a driver has the store open, else copy its file and its log."""
     if Path(f"{original}-shm").exists():
         try:
             with (
@@ -67,9 +65,8 @@ def _copy_database(original: str, copy: Path) -> None:
             ):
                 source.backup(target)
                 return
-        except (
-            sqlite3.OperationalError
-        ):  # a leftover of a driver that was killed: nothing changes the files
+        # The file was left by a killed driver, so nothing changes the files while they are copied.
+        except sqlite3.OperationalError:
             copy.unlink(missing_ok=True)
     shutil.copyfile(original, copy)
     if Path(log := f"{original}-wal").exists():
@@ -77,10 +74,7 @@ def _copy_database(original: str, copy: Path) -> None:
 
 
 def _copy_notes(folder: Path, copies: Path) -> None:
-    """What drivers have noted and not committed.
-
-    Those that are alive are left alone, as they commit it themselves.
-    """
+    """Copy the notes of killed drivers; a driver that is alive commits its notes itself."""
     notes = [file for file in folder.glob("*.lock") if file.stat().st_size and not _is_locked(file)]
     if notes:
         copies.mkdir(mode=0o700)
@@ -89,10 +83,7 @@ def _copy_notes(folder: Path, copies: Path) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a run.
-
-    A lock can be asked for on a file that can't be written.
-    """
+    """Whether a process holds the lock of a run; works on a file that can't be written."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,7 +1,7 @@
-"""One call on its way: admitted by its lane and the budgets, attempted, settled, perhaps several times.
+"""The attempts of one model call: each is admitted by the lane and the budgets, made, settled.
 
 admit (hold, slots, rates, budgets) -> one attempt -> settle
-    429: the lane is held, the call goes back to the head of its line; it was no attempt
+    429: the lane is held and the call goes back to the head of its queue; it counts as no attempt
     5xx, reset, timeout: the slot is given back, and after a backoff it is tried again
 """
 
@@ -28,7 +28,7 @@ from abreast.run.slot_lending import Borrowed, borrow, credited, lend, lends, re
 if TYPE_CHECKING:
     from abreast.run.calls.model import Caller
 
-_ONE: Final = Usage(requests=1)
+_ONE_REQUEST: Final = Usage(requests=1)
 
 
 class _Grant:
@@ -39,25 +39,23 @@ class _Grant:
     def __init__(self) -> None:
         self.holds: tuple[Hold, ...] = ()
         self.borrowed: Borrowed | None = None  # slots of the item
-        self.credit: set[Limit] | None = (
-            None  # limits that the item was charged at for this request
-        )
-        self.lent = False
+        self.credit: set[Limit] | None = None  # limits that charged the item for this request
+        self.lent = False  # the item's slots are lent while the call waits
 
 
 class CallAttempts:
-    """One call on its way: admitted, attempted, settled, perhaps several times."""
+    """Makes one call: admits it, attempts it and settles it, as often as retries allow."""
 
     __slots__ = (
         "_backoff",
         "_began",
-        "_call_journal",
         "_budgets",
+        "_call_journal",
         "_caller",
         "_clock",
         "_estimate",
         "_gate",
-        "_heard",
+        "_has_streamed",
         "_item",
         "_need",
         "_order",
@@ -85,40 +83,40 @@ class CallAttempts:
         self._began = self._clock.now()
         self._backoff = 0.0
         self._service: list[float] = []
-        self._used = NO_USAGE  # by attempts that failed
-        self._heard = False
+        self._used = NO_USAGE  # by failed attempts
+        self._has_streamed = False  # text was passed on, so a retry would repeat it
 
     async def answer(self, hear: Hear | None) -> Reply:
-        """Try until there is a reply, or an error that trying again won't help."""
-        listen = None if hear is None else self._listening(hear)
+        """Try until there is a reply, or an error that is not retried."""
+        listen = None if hear is None else self._track_streaming(hear)
         while True:
             grant = await self._admit()
             try:
                 reply, error = await self._attempt(grant, listen)
             except asyncio.CancelledError:
-                self._forgo(grant)
+                self._abandon_lent(grant)
                 raise
             except BaseException:
-                await self._take_back(grant)
+                await self._reclaim_lent(grant)
                 raise
             if grant.lent:
-                await self._take_back(grant)
+                await self._reclaim_lent(grant)
             if reply is not None:
                 return reply
             if error is not None:
                 await self._back_off(error)
 
-    def _listening(self, hear: Hear) -> Hear:
+    def _track_streaming(self, hear: Hear) -> Hear:
         def listen(text: str) -> None:
-            self._heard = True
+            self._has_streamed = True
             hear(text)
 
         return listen
 
-    # --- admission ------------------------------------------------------------------------------------------------
+    # --- admission ---
 
     async def _admit(self) -> _Grant:
-        """Wait for the lane and the budgets; the item's own slots are free for others meanwhile."""
+        """Wait for the lane and the budgets; meanwhile the item's own slots are lent."""
         item, grant = self._item, _Grant()
         ticket = self._ticket(grant)
         if self._gate.ask(ticket):
@@ -128,7 +126,7 @@ class CallAttempts:
             return grant
         if item is not None and lends(item):
             self._gate.withdraw(ticket)
-            self._give_back(grant)
+            self._restore_credit(grant)
             grant.lent = lend(item, item.drive.setting)
             ticket = self._ticket(grant)
             if self._gate.ask(ticket):
@@ -137,7 +135,7 @@ class CallAttempts:
         try:
             await wait_granted(self._gate, ticket)
         except BaseException:
-            self._forgo(grant)
+            self._abandon_lent(grant)
             raise
         grant.holds = ticket.holds
         return grant
@@ -149,18 +147,18 @@ class CallAttempts:
         self._order = ticket.order
         return ticket
 
-    async def _take_back(self, grant: _Grant) -> None:
-        """The item goes on: it needs its slots again."""
+    async def _reclaim_lent(self, grant: _Grant) -> None:
+        """Take the lent slots back: the item goes on."""
         if grant.lent and self._item is not None:
             await reclaim(self._item, self._item.drive.setting)
 
-    def _forgo(self, grant: _Grant) -> None:
-        """The item ends: it needs its slots no more."""
+    def _abandon_lent(self, grant: _Grant) -> None:
+        """Leave the lent slots to others: the item ends."""
         if grant.lent and self._item is not None:
             self._item.lenders -= 1
 
     def _needs(self, grant: _Grant) -> list[tuple[str, Limit, Need]]:
-        """What is still to be asked for: not the slots that the item holds, nor the request it was charged for."""
+        """What to ask for: all but the slots that the item holds and a request already charged."""
         caller, item, need = self._caller, self._item, self._need
         name = caller.lane.name
         needs: list[tuple[str, Limit, Need]] = [(name, caller.lane.server, need)]
@@ -168,76 +166,74 @@ class CallAttempts:
         for limit in (*caller.limits_for(item), *self._budgets):
             if limit in held:
                 continue
-            asked = need
+            missing = need
             if limit.charged and item is not None and credited(item, limit):
                 grant.credit = {limit, *(grant.credit or ())}
-                asked = Need(need.weight, 0, need.tokens, need.usd, need.output)
-            needs.append((name, limit, asked))
+                missing = Need(need.weight, 0, need.tokens, need.usd, need.output)
+            needs.append((name, limit, missing))
         return needs
 
-    def _give_back(self, grant: _Grant) -> None:
-        """The request that the item was charged for was not made after all."""
+    def _restore_credit(self, grant: _Grant) -> None:
+        """Give the item back the request it was charged for: it was not made after all."""
         if grant.credit and self._item is not None:
             self._item.credits = (self._item.credits or set()) | grant.credit
             grant.credit = None
 
     def _settle(self, grant: _Grant, used: Usage) -> None:
-        """Give back what was held; budgets and rates keep what was really used."""
-        rest: Sequence[Hold] = grant.holds
+        """Give back what was held; budgets and rates keep what was actually used."""
+        holds: Sequence[Hold] = grant.holds
         if grant.credit:
-            first = [
-                hold for hold in rest if hold.limit in grant.credit
-            ]  # its request is paid for already
-            rest = [hold for hold in rest if hold.limit not in grant.credit]
+            # The item was charged for the request at these limits already.
+            prepaid = [hold for hold in holds if hold.limit in grant.credit]
+            holds = [hold for hold in holds if hold.limit not in grant.credit]
             self._gate.give(
-                first, Usage(0, used.input_tokens, used.output_tokens, used.usd, used.estimate)
+                prepaid, Usage(0, used.input_tokens, used.output_tokens, used.usd, used.estimate)
             )
-        self._gate.give(rest, used)
+        self._gate.give(holds, used)
         if grant.borrowed is not None:
             grant.borrowed.give_back()
 
-    # --- one attempt ----------------------------------------------------------------------------------------------
+    # --- one attempt ---
 
     async def _attempt(
         self, grant: _Grant, hear: Hear | None
     ) -> tuple[Reply | None, CallFailed | None]:
-        """A reply; or an error to back off from; or neither, after a 429."""
+        """Make one attempt: a reply, or an error to back off from, or neither after a 429."""
         caller, clock = self._caller, self._clock
         lane, sent = caller.lane, 0.0
         episode, permit = lane.episode, lane.permit_in(grant.holds)
         try:
             if self._call_journal is not None:
-                kept = self._call_journal.started(self._need, self._request, wait=caller.paid)
-                if kept is not None:
-                    await kept
+                written = self._call_journal.started(self._need, self._request, wait=caller.paid)
+                if written is not None:
+                    await written
             sent = clock.now()
             reply = await caller.model.complete(self._request, hear)
         except Throttled as error:
             now = clock.now()
-            try:  # before it is given back, or who waits behind it would go
-                decided = (
+            try:  # before the slot is given back, or the next waiting call would be sent
+                changes = (
                     lane.throttled(error, episode, now)
                     if permit is None
                     else lane.rejected(permit, error, now)
                 )
             finally:
                 self._settle(grant, Usage())
-                self._give_back(grant)
+                self._restore_credit(grant)
             self._backoff += now - sent
-            self._tell(decided)
+            self._record_changes(changes)
             return None, None
         except QuotaSpent as error:
             after = getattr(error, "retry_after", None)
             parked = lane.park(error, after, clock.now())
             self._settle(grant, Usage())
-            self._tell(
+            self._record_changes(
                 [{"dimension": "quota", "old": None, "new": 0, "cause": "quota", "held": after}]
             )
             raise parked from error
         except CallFailed as error:
-            used = priced(
-                getattr(error, "usage", _ONE), caller.price
-            )  # a refusal, say, was paid for
+            # A failed call may have been paid for, such as a refusal.
+            used = priced(getattr(error, "usage", _ONE_REQUEST), caller.price)
             self._settle(grant, used)
             self._service.append(clock.now() - sent)
             self._used += used
@@ -246,8 +242,7 @@ class CallAttempts:
             self._fail(error)
             raise
         except BaseException as error:
-            # Nobody will say what it cost: it is taken for what was reserved, if it was sent at
-            # all.
+            # What it cost is not known: if it was sent, its reservation counts as used.
             used = (
                 priced(Usage(1, *self._estimate, estimate=True), caller.price) if sent else Usage()
             )
@@ -260,20 +255,19 @@ class CallAttempts:
 
     def _succeed(self, grant: _Grant, reply: Reply, permit: CallPermit | None) -> Reply:
         caller = self._caller
-        told = (
-            _ONE if reply.usage is NO_USAGE else reply.usage
-        )  # a model of your own may tell nothing
-        used = priced(told, caller.price)
+        # A user's own model may report no usage.
+        reported = _ONE_REQUEST if reply.usage is NO_USAGE else reply.usage
+        used = priced(reported, caller.price)
         if permit is not None and (
-            decided := caller.lane.answered(permit, used, reply.headers, self._clock.now())
+            changes := caller.lane.answered(permit, used, reply.headers, self._clock.now())
         ):
-            self._tell(decided)
+            self._record_changes(changes)
         self._settle(grant, used)
         caller.lane.got_through()
         caller.estimates.learn(self._request, reply)
         self._service.append(reply.seconds)
         total = used if self._used is NO_USAGE else self._used + used
-        # Made anew rather than by dataclasses.replace, which takes four times as long.
+        # Constructed directly: dataclasses.replace takes four times as long.
         reply = Reply(
             reply.text,
             reply.value,
@@ -293,16 +287,16 @@ class CallAttempts:
             else self._call_journal.replied(reply, self._request, self._times())
         )
 
-    def _tell(self, decided: Sequence[Facts]) -> None:
-        """What the lane has decided, in the journal of the run whose call it decided it on."""
+    def _record_changes(self, changes: Sequence[Facts]) -> None:
+        """Record changes of the lane's limits in the journal of this call's run."""
         item = self._item
         journal = item.drive.setting.journal if item is not None else None
         if journal is not None and item is not None:
-            for facts in decided:
+            for facts in changes:
                 journal.emit(LIMIT_CHANGED, item.path, lane=self._caller.lane.name, data=facts)
 
     def _retries(self, error: CallFailed) -> bool:
-        return error.retryable and not self._heard and self._delay(error) is not None
+        return error.retryable and not self._has_streamed and self._delay(error) is not None
 
     def _delay(self, error: CallFailed) -> float | None:
         seed, path = 0, self._caller.name
@@ -320,11 +314,11 @@ class CallAttempts:
         try:
             await sleep_until(self._clock, now + (self._delay(error) or 0.0))
         except BaseException as stopped:
-            self._forgo(pause)
+            self._abandon_lent(pause)
             self._fail(stopped)
             raise
         self._backoff += self._clock.now() - now
-        await self._take_back(pause)
+        await self._reclaim_lent(pause)
 
     def _fail(self, error: BaseException) -> None:
         if self._item is not None:
@@ -333,6 +327,6 @@ class CallAttempts:
             self._call_journal.failed(error, self._used, self._times())
 
     def _times(self) -> tuple[float, ...]:
-        """Waited, backoff, then the service time of each attempt."""
+        """Seconds waited, seconds of backoff, then the service time of each attempt."""
         wall = self._clock.now() - self._began
         return (max(0.0, wall - self._backoff - sum(self._service)), self._backoff, *self._service)

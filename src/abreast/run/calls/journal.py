@@ -1,4 +1,4 @@
-"""A model call's side of the journal: under which path it is written, and what is recorded there already."""
+"""The call journal: writes model calls into the run's journal and reads recorded ones back."""
 
 from __future__ import annotations
 
@@ -23,41 +23,39 @@ from abreast.store.codec import codec
 CALL: Final = "call"
 """The part of a path beneath which an item's calls are."""
 
-# bytes; identical requests are counted apart, so two that collide in one item are still told apart
-_DIGEST: Final = 8
+# In bytes. Equal digests within an item are numbered, so a collision loses no call.
+REQUEST_DIGEST_BYTES: Final = 8
 
 
-def digest_of(model: str, request: Request, size: int = _DIGEST) -> str:
-    """A short name for a question to a model: the same for equal requests, in every process."""
-    said: dict[str, object] = {
+def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) -> str:
+    """A short name for a request to a model: the same for equal requests, in every process."""
+    content: dict[str, object] = {
         "model": model,
         "messages": [_turn(message) for message in request.messages],
     }
     if request.system is not None:
-        said["system"] = request.system
+        content["system"] = request.system
     if request.temperature is not None:
-        said["temperature"] = request.temperature
+        content["temperature"] = request.temperature
     if request.seed is not None:
-        said["seed"] = request.seed
+        content["seed"] = request.seed
     if request.max_tokens is not None:
-        said["max_tokens"] = request.max_tokens
+        content["max_tokens"] = request.max_tokens
     if request.schema is not None:
-        said["schema"] = request.schema
+        content["schema"] = request.schema
     if request.stop:
-        said["stop"] = list(request.stop)
+        content["stop"] = list(request.stop)
     if request.tools:
-        said["tools"] = list(request.tools)
+        content["tools"] = list(request.tools)
     if request.extra:
-        said["extra"] = dict(request.extra)
-    return hashlib.blake2b(
-        _CANONICAL(said).encode("utf-8", "surrogatepass"), digest_size=size
-    ).hexdigest()
+        content["extra"] = dict(request.extra)
+    text = _canonical_json(content)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
-_CANONICAL: Final = codec.json_writer(sort_keys=True)
-_LONGEST_ASKED: Final = (
-    20_000  # characters of one turn; whoever has larger ones has them elsewhere, too
-)
+_canonical_json: Final = codec.json_writer(sort_keys=True)
+# In characters, for one turn of a request. Longer texts exist elsewhere too, such as in a file.
+MAX_RECORDED_TURN: Final = 20_000
 
 
 def _turn(message: Any) -> list[object]:
@@ -71,31 +69,31 @@ def _turn(message: Any) -> list[object]:
 
 
 class Calls:
-    """The calls of one item: how often each question was asked, and which answers are recorded."""
+    """The calls of one item: how often each request was made, and which replies are recorded."""
 
     __slots__ = ("attempt", "counts", "known")
 
     def __init__(self, known: Mapping[str, Event]) -> None:
-        """`known` are the calls that earlier drivers have settled, by path."""
+        """`known` holds the calls that earlier drivers settled, by path."""
         self.attempt = 1
         self.counts: dict[str, int] = {}
         self.known = known
 
     def path_of(self, item: CurrentItem, digest: str) -> str:
-        """The path of the next call that asks this; a further attempt of the item asks anew."""
+        """The path of the next call with this request; each attempt of the item counts anew."""
         if item.attempt != self.attempt:
             self.attempt = item.attempt
             self.counts.clear()
         number = self.counts.get(digest, 0)
         self.counts[digest] = number + 1
-        again = f"@{item.attempt}" if item.attempt > 1 else ""
-        return f"{item.path}/{CALL}/{digest}-{number}{again}"
+        attempt = f"@{item.attempt}" if item.attempt > 1 else ""
+        return f"{item.path}/{CALL}/{digest}-{number}{attempt}"
 
 
 class CallJournal:
     """Writes one call into the journal of its run."""
 
-    __slots__ = ("_asked", "_item", "_journal", "_lane", "_model", "path")
+    __slots__ = ("_has_recorded_request", "_item", "_journal", "_lane", "_model", "path")
 
     def __init__(
         self, item: CurrentItem, journal: Journal, *, path: str, model: str, lane: str
@@ -105,40 +103,42 @@ class CallJournal:
         self._journal = journal
         self._model = model
         self._lane = lane
-        self._asked = False
+        self._has_recorded_request = False
         self.path = path
 
     def started(self, need: Need, request: Request, *, wait: bool) -> asyncio.Future[None] | None:
-        """Note what is asked and reserved.
+        """Record the request and what is reserved for it.
 
-        Before a paid call, something to wait for: a kill can't undo it any more.
+        With `wait` (before a paid call) it returns a future that is done once the record survives
+        a kill of this process.
         """
         facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
         if need.usd:
             facts["usd"] = need.usd
-        body = (
-            None if self._asked else asked_text(request, self.path, self._item.drive.setting.redact)
-        )
-        self._asked = True
+        body = None
+        if not self._has_recorded_request:
+            body = asked_text(request, self.path, self._item.drive.setting.redact)
+        self._has_recorded_request = True
         if not wait:
             self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, body=body)
             return None
-        kept: asyncio.Future[None] = self._item.drive.setting.loop.create_future()
+        written: asyncio.Future[None] = self._item.drive.setting.loop.create_future()
         self._journal.emit(
             CALL_STARTED,
             self.path,
             lane=self._lane,
             data=facts,
             body=body,
-            written=partial(_done, kept),
+            written=partial(_set_done, written),
         )
-        return kept
+        return written
 
     def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
-        """Write a reply down; the reply as a resumed run would get it.
+        """Record a reply, and return it as a resumed run would get it.
 
-        The journal keeps its order: whatever is recorded of what is done with the reply comes after
-        it, and so does the start of the next paid call, which is waited for.
+        It is not waited for: the journal keeps its order, so what is recorded later about the use
+        of the reply comes after it, and so does the start of the next paid call, which is waited
+        for.
         """
         redact = self._item.drive.setting.redact
         if redact is not None:
@@ -154,12 +154,12 @@ class CallJournal:
             lane=self._lane,
             data=facts,
             body=reply_text(reply, self.path),
-            written=_HEARD,
+            written=_write_soon,
         )
         return reply
 
     def failed(self, error: BaseException, used: Usage, times: Sequence[float]) -> None:
-        """Write a failure down; it rides along with the next commit."""
+        """Record a failure; it is written with the next commit and doesn't cause one."""
         state = "failed" if isinstance(error, CallFailed) else "cancelled"
         body = codec.encode_error(error) if state == "failed" else None
         self._journal.emit(
@@ -184,11 +184,16 @@ class CallJournal:
 
 
 async def recorded_calls_of(item: CurrentItem) -> Calls:
-    """The item's calls, with those that earlier drivers of the run have recorded."""
+    """The item's calls, including those that earlier drivers of the run recorded."""
     context = item.drive.setting
     known: dict[str, Event] = {}
     writer, store, row = context.scribe, context.store, context.row
-    if not item.afresh and writer is not None and store is not None and row is not None:
+    if (
+        not item.ignores_recorded_calls
+        and writer is not None
+        and store is not None
+        and row is not None
+    ):
         prefix = f"{item.path}/{CALL}/"
         found = await writer.read(
             lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
@@ -200,7 +205,7 @@ async def recorded_calls_of(item: CurrentItem) -> Calls:
 
 
 def restore(event: Event, request: Request) -> Reply:
-    """The recorded reply again; a recorded failure is raised."""
+    """The recorded reply; a recorded failure is raised."""
     data: Mapping[str, Any] = event.data
     if data["state"] == "failed":
         raise _failure(event.body or "{}")
@@ -212,55 +217,51 @@ def restore(event: Event, request: Request) -> Reply:
 
 
 def restored(text: str, request: Request) -> Reply:
-    """A reply from how it was written down."""
-    said: Any = codec.decode(text)
+    """The reply that `reply_text` wrote as `text`."""
+    fields: Any = codec.decode(text)
     return Reply(
-        text=said["text"],
-        value=_value(said["text"], request),
-        tool_calls=_tool_calls(said),
-        finish=said.get("finish", "stop"),
-        model=said.get("model", ""),
-        id=said.get("id", ""),
+        text=fields["text"],
+        value=_value(fields["text"], request),
+        tool_calls=_tool_calls(fields),
+        finish=fields.get("finish", "stop"),
+        model=fields.get("model", ""),
+        id=fields.get("id", ""),
     )
 
 
 def asked_text(
     request: Request, where: str, redact: Callable[[str, object], object] | None = None
 ) -> str:
-    """A question as it is written down: for people, who want to see it.
-
-    Of a long turn only the beginning.
-    """
+    """A request as it is recorded, for people to read; long turns are truncated."""
     turns = [("system", request.system)] if request.system is not None else []
     turns += ((turn.role, turn.content) for turn in request.messages)
     if redact is not None:
         turns = [(role, str(redact(where, text))) for role, text in turns]
-    return codec.encode([[role, text[:_LONGEST_ASKED], len(text)] for role, text in turns], where)
+    return codec.encode(
+        [[role, text[:MAX_RECORDED_TURN], len(text)] for role, text in turns], where
+    )
 
 
 def reply_text(reply: Reply, where: str) -> str:
-    """A reply as it is written down; what it used is said beside it."""
-    said: dict[str, object] = {"text": reply.text}
+    """A reply as it is recorded; its usage is in the event's data."""
+    fields: dict[str, object] = {"text": reply.text}
     if reply.finish != "stop":
-        said["finish"] = reply.finish
+        fields["finish"] = reply.finish
     if reply.model:
-        said["model"] = reply.model
+        fields["model"] = reply.model
     if reply.id:
-        said["id"] = reply.id
+        fields["id"] = reply.id
     if reply.tool_calls:
-        said["tool_calls"] = [[call.id, call.name, call.arguments] for call in reply.tool_calls]
-    return codec.encode(said, where)
+        fields["tool_calls"] = [[call.id, call.name, call.arguments] for call in reply.tool_calls]
+    return codec.encode(fields, where)
 
 
-def _tool_calls(said: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    return tuple(ToolCall(*call) for call in said.get("tool_calls", ()))
+def _tool_calls(fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(*call) for call in fields.get("tool_calls", ()))
 
 
 def _value(text: str, request: Request) -> Json:
-    """The value that a recorded text stands for.
-
-    None if it was redacted and is no value any more.
-    """
+    """The value that a recorded text encodes; None if redaction made it invalid."""
     if request.schema is None:
         return None
     from abreast.models.schema import parse
@@ -282,13 +283,10 @@ def _failure(body: str) -> BaseException:
     )
 
 
-def _nobody() -> None:
-    """Nobody waits for it; but it shall be written now, and not when it suits."""
+def _write_soon() -> None:
+    """A callback that does nothing: events with a `written` callback are written without delay."""
 
 
-_HEARD: Final = _nobody
-
-
-def _done(future: asyncio.Future[None]) -> None:
+def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

@@ -1,4 +1,4 @@
-"""The lane of a model: its limits, by number or as they are found out, and what its provider says about them."""
+"""The lane of a model: its limits, fixed or learned, and the reaction to a provider's 429."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from abreast.run.calls.rate_limit_headers import hit_by, told_by
 if TYPE_CHECKING:
     from abreast.run.calls.learned_limits import LearnedLimits
 
-_FIRST_HOLD = (
-    1.0  # seconds after a 429 that names none; doubled with each episode until a call gets through
-)
-_LONGEST_HOLD = 60.0
-_TOO_LONG = 3600.0  # seconds: a provider that asks for more means a quota, not a minute's limit
+# Seconds to hold the lane after a 429 without a retry-after. Doubled with each further episode
+# until a call succeeds, up to the longest.
+FIRST_HOLD = 1.0
+LONGEST_HOLD = 60.0
+QUOTA_RETRY_AFTER = 3600.0  # seconds; a longer retry-after means a quota, not a rate per minute
 
 Facts = dict[str, Plain | list[float]]
-"""A decision as the journal has it."""
+"""A change of a limit, as the journal records it."""
 
 
 class ModelLane:
     """Limits shared by all models of one provider and account, in one process.
 
-    With a governor, the limits are found out, and a 429 holds only what was hit. Without, they are
-    numbers, and a 429 holds the whole lane; once per episode: a call that was sent before the hold
-    began says nothing new.
+    With a governor the limits are learned, and a 429 holds only the limit that it names. Without
+    one they are fixed numbers, and a 429 holds the whole lane, once per episode: a 429 to a call
+    that was sent before the hold began is no new information.
     """
 
     def __init__(
@@ -47,12 +47,10 @@ class ModelLane:
         profile: LearnedLimits | None = None,
         held: Sequence[Limit] = (),
     ) -> None:
-        """`limits` and `governed` hold unless a run declares a lane of that name.
+        """`limits` and `governed` apply unless a run declares a lane of that name.
 
-        `profile` keeps what is learned.
-
-        Items of a run that declares just this lane hold `held`, or the `limits` that its calls hold
-        too.
+        `profile` stores what the governor learned. Items of a run that declares just this lane
+        hold `held`; by default the `limits`, which its calls hold too.
         """
         self.name = name
         self.limits = tuple(limits)
@@ -60,17 +58,17 @@ class ModelLane:
         self.every = self.limits if governed is None else (governed, *self.limits)
         """What each call asks for.
 
-        Items hold `limits` alone: of a governor, only a call can say what became of it.
+        Items hold `limits` alone: a governor learns from the results of calls only.
         """
         self.held = tuple(held) or self.limits
-        self._profile = profile
+        self._learned_limits = profile
         self.server = ServerHold()
         self.episode = 0
-        self._tries = 0
+        self._holds_in_a_row = 0  # without a call that succeeded in between
         self._has_learned = False
 
     def __repr__(self) -> str:
-        """Its name and limits."""
+        """Show its name and limits."""
         return f"<Lane {self.name} {self.governed or self.limits}>"
 
     def permit_in(self, holds: Sequence[Hold]) -> CallPermit | None:
@@ -84,24 +82,24 @@ class ModelLane:
     def answered(
         self, permit: CallPermit, used: Usage, headers: Mapping[str, str] | None, now: float
     ) -> list[Facts]:
-        """A call got through: what the governor decided on that."""
+        """Report a successful call to the governor; returns the changes it made."""
         if self.governed is None:
             return []
-        told = told_by(headers) if self.governed.governor.listens(permit) else {}
-        changes = self.governed.answered(permit, now, used, told)
+        header_limits = told_by(headers) if self.governed.governor.listens(permit) else {}
+        changes = self.governed.answered(permit, now, used, header_limits)
         self._has_learned = self._has_learned or bool(changes)
         return [_facts(change) for change in changes]
 
     def rejected(self, permit: CallPermit, error: Throttled, now: float) -> list[Facts]:
-        """A call was turned away: what the governor decided on that; nothing if it is no news."""
+        """Report a 429 to the governor; returns the changes it made."""
         after = error.retry_after
-        if after is not None and after > _TOO_LONG:
+        if after is not None and after > QUOTA_RETRY_AFTER:
             raise self.park(f"it asks to wait for {after / 3600:.1f} hours", after, now)
         if self.governed is None:
             return []
-        told = told_by(getattr(error, "headers", None))
-        hit = hit_by(error.limit, told)
-        changes = self.governed.rejected(permit, now, hit, after, told)
+        header_limits = told_by(getattr(error, "headers", None))
+        hit = hit_by(error.limit, header_limits)
+        changes = self.governed.rejected(permit, now, hit, after, header_limits)
         if changes is None:
             return []
         held: Facts = {"limit": hit, "held": max(0.0, self.governed.governor.held_until(hit) - now)}
@@ -110,18 +108,18 @@ class ModelLane:
         ]
 
     def throttled(self, error: Throttled, sent_in: int, now: float) -> list[Facts]:
-        """Hold the lane, if it has no governor, after a 429 to a call that was sent in episode `sent_in`."""
-        fresh = sent_in == self.episode
-        if fresh:
+        """Hold a lane without a governor after a 429 to a call sent in episode `sent_in`."""
+        is_new = sent_in == self.episode
+        if is_new:
             self.episode += 1
-            self._tries += 1
+            self._holds_in_a_row += 1
         after = error.retry_after
-        if after is not None and after > _TOO_LONG:
+        if after is not None and after > QUOTA_RETRY_AFTER:
             raise self.park(f"it asks to wait for {after / 3600:.1f} hours", after, now)
         if after is None:
-            if not fresh:
+            if not is_new:
                 return []
-            after = min(_LONGEST_HOLD, _FIRST_HOLD * 2.0 ** min(self._tries - 1, 10))
+            after = min(LONGEST_HOLD, FIRST_HOLD * 2.0 ** min(self._holds_in_a_row - 1, 10))
             after *= 1.0 + 0.25 * derive_fraction(self.episode, self.name)
         self.server.hold(now + after)
         hit = error.limit or "requests"
@@ -133,27 +131,29 @@ class ModelLane:
             "limit": hit,
             "held": after,
         }
-        return [facts] if fresh else []
+        return [facts] if is_new else []
 
     def got_through(self) -> None:
-        """A call was answered: the next hold without a word from the server is short again."""
-        self._tries = 0
+        """A call succeeded: the next hold without a retry-after is short again."""
+        self._holds_in_a_row = 0
 
     def keep(self) -> None:
-        """Write down what was learned, if anything was."""
-        if self._profile is not None and self.governed is not None and self._has_learned:
+        """Write the learned limits to disk, if any were learned since the last time."""
+        if self._learned_limits is not None and self.governed is not None and self._has_learned:
             self._has_learned = False
-            self._profile.write(self.governed.governor.known())
+            self._learned_limits.write(self.governed.governor.known())
 
     def park(self, why: QuotaSpent | str, after: float | None, now: float) -> LaneParked:
-        """Close the lane, for as long as its provider says or for this process.
+        """Close the lane for `after` seconds, or for the life of this process.
 
-        The error to raise.
+        Returns the error to raise.
         """
         reason = f"{self.name} takes no more requests: {why}"
         if after is not None:
             until = datetime.fromtimestamp(SYSTEM_CLOCK.wall() + after, UTC)
-            reason += f"; it takes more after {until:%Y-%m-%d %H:%M} UTC, in {_spoken(after)}"
+            reason += (
+                f"; it takes more after {until:%Y-%m-%d %H:%M} UTC, in {_duration_text(after)}"
+            )
         self.server.park(reason, None if after is None else now + after)
         return LaneParked(reason)
 
@@ -167,6 +167,6 @@ def _facts(change: WidthChange) -> Facts:
     }
 
 
-def _spoken(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     hours = seconds / 3600
     return f"{hours:.1f} hours" if hours >= 1 else f"{max(1, round(seconds / 60))} minutes"

@@ -1,7 +1,7 @@
-"""What a lane has learned of its provider's limits, kept on disk for the next time.
+"""Learned limits: what a governor learned about a provider's limits, stored on disk.
 
-One small file for each lane, account and address. What is in it is where a governor begins; headers
-and rejections correct it. A file that can't be read is as good as none.
+There is one small file for each lane, account and address. The governor starts from its contents;
+headers and rejections correct them. A file that can't be read or parsed is ignored.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _log = logging.getLogger("abreast")
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What is known of a lane, and since when: seconds of the day's clock."""
+    """What is known about a lane, and when it was written, in seconds of the wall clock."""
 
     known: KnownLimits
     at: float
 
     def spoken(self) -> str:
-        """In a few words."""
+        """A short text such as `600 rpm, 8 at once`."""
         words = {"requests": "rpm", "tokens": "tpm", "input": "input tpm", "output": "output tpm"}
-        said = [f"{rate:,.0f} {words[name]}" for name, rate in self.known.rates.items()]
-        return ", ".join([*said, *([f"{self.known.flying} at once"] if self.known.flying else [])])
+        rates = [f"{rate:,.0f} {words[name]}" for name, rate in self.known.rates.items()]
+        return ", ".join([*rates, *([f"{self.known.flying} at once"] if self.known.flying else [])])
 
 
 def state_directory() -> Path:
-    """`ABREAST_STATE`, or `abreast` in the directory where the user's programs keep what they know."""
+    """`ABREAST_STATE`, or `abreast` in the user's state directory (`XDG_STATE_HOME`)."""
     if given := os.environ.get("ABREAST_STATE"):
         return Path(given).expanduser()
     base = os.environ.get("XDG_STATE_HOME")
@@ -48,22 +48,22 @@ def state_directory() -> Path:
 
 
 class LearnedLimits:
-    """The file of one lane."""
+    """The file with the learned limits of one lane."""
 
     def __init__(
         self, lane: str, address: str | None, key: str | None, folder: Path | None = None
     ) -> None:
-        """`key` tells accounts apart.
+        """`key` distinguishes accounts.
 
-        No more than a short digest of it is in the file's name, and nothing in it.
+        Only a short digest of it is in the file's name, and nothing of it in the file.
         """
-        told = hashlib.blake2b(
+        account = hashlib.blake2b(
             f"{address}\0{key}".encode(), digest_size=6, person=b"abreast-lane"
         ).hexdigest()
-        self.path = (folder or state_directory() / "lanes") / f"{file_name(lane)}-{told}.json"
+        self.path = (folder or state_directory() / "lanes") / f"{file_name(lane)}-{account}.json"
 
     def read(self) -> Learned | None:
-        """What was learned; None if there is nothing, or nothing that this version understands, which is noted."""
+        """What was learned; None if there is no file or, with a warning, if it is not valid."""
         try:
             text = self.path.read_text("utf-8")
         except OSError:
@@ -71,13 +71,13 @@ class LearnedLimits:
         except UnicodeDecodeError:
             text = ""
         try:
-            return _learned(json.loads(text))
+            return _parse(json.loads(text))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             _log.warning("what was learned in %s is not used: %s", self.path, error)
             return None
 
     def write(self, known: KnownLimits) -> None:
-        """Keep it, all or nothing; where that can't be, it is noted."""
+        """Replace the file atomically; a failure is logged as a warning."""
         if known.flying is None and not known.rates:
             return
         facts = {
@@ -86,18 +86,18 @@ class LearnedLimits:
             "flying": known.flying,
             "rates": dict(known.rates),
         }
-        mine = self.path.with_suffix(f".{os.getpid()}.tmp")
+        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            mine.write_text(json.dumps(facts) + "\n", "utf-8")
-            mine.replace(self.path)
+            temporary.write_text(json.dumps(facts) + "\n", "utf-8")
+            temporary.replace(self.path)
         except OSError as error:
             _log.warning("what was learned can't be kept in %s: %s", self.path, error)
             with suppress(OSError):
-                mine.unlink()
+                temporary.unlink()
 
 
-def _learned(facts: dict[str, Any]) -> Learned:
+def _parse(facts: dict[str, Any]) -> Learned:
     if facts["version"] != VERSION:
         raise ValueError(f"it is of version {facts['version']}, and this is {VERSION}")
     flying = facts["flying"]

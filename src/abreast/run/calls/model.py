@@ -1,4 +1,6 @@
-"""A model whose calls are admitted by its lane, retried, charged to budgets, and recorded: itself a model.
+"""The caller: a model whose calls are admitted by its lane, retried, charged and recorded.
+
+It implements the model port itself.
 
 Caller.complete -> recorded already? -> cached? -> `abreast.run.calls.attempts`
 """
@@ -27,23 +29,23 @@ from abreast.run.outcome_record import usage_of
 from abreast.run.retry import Retry
 
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
-"""Further attempts after a 5xx, a lost connection or a timeout. A 429 is none."""
+"""Retries after a 5xx, a lost connection or a timeout. A 429 does not count as an attempt."""
 
-_SEEDS: Final = (1 << 31) - 1  # what every provider takes
+MAX_SEED: Final = (1 << 31) - 1  # the largest seed that every provider accepts
 
 
 class Cache(Protocol):
-    """Replies kept by the content of their requests."""
+    """Stores replies by the content of their requests."""
 
     async def find(self, model: str, request: Request) -> Reply | None:
         """The reply to an equal request, if there was one."""
 
     async def keep(self, model: str, request: Request, reply: Reply) -> None:
-        """Keep a reply."""
+        """Store a reply."""
 
 
 class Caller:
-    """A model with all that a call needs around it.
+    """A model with its lane, price, retries and cache.
 
     Made by `abreast.open_model`; safe to share among items.
 
@@ -66,7 +68,7 @@ class Caller:
         cache: Cache | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`paid` calls are noted on disk before they are sent, with what is reserved for them."""
+        """`paid` calls are recorded on disk with their reservation before they are sent."""
         self.model = model
         self.lane = lane
         self.price = price
@@ -80,21 +82,21 @@ class Caller:
         self._takes_seed: bool = getattr(model, "takes_seed", True)
 
     def __repr__(self) -> str:
-        """Which model, on which lane."""
+        """Show the model and its lane."""
         return f"<{self.name} on {self.lane!r}>"
 
     @property
     def name(self) -> str:
-        """`provider/model`, as it was asked for."""
+        """`provider/model`, as it was opened."""
         return self.model.name
 
     @property
     def greedy(self) -> bool:
-        """Whether it always says the likeliest unless told otherwise, so that draws would all be alike."""
+        """Whether it is deterministic by default, so that repeated draws would all be equal."""
         return bool(getattr(self.model, "greedy", False))
 
     async def __aenter__(self) -> Self:
-        """Nothing is opened before the first call."""
+        """Return itself; connections are opened by the first call."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -102,9 +104,9 @@ class Caller:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of connections and memory.
+        """Close connections, free memory, and store what the lane has learned.
 
-        Harmless the second time. What its lane has learned is kept.
+        A second call does nothing.
         """
         await self.model.close()
         self.lane.keep()
@@ -121,14 +123,15 @@ class Caller:
         max_tokens: int | None = None,
         hear: Hear | None = None,
     ) -> Reply:
-        """Ask one question; the reply, or one of the errors beneath `CallFailed`.
+        """Send one prompt; return the reply, or raise one of the errors beneath `CallFailed`.
 
         Args:
             prompt: the user's turn.
-            system: what stands before it.
+            system: the system prompt.
             schema: a JSON schema, or a pydantic model; the reply's `value` then obeys it.
             temperature: how freely to choose; the provider's default if None.
-            seed: for providers that take one; by default the item's own, so that a repeated run asks alike.
+            seed: for providers that take one; by default the item's own, so that a repeated run
+                sends the same requests.
             stop: texts at which to end.
             max_tokens: the longest reply.
             hear: called with each piece of text as it comes.
@@ -150,9 +153,9 @@ class Caller:
         return await self.complete(request, hear)
 
     async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Answer a request, once it is this call's turn.
+        """Answer a request once the lane and the budgets admit it.
 
-        Without a seed it gets that of its item.
+        A request without a seed gets that of its item.
         """
         item = current_item()
         call_journal: CallJournal | None = None
@@ -164,9 +167,8 @@ class Caller:
             path = calls.path_of(item, digest_of(self._recorded_name, request))
             known = calls.known.get(path)
             if known is not None:
-                item.add_usage(
-                    usage_of(known.data)
-                )  # before it is restored: that raises a recorded failure
+                # Before `restore`, which raises a recorded failure.
+                item.add_usage(usage_of(known.data))
                 return restore(known, request)
             call_journal = CallJournal(
                 item, item.drive.setting.journal, path=path, model=self.name, lane=self.lane.name
@@ -186,10 +188,10 @@ class Caller:
             and (task := asyncio.current_task()) is not item.task
             and task is not None
         ):
-            return await self._astray(item, task, request, hear, call_journal)
-        return await self._asked(item, request, hear, call_journal)
+            return await self._call_in_own_task(item, task, request, hear, call_journal)
+        return await self._call_model(item, request, hear, call_journal)
 
-    async def _astray(
+    async def _call_in_own_task(
         self,
         item: CurrentItem,
         task: asyncio.Task[Any],
@@ -197,33 +199,33 @@ class Caller:
         hear: Hear | None,
         call_journal: CallJournal | None,
     ) -> Reply:
-        """A call from a task that the item has started itself: it must not outlive the item."""
+        """Call the model from a task that the item's code started: it must end with the item."""
         own_tasks = item.own_tasks = item.own_tasks or set()
         own_tasks.add(task)
         try:
-            return await self._asked(item, request, hear, call_journal)
+            return await self._call_model(item, request, hear, call_journal)
         finally:
             own_tasks.discard(task)
 
-    async def _asked(
+    async def _call_model(
         self,
         item: CurrentItem | None,
         request: Request,
         hear: Hear | None,
         call_journal: CallJournal | None,
     ) -> Reply:
-        sent = _seeded(request, item) if self._takes_seed else request
+        sent = _with_seed(request, item) if self._takes_seed else request
         reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         if self._cache is not None:
             await self._cache.keep(self.name, request, reply)
         return reply
 
     def clock_for(self, item: CurrentItem | None) -> Clock:
-        """The run's clock inside an item, else its own."""
+        """The run's clock inside an item, else the caller's own."""
         return item.drive.setting.clock if item is not None else self._clock
 
     def gate_for(self, item: CurrentItem | None) -> LimitGate:
-        """The run's gate inside an item, else its own."""
+        """The run's gate inside an item, else the caller's own."""
         return item.drive.setting.gate if item is not None else self._gate
 
     def limits_for(self, item: CurrentItem | None) -> tuple[Limit, ...]:
@@ -232,23 +234,23 @@ class Caller:
         return declared or self.lane.every
 
     def reserve(self, request: Request, budgets: tuple[Budget, ...]) -> tuple[Need, TokenEstimate]:
-        """What to set aside before a call; `PriceUnknown` if a cap on money can't be kept."""
+        """What to reserve for a call; `PriceUnknown` if a cap on money can't be enforced."""
         estimate = self.estimates.of(request)
         usd = 0.0
         if self.price is not None:
             usd = self.price.of(*estimate)
         elif any("usd" in budget.caps for budget in budgets):
             raise PriceUnknown(
-                f"the budget has a cap on money, and the price of {self.name} is not known: give it as "
-                f"price = {{input = ..., output = ...}} under [lanes.{self.lane.name}] in abreast.toml, "
-                "or install 'abreast[prices]'"
+                f"the budget has a cap on money, and the price of {self.name} is not known: "
+                f"give it as price = {{input = ..., output = ...}} under [lanes.{self.lane.name}] "
+                "in abreast.toml, or install 'abreast[prices]'"
             )
-        asked, said = estimate
-        return Need(1, 1, asked + said, usd, said), estimate
+        input_tokens, output_tokens = estimate
+        return Need(1, 1, input_tokens + output_tokens, usd, output_tokens), estimate
 
     @property
     def retry(self) -> Retry:
-        """How failed attempts are tried again."""
+        """The retries of failed attempts."""
         return self._retry
 
     @property
@@ -257,10 +259,11 @@ class Caller:
         return self._paid
 
 
-def _seeded(request: Request, item: CurrentItem | None) -> Request:
-    """The request as it is sent.
+def _with_seed(request: Request, item: CurrentItem | None) -> Request:
+    """The request as it is sent, with the item's seed.
 
-    Its name in the journal is that of the question, whatever the run's seed is.
+    Its path in the journal is that of the request without it, so it doesn't depend on the run's
+    seed.
     """
     if item is None or request.seed is not None:
         return request
@@ -268,7 +271,7 @@ def _seeded(request: Request, item: CurrentItem | None) -> Request:
         request.messages,
         request.system,
         request.temperature,
-        item.seed & _SEEDS,
+        item.seed & MAX_SEED,
         request.stop,
         request.max_tokens,
         request.schema,

@@ -1,4 +1,7 @@
-"""A place on a model's lane for work that is no call of a `Caller`: a client of the user's own, an agent, a script."""
+"""Lane permits: a place on a model's lane for work that doesn't go through a `Caller`.
+
+Such work is a client of the user's own, an agent, or a script.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ if TYPE_CHECKING:
 class LanePermit:
     """One place on a lane, from `take` to `give`.
 
-    While it is `attached` to its item, calls that the item makes on the lane work in this place
+    While it is `attached` to its item, calls that the item makes on the lane use this place
     instead of asking for another: one at a time, as with the slots that an item holds by `lane=`.
-    Otherwise it counts beside them.
+    Otherwise it counts in addition to them.
     """
 
     def __init__(self, caller: Caller, item: CurrentItem) -> None:
-        """Of the caller's lane, for an item; nothing is held yet."""
+        """A permit of the caller's lane for an item; nothing is held before `take`."""
         self._item = item
         self._gate: LimitGate = caller.gate_for(item)
         self._lane = caller.lane
@@ -35,17 +38,17 @@ class LanePermit:
 
     @property
     def is_governed(self) -> bool:
-        """Whether a governor decides on the lane.
+        """Whether the lane has a governor.
 
-        It learns from calls alone, so these need permits of their own.
+        A governor learns from calls alone, so these need permits of their own.
         """
         return self._lane.governed is not None and self._lane.governed in self._limits
 
     async def take(self) -> None:
-        """Wait for a place. The first one taken is charged as a request, at the rates of the lane."""
-        again = self._order is not None
+        """Wait for a place. The first one is charged as a request at the lane's rates."""
+        is_retake = self._order is not None
         limits: list[Limit] = [
-            limit for limit in self._limits if not (again and self._is_charged(limit))
+            limit for limit in self._limits if not (is_retake and self._is_charged(limit))
         ]
         needs = [(self._lane.name, limit, ONE) for limit in (self._lane.server, *limits)]
         ticket = Ticket(needs)
@@ -58,10 +61,7 @@ class LanePermit:
         self._holds = tuple(hold for hold in ticket.holds if not self._is_charged(hold.limit))
 
     def attach(self) -> None:
-        """Let the item's own calls work in this place.
-
-        The first of them is the request that was charged.
-        """
+        """Let the item's own calls use this place; the first is the request that was charged."""
         item = self._item
         self._attached = True
         item.holds = (*item.holds, *self._holds)
@@ -72,10 +72,7 @@ class LanePermit:
         )
 
     def detach(self) -> bool:
-        """Keep the place apart from the item's calls again.
-
-        False if one of them has it at the moment.
-        """
+        """Stop the item's calls from using this place; False if one of them uses it just now."""
         if not self._attached:
             return bool(self._holds)
         self._attached = False
@@ -89,14 +86,14 @@ class LanePermit:
         return bool(own)
 
     def give(self, *, sent: bool = True) -> None:
-        """Give the place back; unless `sent`, nothing was asked of the provider in it.
+        """Give the place back; without `sent`, no request was sent in it.
 
-        Harmless the second time.
+        A second call does nothing.
         """
         self.detach()
         holds, self._holds = self._holds, ()
         self._gate.give(holds, None if sent else Usage())
 
     def _is_charged(self, limit: Limit) -> bool:
-        """Whether it is used up by a request rather than held: all that are `charged` but the governor."""
+        """Whether a request uses the limit up: those that are `charged`, except the governor."""
         return limit.charged and limit is not self._lane.governed

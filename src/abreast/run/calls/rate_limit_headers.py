@@ -1,4 +1,4 @@
-"""What the headers of a reply say of a provider's limits, in one form for all of them."""
+"""Rate-limit headers: a provider's limits as its replies report them, in one common form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANTHROPIC: Final[Mapping[Dimension, str]] = {
     "input": "input-tokens",
     "output": "output-tokens",
 }
-_NAMES: Final[list[tuple[Dimension, str, str, str]]] = [
+_HEADER_NAMES: Final[list[tuple[Dimension, str, str, str]]] = [
     (
         name,
         f"x-ratelimit-limit-{name}",
@@ -34,46 +34,51 @@ _NAMES: Final[list[tuple[Dimension, str, str, str]]] = [
     )
     for name, word in _ANTHROPIC.items()
 ]
-_NOTHING: Final[Tellings] = {}
+_NO_LIMITS: Final[Tellings] = {}
 
 
 def told_by(headers: Mapping[str, str] | None) -> Tellings:
-    """What is said of each rate; what can't be read is not there.
+    """The limits that the headers report, by dimension; what can't be parsed is left out.
 
     >>> told_by({"x-ratelimit-limit-requests": "600", "x-ratelimit-remaining-requests": "599",
     ...          "x-ratelimit-reset-requests": "100ms"})
     {'requests': Told(limit=600.0, left=599.0, reset=0.1)}
     """
     if not headers:
-        return _NOTHING
-    told: dict[Dimension, HeaderFacts] = {}
-    for name, limit, left, reset in _NAMES:
-        if (
-            limit in headers
-            and (found := _told(headers[limit], headers.get(left), headers.get(reset))) is not None
-        ):
-            told[name] = found
-    return told
+        return _NO_LIMITS
+    found: dict[Dimension, HeaderFacts] = {}
+    for name, limit, left, reset in _HEADER_NAMES:
+        if limit in headers:
+            facts = _parse(headers[limit], headers.get(left), headers.get(reset))
+            if facts is not None:
+                found[name] = facts
+    return found
 
 
-def _told(limit: str, left: str | None, reset: str | None) -> HeaderFacts | None:
+def _parse(limit: str, left: str | None, reset: str | None) -> HeaderFacts | None:
     try:
-        told = HeaderFacts(float(limit), float(left or ""), _reset(reset) if reset else 0.0)
+        facts = HeaderFacts(
+            float(limit), float(left or ""), _reset_seconds(reset) if reset else 0.0
+        )
     except ValueError:
         return None
-    return told if told.limit > 0 and isfinite(told.limit) and isfinite(told.left) else None
+    return facts if facts.limit > 0 and isfinite(facts.limit) and isfinite(facts.left) else None
 
 
-def _reset(told: str) -> float:
-    """The seconds. A moment in whole seconds was rounded up, by up to one: who believed it would expect too much."""
-    seconds = seconds_of(told) or 0.0
-    return max(0.0, seconds - 1.0) if "T" in told and "." not in told else seconds
+def _reset_seconds(text: str) -> float:
+    """Seconds until the reset.
+
+    A time in whole seconds was rounded up by up to one second. Taken literally, it would make the
+    estimate of what is left too high, so a second is subtracted.
+    """
+    seconds = seconds_of(text) or 0.0
+    return max(0.0, seconds - 1.0) if "T" in text and "." not in text else seconds
 
 
 def hit_by(limit: str, told: Tellings) -> Hit:
-    """Which gate a 429 was about.
+    """The limit that a 429 was about.
 
-    Where input and output are counted apart, the one that has less left.
+    If input and output tokens are counted apart, the one of which a smaller part is left.
     """
     if limit == "concurrency":
         return "concurrency"

@@ -1,4 +1,4 @@
-"""Attempts: an item that has what it needs is executed, until it has an outcome or wants to go back in line."""
+"""Attempts: execute an item until it has an outcome, or must wait for its next attempt."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 class Attempts:
     """Executes the items of one map.
 
-    What comes of each goes to `drive.settled` or `drive.paused`.
+    Each attempt ends with a call of `Scheduler.settled`, `paused` or `stopped_within`.
     """
 
     def __init__(self, scheduler: Scheduler, call: Callable[[Any], Awaitable[Any]]) -> None:
-        """`call` does an item's work."""
+        """`call` executes an item's value."""
         self._scheduler = scheduler
         self._call = call
         self._now = scheduler.setting.clock.now
 
     def start(self, item: CurrentItem) -> None:
-        """Begin an attempt, as soon as what must be on disk before it is."""
+        """Start an attempt; a `once` item first waits until its start is on disk."""
         journal = self._scheduler.journal
         if journal is None:
             self._launch(item)
@@ -42,7 +42,7 @@ class Attempts:
     def _launch(self, item: CurrentItem) -> None:
         item.starting = False
         scheduler, timeout = self._scheduler, self._scheduler.options.timeout
-        if scheduler.is_past_end(item):  # since its start was being written
+        if scheduler.is_past_end(item):  # the map ended while its start was being written
             scheduler.abandoned(item)
             return
         item.started = self._now()
@@ -57,7 +57,10 @@ class Attempts:
             self.cancel(item, "timeout")
 
     def cancel(self, item: CurrentItem, reason: str) -> None:
-        """Cancel an attempt. A task cancelled before its first step never runs at all, so its end is noted here."""
+        """Cancel an attempt.
+
+        A task that is cancelled before its first step never runs, so its end is handled here.
+        """
         item.stop_reason = reason
         task: Any = item.task
         if task is not None:
@@ -75,32 +78,35 @@ class Attempts:
         try:
             value = await self._call(item.value)
         except (KeyboardInterrupt, GeneratorExit):
-            raise  # not the item's: somebody wants this process, or this task, to end
+            raise  # not the item's error: the process or the task is being ended
         except BaseException as raised:  # noqa: BLE001 - all others become outcomes
             error = raised
         await self.conclude(item, value, error)
 
     async def conclude(self, item: CurrentItem, value: Any, error: BaseException | None) -> None:
-        """The item's call has ended; what it left open beneath it ends now."""
+        """End what the item's call left open beneath it, then handle the end of the attempt."""
         try:
             while item.own_tasks or item.scope is not None:
                 try:
                     await self._end_beneath(item)
                     break
                 except asyncio.CancelledError:
-                    pass  # it is ending as it is: what ends beneath it has its time all the same
+                    pass  # it ends anyway; the work beneath it still gets its grace period
             self._ended(item, value, error)
-        except Exception as bug:  # noqa: BLE001 - a fault of ours must reach the caller, not vanish with the task
+        except Exception as bug:  # noqa: BLE001 - a bug of abreast must reach the caller
             self._scheduler.fail(bug)
 
     async def _end_beneath(self, item: CurrentItem) -> None:
         if item.own_tasks:
-            await self._end_strays(item)
+            await self._cancel_own_tasks(item)
         if item.scope is not None:
             await item.scope.settle_maps(self._scheduler.setting.grace)
 
-    async def _end_strays(self, item: CurrentItem) -> None:
-        """Calls that the item's own tasks are in the middle of end with it, as `asyncio.gather` would leave them."""
+    async def _cancel_own_tasks(self, item: CurrentItem) -> None:
+        """Cancel tasks that the item's code started and left in a call.
+
+        `asyncio.gather`, for example, leaves such tasks when one of them fails.
+        """
         while own_tasks := [task for task in item.own_tasks or () if not task.done()]:
             for task in own_tasks:
                 task.cancel()
@@ -109,7 +115,7 @@ class Attempts:
                 return
 
     def _ended(self, item: CurrentItem, value: Any, error: BaseException | None) -> None:
-        """An attempt has ended: there is an outcome, or another attempt."""
+        """Handle the end of an attempt: settle the outcome, or schedule another attempt."""
         now = self._now()
         item.task = None
         if item.timer is not None:
@@ -137,7 +143,10 @@ class Attempts:
         self._scheduler.settled(item, self._outcome(item, value, error, times))
 
     def _ends_the_map(self, error: Stopped) -> bool:
-        """Whether it is no failure of this item: somebody is waited for, or what is spent is shared by all items."""
+        """Whether the error ends the map instead of failing this item.
+
+        That is so if the map waits for a person, or if the spent budget is shared by all items.
+        """
         if isinstance(error, BudgetSpent) and not isinstance(error, LaneParked):
             return error.budget in self._scheduler.run.lanes.budgets
         return isinstance(error, (LaneParked, Paused))
@@ -153,18 +162,17 @@ class Attempts:
         return Failed(item.index, item.key, self._cause(item, error), item.lane, usage, times)
 
     def _cause(self, item: CurrentItem, error: BaseException) -> BaseException:
-        """The error as the caller sees it: a cancellation by our own timer is a `TimedOut`."""
+        """The error as the caller sees it: a cancellation by the attempt's timer is `TimedOut`."""
         if item.stop_reason != "timeout":
             return error
         self._scheduler.timing_causes.add("timeout")
-        late = TimedOut(
-            f"{item.path}: attempt {item.attempt} took longer than {self._scheduler.options.timeout:g} s"
-        )
-        late.__cause__ = None if isinstance(error, asyncio.CancelledError) else error
-        return late
+        timeout = self._scheduler.options.timeout
+        timed_out = TimedOut(f"{item.path}: attempt {item.attempt} took longer than {timeout:g} s")
+        timed_out.__cause__ = None if isinstance(error, asyncio.CancelledError) else error
+        return timed_out
 
     def _retries(self, item: CurrentItem, error: BaseException, now: float) -> bool:
-        """Whether there is another attempt after this failure; if so it is on its way."""
+        """Schedule another attempt after this failure; False if there is none."""
         scheduler = self._scheduler
         retry = scheduler.options.retry
         if (
@@ -182,13 +190,13 @@ class Attempts:
         if scheduler.journal is not None:
             scheduler.journal.attempt_failed(item, cause, delay)
         item.stop_reason = None
-        item.timer = scheduler.setting.clock.call_at(now + delay, lambda: self._again(item, now))
+        item.timer = scheduler.setting.clock.call_at(now + delay, lambda: self._retry(item, now))
         scheduler.paused()
         return True
 
-    def _again(self, item: CurrentItem, since: float) -> None:
+    def _retry(self, item: CurrentItem, since: float) -> None:
         item.timer = None
         item.backoff += self._now() - since
         item.attempt += 1
-        item.scope = None  # what the failed attempt opened has ended; the next one opens its own
+        item.scope = None  # the failed attempt's scope has ended; the next one opens its own
         self._scheduler.ask(item)

@@ -1,8 +1,8 @@
-"""The quick way, for maps in memory that have nothing to ask, to write, to judge, to repeat or to watch.
+"""A fast path for maps in memory without limits, journal, stop rule, retries or timeout.
 
-That is most of what people run in large numbers. Its items go the same way as all others, with the
-calls on it folded into two: 6 us an item against 10. Whatever isn't a plain success turns off to
-the ordinary way.
+Most maps with very many items are of this kind. The steps of an item are the same as in
+`abreast.run.map.attempts`, inlined into two functions: 6 us an item instead of 10. An item that
+doesn't simply succeed is passed to the ordinary path.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 
 def can_use_fast_path(scheduler: Scheduler, context: RunContext) -> bool:
-    """Whether a map's items can go the quick way."""
+    """Whether a map's items can take the fast path."""
     options = scheduler.options
-    asks = options.lane is not None or options.hold or scheduler.run.lanes.budgets
-    watched = context.journal is not None or options.timeout is not None or scheduler.release.judges
+    has_limits = options.lane is not None or options.hold or scheduler.run.lanes.budgets
     return (
-        not asks
-        and not watched
+        not has_limits
+        and context.journal is None
+        and options.timeout is None
+        and not scheduler.release.judges
         and options.retry is None
         and options.key is None
         and options.order == "item"
@@ -36,12 +37,12 @@ def can_use_fast_path(scheduler: Scheduler, context: RunContext) -> bool:
 
 
 class InMemoryMap:
-    """Launches and lands items of one drive."""
+    """Starts and completes the items of one scheduler."""
 
     def __init__(
         self, scheduler: Scheduler, call: Callable[[Any], Awaitable[Any]], attempts: Attempts
     ) -> None:
-        """`call` does an item's work; `attempts` takes over where it isn't a plain success."""
+        """`call` executes an item's value; `attempts` handles items that don't succeed."""
         self._scheduler = scheduler
         self._call = call
         self._attempts = attempts
@@ -60,20 +61,20 @@ class InMemoryMap:
         item = CurrentItem(self._scheduler, index, position_key(index), value, None, self._now())
         self._open_items[index] = item
         executing = window.executing = window.executing + 1
-        if executing > window.peak:  # noqa: PLR1730 - a comparison is a third of a call to max
+        if executing > window.peak:  # noqa: PLR1730 - takes a third of the time of max()
             window.peak = executing
-        # Not loop.create_task: its wrapper costs a twentieth of an item.
+        # Not loop.create_task, whose wrapper takes 5% of the time of an item.
         item.task = Task(self._execute(item), loop=self._loop, context=self._task_context.copy())
 
     async def _execute(self, item: CurrentItem) -> None:
-        """Execute it, and land it if it simply succeeds."""
+        """Execute the item, and complete it here if it simply succeeds."""
         CURRENT.set(item)
         item.started = item.admitted
         scheduler, window, index = self._scheduler, self._window, item.index
         try:
             value = await self._call(item.value)
         except (KeyboardInterrupt, GeneratorExit):
-            raise  # not the item's: somebody wants this process, or this task, to end
+            raise  # not the item's error: the process or the task is being ended
         except BaseException as error:  # noqa: BLE001 - all others become outcomes
             await self._attempts.conclude(item, None, error)
             return

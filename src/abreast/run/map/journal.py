@@ -1,4 +1,4 @@
-"""One map's side of the journal: what it writes there, and what it finds recorded when a run goes on."""
+"""The map journal: writes a map's events, and reads recorded outcomes when a run is resumed."""
 
 from __future__ import annotations
 
@@ -33,33 +33,30 @@ from abreast.run.outcome_record import facts_of, is_final, restore
 from abreast.store.codec import codec
 from abreast.store.port import Store
 
-_NAMED = 10  # items named in a message before it says "and N more"
+MAX_KEYS_IN_MESSAGE = 10  # a message with more keys says "and N more"
 
 
 class FunctionChanged(UserWarning):
-    """The function of a resumed map is not the one whose outcomes are recorded."""
+    """The function of a resumed map differs from the one whose outcomes are recorded."""
 
 
 class MapJournal:
-    """Writes a map's events.
+    """Writes a map's events and reads its recorded outcomes.
 
-    With a store, keeps values in the form they will have when read back.
+    With a store, values are passed on in the form that they have when read back.
     """
 
     def __init__(
         self, context: RunContext, journal: Journal, path: str, *, repeats: bool = False
     ) -> None:
-        """For the map at `path`.
-
-        With `repeats`, in a further attempt of the item that it is beneath.
-        """
+        """For the map at `path`; `repeats` in a further attempt of the item above it."""
         self._context = context
         self._journal = journal
         self._path = path
         self._writer = context.scribe
         self._repeats = repeats
-        self._in_doubt: frozenset[str] = frozenset()
-        self._reruns = False  # what has changed, instead of refusing it
+        self._in_doubt: frozenset[str] = frozenset()  # paths of `once` items started before
+        self._reruns = False  # changed items run again instead of being refused
 
     @property
     def stored(self) -> bool:
@@ -67,11 +64,11 @@ class MapJournal:
         return self._writer is not None
 
     async def open(self, fn: Callable[..., object], options: MapOptions) -> None:
-        """Note the start; on resume, see what was in flight and whether the function is still the same."""
+        """Record the start; on resume, find `once` items in flight and a changed function."""
         fingerprint = _fingerprint(fn)
         self._reruns = self._repeats or options.on_change == "rerun"
         if self._context.resumed:
-            await self._look_back(fingerprint, options, is_ours=_is_ours(fn))
+            await self._compare_with_recorded(fingerprint, options, is_ours=_is_ours(fn))
         self._journal.emit(
             MAP_STARTED,
             self._path,
@@ -85,17 +82,17 @@ class MapJournal:
         )
 
     def queued(self, item: CurrentItem) -> None:
-        """The item was read and has to wait."""
+        """Record that the item was read and has to wait."""
         self._journal.emit(ITEM_QUEUED, item.path, lane=item.lane, data={"index": item.index})
 
     def waited(self, item: CurrentItem, limit: str, seconds: float) -> None:
-        """The item has what it waited for."""
+        """Record that the item got the limits it waited for."""
         self._journal.emit(
             LIMIT_WAITED, item.path, lane=item.lane, data={"limit": limit, "seconds": seconds}
         )
 
     def started(self, item: CurrentItem, durable: Callable[[], None] | None = None) -> None:
-        """An attempt begins; only a further one says which."""
+        """Record that an attempt starts; from the second on with its number."""
         data = {"attempt": item.attempt} if item.attempt > 1 else None
         if durable is None:
             self._journal.begin(ITEM_STARTED, item.path, item.lane, data)
@@ -103,7 +100,7 @@ class MapJournal:
             self._journal.emit(ITEM_STARTED, item.path, lane=item.lane, durable=durable, data=data)
 
     def attempt_failed(self, item: CurrentItem, error: BaseException, backoff: float) -> None:
-        """An attempt failed and there will be another."""
+        """Record that an attempt failed and another will follow."""
         self._journal.over(item.path)
         facts: Facts = {"index": item.index, "attempt": item.attempt, "backoff": backoff}
         self._journal.emit(
@@ -115,7 +112,7 @@ class MapJournal:
     ) -> tuple[Outcome[Any], str | None]:
         """The outcome as a resumed run would read it, and its text.
 
-        A failure where its value can't be stored.
+        It is a failure if the value can't be stored.
         """
         if isinstance(outcome, Done):
             return self._storable(item, outcome)
@@ -133,7 +130,8 @@ class MapJournal:
     ) -> None:
         """Record an outcome in its `recorded_form`.
 
-        `freed` is called once a kill can't undo that; `landed` gets the outcome once it is on disk.
+        `freed` is called once the record survives a kill of this process; `landed` is called with
+        the outcome once it is on disk.
         """
         facts = facts_of(outcome, item.attempt, item.digest)
         if speculative:
@@ -149,36 +147,34 @@ class MapJournal:
             durable=partial(landed, item, outcome),
         )
 
-    def hurry(self) -> None:
-        """Nothing is under way any more but to the disk."""
+    def flush_soon(self) -> None:
+        """Commit and flush without delay: the map does nothing but wait for the disk."""
         if self._writer is not None:
-            self._writer.hurry()
+            self._writer.flush_soon()
 
     def halted(self, at: int, reason: str) -> None:
-        """The map ends with item `at`; what ran past it is in no result."""
+        """Record that the map ends with item `at`; items after it are in no result."""
         self._journal.emit(MAP_STOPPED, self._path, data={"at": at, "reason": reason})
 
-    def ended(self, peak: int, released: int, why: Collection[str]) -> None:
-        """The map is over; `why` says what made its outcomes depend on timing, if anything did."""
+    def ended(self, peak: int, released: int, timing_causes: Collection[str]) -> None:
+        """Record that the map is over, and what made its outcomes depend on timing, if any."""
         facts: dict[str, Plain | list[float]] = {"peak": peak, "released": released}
-        if why:
-            facts["timing_dependent"] = ",".join(sorted(why))
+        if timing_causes:
+            facts["timing_dependent"] = ",".join(sorted(timing_causes))
         self._journal.emit(MAP_ENDED, self._path, data=facts)
 
     def digest(self, item: CurrentItem) -> None:
-        """Note what the item's value is, so that a resumed run can tell whether it is still the same."""
+        """Compute a digest of the item's value, so that a resumed run can detect a change."""
         if self.stored:
             item.digest = codec.digest(item.value)
 
     async def lookup(
         self, items: Sequence[CurrentItem], *, charged: bool = False
     ) -> dict[int, Outcome[Any]]:
-        """What is recorded of these items and still stands, by index.
+        """The recorded outcomes of these items that are kept, by index.
 
-        `ItemChanged` names those that differ.
-
-        With `charged` (there is a budget) it is noted of the others whether they were charged for a
-        request already.
+        Raises `ItemChanged`, which names the items whose values differ. With `charged` (there is a
+        budget) the other items are marked if they were charged for a request already.
         """
         if not (self._context.resumed or self._repeats) or not items:
             return {}
@@ -197,7 +193,7 @@ class MapJournal:
                     restore(recorded, self._context.types), index=item.index, key=item.key
                 )
             else:
-                item.afresh = recorded.data["state"] == "failed"
+                item.ignores_recorded_calls = recorded.data["state"] == "failed"
         if changed:
             raise ItemChanged(
                 f"{self._path}: {_listed(changed)} changed since the run recorded them; "
@@ -212,14 +208,18 @@ class MapJournal:
                 known[item.index] = self._unknown(item)
         if charged:
             await self._find_charged(
-                [item for item in items if item.index not in known and not item.afresh]
+                [
+                    item
+                    for item in items
+                    if item.index not in known and not item.ignores_recorded_calls
+                ]
             )
         return known
 
     async def _find_charged(self, items: Sequence[CurrentItem]) -> None:
-        """Mark items for whose request a budget was charged: the first call or step beneath them, which is recorded."""
+        """Mark items whose request was charged already: a call or step beneath is recorded."""
 
-        def look(store: Store, run: str) -> list[CurrentItem]:
+        def find(store: Store, run: str) -> list[CurrentItem]:
             return [
                 item
                 for item in items
@@ -227,26 +227,26 @@ class MapJournal:
                 or store.outcomes(run, prefix=f"{item.path}/", limit=1)
             ]
 
-        for item in await self._read(look):
+        for item in await self._read(find):
             item.charged_before = True
 
     @staticmethod
     def timed_out(known: Outcome[Any]) -> bool:
-        """Whether an item that is recorded as failed had run out of time."""
+        """Whether an item is recorded as failed because of its timeout."""
         if not isinstance(known, Failed) or not isinstance(known.error, RecordedError):
             return False
         return codec.is_recorded(known.error, TimedOut)
 
     def _retries(self, key: str, *, unknown: bool = False) -> bool:
-        """Whether a failure of that item is to be tried again, or what nobody knows the fate of."""
+        """Whether to run an item with a recorded failure again, or with an `unknown` outcome."""
         context = self._context
         if self._repeats and not unknown:
             return True
-        asked = context.retry_unknown if unknown else context.retry_failed
-        return asked and (not context.retry_keys or key in context.retry_keys)
+        retries = context.retry_unknown if unknown else context.retry_failed
+        return retries and (not context.retry_keys or key in context.retry_keys)
 
     async def fetch(self, items: Sequence[CurrentItem]) -> dict[int, Outcome[Any]]:
-        """Outcomes that were recorded a while ago and are wanted again."""
+        """Read outcomes back that this driver recorded and dropped from memory."""
         paths = {item.path: item for item in items}
         found = await self._read(lambda store, run: store.recorded(run, list(paths)))
         types = self._context.types
@@ -255,17 +255,17 @@ class MapJournal:
             for path, recorded in found.items()
         }
 
-    async def _read(self, look: Callable[[Any, str], Any]) -> Any:
+    async def _read(self, query: Callable[[Any, str], Any]) -> Any:
         context = self._context
         if self._writer is None or context.row is None:
             return {}
         run_id = context.row.id
-        return await self._writer.read(lambda: look(context.store, run_id))
+        return await self._writer.read(lambda: query(context.store, run_id))
 
     def _storable(self, item: CurrentItem, outcome: Done[Any]) -> tuple[Outcome[Any], str | None]:
         """The outcome as it will be read back, and its text.
 
-        A failure naming the item where there is no text.
+        It is a failure that names the item if the value can't be encoded.
         """
         if not self.stored:
             return outcome, None
@@ -281,14 +281,15 @@ class MapJournal:
             return failed, codec.encode_error(error)
         read = codec.read_back(value, body)
         if read is not outcome.value:
-            # Made anew rather than by dataclasses.replace, which costs as much as the commit of an
-            # event.
+            # Constructed directly: dataclasses.replace takes as long as the commit of an event.
             outcome = Done(
                 outcome.index, outcome.key, read, outcome.lane, outcome.usage, outcome.times
             )
         return outcome, body
 
-    async def _look_back(self, fingerprint: str, options: MapOptions, *, is_ours: bool) -> None:
+    async def _compare_with_recorded(
+        self, fingerprint: str, options: MapOptions, *, is_ours: bool
+    ) -> None:
         started = await self._read(
             lambda store, run: store.events(run, kinds={MAP_STARTED}, prefix=self._path)
         )
@@ -301,7 +302,8 @@ class MapJournal:
         )
         if before != fingerprint and is_comparable:
             warnings.warn(
-                f"{self._path}: the function changed since outcomes were recorded; they are kept as they are",
+                f"{self._path}: the function changed since outcomes were recorded; "
+                "they are kept as they are",
                 FunctionChanged,
                 stacklevel=2,
             )
@@ -322,21 +324,23 @@ class MapJournal:
 
 
 def _listed(keys: Sequence[str]) -> str:
-    shown = ", ".join(keys[:_NAMED]) + (
-        f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-    )
+    more = len(keys) - MAX_KEYS_IN_MESSAGE
+    shown = ", ".join(keys[:MAX_KEYS_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
     return f"item {shown}" if len(keys) == 1 else f"items {shown}"
 
 
 def _is_ours(fn: Any) -> bool:
-    """Whether a function is a part of abreast: another version of abreast is no reason for a warning."""
+    """Whether a function belongs to abreast: a new version of abreast must not cause a warning."""
     while hasattr(fn, "func"):
         fn = fn.func
     return str(getattr(fn, "__module__", "")).partition(".")[0] == "abreast"
 
 
 def _fingerprint(fn: Any) -> str:
-    """A digest of a function's code, prefixed with the interpreter that compiled it: others can't be compared."""
+    """A digest of a function's code, prefixed with the interpreter that compiled it.
+
+    Digests of different interpreters can't be compared.
+    """
     version = f"{sys.implementation.cache_tag}"
     while hasattr(fn, "func"):
         fn = fn.func
@@ -347,7 +351,7 @@ def _fingerprint(fn: Any) -> str:
 
 
 def _code_bytes(code: CodeType) -> bytes:
-    """What a function does, without where it stands: its code and constants, those of inner functions too."""
+    """A function's code and constants, with those of inner functions, without line numbers."""
     consts = b"".join(
         _code_bytes(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts[0:]
     )

@@ -1,4 +1,4 @@
-"""What a map was asked for, checked once and then only read."""
+"""The options of a map, checked once and then only read."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Effect: TypeAlias = Literal["pure", "idempotent", "once"]
 OnChange: TypeAlias = Literal["refuse", "rerun"]
 
 EFFECTS: tuple[Effect, ...] = ("pure", "idempotent", "once")
-SPAN_IN_MEMORY = 4
-SPAN_WITH_STORE = 64
+SPAN_IN_MEMORY = 4  # default span, in multiples of the width
+SPAN_WITH_STORE = 64  # the same with a store, which keeps outcomes that wait for their turn
 
 
 @record(frozen=True, slots=True)
 class MapOptions:
-    """The options of `run.map`, each in its one checked form."""
+    """The options of `run.map`, checked and converted."""
 
     name: str
     width: int
@@ -65,7 +65,7 @@ def check_options(
     on_change: OnChange = "refuse",
     single: bool = False,
 ) -> MapOptions:
-    """The options, or a ValueError or TypeError naming the one that is wrong, before anything starts."""
+    """The checked options; ValueError or TypeError names the one that is invalid."""
     if not callable(fn):
         raise TypeError(f"map needs a function to call with each item, not {fn!r}")
     whole("width", width)
@@ -121,7 +121,7 @@ def check_name(name: Any) -> str:
 
 
 def name_of(fn: Callable[..., object]) -> str:
-    """What a function is called, for a map that was given no name."""
+    """A function's name, for a map without a name of its own."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     name = getattr(fn, "__name__", type(fn).__name__)

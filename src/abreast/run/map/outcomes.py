@@ -1,4 +1,4 @@
-"""What `run.map` gives: the outcomes, as an async iterator and a context manager."""
+"""The result of `run.map`: its outcomes, as an async iterator and a context manager."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ R = TypeVar("R")
 
 
 class Map(Generic[T, R]):
-    """Outcomes of a function over items, side by side, in item order.
+    """The outcomes of a function that is called with many items side by side, in item order.
 
     Iterate it with `async for`, once. As `async with run.map(...) as outcomes:` it starts at once,
-    and everything it started has ended when the block does. Leaving a plain loop early stops it
-    when Python drops the iterator, and at the latest when the run's block ends.
+    and everything it started has ended when the block ends. If you leave a plain loop early, the
+    map stops when Python drops the iterator, and at the latest when the run's block ends.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
-        """Nothing starts before the first outcome is asked for, or the `async with` is entered."""
+        """Nothing starts before the first `anext`, or before the `async with` is entered."""
         self._scheduler = scheduler
         self._outcomes: AsyncIterator[Outcome[R]] | None = None
 
     def __repr__(self) -> str:
-        """Where it stands."""
+        """Show its path and the state of its window."""
         return f"<Map {self.path} {self._scheduler.window!r}>"
 
     @property
@@ -39,17 +39,20 @@ class Map(Generic[T, R]):
 
     @property
     def peak(self) -> int:
-        """The most items that were under way at once, from their start until their outcome is recorded."""
+        """The most items that were under way at once.
+
+        An item is under way from its start until its outcome is recorded.
+        """
         return self._scheduler.window.peak
 
     @property
     def losers(self) -> tuple[Failed, ...]:
-        """Failures of items past the stopping point: in no result, but not swallowed."""
+        """Failures of items past the stopping point, which are in no result."""
         return tuple(self._scheduler.losers)
 
     @property
     def speculative(self) -> Usage:
-        """What items used whose outcomes were not taken: those past the stopping point.
+        """Usage of items whose outcomes were not taken: those past the stopping point.
 
         It depends on timing.
         """
@@ -57,9 +60,9 @@ class Map(Generic[T, R]):
 
     @property
     def timing_dependent(self) -> frozenset[str]:
-        """What was in play that lets timing change the answer.
+        """The options and limits that let timing change the outcomes.
 
-        Empty when the law holds unconditionally.
+        Empty if the outcomes are those of a plain loop at any timing.
         """
         return frozenset(self._scheduler.timing_causes)
 
@@ -77,27 +80,30 @@ class Map(Generic[T, R]):
         return self._outcomes.__anext__()
 
     async def __aenter__(self) -> Self:
-        """Start, so that items are on their way before the first outcome is asked for."""
+        """Start, so that items are under way before the first outcome is asked for."""
         await self._scheduler.begin()
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        """Stop what is still going on and wait for it."""
+        """Stop what still runs and wait for it to end."""
         await self._scheduler.close("left")
 
     def cancel(self, index: int, reason: str) -> None:
         """End one item, whose outcome is then `Cancelled(reason)`.
 
-        Harmless when it has ended already.
+        If it has ended already, nothing happens.
         """
         self._scheduler.cancel(index, reason)
 
     def leave_usage(self) -> None:
-        """Add nothing to the item that takes the outcomes: it knows better which of their work counts."""
+        """Don't add the outcomes' usage to the item that takes them; it counts it itself."""
         self._scheduler.counts_usage = False
 
     async def values(self) -> list[R]:
-        """All values, in order. One failure is raised as itself, several as `ItemsFailed` with the first as cause."""
+        """All values, in order.
+
+        One failure is raised as itself, several as `ItemsFailed` with the first as its cause.
+        """
         outcomes = [outcome async for outcome in self]
         errors = tuple(outcome.error for outcome in outcomes if isinstance(outcome, Failed))
         if len(errors) > 1:
@@ -109,7 +115,7 @@ class Map(Generic[T, R]):
         return [outcome.value for outcome in outcomes if isinstance(outcome, Done)]
 
     async def batches(self, most: int) -> AsyncIterator[list[Outcome[R]]]:
-        """The outcomes as lists of at most `most`: all that are ready go together."""
+        """The outcomes as lists of at most `most`: all that are ready come together."""
         batch: list[Outcome[R]] = []
         try:
             async for outcome in self:
@@ -123,7 +129,7 @@ class Map(Generic[T, R]):
             raise
 
     async def _release(self) -> AsyncIterator[Outcome[R]]:
-        """Hand out what is ripe; wait for more; say how it ended."""
+        """Yield outcomes that are ripe, wait for more, and raise the error that ended the map."""
         scheduler = self._scheduler
         ripe, window, raises = (
             scheduler.release.ripe,
@@ -146,7 +152,7 @@ class Map(Generic[T, R]):
                         scheduler.count_failure(outcome)
                         if raises:
                             await scheduler.close("stopped")
-                            raise self._noted(outcome)
+                            raise self._with_notes(outcome)
                     yield outcome
             await scheduler.close("done")
             if scheduler.error is not None:
@@ -154,7 +160,7 @@ class Map(Generic[T, R]):
         finally:
             scheduler.stop("left")
 
-    def _noted(self, outcome: Outcome[R]) -> BaseException:
+    def _with_notes(self, outcome: Outcome[R]) -> BaseException:
         error = (
             outcome.error
             if isinstance(outcome, Failed)

@@ -1,4 +1,7 @@
-"""Reading items: at once from a plain iterator, by a task where they come asynchronously or may be recorded already."""
+"""The reader: a task that reads items which come asynchronously or may be recorded already.
+
+A plain iterator of a new run is read by the scheduler itself.
+"""
 
 from __future__ import annotations
 
@@ -12,71 +15,70 @@ if TYPE_CHECKING:
     from abreast.run.current import CurrentItem
     from abreast.run.map.scheduler import Scheduler
 
-_AHEAD = 64  # items looked up in the store at once
+LOOKUP_ITEMS = 64  # items looked up in the store at once
 
 
 @runtime_checkable
-class Stocked(Protocol):
-    """Items that come asynchronously, and may be at hand all the same."""
+class BufferedItems(Protocol):
+    """An async iterable that can also return buffered items without waiting."""
 
     @property
-    def stocked(self) -> bool:
-        """Whether the next one is."""
+    def has_buffered(self) -> bool:
+        """Whether the next item is buffered."""
 
     def take(self) -> Any:
-        """That item."""
+        """The next buffered item."""
 
 
 class Reader:
-    """Feeds a drive from a task of its own, as the window makes room.
+    """Reads items for a scheduler in a task of its own, as the window allows.
 
-    What is at hand needs no turn of it.
+    Buffered items are passed on at once, without a turn of that task.
     """
 
     def __init__(self, scheduler: Scheduler, items: Iterable[Any] | AsyncIterable[Any]) -> None:
-        """For items of either kind."""
+        """For a plain or an asynchronous iterable."""
         self._scheduler = scheduler
         self._source = aiter(items) if isinstance(items, AsyncIterable) else iter(items)
-        self._stock = items if isinstance(items, Stocked) else None
-        self._idle: asyncio.Future[None] | None = None
+        self._buffer = items if isinstance(items, BufferedItems) else None
+        self._wake_up: asyncio.Future[None] | None = None  # while it waits for the window
 
     def nudge(self) -> None:
-        """There may be room now."""
+        """Read on if the window allows more items now."""
         scheduler = self._scheduler
-        if self._idle is None or self._idle.done():
+        if self._wake_up is None or self._wake_up.done():
             return
-        if (
-            self._stock is not None and not scheduler.looks_up
-        ):  # else it is looked up first, which takes a while
-            self._feed_from(self._stock)
-        if (scheduler.wants_more or scheduler.stopped) and not self._idle.done():
-            self._idle.set_result(None)
+        # Items that may be recorded are looked up first, which takes a while.
+        if self._buffer is not None and not scheduler.looks_up:
+            self._take_buffered(self._buffer)
+        if (scheduler.wants_more or scheduler.stopped) and not self._wake_up.done():
+            self._wake_up.set_result(None)
 
-    def _feed_from(self, stock: Stocked) -> None:
+    def _take_buffered(self, buffer: BufferedItems) -> None:
         scheduler = self._scheduler
         while (
             scheduler.wants_more
-            and stock.stocked
+            and buffer.has_buffered
             and not scheduler.stopped
             and not scheduler.exhausted
         ):
             try:
-                item = scheduler.admit(stock.take())
+                item = scheduler.admit(buffer.take())
             except KeyReused as error:
                 scheduler.fail(error)
-            except Exception as error:  # noqa: BLE001 - of the function that gives keys or lanes
+            except Exception as error:  # noqa: BLE001 - raised by the user's key or lane function
                 scheduler.exhaust(error)
             else:
                 scheduler.place(item, None)
 
     async def run(self) -> None:
-        """Read until the items end, the drive stops, or reading fails."""
+        """Read until the items end, the scheduler stops, or reading fails."""
         scheduler = self._scheduler
         while not scheduler.stopped and not scheduler.exhausted:
             if not scheduler.wants_more:
-                self._idle = scheduler.setting.loop.create_future()
-                await self._idle
-                self._idle = None
+                self._wake_up = scheduler.setting.loop.create_future()
+                await self._wake_up
+                self._wake_up = None
                 continue
             try:
                 items = await self._read()
@@ -94,17 +96,17 @@ class Reader:
 
     async def _read(self) -> list[CurrentItem]:
         items: list[CurrentItem] = []
-        scheduler, source, stock = self._scheduler, self._source, self._stock
+        scheduler, source, buffer = self._scheduler, self._source, self._buffer
         try:
             if isinstance(source, AsyncIterator):
                 items.append(scheduler.admit(await anext(source)))
                 while (
                     scheduler.looks_up
-                    and stock is not None
-                    and stock.stocked
+                    and buffer is not None
+                    and buffer.has_buffered
                     and self._reads_on(items)
                 ):
-                    items.append(scheduler.admit(stock.take()))
+                    items.append(scheduler.admit(buffer.take()))
             else:
                 while self._reads_on(items):
                     items.append(scheduler.admit(next(source)))
@@ -112,9 +114,9 @@ class Reader:
             scheduler.exhaust()
         except KeyReused:
             raise
-        except Exception as error:  # noqa: BLE001 - the items' own error: raised where the plain loop would raise it
+        except Exception as error:  # noqa: BLE001 - raised by the items, where a loop raises it
             scheduler.exhaust(error)
         return items
 
     def _reads_on(self, items: list[CurrentItem]) -> bool:
-        return len(items) < _AHEAD and self._scheduler.window.may_admit
+        return len(items) < LOOKUP_ITEMS and self._scheduler.window.may_admit

@@ -1,4 +1,7 @@
-"""Release: which outcomes may leave, and where the map ends. It decides; the driver acts."""
+"""Release: decides which outcomes may be given to the caller, and where the map ends.
+
+The scheduler acts on these decisions.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from abreast.run.current import CurrentItem
 
 
 class Stub:
-    """An outcome that is on disk and waits for its turn there."""
+    """The place of an outcome that is on disk and not in memory until its turn comes."""
 
     __slots__ = ("item",)
 
     def __init__(self, item: CurrentItem) -> None:
-        """Of this item."""
+        """For the outcome of this item."""
         self.item = item
 
 
@@ -32,7 +35,10 @@ class Barrier:
 
 
 class MapEnd(NamedTuple):
-    """The map ends: after the item `at`, or (without one) with an error, letting what is under way end by itself."""
+    """The map ends after the item `at`, or (without one) with an error.
+
+    In the second case items under way may finish.
+    """
 
     reason: str
     at: int | None = None
@@ -40,18 +46,18 @@ class MapEnd(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """The next outcomes wait on disk and must be read back first."""
+    """The next outcomes are on disk and must be read back first."""
 
     items: tuple[CurrentItem, ...]
 
 
 class Release:
-    """Lets outcomes ripen in their order, and judges each once."""
+    """Ripens outcomes in their order, and checks each once against the stop rule."""
 
     __slots__ = ("_foresees", "_halting", "judges", "ripe", "window")
 
     def __init__(self, window: Window[Any], halting: Halting[Any]) -> None:
-        """From this window, by this rule."""
+        """For the outcomes of this window, with this stop rule."""
         self.window = window
         self.ripe: deque[Outcome[Any]] = deque()
         self._halting = halting
@@ -59,9 +65,9 @@ class Release:
         self.judges = not halting.always_goes_on
 
     def settle(self, outcome: Outcome[Any]) -> int | None:
-        """The index after which no item is wanted any more, now that this outcome is known.
+        """The index after which no item is needed, now that this outcome is known.
 
-        None while that is open.
+        None while that is not decided.
         """
         if not self._foresees:
             return None
@@ -69,7 +75,7 @@ class Release:
         return self._halting.end
 
     def advance(self, ahead: int) -> MapEnd | Fetch | None:
-        """Ripen all whose turn it is; what else there is to do, if anything."""
+        """Ripen all outcomes whose turn it is; returns what the scheduler must do, if anything."""
         window = self.window
         while (outcome := window.ripen()) is not None:
             if type(outcome) is Stub:
@@ -86,6 +92,6 @@ class Release:
     def _judge(self, outcome: Outcome[Any]) -> MapEnd | None:
         try:
             stops = self._halting.stops_at(outcome)
-        except Exception as error:  # noqa: BLE001 - the predicate's own error, raised at this item's place
+        except Exception as error:  # noqa: BLE001 - raised at this item's place
             return MapEnd("predicate", at=outcome.index, error=error)
         return MapEnd("until" if outcome.ok else "failure", at=outcome.index) if stops else None

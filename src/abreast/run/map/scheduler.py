@@ -1,11 +1,11 @@
-"""The driver: the only scheduler loop there is.
+"""The scheduler of a map: the only scheduling loop in abreast.
 
-A map is driven by what happens to it: an item ends, a limit is granted, the caller takes an
-outcome. Each of these calls `pump`, which reads and starts as much as the window allows. Nothing
-polls, and there is no task but those that do the work (and one that feeds, where items come
-asynchronously or may be recorded already).
+It is driven by events: an item ends, a limit is granted, the caller takes an outcome. Each of these
+calls `pump`, which reads and starts as many items as the window allows. Nothing polls, and there
+are no tasks but those of the items (and one reader, if items come asynchronously or may be recorded
+already).
 
-    read -> Admission -> ask (window, limits) -> Attempts -> settled -> on disk -> Release -> the caller
+    read -> Admission -> ask (window, limits) -> Attempts -> settled -> on disk -> Release -> caller
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from abreast.run.map.journal import MapJournal
     from abreast.run.run import Run
 
-_AHEAD = 64  # outcomes read back from the store at once
-_LAST_GRACE = 0.5  # seconds for those that swallowed their first cancellation
+READ_BACK_OUTCOMES = 64  # outcomes read back from the store at once
+SECOND_CANCEL_GRACE = 0.5  # seconds for tasks that ignored their first cancellation
 
 
 class LeftBehind(ResourceWarning):
-    """Something that can't be stopped is still running; the message names it."""
+    """Work that can't be stopped is still running; the message names it."""
 
 
 class Scheduler:
-    """Drives one map, from its first item to the last trace of it."""
+    """Runs one map, from its first item until nothing of it is left."""
 
     def __init__(
         self,
@@ -66,32 +66,31 @@ class Scheduler:
         self.options: MapOptions = options
         self.parent = current_item()
         self.repeats: bool = self.parent is not None and max(self.parent.attempts) > 1
-        """Whether an attempt before this one may have opened the same map: what it recorded is not run again."""
+        """Whether an earlier attempt of the parent may have opened the same map.
+
+        What that attempt recorded is not run again.
+        """
         self.task_context: contextvars.Context = contextvars.copy_context()
         self.window: Window[Any] = Window(options.width, options.span, options.order)
         self.release: Release = Release(self.window, Halting(options.until, options.on_error))
-        self.open_items: dict[int, CurrentItem] = {}  # items read whose outcome has not landed
+        self.open_items: dict[int, CurrentItem] = {}  # items read and not complete
         self.losers: list[Failed] = []
-        self.unclaimed: dict[
-            int, Usage
-        ] = {}  # what items used whose outcomes the caller has not taken
-        self.counts_usage = True  # what an outcome used is added to the item that takes it
+        self.unclaimed: dict[int, Usage] = {}  # usage of outcomes that the caller has not taken
+        self.counts_usage = True  # an outcome's usage is added to the item that takes it
         self.timing_causes: set[str] = (
             {"order=completion"} if options.order == "completion" else set()
         )
         self.error: BaseException | None = None
         self.journal: MapJournal | None = None
-        self._failed = self._cancelled = 0  # of the outcomes that the caller has taken
+        self._failed = self._cancelled = 0  # among the outcomes that the caller has taken
         self.exhausted = self.stopped = False
-        self._end: int | None = (
-            None  # the item at which the map ends at the latest, once that is known
-        )
+        self._end: int | None = None  # the last item that can be in the result, once known
         self._fn = fn
         self._items = items
         self._admission = Admission(self)
         self._width_limit = WidthLimit(self.window)
         self._background_tasks: set[asyncio.Task[None]] = set()
-        self._waiters: list[asyncio.Future[None]] = []  # whoever iterates it, and whoever closes it
+        self._waiters: list[asyncio.Future[None]] = []  # of the iterator, and of `close`
         self._source: Iterator[Any] | None = None
         self._reader: Reader | None = None
         self._bound: BoundCall[Any, Any] | None = None
@@ -108,13 +107,13 @@ class Scheduler:
         """Whether items may be recorded already: by an earlier driver, or by an earlier attempt."""
         return self.setting.resumed or (self.repeats and self.setting.stored)
 
-    # --- the caller's side ----------------------------------------------------------------------------------------
+    # --- the caller's side ---
 
     @property
     def over(self) -> bool:
-        """Whether no outcome will come any more.
+        """Whether no further outcome will come.
 
-        What is still under way then is ended by `close`, within its grace.
+        `close` ends what is still under way then, within its grace period.
         """
         if self.release.ripe:
             return False
@@ -123,31 +122,29 @@ class Scheduler:
         return self.exhausted and not self.open_items and not self.window.unripe
 
     def is_past_end(self, item: CurrentItem) -> bool:
-        """Whether an item is in no result any more, whatever comes of it."""
+        """Whether an item can't be in the result any more, whatever its outcome is."""
         return self.stopped or (self._end is not None and item.index > self._end)
 
     def claim_usage(self, index: int) -> None:
-        """The caller takes an outcome: what it used counts for the caller's item from now on.
+        """Add an outcome's usage to the caller's item when the caller takes the outcome.
 
-        Not before: a plain loop would not have run what is never taken. What is recorded comes this
-        way too, so that a resumed item has used what an undisturbed one has.
+        Not before, because a plain loop would not have run items whose outcomes are never taken.
+        Recorded outcomes are counted here too, so a resumed item has the same usage as one that
+        was never interrupted.
         """
         used = self.unclaimed.pop(index, None)
         if used is not None and self.parent is not None and self.counts_usage:
             self.parent.add_usage(used)
 
     def count_failure(self, outcome: Outcome[Any]) -> None:
-        """The caller takes an outcome that is no success."""
+        """Count an outcome that the caller takes and that is no success."""
         if isinstance(outcome, Failed):
             self._failed += 1
         else:
             self._cancelled += 1
 
     async def wait(self) -> None:
-        """Wait until there is something to hand out.
-
-        Slots of the item that waits are free meanwhile.
-        """
+        """Wait until there is a change; slots of the waiting item are lent meanwhile."""
         parent = self.parent
         lent = parent is not None and lend(parent, self.setting)
         waiter = self.setting.loop.create_future()
@@ -160,17 +157,17 @@ class Scheduler:
                 await reclaim(parent, self.setting)
 
     def wake(self) -> None:
-        """Let whoever waits look again."""
+        """Wake up all waiters, which then check again."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    # --- beginning ------------------------------------------------------------------------------------------------
+    # --- beginning ---
 
     async def begin(self) -> None:
-        """Ask the deciders, look into the journal, and start the first items.
+        """Ask the deciders, open the journal, and start the first items.
 
-        Harmless the second time.
+        A second call does nothing.
         """
         if self._begun:
             return
@@ -201,12 +198,12 @@ class Scheduler:
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task in a copy of the caller's context.
 
-        Not by loop.create_task, whose wrapper costs half as much.
+        Not by loop.create_task, whose wrapper takes half as long as creating the task itself.
         """
         return asyncio.Task(coroutine, loop=self.setting.loop, context=self.task_context.copy())
 
     def track_task(self, task: asyncio.Task[None]) -> None:
-        """See that a task has ended before the map does, and that its error reaches the caller."""
+        """Track a background task: the map waits for its end and raises its error."""
         self._background_tasks.add(task)
         task.add_done_callback(self._background_task_done)
 
@@ -215,18 +212,17 @@ class Scheduler:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
 
-    # --- reading --------------------------------------------------------------------------------------------------
+    # --- reading ---
 
     @property
     def wants_more(self) -> bool:
         """Whether an item read now could start now."""
-        window = (
-            self.window
-        )  # not by its own two properties: this is asked thrice for every item of a pipe
+        # Not by the window's own two properties: this runs three times for each item of a pipe.
+        window = self.window
         return window.executing < window.width and window.admitted - window.taken < window.span
 
     def pump(self) -> None:
-        """Read and start items while the window has room for them."""
+        """Read and start items while the window allows it."""
         source, window, fast_path = self._source, self.window, self._fast_path
         if source is None:
             if self._reader is not None:
@@ -243,19 +239,19 @@ class Scheduler:
                 if fast_path is not None and type(value) is not Item:
                     fast_path.launch(value)
                     continue
-                fast_path = self._fast_path = None  # it brings a key or a lane of its own
+                fast_path = self._fast_path = None  # the item has a key or a lane of its own
                 item = self.admit(value)
             except StopIteration:
                 self.exhaust()
             except KeyReused as error:
                 self.fail(error)
-            except Exception as error:  # noqa: BLE001 - the items' own error: raised where the plain loop would raise it
+            except Exception as error:  # noqa: BLE001 - raised by the items, where a loop raises it
                 self.exhaust(error)
             else:
                 self.ask(item)
 
     def admit(self, value: Any) -> CurrentItem:
-        """Make an item of a value that was read."""
+        """Make an item from a value that was read."""
         item = self._admission.item(value, self.window.admitted, self.setting.clock.now())
         if self.journal is not None:
             self.journal.digest(item)
@@ -264,9 +260,9 @@ class Scheduler:
         return item
 
     def exhaust(self, error: BaseException | None = None) -> None:
-        """There are no more items.
+        """Note that there are no more items.
 
-        Or reading them failed, which is raised after the outcomes of those before.
+        If reading failed, `error` is raised after the outcomes of the items before.
         """
         self.exhausted = True
         if self.error is None:
@@ -274,7 +270,7 @@ class Scheduler:
         self.wake()
 
     def place(self, item: CurrentItem, known: Outcome[Any] | None) -> None:
-        """Start an item, or put what is recorded of it in its place."""
+        """Start an item, or settle it with its recorded outcome."""
         if self.is_past_end(item):
             self.open_items.pop(item.index, None)
         elif known is None:
@@ -283,18 +279,17 @@ class Scheduler:
             del self.open_items[item.index]
             if self.journal is not None and self.journal.timed_out(known):
                 self.timing_causes.add("timeout")
-            if (
-                known.usage is not NO_USAGE and not self.repeats
-            ):  # else the earlier attempt has counted it
+            # If this map repeats, the earlier attempt has counted the usage.
+            if known.usage is not NO_USAGE and not self.repeats:
                 self.unclaimed[item.index] = known.usage
             self._update_end(known)
             self.window.settle(item.index, known)
             self._advance()
 
-    # --- starting -------------------------------------------------------------------------------------------------
+    # --- starting ---
 
     def ask(self, item: CurrentItem) -> None:
-        """Start the item if its limits and the window allow; else it waits in line."""
+        """Start the item if its limits and the window allow it; else it waits in their queues."""
         window, width_limit = self.window, self._width_limit
         try:
             ticket = item.ticket
@@ -310,7 +305,7 @@ class Scheduler:
             granted = self.setting.gate.ask(ticket)
         except BudgetSpent as error:
             self._end_at(item, error)
-        except ValueError as error:  # no such lane, or a thing held twice
+        except ValueError as error:  # no such lane, or a pooled resource held twice
             self.fail(error)
         else:
             if granted:
@@ -321,12 +316,12 @@ class Scheduler:
     def _granted(self, item: CurrentItem) -> None:
         ticket = item.ticket
         if ticket is not None:
-            held = ticket.holds[1:]  # the first is room in the window, which is given back apart
+            held = ticket.holds[1:]  # the first is the width, which is given back separately
             charged = [hold for hold in held if hold.limit.charged]
             item.holds = tuple(hold for hold in held if not hold.limit.charged)
             item.credits = {hold.limit for hold in charged} | (item.credits or set())
-            # An item's request is spent when it starts: kept as a reservation, what runs beneath
-            # could wait for it.
+            # An item's request is charged when it starts. If it stayed a reservation, work beneath
+            # the item could wait for it forever.
             self.setting.gate.give(charged)
             if ticket.parked is not None and self.journal is not None:
                 waited = self.setting.clock.now() - item.admitted - sum(item.service) - item.backoff
@@ -334,7 +329,7 @@ class Scheduler:
         self._attempts.start(item)
 
     def _end_at(self, item: CurrentItem, error: Stopped) -> None:
-        """The item can't start any more: the map ends at its place."""
+        """End the map at the place of an item that can't start or go on."""
         if self.is_past_end(item):
             self.open_items.pop(item.index, None)
             self.wake()
@@ -347,15 +342,15 @@ class Scheduler:
         self._advance()
 
     def stopped_within(self, item: CurrentItem, error: Stopped) -> None:
-        """An item can't go on for now: nothing is recorded of it, and the map ends at its place."""
+        """End the map at an item that can't go on for now; no outcome of it is recorded."""
         self.window.finish()
         self._end_at(item, error)
-        self._make_room()
+        self._start_more()
 
-    # --- settling -------------------------------------------------------------------------------------------------
+    # --- settling ---
 
     def settled(self, item: CurrentItem, outcome: Outcome[Any]) -> None:
-        """An item has its outcome: it lands at once, or when it is on disk."""
+        """Record an item's outcome; the item is complete at once, or when it is on disk."""
         if self.journal is None or self._lost:
             self._update_end(outcome)
             self._complete(item, outcome)
@@ -363,15 +358,15 @@ class Scheduler:
             item.settling = True
             outcome, body = self.journal.recorded_form(item, outcome)
             self._update_end(outcome)
-            # Where it may end the map it keeps its place: what started there would be for nothing,
-            # and perhaps paid.
+            # If this outcome may end the map, the item keeps its place: another item started there
+            # would be wasted, and perhaps paid for.
             freed = None if self.release.judges else self._free_place
             self.journal.settle(
                 item, outcome, body, freed, self._complete, speculative=self.is_past_end(item)
             )
 
     def _update_end(self, outcome: Outcome[Any]) -> None:
-        """If this outcome ends the map whatever came before it: start nothing after it, and end what runs there."""
+        """If this outcome ends the map whatever precedes it, cancel and start nothing after it."""
         if self.stopped:
             return
         end = self.release.settle(outcome)
@@ -382,19 +377,22 @@ class Scheduler:
         self._cancel_items("stopped", past=end)
 
     def _free_place(self, item: CurrentItem) -> None:
-        """Let another start in its place: only now, so that no more than `width` items can be repeated after a kill."""
+        """Let another item start in the place of this one, whose outcome survives a kill now.
+
+        Not earlier, so that at most `width` items are repeated after a kill.
+        """
         self.window.finish()
         item.freed = True
         if not self.stopped:
-            self._make_room()
+            self._start_more()
         window = self.window
         if self.journal is not None and (
             not window.executing or not (window.may_admit or self.release.ripe)
         ):
-            self.journal.hurry()  # nothing can go on before what was freed is on disk
+            self.journal.flush_soon()  # nothing can start before these outcomes are on disk
 
     def _complete(self, item: CurrentItem, outcome: Outcome[Any]) -> None:
-        """Let the outcome ripen, now that it is on disk."""
+        """Complete an item whose outcome is on disk: its outcome may ripen."""
         window = self.window
         if not item.freed:
             window.finish()
@@ -409,48 +407,46 @@ class Scheduler:
                 if not self.open_items:
                     self.wake()
             elif not item.freed:
-                self._make_room()
+                self._start_more()
             return
-        far = (
+        is_far_ahead = (
             self.journal is not None
             and self.journal.stored
             and item.index - window.ripened > SPAN_IN_MEMORY * window.width
         )
-        kept = (
-            self.release.judges and type(outcome) is Failed
-        )  # it may be past the end, and is told of then
-        window.settle(
-            item.index, Stub(item) if far and not kept and window.order == "item" else outcome
-        )
+        # A failure that turns out to be past the end is added to `losers`: keep it in memory.
+        may_be_loser = self.release.judges and type(outcome) is Failed
+        can_drop = is_far_ahead and not may_be_loser and window.order == "item"
+        window.settle(item.index, Stub(item) if can_drop else outcome)
         self._advance()
         if not item.freed:
-            self._make_room()
+            self._start_more()
 
     def paused(self) -> None:
-        """An item has left its place in the window and will ask again."""
+        """Give the place of an item that waits for its next attempt to another."""
         self.window.finish()
-        self._make_room()
+        self._start_more()
 
     def abandoned(self, item: CurrentItem) -> None:
-        """An item that had been granted its place will not start after all."""
+        """Give back the place of an item that was granted one and will not start."""
         self.window.finish()
         self._drop(item)
         self.wake()
         if not self.stopped:
-            self._make_room()
+            self._start_more()
 
-    def _make_room(self) -> None:
+    def _start_more(self) -> None:
         if self._width_limit.line.heap:
             self.setting.gate.serve(self._width_limit)
         self.pump()
 
-    # --- releasing ------------------------------------------------------------------------------------------------
+    # --- releasing ---
 
     def _advance(self) -> None:
-        """Let outcomes ripen, and do what that calls for."""
+        """Ripen outcomes, and do what `Release.advance` returns."""
         if self.stopped:
             return
-        todo = self.release.advance(_AHEAD)
+        todo = self.release.advance(READ_BACK_OUTCOMES)
         if isinstance(todo, Fetch):
             if not self._fetching:
                 self._fetching = True
@@ -466,7 +462,7 @@ class Scheduler:
         self.wake()
 
     async def _refill(self, fetch: Fetch) -> None:
-        """Read back outcomes that waited on disk for their turn."""
+        """Read outcomes back from disk, now that their turn has come."""
         found = await self.journal.fetch(fetch.items) if self.journal is not None else {}
         for item in fetch.items:
             self.window.replace(item.index, found[item.index])
@@ -474,7 +470,7 @@ class Scheduler:
         self._advance()
 
     def cancel(self, index: int, reason: str) -> None:
-        """End one item, if it is under way or waits; the others go on."""
+        """Cancel one item, if it is under way or waits; the others go on."""
         item = self.open_items.get(index)
         if item is None or item.settling or item.starting:
             return
@@ -483,15 +479,15 @@ class Scheduler:
         else:
             self._drop(item)
             self.open_items[index] = item
-            self.window.executing += 1  # counted down when its outcome lands, as all others are
+            self.window.executing += 1  # `_complete` counts it down, as for all others
             self.settled(item, Cancelled(item.index, item.key, reason, item.lane))
 
-    # --- ending ---------------------------------------------------------------------------------------------------
+    # --- ending ---
 
     def stop(self, reason: str, *, drain: bool = False) -> None:
         """Start and ripen nothing more.
 
-        End what is under way (or, to drain, let it end by itself).
+        Items under way are cancelled or, with `drain`, finish by themselves.
         """
         if self.stopped or self._ended:
             return
@@ -503,9 +499,9 @@ class Scheduler:
         self.wake()
 
     def _cancel_items(self, reason: str, past: int = -1) -> None:
-        """Cancel the items after index `past`: those that execute, unless they may end by themselves, or wait.
+        """Cancel the items after index `past`, except those that drain.
 
-        What is cancelled already isn't cancelled again: that would interrupt its clean-up.
+        An item is not cancelled twice, because that would interrupt its clean-up.
         """
         for item in list(self.open_items.values()):
             if item.index <= past:
@@ -517,7 +513,7 @@ class Scheduler:
                 self._drop(item)
 
     def _drop(self, item: CurrentItem) -> None:
-        """Forget an item that isn't executing: it waits for limits, for its backoff, or to be looked up."""
+        """Drop an item that isn't executing: it waits for limits, backoff or its lookup."""
         if item.timer is not None:
             item.timer.cancel()
             item.timer = None
@@ -529,12 +525,12 @@ class Scheduler:
         self.open_items.pop(item.index, None)
 
     def fail(self, error: BaseException, *, lost: bool = False) -> None:
-        """End with `error`; with `lost`, what is on its way to the disk will never get there."""
+        """End with `error`; with `lost`, nothing more can be written to the disk."""
         if self.error is None:
             self.error = error
         if not isinstance(error, KeyReused):
             self.release.ripe.clear()
-        self._lost = self._lost or lost  # what ends from now on could wait for the disk for ever
+        self._lost = self._lost or lost  # later outcomes would wait for the disk forever
         self.stop("aborted")
         if lost:
             for item in list(self.open_items.values()):
@@ -544,9 +540,9 @@ class Scheduler:
         self.wake()
 
     async def close(self, reason: str, grace: float | None = None) -> None:
-        """End everything that is under way, and wait for it, as long as the run's grace.
+        """Stop everything that is under way and wait for its end, for the run's grace period.
 
-        Harmless when nothing is.
+        If nothing is under way, it returns at once.
         """
         if grace is None:
             grace = self.setting.grace
@@ -573,16 +569,16 @@ class Scheduler:
         self.run.release(self)
 
     async def _settle_tasks(self, grace: float) -> None:
-        """Wait for tasks to end; cancel once more those that swallowed the first.
+        """Wait for tasks to end, and cancel those that ignored a cancellation once more.
 
-        Name those that swallowed both.
+        Tasks that ignore both are named in a warning.
         """
-        for helper in self._background_tasks:
-            helper.cancel()
-        for patience in (grace, min(grace, _LAST_GRACE)):
+        for background_task in self._background_tasks:
+            background_task.cancel()
+        for seconds in (grace, min(grace, SECOND_CANCEL_GRACE)):
             tasks = [item.task for item in self.open_items.values() if item.task is not None]
             if tasks or self._background_tasks:
-                await asyncio.wait([*tasks, *self._background_tasks], timeout=patience)
+                await asyncio.wait([*tasks, *self._background_tasks], timeout=seconds)
             for item in list(self.open_items.values()):
                 self._attempts.cancel(item, item.stop_reason or "left")
         for item in list(self.open_items.values()):
@@ -593,7 +589,7 @@ class Scheduler:
                     stacklevel=2,
                 )
                 self.open_items.pop(item.index)
-        while self.open_items:  # outcomes on their way to the disk
+        while self.open_items:  # outcomes that are being written
             await self.wait()
 
     async def _close_source(self) -> None:
@@ -601,7 +597,6 @@ class Scheduler:
             aclose, close = getattr(source, "aclose", None), getattr(source, "close", None)
             if aclose is not None:
                 await aclose()
-            elif close is not None and hasattr(
-                source, "send"
-            ):  # a generator; a file is its owner's to close
+            # Only generators: a file is closed by its owner.
+            elif close is not None and hasattr(source, "send"):
                 close()

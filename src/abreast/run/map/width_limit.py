@@ -1,4 +1,4 @@
-"""The window's width as a limit, so that items wait for it in the same line as for their lanes."""
+"""The window's width as a limit, so that items wait for it in the same queue as for lanes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,25 @@ class WidthLimit:
     __slots__ = ("line", "window")
 
     def __init__(self, window: Window[Any]) -> None:
-        """The room of this window."""
+        """For the width of this window."""
         self.window = window
         self.line = WaitingLine()
 
-    def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - the port's shape
+    def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - by the Limit port
         """None if another item may execute."""
         return None if self.window.may_start else WHENEVER
 
-    def take(self, need: Need, now: float) -> object:  # noqa: ARG002
-        """Count one more as executing."""
+    def take(self, need: Need, now: float) -> object:  # noqa: ARG002 - by the Limit port
+        """Count one more item as executing."""
         self.window.start()
         return None
 
-    def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:  # noqa: ARG002
-        """Count one fewer."""
+    def give(
+        self,
+        need: Need,  # noqa: ARG002 - by the Limit port
+        handed: object,  # noqa: ARG002 - by the Limit port
+        used: Usage | None,  # noqa: ARG002 - by the Limit port
+        now: float,  # noqa: ARG002 - by the Limit port
+    ) -> None:
+        """Count one item fewer."""
         self.window.finish()
