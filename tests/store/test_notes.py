@@ -191,7 +191,7 @@ def test_a_run_that_is_not_driven_here_is_not_jotted_down(store, path):
 def test_nor_is_anything_written_to_whoever_has_the_file_s_number_after_it(path, tmp_path, end):
     with closing(SqliteStore(path)) as store:
         begin(store)
-        kept, number = store._spools["job-1"], store._locks.file(1)
+        kept, number = store._notes["job-1"], store._locks.file(1)
         end(store)
         stranger = tmp_path / "another"
         opened = os.open(stranger, os.O_WRONLY | os.O_CREAT)

@@ -1,4 +1,4 @@
-"""The store in this process's memory: the same contract as on disk, for tests and for runs that needn't outlive it."""
+"""The store in memory: the same contract as on disk, for tests and for short-lived runs."""
 
 from __future__ import annotations
 
@@ -41,10 +41,8 @@ from abreast.store.rows import (
 class MemoryStore:
     """Runs in memory, lost with the object.
 
-    Any thread may use it; `close` only lets go of what is driven.
-
-    Everything is kept as text and frozen rows, so nothing that a caller changes afterwards reaches
-    the store.
+    Any thread may use it; `close` only stops driving its runs. Everything is stored as text and
+    tuples, so objects that a caller changes later don't change the store.
     """
 
     def __init__(self) -> None:
@@ -55,11 +53,11 @@ class MemoryStore:
         self._runs: dict[str, MemoryRun] = {}
         self._driven: set[str] = set()
         self._requests: dict[int, tuple[str, str, str, float]] = {}
-        self._asked = 0
+        self._last_request = 0
         self._replies: dict[str, tuple[str, str, float]] = {}
 
     def __repr__(self) -> str:
-        """What it holds."""
+        """Show how many runs it holds and drives."""
         return f"<MemoryStore of {len(self._runs)} runs, driving {len(self._driven)}>"
 
     def begin(
@@ -73,10 +71,7 @@ class MemoryStore:
         driver: Driver,
         run_id: str | None = None,
     ) -> RunRow:
-        """Make a new run, driven by `driver`.
-
-        Its id is `name-N`, or just the `run_id` that is given.
-        """
+        """Create a run, driven by `driver`; its id is `run_id`, or `name-N` if None."""
         check_text(name, kind, run_id or "")
         with self._lock:
             if run_id in self._runs:
@@ -109,7 +104,7 @@ class MemoryStore:
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
         """Become the driver of an existing run: its epoch goes up by one.
 
-        `RunBusy` if another is alive on it.
+        Raises `RunBusy` if it has another driver.
         """
         with self._lock:
             columns = self._free(run_id).columns
@@ -124,7 +119,7 @@ class MemoryStore:
             return self.get(run_id)
 
     def driven(self, run_id: str) -> bool:
-        """Whether somebody drives the run right now."""
+        """Whether the run is driven now."""
         with self._lock:
             self.get(run_id)
             return run_id in self._driven
@@ -140,7 +135,8 @@ class MemoryStore:
             seqs = {row[0] for row in rows}
             if len(seqs) < len(rows) or not seqs.isdisjoint(kept.events):
                 raise StoreError(
-                    "memory: has an event of that number already: what is recorded is never written over"
+                    "memory: has an event of that number already: "
+                    "what is recorded is never written over"
                 )
             kept.add(rows)
             kept.columns["spent"] = text
@@ -149,16 +145,20 @@ class MemoryStore:
                 kept.beat = max(kept.beat, events[-1].wall)
 
     def jot(
-        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+        self,
+        run_id: str,  # noqa: ARG002 - by the Store port
+        epoch: int,  # noqa: ARG002 - by the Store port
+        events: Sequence[Event],  # noqa: ARG002 - by the Store port
+        spent: Mapping[str, float],  # noqa: ARG002 - by the Store port
     ) -> bool:
-        """Nothing survives this process, and a commit is quick."""
+        """Takes no notes: nothing survives this process, and a commit is fast."""
         return False
 
     def sync(self) -> None:
-        """There is no disk."""
+        """Does nothing: there is no disk."""
 
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
-        """Say how the driving ended, and let go of the run."""
+        """Record how the run ended, and stop driving it."""
         with self._lock:
             self._mine(run_id, epoch).columns |= {
                 "state": state,
@@ -169,16 +169,16 @@ class MemoryStore:
             self._driven.discard(run_id)
 
     def let_go(self, run_id: str) -> None:
-        """Drop the hold on the run without a word (as a crash would)."""
+        """Stop driving the run without recording anything (as a crash would)."""
         with self._lock:
             self._driven.discard(run_id)
 
     def newest(self, name: str) -> RunRow | None:
-        """The newest run of that name."""
+        """The newest run with that name."""
         return next(iter(self.runs(name=name, limit=1)), None)
 
     def get(self, run_id: str) -> RunRow:
-        """The run of that id; `NoSuchRun` names some that exist."""
+        """The run with that id; `NoSuchRun` names some that exist."""
         with self._lock:
             return row_of(self._kept(run_id))
 
@@ -202,7 +202,7 @@ class MemoryStore:
         ][:limit]
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
-        """What is recorded under just these paths."""
+        """The recorded outcomes of exactly these paths."""
         with self._lock:
             kept = self._kept(run_id)
             return {
@@ -214,7 +214,7 @@ class MemoryStore:
     def outcomes(
         self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000
     ) -> list[Recorded]:
-        """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
+        """The newest outcome of each path beneath `prefix`, in order of `seq`, after that `seq`."""
         with self._lock:
             settled = self._kept(run_id).settled
             newest = [
@@ -223,7 +223,7 @@ class MemoryStore:
         return [outcome_of(row) for row in newest if is_beneath(row[2], prefix)][:limit]
 
     def count_states(self, run_id: str, most: int) -> dict[str, int]:
-        """How many items are in each state, by their newest outcomes, of which at most `most` are looked at."""
+        """How many items are in each state, counting at most `most` of the newest outcomes."""
         return dict(
             Counter(str(found.data.get("state", "")) for found in self.outcomes(run_id, limit=most))
         )
@@ -237,7 +237,7 @@ class MemoryStore:
         kinds: Collection[str] = (),
         prefix: str = "",
     ) -> list[Event]:
-        """Events in order of `seq`, from after that one."""
+        """Events after that `seq`, in order."""
         with self._lock:
             rows = list(self._kept(run_id).after(after))
         wanted = [
@@ -246,12 +246,12 @@ class MemoryStore:
         return [event_row(row) for row in wanted[:limit]]
 
     def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
-        """Leave a request for the run's driver; its id."""
+        """Store a request for the run's driver; returns its id."""
         with self._lock:
             self._kept(run_id)
-            self._asked += 1
-            self._requests[self._asked] = (run_id, kind, facts_text(data), at)
-            return self._asked
+            self._last_request += 1
+            self._requests[self._last_request] = (run_id, kind, facts_text(data), at)
+            return self._last_request
 
     def asked(self, run_id: str) -> list[ControlRequest]:
         """Requests not yet carried out, oldest first."""
@@ -267,24 +267,24 @@ class MemoryStore:
             for number, (_, kind, data, at) in mine
         ]
 
-    def answer(self, request_id: int, at: float) -> None:  # noqa: ARG002 - kept on disk only
+    def answer(self, request_id: int, at: float) -> None:  # noqa: ARG002 - by the Store port
         """Mark a request as carried out."""
         with self._lock:
             self._requests.pop(request_id, None)
 
     def find_reply(self, key: str) -> str | None:
-        """The reply kept under a key, if there is one."""
+        """The cached reply with that key, if there is one."""
         with self._lock:
             found = self._replies.get(key)
         return found[1] if found else None
 
     def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
-        """Keep a model's reply under a key."""
+        """Cache a model's reply under a key."""
         with self._lock:
             self._replies[key] = (model, body, at)
 
     def replies(self) -> list[Replies]:
-        """What is kept, by model."""
+        """Statistics of the cached replies, by model."""
         with self._lock:
             kept = sorted(self._replies.values())
         found = []
@@ -299,7 +299,7 @@ class MemoryStore:
         return found
 
     def forget_replies(self, before: float, model: str | None = None) -> int:
-        """Forget replies kept before that time, of one model or of all; how many."""
+        """Delete replies cached before that time, of one model or of all; returns how many."""
         with self._lock:
             gone = [
                 key
@@ -311,7 +311,7 @@ class MemoryStore:
         return len(gone)
 
     def remove(self, run_id: str) -> None:
-        """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""
+        """Delete a run and all its records. `RunBusy` while it is driven."""
         with self._lock:
             self._free(run_id)
             del self._runs[run_id]
@@ -322,9 +322,9 @@ class MemoryStore:
             }
 
     def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
-        """Remove the runs in these states that ended before that time, and aren't driven.
+        """Remove the runs in these states that ended before that time and aren't driven.
 
-        Their ids, oldest first.
+        Returns their ids, oldest first.
         """
         with self._lock:
             old = [
@@ -339,12 +339,12 @@ class MemoryStore:
         return old
 
     def backup(self, path: str) -> None:
-        """Write a copy of it all to `path`, as JSON, which `MemoryStore.load` reads."""
+        """Write a copy of the whole store to `path`, as JSON, which `MemoryStore.load` reads."""
         with self._lock:
             whole = json.dumps(
                 {
                     "names": self._names,
-                    "asked": self._asked,
+                    "asked": self._last_request,
                     "requests": list(self._requests.items()),
                     "runs": [
                         (kept.columns, kept.beat, list(kept.after(0)))
@@ -357,11 +357,11 @@ class MemoryStore:
 
     @classmethod
     def load(cls, path: str) -> MemoryStore:
-        """A store with all that was in the one whose `backup` this is; nobody drives its runs."""
+        """A store with the contents of a `backup`; its runs are not driven."""
         with one_sentence(path):
             whole = json.loads(Path(path).read_text("utf-8"))
         store = cls()
-        store._names, store._asked = whole["names"], whole["asked"]
+        store._names, store._last_request = whole["names"], whole["asked"]
         store._requests = {number: tuple(request) for number, request in whole["requests"]}
         for columns, beat, rows in whole["runs"]:
             kept = store._runs[columns["id"]] = MemoryRun(columns, beat)
@@ -369,10 +369,10 @@ class MemoryStore:
         return store
 
     def vacuum(self) -> None:
-        """Nothing: memory is given back as runs are removed."""
+        """Does nothing: memory is freed as runs are removed."""
 
     def close(self) -> None:
-        """Let go of the runs that are driven; harmless the second time."""
+        """Stop driving all runs; a second call does nothing."""
         with self._lock:
             self._driven.clear()
 

@@ -1,11 +1,12 @@
-"""Values of types that are found again by name: dataclasses, enums, named tuples and pydantic models.
+"""Values whose types are found by name: dataclasses, enums, named tuples, pydantic models.
 
-They are written by their state and made again without running `__init__`, `__post_init__` or
-validators, so that what is read back is what was written. A field that the type has gained since
-then gets its default.
+Their state is written, and they are created again without running `__init__`, `__post_init__` or
+validators, so that what is read back equals what was written. A field that the type has gained
+since then gets its default.
 
-A store may come from anywhere, so reading one imports nothing but abreast's own modules, by the table of
-`abreast.store.codec.type_names`. A type of the user's has to be imported already, or be handed in.
+A store may come from an untrusted source, so reading one imports only abreast's own modules, by the
+table of `abreast.store.codec.type_names`. A user's type must be imported already, or be given as an
+argument.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from abreast.store.codec.encoder import Encoder, Form, ValueRefused, Writer, tag
 from abreast.store.codec.type_names import digest_name, home_of, stable_name
 
 Types: TypeAlias = Mapping[str, type]
-"""Types that were handed in, by `module:qualname`."""
+"""The user's types for decoding, by `module:qualname`."""
 
 _MAIN = "__main__"
 
 
 class _Model(Protocol):
-    """What is used of a pydantic model, which is never imported here."""
+    """The methods used of a pydantic model; pydantic is never imported here."""
 
     def model_dump(self, *, mode: str, by_alias: bool, round_trip: bool) -> object: ...
 
@@ -40,7 +41,7 @@ class _Model(Protocol):
 
 
 def writer_by_name(value: object) -> Writer:
-    """How to write a value whose type is found by its name; `ValueRefused` for all others."""
+    """The writer for a value whose type is found by its name; `ValueRefused` for all others."""
     pydantic = sys.modules.get("pydantic")
     if isinstance(value, enum.Enum):
         return _write_enum
@@ -54,57 +55,58 @@ def writer_by_name(value: object) -> Writer:
 
 
 def types_by_name(types: Iterable[object]) -> Types:
-    """Types handed in to be read back; TypeError for one that the codec never writes by name."""
+    """The user's types by name; TypeError for a type that the codec doesn't write by name."""
     found: dict[str, type] = {}
     for kind in types:
-        if not isinstance(kind, type) or not any(fits(kind) for fits in _KINDS):
+        if not isinstance(kind, type) or not any(fits(kind) for fits in _TYPE_CHECKS):
             raise TypeError(
                 f"types must be dataclasses, enums, named tuples or pydantic models, not {kind!r}"
             )
-        found[_place_of(kind)] = kind
+        found[_qualified_name(kind)] = kind
     return found
 
 
-def _place_of(kind: type) -> str:
+def _qualified_name(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _name_of(kind: type, walk: Encoder) -> str:
-    """The name to write, once it is sure that the type will be found by it again.
+def _stored_name(kind: type, encoder: Encoder) -> str:
+    """The name to write, after checking that the type can be found by it.
 
-    A digest is made of the name that a type had first: it must be the same as that of a value
-    recorded before.
+    A digest uses the type's first name, so that it equals the digest of a value recorded before a
+    rename.
     """
-    place = _place_of(kind)
-    if "<locals>" in place:
+    qualified = _qualified_name(kind)
+    if "<locals>" in qualified:
         raise ValueRefused(
-            f"is a {type_name(kind)}, a class made inside a function; move it to the top of its module"
+            f"is a {type_name(kind)}, a class made inside a function; "
+            "move it to the top of its module"
         )
     module = sys.modules.get(kind.__module__)
-    if module is None or _within(module, kind.__qualname__) is not kind:
+    if module is None or _lookup(module, kind.__qualname__) is not kind:
         raise ValueRefused(
-            f"is a {type_name(kind)}, but {kind.__module__} has another thing, or nothing, under that name"
+            f"is a {type_name(kind)}, but {kind.__module__} has another thing, or nothing, "
+            "under that name"
         )
-    stable = stable_name(place)
+    stable = stable_name(qualified)
     if stable is None:
-        return place
-    return digest_name(stable) if walk.canonical else stable
+        return qualified
+    return digest_name(stable) if encoder.canonical else stable
 
 
-def _find(name: str, given: Types) -> object:
-    """The type of that name: abreast's own, one handed in, or one whose module is imported already."""
+def _find(name: str, types: Types) -> object:
+    """The type of that name: abreast's own, one of `types`, or one of an imported module."""
     home = home_of(name)
     module_name, _, qualname = (home or name).partition(":")
     if home is not None:
-        return _within(importlib.import_module(module_name), qualname)
+        return _lookup(importlib.import_module(module_name), qualname)
     module = sys.modules.get(module_name)
-    found: object = given.get(name)
+    found: object = types.get(name)
     if found is None and module is not None:
-        found = _within(module, qualname)
-    if (
-        found is None and module_name == _MAIN
-    ):  # recorded by a script that is imported under its own name now
-        same = [kind for kind in given.values() if kind.__qualname__ == qualname]
+        found = _lookup(module, qualname)
+    # Recorded by a script that is imported under its own name now.
+    if found is None and module_name == _MAIN:
+        same = [kind for kind in types.values() if kind.__qualname__ == qualname]
         found = same[0] if len(same) == 1 else None
     if found is None:
         if module is not None and module_name != _MAIN:
@@ -113,10 +115,10 @@ def _find(name: str, given: Types) -> object:
     return found
 
 
-def _within(module: ModuleType, qualname: str) -> object:
-    """What a module holds under a name.
+def _lookup(module: ModuleType, qualname: str) -> object:
+    """The object with that name in a module, or None.
 
-    None if nothing. No `__getattr__` is called: it may import, or do anything.
+    No `__getattr__` is called, because it may import modules or do anything else.
     """
     found: object = module
     for part in qualname.split("."):
@@ -136,18 +138,21 @@ def _not_loaded(module: str, qualname: str) -> TypeNotLoaded:
     )
 
 
-def _type(form: Form, fits: Callable[[Any], bool], given: Types) -> type[Any]:
-    """The type it was; a name that now means another sort of thing is refused, so that nothing else gets called."""
-    kind = _find(form["t"], given)
+def _find_type(form: Form, fits: Callable[[Any], bool], types: Types) -> type[Any]:
+    """The type that a form names; TypeError if that name is another kind of object now.
+
+    So nothing but a constructor of the expected kind is called.
+    """
+    kind = _find(form["t"], types)
     if not isinstance(kind, type) or not fits(kind):
         raise TypeError("that name is now another sort of thing")
     return kind
 
 
-def _beside(value: object, known: Container[str]) -> dict[str, object]:
-    """Attributes beside the known ones, such as `__post_init__` may set.
+def _extra_attributes(value: object, known: Container[str]) -> dict[str, object]:
+    """Attributes other than the known ones, such as `__post_init__` may set.
 
-    What is only cached isn't kept.
+    Cached properties are left out.
     """
     return {
         name: inner
@@ -156,7 +161,7 @@ def _beside(value: object, known: Container[str]) -> dict[str, object]:
     }
 
 
-def _write_dataclass(value: object, walk: Encoder) -> Form:
+def _write_dataclass(value: object, encoder: Encoder) -> Form:
     kind: Any = type(value)
     try:
         object.__new__(kind)
@@ -167,13 +172,15 @@ def _write_dataclass(value: object, walk: Encoder) -> Form:
     names = [field.name for field in dataclasses.fields(kind)]
     state = {name: getattr(value, name) for name in names if hasattr(value, name)}
     return tagged(
-        "dataclass", walk.fields({**state, **_beside(value, state)}), t=_name_of(kind, walk)
+        "dataclass",
+        encoder.fields({**state, **_extra_attributes(value, state)}),
+        t=_stored_name(kind, encoder),
     )
 
 
-def read_dataclass(form: Form, given: Types) -> object:
-    """The dataclass's instance, frozen or not, slotted or not."""
-    kind = _type(form, _is_dataclass, given)
+def read_dataclass(form: Form, types: Types) -> object:
+    """The instance of a dataclass, frozen or not, slotted or not."""
+    kind = _find_type(form, _is_dataclass, types)
     value, state = object.__new__(kind), form["v"]
     for field in dataclasses.fields(kind):
         if field.name not in state and field.default is not dataclasses.MISSING:
@@ -185,64 +192,65 @@ def read_dataclass(form: Form, given: Types) -> object:
     return value
 
 
-def _write_enum(value: enum.Enum, walk: Encoder) -> Form:
-    name = _name_of(type(value), walk)
-    if isinstance(
-        value, enum.Flag
-    ):  # a combination of flags is no member, so it goes by its number
-        return tagged("flag", walk.form(value.value), t=name)
+def _write_enum(value: enum.Enum, encoder: Encoder) -> Form:
+    name = _stored_name(type(value), encoder)
+    # A combination of flags is no member, so it is written as its number.
+    if isinstance(value, enum.Flag):
+        return tagged("flag", encoder.form(value.value), t=name)
     return tagged("enum", value.name, t=name)
 
 
-def read_enum(form: Form, given: Types) -> object:
+def read_enum(form: Form, types: Types) -> object:
     """The enum's member."""
-    return _type(form, _is_enum, given)[form["v"]]
+    return _find_type(form, _is_enum, types)[form["v"]]
 
 
-def read_flag(form: Form, given: Types) -> object:
+def read_flag(form: Form, types: Types) -> object:
     """The flags that were set."""
-    return _type(form, lambda kind: issubclass(kind, enum.Flag), given)(form["v"])
+    return _find_type(form, lambda kind: issubclass(kind, enum.Flag), types)(form["v"])
 
 
-def _write_namedtuple(value: tuple[object, ...], walk: Encoder) -> Form:
+def _write_namedtuple(value: tuple[object, ...], encoder: Encoder) -> Form:
     kind: Any = type(value)
     if getattr(value, "__dict__", None):
         raise ValueRefused(f"is a {type_name(kind)}, a named tuple with attributes of its own")
     return tagged(
         "namedtuple",
-        walk.fields(dict(zip(kind._fields, value, strict=True))),
-        t=_name_of(kind, walk),
+        encoder.fields(dict(zip(kind._fields, value, strict=True))),
+        t=_stored_name(kind, encoder),
     )
 
 
-def read_namedtuple(form: Form, given: Types) -> object:
+def read_namedtuple(form: Form, types: Types) -> object:
     """The named tuple."""
-    kind = _type(form, _is_tuple, given)
+    kind = _find_type(form, _is_tuple, types)
     state = {**kind._field_defaults, **form["v"]}
     return tuple.__new__(kind, (state[name] for name in kind._fields))
 
 
-def _write_model(value: _Model, walk: Encoder) -> Form:
-    """By its state; by its own dump where the state has types that only pydantic knows, such as URLs."""
-    name, depth = _name_of(type(value), walk), walk.depth
+def _write_model(value: _Model, encoder: Encoder) -> Form:
+    """Write a model's state; or its own dump, if the state has types of pydantic, such as URLs."""
+    name, depth = _stored_name(type(value), encoder), encoder.depth
     state: Any = value.__getstate__()
     rest = {key: inner for key, inner in state.items() if key != "__dict__"}
     try:
-        return tagged("model", walk.fields(_beside(value, ())), t=name, state=walk.form(rest))
+        return tagged(
+            "model", encoder.fields(_extra_attributes(value, ())), t=name, state=encoder.form(rest)
+        )
     except ValueRefused as refused:
-        walk.depth = depth
-        return _write_dump(value, name, refused, walk)
+        encoder.depth = depth
+        return _write_dump(value, name, refused, encoder)
 
 
-def _write_dump(value: _Model, name: str, refused: ValueRefused, walk: Encoder) -> Form:
+def _write_dump(value: _Model, name: str, refused: ValueRefused, encoder: Encoder) -> Form:
     try:
         plain = value.model_dump(mode="json", by_alias=True, round_trip=True)
         same = type(value).model_validate(plain) == value
-    except Exception as error:  # serialisers and validators are the user's, and may raise anything
+    except Exception as error:  # serialisers and validators of the user may raise anything
         raise refused from error
     if not same:
         raise refused
-    return tagged("dumped", walk.form(plain), t=name)
+    return tagged("dumped", encoder.form(plain), t=name)
 
 
 def _is_dataclass(kind: type) -> bool:
@@ -261,12 +269,12 @@ def _is_model(kind: type) -> bool:
     return hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_validate")
 
 
-_KINDS = (_is_dataclass, _is_enum, _is_tuple, _is_model)
+_TYPE_CHECKS = (_is_dataclass, _is_enum, _is_tuple, _is_model)
 
 
-def read_model(form: Form, given: Types) -> object:
+def read_model(form: Form, types: Types) -> object:
     """The model, from its state."""
-    kind = _type(form, _is_model, given)
+    kind = _find_type(form, _is_model, types)
     fields = form["v"]
     for name, field in kind.model_fields.items():
         if name not in fields and not field.is_required():
@@ -276,6 +284,6 @@ def read_model(form: Form, given: Types) -> object:
     return value
 
 
-def read_dump(form: Form, given: Types) -> object:
+def read_dump(form: Form, types: Types) -> object:
     """The model, from its own dump."""
-    return _type(form, _is_model, given).model_validate(form["v"])
+    return _find_type(form, _is_model, types).model_validate(form["v"])

@@ -1,4 +1,4 @@
-"""The stored forms of the standard library's values: how each is written, and read back exactly or made plain."""
+"""The stored forms of values of the standard library: how each is written and read back."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from abreast.core.errors import StoreError, TypeNotLoaded
-from abreast.store.codec import named_types as named
+from abreast.store.codec import named_types
 from abreast.store.codec.codec import TAG, is_text, json_writer, type_name
 from abreast.store.codec.encoder import Encoder, Form, ValueRefused, Writer, tagged
 
-_LINE: Final = json_writer(sort_keys=True)
+_to_sorted_json: Final = json_writer(sort_keys=True)
 _PATHS: Final = {
     kind.__name__: kind for kind in (PurePosixPath, PureWindowsPath, PosixPath, WindowsPath)
 }
@@ -26,12 +26,12 @@ _FOREIGN_PATH: Final = "PosixPath" if os.name == "nt" else "WindowsPath"
 
 
 def to_form(value: object, *, canonical: bool) -> object:
-    """What stands for `value` in JSON's own types; `ValueRefused` if nothing can."""
+    """The form of `value` in JSON's own types; `ValueRefused` if there is none."""
     return Encoder(_writer_of, canonical=canonical).form(value)
 
 
-def revive(form: Form, types: named.Types) -> object:
-    """The value a form stands for; what is inside it has been revived already."""
+def revive(form: Form, types: named_types.Types) -> object:
+    """The value of a form; the values inside it have been revived already."""
     tag = form.get(TAG)
     if tag is None:
         return form
@@ -52,27 +52,27 @@ def revive(form: Form, types: named.Types) -> object:
 
 
 def revive_facts(form: Form) -> object:
-    """The same for the facts of an event or a run, which have no types of their own: such a one stays plain."""
+    """The same for the facts of an event or a run, in which named types stay plain data."""
     return flatten(form) if form.get(TAG) in _READERS_BY_NAME else revive(form, {})
 
 
 def flatten(form: Form) -> object:
-    """What a form stands for, in JSON's own types; a form that isn't known stays as it is."""
+    """The value of a form in JSON's own types; an unknown form is returned unchanged."""
     flat = _FLAT.get(form.get(TAG, ""))
     return form if flat is None else flat(form)
 
 
 def _writer_of(value: object) -> Writer:
-    return _WRITERS.get(type(value)) or named.writer_by_name(value)
+    return _WRITERS.get(type(value)) or named_types.writer_by_name(value)
 
 
-def _write_dict(value: dict[Any, object], walk: Encoder) -> Form:
+def _write_dict(value: dict[Any, object], encoder: Encoder) -> Form:
     if TAG not in value and all(type(key) is str and is_text(key) for key in value):
-        return walk.fields(value, "[{!r}]")
+        return encoder.fields(value, "[{!r}]")
     pairs: list[list[object]] = []
     for key, inner in value.items():
         try:
-            pairs.append([walk.form(key), walk.form(inner)])
+            pairs.append([encoder.form(key), encoder.form(inner)])
         except ValueRefused as refused:
             shown = (
                 repr(key)[:80]
@@ -80,23 +80,23 @@ def _write_dict(value: dict[Any, object], walk: Encoder) -> Form:
                 else f"a {type_name(type(key))}"
             )
             raise refused.step(f"[{shown}]") from None
-    if walk.canonical:
-        pairs.sort(key=_LINE)
+    if encoder.canonical:
+        pairs.sort(key=_to_sorted_json)
     return tagged("dict", pairs)
 
 
-def _write_set(value: set[object] | frozenset[object], walk: Encoder) -> Form:
+def _write_set(value: set[object] | frozenset[object], encoder: Encoder) -> Form:
     try:
-        forms = [walk.form(member) for member in value]
+        forms = [encoder.form(member) for member in value]
     except ValueRefused as refused:
         raise refused.step("{}") from None
-    return tagged(type(value).__name__, sorted(forms, key=_LINE))
+    return tagged(type(value).__name__, sorted(forms, key=_to_sorted_json))
 
 
-def _write_moment(value: dt.datetime | dt.time, walk: Encoder) -> Form:
+def _write_moment(value: dt.datetime | dt.time, encoder: Encoder) -> Form:
     form = tagged(type(value).__name__, value.replace(tzinfo=None).isoformat())
     if value.tzinfo is not None:
-        form |= walk.fields({"tzinfo": value.tzinfo})
+        form |= encoder.fields({"tzinfo": value.tzinfo})
     if value.fold:
         form["fold"] = 1
     return form
@@ -112,15 +112,15 @@ def _flat_moment(form: Form) -> str:
     return f"{form['v']}[{form['tzinfo']}]" if "tzinfo" in form else str(form["v"])
 
 
-def _write_zone(value: zoneinfo.ZoneInfo, _walk: Encoder) -> Form:
+def _write_zone(value: zoneinfo.ZoneInfo, _encoder: Encoder) -> Form:
     if value.key is None:
         raise ValueRefused("is a time zone without a name")
     return tagged("zone", value.key)
 
 
-def _write_timezone(value: dt.timezone, walk: Encoder) -> Form:
+def _write_timezone(value: dt.timezone, encoder: Encoder) -> Form:
     offset, *name = value.__getinitargs__()  # type: ignore[attr-defined]
-    return tagged("timezone", [offset // dt.timedelta(microseconds=1), *walk.each(name)])
+    return tagged("timezone", [offset // dt.timedelta(microseconds=1), *encoder.each(name)])
 
 
 def _read_timezone(form: Form) -> dt.timezone:
@@ -129,7 +129,7 @@ def _read_timezone(form: Form) -> dt.timezone:
 
 
 def _read_path(form: Form) -> PurePath:
-    """A path of the other system can't be made here, but its pure form says the same."""
+    """A path; one of another system can't be created here, so its pure form is used."""
     kind = form["t"]
     return _PATHS[f"Pure{kind}" if kind == _FOREIGN_PATH else kind](form["v"])
 
@@ -139,9 +139,9 @@ def _read_str(form: Form) -> str:
 
 
 _WRITERS: Final[Mapping[type, Writer]] = {
-    list: lambda value, walk: walk.each(value),
+    list: lambda value, encoder: encoder.each(value),
     dict: _write_dict,
-    tuple: lambda value, walk: tagged("tuple", walk.each(value)),
+    tuple: lambda value, encoder: tagged("tuple", encoder.each(value)),
     set: _write_set,
     frozenset: _write_set,
     bytes: lambda value, _: tagged("bytes", base64.b64encode(value).decode("ascii")),
@@ -154,14 +154,14 @@ _WRITERS: Final[Mapping[type, Writer]] = {
     dt.timezone: _write_timezone,
     zoneinfo.ZoneInfo: _write_zone,
     Decimal: lambda value, _: tagged("decimal", str(value)),
-    Fraction: lambda value, walk: tagged(
-        "fraction", walk.each([value.numerator, value.denominator])
+    Fraction: lambda value, encoder: tagged(
+        "fraction", encoder.each([value.numerator, value.denominator])
     ),
-    complex: lambda value, walk: tagged("complex", walk.each([value.real, value.imag])),
+    complex: lambda value, encoder: tagged("complex", encoder.each([value.real, value.imag])),
     UUID: lambda value, _: tagged("uuid", str(value)),
     **dict.fromkeys(
         _PATHS.values(),
-        lambda value, walk: tagged("path", walk.form(str(value)), t=type(value).__name__),
+        lambda value, encoder: tagged("path", encoder.form(str(value)), t=type(value).__name__),
     ),
 }
 
@@ -187,13 +187,13 @@ _READERS: Final[Mapping[str, Callable[[Form], object]]] = {
     "path": _read_path,
 }
 
-_READERS_BY_NAME: Final[Mapping[str, Callable[[Form, named.Types], object]]] = {
-    "dataclass": named.read_dataclass,
-    "namedtuple": named.read_namedtuple,
-    "enum": named.read_enum,
-    "flag": named.read_flag,
-    "model": named.read_model,
-    "dumped": named.read_dump,
+_READERS_BY_NAME: Final[Mapping[str, Callable[[Form, named_types.Types], object]]] = {
+    "dataclass": named_types.read_dataclass,
+    "namedtuple": named_types.read_namedtuple,
+    "enum": named_types.read_enum,
+    "flag": named_types.read_flag,
+    "model": named_types.read_model,
+    "dumped": named_types.read_dump,
 }
 
 _FLAT: Final[Mapping[str, Callable[[Form], object]]] = {

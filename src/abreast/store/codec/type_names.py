@@ -1,7 +1,8 @@
-"""Stable names for abreast's own types in a store, so that a recorded value outlives a rename of its class or module.
+"""Stable names of abreast's own types in a store, so that recorded values survive renames.
 
-A store of version 0.x before this table names a type by where it stood then, `module:qualname`.
-From then on the stable name is written. Both are read, and lead to where the type stands today.
+A store that was written before this table existed names a type by its place then,
+`module:qualname`. Since then the stable name is written. Both are read and lead to the place of the
+type today.
 
 When a class moves or is renamed, add one line to `_MOVED`; `_FIRST` never changes, because stores
 hold these names and digests of recorded items are made of them.
@@ -242,7 +243,7 @@ _MOVED: Final[Mapping[str, str]] = {
     "abreast:candidates.Tried": "abreast.jobs.candidates.results:Tried",
     "abreast:candidates.Verdict": "abreast.jobs.candidates.values.compare:ValueVerdict",
 }
-"""Each stable name whose class no longer stands where `_FIRST` says, with where it stands now."""
+"""Each stable name whose class is no longer where `_FIRST` says, with its place now."""
 
 _HOME: Final = {**_FIRST, **_MOVED}
 _STABLE_BY_FIRST: Final = {first: stable for stable, first in _FIRST.items()}
@@ -250,7 +251,7 @@ _STABLE_BY_HOME: Final = {home: stable for stable, home in _HOME.items()}
 
 
 def stable_name(home: str) -> str | None:
-    """The stable name of the type that stands at `module:qualname` today; None if it has none.
+    """The stable name of the type that is at `module:qualname` today; None if it has none.
 
     >>> stable_name("abreast.models.port:Reply")
     'abreast:Reply'
@@ -259,16 +260,16 @@ def stable_name(home: str) -> str | None:
 
 
 def digest_name(stable: str) -> str:
-    """The name that digests are made of: the first one, so that what was recorded before has the same digest."""
+    """The type's first name, which digests use: values recorded earlier have the same digest."""
     return _FIRST[stable]
 
 
 def home_of(name: str) -> str | None:
-    """Where the type that a store names stands today, by its stable or its first name.
+    """The place today of the type with that stable or first name; None if it isn't abreast's.
 
-    None if it isn't abreast's.
-
-    >>> home_of("abreast:Reply") == home_of("abreast.models.port:Reply") == "abreast.models.port:Reply"
-    True
+    >>> home_of("abreast:Reply")
+    'abreast.models.port:Reply'
+    >>> home_of("abreast.models.port:Reply")
+    'abreast.models.port:Reply'
     """
     return _HOME.get(_STABLE_BY_FIRST.get(name, name))

@@ -16,29 +16,24 @@ from abreast.core.errors import StoreCorrupt, StoreError, StoreGone, StoreNewer,
 from abreast.store.os_errors import one_sentence
 from abreast.store.sqlite.sql import migrations
 
-APPLICATION_ID: Final = (
-    0x61627265  # "abre", so that `file` and we can tell a store from another database
-)
-_IDLE: Final = 4  # read connections kept open between uses
-_FLUSH: Final = getattr(os, "fdatasync", os.fsync)
-_RETRY: Final = (
-    0.01  # seconds between two tries at the one statement SQLite's own busy handler doesn't cover
-)
-_SLICE: Final = 0.1  # seconds that SQLite may wait by itself: while it does, no signal is heard
+APPLICATION_ID: Final = 0x61627265  # "abre": tells a store from other SQLite databases
+MAX_IDLE_READERS: Final = 4  # read connections kept open between uses
+RETRY_INTERVAL: Final = 0.01  # seconds between tries of a statement while the database is busy
+# Seconds that SQLite's own busy handler may wait at a time: during that Python handles no signal.
+MAX_SQLITE_WAIT: Final = 0.1
+_fsync: Final = getattr(os, "fdatasync", os.fsync)
 
 
 class Database:
-    """One write connection behind a lock, and as many read connections as there are readers at a time."""
+    """One write connection behind a lock, and one read connection for each concurrent reader."""
 
     def __init__(self, path: str, busy_timeout: float) -> None:
-        """Open the file, or make it (mode 0600, parents too), and bring its schema up to date."""
+        """Open or create the file (mode 0600, parents too), and migrate its schema."""
         self.path = path
         self._busy_timeout = busy_timeout
         self._lock = threading.Lock()
         self._syncing = threading.Lock()
-        self._log: int | None = (
-            None  # the write-ahead log, which is there as long as a connection is
-        )
+        self._log: int | None = None  # SQLite's log, which exists while a connection is open
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._refusal: str | None = None
@@ -55,40 +50,39 @@ class Database:
 
     @contextmanager
     def writing(self, *, sync: bool = True) -> Iterator[sqlite3.Connection]:
-        """One transaction, taken for writing at once so that it never has to be upgraded, and on disk afterwards.
+        """One write transaction, which is on disk afterwards.
 
-        Without `sync` it is in the file afterwards: that survives the end of this process, but not
-        that of the machine.
+        It takes the write lock at once, so that it never has to be upgraded. Without `sync` it
+        survives a kill of this process, but not a crash of the machine.
         """
         with self._lock, one_sentence(self.path):
             self._check_open()
             self._check_writable()
             self._check_there()
             db = self._writer
-            self._patiently(db, "BEGIN IMMEDIATE")
+            self._execute_with_retries(db, "BEGIN IMMEDIATE")
             try:
                 yield db
                 db.execute("COMMIT")
             except BaseException:
-                with suppress(
-                    sqlite3.Error
-                ):  # SQLite may have rolled back by itself; the first error is to be told
+                # SQLite may have rolled back by itself; the first error is the one to raise.
+                with suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
                 raise
         if sync:
             self.sync()
 
     def sync(self) -> None:
-        """See to it that everything committed so far is on disk: what `synchronous = FULL` does at every commit."""
+        """Flush everything committed so far to the disk, as `synchronous = FULL` does each time."""
         with self._syncing, one_sentence(self.path):
             self._check_open()
             if self._log is None:
                 self._log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
-            _FLUSH(self._log)
+            _fsync(self._log)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent look, which neither waits for the writer nor holds it up."""
+        """One consistent read transaction, which neither waits for the writer nor blocks it."""
         with one_sentence(self.path):
             self._check_open()
             self._check_there()
@@ -103,7 +97,7 @@ class Database:
             except BaseException:
                 db.close()
                 raise
-            if self._closed or len(self._idle) >= _IDLE:
+            if self._closed or len(self._idle) >= MAX_IDLE_READERS:
                 db.close()
             else:
                 self._idle.append(db)
@@ -117,13 +111,13 @@ class Database:
             yield self._writer
 
     def tidy(self) -> None:
-        """Give free room back to the disk."""
+        """Give free space back to the disk."""
         with self.alone() as db:
-            self._patiently(db, "VACUUM")
-            self._patiently(db, "PRAGMA wal_checkpoint(TRUNCATE)")
+            self._execute_with_retries(db, "VACUUM")
+            self._execute_with_retries(db, "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Close every connection that isn't in use; the others are closed after their use."""
+        """Close every connection that isn't in use; the others close after their use."""
         with self._lock, self._syncing, one_sentence(self.path):
             self._closed = True
             if self._log is not None:
@@ -134,7 +128,7 @@ class Database:
             self._writer.close()
 
     def refuse_writes(self, sentence: str) -> None:
-        """Answer every write from now on with a `StoreReadOnly` that says this."""
+        """Raise `StoreReadOnly` with this message for every write from now on."""
         self._refusal = sentence
 
     def _check_writable(self) -> None:
@@ -146,30 +140,30 @@ class Database:
             raise StoreError(f"{self.path} was closed")
 
     def _check_there(self) -> None:
-        """Refuse to write to, or to read, a file that has no name any more: nobody would ever find it."""
+        """Refuse to use a file that was removed or replaced: its records could not be found."""
         try:
-            there = self._identity() == self._file
+            is_there = self._identity() == self._file
         except (FileNotFoundError, NotADirectoryError):
-            there = False
-        except OSError:  # it can't be known, as for a user who may not look there any more
-            there = True
-        if not there:
+            is_there = False
+        except OSError:  # not known, for example if the directory may not be read any more
+            is_there = True
+        if not is_there:
             raise StoreGone(
-                f"{self.path} was removed or replaced while it was in use: nothing more can be recorded"
+                f"{self.path} was removed or replaced while it was in use: "
+                "nothing more can be recorded"
             )
 
     def _identity(self) -> tuple[int, int]:
-        facts = os.stat(self.path)  # noqa: PTH116 - before every transaction
+        facts = os.stat(self.path)  # noqa: PTH116 - runs before every transaction
         return facts.st_dev, facts.st_ino
 
     def _connect(self, *, query_only: bool = False) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
-            patience = self._busy_timeout if query_only else min(self._busy_timeout, _SLICE)
-            db.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
-            db.execute(
-                "PRAGMA synchronous = NORMAL"
-            )  # the log is flushed by `sync`, apart from the commits
+            timeout = self._busy_timeout if query_only else min(self._busy_timeout, MAX_SQLITE_WAIT)
+            db.execute(f"PRAGMA busy_timeout = {round(timeout * 1000)}")
+            # `sync` flushes the log, separately from the commits.
+            db.execute("PRAGMA synchronous = NORMAL")
             if query_only:
                 db.execute("PRAGMA query_only = ON")
         except BaseException:
@@ -182,11 +176,10 @@ class Database:
         version = self._version(db, newest=len(scripts))
         self._use_wal(db)
         while version < len(scripts):
-            self._patiently(db, "BEGIN IMMEDIATE")
+            self._execute_with_retries(db, "BEGIN IMMEDIATE")
             try:
-                version = self._version(
-                    db, newest=len(scripts)
-                )  # another process may have been faster
+                # Another process may have migrated it meanwhile.
+                version = self._version(db, newest=len(scripts))
                 if version < len(scripts):
                     _run_script(db, scripts[version])
                     version += 1
@@ -209,23 +202,24 @@ class Database:
             )
         if version > newest:
             raise StoreNewer(
-                f"{self.path} has schema version {version}, made by a later abreast; this one knows up to {newest}"
+                f"{self.path} has schema version {version}, made by a later abreast; "
+                f"this one knows up to {newest}"
             )
         return int(version)
 
     def _use_wal(self, db: sqlite3.Connection) -> None:
-        """Turn on the write-ahead log.
+        """Turn on SQLite's write-ahead log.
 
         While another process does the same, SQLite refuses without waiting.
         """
-        (mode,) = self._patiently(db, "PRAGMA journal_mode = WAL").fetchone()
+        (mode,) = self._execute_with_retries(db, "PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StoreError(
                 f"{self.path} is on a file system that SQLite can't keep a write-ahead log on"
             )
 
-    def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
-        """Execute what others may hold up, and try again for as long as the store is patient."""
+    def _execute_with_retries(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+        """Execute a statement, and try again while the database is busy, up to `busy_timeout`."""
         deadline = SYSTEM_CLOCK.now() + self._busy_timeout
         while True:
             try:
@@ -236,15 +230,15 @@ class Database:
                     or SYSTEM_CLOCK.now() >= deadline
                 ):
                     raise
-                pause(_RETRY)
+                pause(RETRY_INTERVAL)
 
 
 def _make_file(path: str) -> None:
-    """Make the file unless it is there; OSError if it can't be a store.
+    """Create the file unless it exists; OSError if it can't be a store.
 
-    One that is there is not opened: to close it again would end every lock that SQLite has on it
-    for this process, and another process, which takes itself for the last, would remove the log
-    that we write to.
+    An existing file is not opened. Closing it again would release every lock that SQLite holds on
+    it for this process; then another process could take itself for the last user of the store and
+    remove the log that this process writes to.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -1,4 +1,4 @@
--- Prove the epoch and move the run on: no row changed means that another driver has it.
+-- Check the epoch and update the run: if no row changes, the run has a newer driver.
 UPDATE runs
 SET last_seq = max(last_seq, ?), spent = ?, beat = max(beat, ?)
 WHERE number = ? AND epoch = ?

@@ -1,4 +1,4 @@
--- How often something settled beneath a prefix, counted no further than :most.
+-- Count the outcomes beneath a prefix, up to :most.
 SELECT count(*)
 FROM (
     SELECT 1

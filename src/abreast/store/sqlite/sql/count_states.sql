@@ -1,4 +1,4 @@
--- How many items are in each state, by their newest outcomes; no more than :most of them are looked at.
+-- How many items are in each state, by the newest outcomes; at most :most of them are counted.
 SELECT state, count(*)
 FROM (
     SELECT coalesce(json_extract(data, '$.state'), '') AS state, max(id)

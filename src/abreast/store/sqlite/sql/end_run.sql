@@ -1,4 +1,4 @@
--- Say how the driving ended, if it is still this driver's to say.
+-- Record how a run ended, if this driver is still its newest.
 UPDATE runs
 SET state = :state, reason = :reason, ended = :at, driver = NULL
 WHERE id = :id AND epoch = :epoch

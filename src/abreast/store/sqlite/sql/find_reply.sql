@@ -1,2 +1,2 @@
--- A reply that was kept.
+-- A cached reply.
 SELECT body FROM replies WHERE key = ?

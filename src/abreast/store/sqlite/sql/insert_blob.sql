@@ -1,2 +1,2 @@
--- Keep a big body beside its event.
+-- Store a long body beside its event.
 INSERT INTO blobs (id, body) VALUES (?, ?)

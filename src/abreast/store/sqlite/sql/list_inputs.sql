@@ -1,4 +1,4 @@
--- The items that were read, in order, without a pass over all that happened to them.
+-- The items that were read, in order, by the index and without a scan of all events.
 SELECT id, kind, path, mono, wall, lane, data, coalesce(body, (SELECT body FROM blobs WHERE blobs.id = events.id))
 FROM events INDEXED BY events_read
 WHERE run = :run AND kind IN ('item-read', 'items-complete')

@@ -1,4 +1,4 @@
--- Newest outcomes along the journal: one pass over all the events, however many pages it is read in.
+-- The newest outcomes in journal order: a scan of all events, however many pages it is read in.
 SELECT path, id, lane, data, coalesce(body, (SELECT body FROM blobs WHERE blobs.id = events.id))
 FROM events NOT INDEXED
 WHERE id > :after AND id < :end

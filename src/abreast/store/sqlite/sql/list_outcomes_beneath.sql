@@ -1,4 +1,4 @@
--- Newest outcomes of a few paths of a long journal: by the index, then put in order.
+-- The newest outcomes of a few paths of a long journal: by the index, then sorted.
 SELECT path, id, lane, data, coalesce(body, (SELECT body FROM blobs WHERE blobs.id = events.id))
 FROM events
 WHERE id IN (

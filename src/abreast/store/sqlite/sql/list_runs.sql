@@ -1,4 +1,4 @@
--- Runs, newest first; a parameter that is NULL leaves its column alone.
+-- Runs, newest first; a parameter that is NULL does not restrict its column.
 SELECT id, name, kind, state, seed, epoch, created, ended, last_seq, driver, reason, tags, spent, manifest
 FROM runs
 WHERE (:name IS NULL OR name = :name)

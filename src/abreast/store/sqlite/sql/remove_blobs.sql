@@ -1,2 +1,2 @@
--- Delete a run's big bodies.
+-- Delete a run's long bodies.
 DELETE FROM blobs WHERE id > :start AND id < :end
