@@ -4,7 +4,7 @@
 
 Each item appends to its own file in COUNTS, so that every execution is seen, and returns a value
 that depends on its seed. It prints `started` when the first outcome is out, and a digest of all
-outcomes at the end. With `--jot` outcomes are jotted down, and never committed.
+outcomes at the end. With `--jot` outcomes are noted and never committed.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import crash_at
 
 
-class OnlyJotted(SqliteStore):
-    """Kills its process before or after it has jotted something down for the n-th time.
+class NotingStore(SqliteStore):
+    """Kills its process before or after it takes notes for the n-th time.
 
     Commits no outcome.
     """
@@ -59,10 +59,10 @@ async def main(argv: list[str]) -> None:
     span = None
     if "--jot" in argv:
         place = argv.index("--jot")
-        store = OnlyJotted(store_path, int(argv[place + 1]), argv[place + 2])
+        store = NotingStore(store_path, int(argv[place + 1]), argv[place + 2])
         span = items
-        # Nothing else is written, however slow the machine: behind what has to be committed,
-        # nothing is jotted down.
+        # Nothing else is written, however slow the machine: after an event that must be
+        # committed, nothing can be noted.
         writer.MAX_EVENT_DELAY = journal.START_EVENT_DELAY = 3600.0
         writer.DIRECT_COMMIT_EVENTS = items
 

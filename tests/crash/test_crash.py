@@ -1,4 +1,7 @@
-"""Law 5: resume after crash is identity: nothing recorded is lost or run again, at most `width` repeated per kill."""
+"""Law 5: a resume after a crash gives the same result as no crash.
+
+Nothing recorded is lost or run again, and at most `width` items are repeated per kill.
+"""
 
 import json
 import os
@@ -58,15 +61,15 @@ class Job:
         return {int(path.name): path.stat().st_size for path in self.counts.iterdir()}
 
     def recorded(self) -> set[int]:
-        """Items whose outcome is in the store, committed or jotted down, read without our own code."""
-        return self.committed() | self.jotted()
+        """Items whose outcome is committed or noted, read without the code under test."""
+        return self.committed() | self.noted()
 
     def committed(self) -> set[int]:
         with closing(sqlite3.connect(self.store)) as db:
             rows = db.execute("SELECT data FROM events WHERE kind = 'item-settled'").fetchall()
         return _final(json.loads(data) for (data,) in rows)
 
-    def jotted(self) -> set[int]:
+    def noted(self) -> set[int]:
         files = Path(f"{self.store}-locks").glob("*.lock")
         lines = [
             line for file in files for line in file.read_text().split("\n")[:-1]
@@ -81,7 +84,7 @@ def _final(facts: Iterable[dict[str, Any]]) -> set[int]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, warm):
-    """What the job says when nobody kills it."""
+    """What the job prints when it is not killed."""
     return {
         items: Job(tmp_path_factory.mktemp(f"calm{items}"), items, warm).finish()
         for items in (SHORT, 500)
@@ -115,13 +118,13 @@ def test_killed_when_outcomes_are_only_jotted_down_it_repeats_no_more_than_width
 ):
     job = Job(tmp_path, SHORT, warm)
     assert job.run("--jot", str(number), when)[0] == -signal.SIGKILL
-    jotted, executed = job.jotted(), job.executed()
+    noted, executed = job.noted(), job.executed()
     assert job.committed() == set()
-    assert len(executed) - len(jotted) <= WIDTH
-    assert number < 13 or len(jotted) > WIDTH, "places were given away without a commit"
+    assert len(executed) - len(noted) <= WIDTH
+    assert number < 13 or len(noted) > WIDTH, "places were given away without a commit"
     check(job, 1, undisturbed[SHORT])
-    assert all(job.executed()[item] == executed[item] for item in jotted), (
-        "an item that was jotted down ran again"
+    assert all(job.executed()[item] == executed[item] for item in noted), (
+        "an item in the write-ahead notes ran again"
     )
 
 

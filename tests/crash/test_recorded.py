@@ -1,4 +1,4 @@
-"""Runs that an earlier abreast recorded: they are listed, shown and exported as then, and go on to the same answer.
+"""Runs recorded by an earlier abreast are listed, shown and exported as then, and resume.
 
 The store is `tests/fixtures/recorded`: of every job a finished run, one that stopped, and one whose
 driver was killed while its last outcomes were noted and not yet committed.
@@ -180,7 +180,7 @@ def test_a_run_is_shown_and_has_its_page(recorded, run):
 
 
 def go_on(recorded, run, *words):
-    """Go on with a run: what was recorded is not done again, and only what was not is asked of models."""
+    """Resume a run: recorded work is not repeated, and models get only the other requests."""
     noted = {path for _, path in recorded.noted()[run]}
     assert recorded("runs").code == 0  # commits what is noted
     before, calls, asked = (
@@ -236,12 +236,14 @@ def words(value):
     return " ".join([type(value).__name__, *map(words, inner)])
 
 async def main():
-    async with abreast.open_run("values", store=".abreast/abreast.db", run_id="values-1", resume="must") as run:
+    where = {"store": ".abreast/abreast.db", "run_id": "values-1"}
+    async with abreast.open_run("values", **where, resume="must") as run:
         items = [{"number": number} for number in range(8)]
         async for outcome in run.map(values.work, items, width=2, name="items"):
             print(words(outcome.value) if outcome.ok else outcome.error.kind)
             if outcome.index == 0:
-                print(outcome.value[0].at, outcome.value[1]["outcome"].value.height, outcome.value[1]["colour"].text)
+                first, second = outcome.value[0], outcome.value[1]
+                print(first.at, second["outcome"].value.height, second["colour"].text)
 
 asyncio.run(main())
 """

@@ -26,7 +26,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class World:
-    """Items of which some fail and each takes a number of turns of the loop, and how to run them."""
+    """Items with their failures and durations in turns of the loop, and how to run them."""
 
     turns: tuple[int, ...]
     fails: frozenset[int]

@@ -1,4 +1,4 @@
-"""The laws can fail: a serial, an unbounded, a completion-ordered and a leaking scheduler each break one."""
+"""Each mutant breaks a law: a serial, an unbounded, a completion-ordered, a leaking one."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 import abreast
 from abreast.core.window import Window
-from abreast.run.map import scheduler as driver
+from abreast.run.map import scheduler
 
 WIDTH, COUNT, TURNS = 3, 9, 400
 
@@ -16,7 +16,7 @@ class Broken(AssertionError):
 
 
 async def the_laws() -> None:
-    """Bounds, the peak reached, order, and an end, all within a bounded number of turns of the loop."""
+    """Check bounds, the peak, order and the end, in a bounded number of turns of the loop."""
     inside = peak = 0
     held = {index: asyncio.Event() for index in range(COUNT)}
 
@@ -100,8 +100,8 @@ async def test_the_real_window_holds_the_laws():
     ],
 )
 async def test_a_mutant_breaks_a_law(mutant, complaint, monkeypatch):
-    monkeypatch.setattr(driver, "Window", mutant)
+    monkeypatch.setattr(scheduler, "Window", mutant)
     if mutant is CompletionOrdered:
-        monkeypatch.setattr(driver, "can_use_fast_path", lambda *_: False)
+        monkeypatch.setattr(scheduler, "can_use_fast_path", lambda *_: False)
     with pytest.raises(Broken, match=complaint):
         await the_laws()

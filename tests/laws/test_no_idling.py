@@ -1,4 +1,4 @@
-"""Laws 3 and 4: within the span a slow item idles nobody, and nobody starves."""
+"""Laws 3 and 4: within the span a slow item leaves no place idle, and no item starves."""
 
 import asyncio
 

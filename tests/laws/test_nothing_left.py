@@ -1,4 +1,4 @@
-"""Law 6: after success, failure, exception, outer cancellation and timeout nothing is left behind."""
+"""Law 6: nothing is left after success, failure, exception, outer cancellation, timeout."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What docs/requirements.md asks of the core and no other test shows, whichever way an item goes through a run."""
+"""Requirements of the core in docs/requirements.md that no other test checks, on all paths."""
 
 import ast
 import asyncio
@@ -36,7 +36,7 @@ STORE_METHODS = frozenset(
 
 @pytest.fixture(params=["in memory", "in a lane", "stored"])
 def opening(request):
-    """How a run is opened, so that its items go the quick way, the ordinary way, and by the journal."""
+    """Ways to open a run: its items take the fast path, the ordinary path, or use the journal."""
     return {
         "in memory": {},
         "in a lane": {"lanes": {"wide": abreast.Slots(1000)}},
@@ -244,7 +244,7 @@ class SlowDisk(MemoryStore):
         super().commit(run_id, epoch, events, spent)
 
 
-async def test_cancellation_while_the_outcome_of_a_nested_map_is_on_its_way_to_the_disk_returns_the_slot():
+async def test_cancellation_while_the_outcome_of_a_nested_map_is_being_written_returns_the_slot():
     store, lane = SlowDisk(), abreast.Slots(1)
 
     async def leaf(item):

@@ -1,4 +1,7 @@
-"""Law 1: any width, span, latency order, lane fullness, failures and halting rule give the plain loop's outcomes."""
+"""Law 1: the outcomes are those of a plain loop.
+
+At any width, span, order of latencies and lane limits, with any failures and any stop rule.
+"""
 
 import asyncio
 

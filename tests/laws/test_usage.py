@@ -1,4 +1,7 @@
-"""Law 1, of usage: an outcome has used what the plain loop's has, at any width, and after any crash and resume."""
+"""Law 1 for usage: an outcome's usage is that of a plain loop.
+
+At any width, and after any crash and resume.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ RETRY = abreast.Retry(3, base=0.0, cap=0.0)
 
 @dataclass(frozen=True)
 class Call:
-    """A call to a model: how many turns of the loop it takes, how many attempts fail first, whether it is refused."""
+    """A call to a model: its turns of the loop, its failed attempts, whether it is refused."""
 
     turns: int
     faults: int
@@ -50,7 +53,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Beneath:
-    """A map beneath an item: the calls of its items, its width, and after how many successes it stops."""
+    """A map beneath an item: the calls of its items, its width, the successes to stop after."""
 
     calls: tuple[Call, ...]
     width: int
@@ -201,7 +204,7 @@ def test_after_crashes_and_resumes_an_outcome_has_used_what_an_undisturbed_one_h
     assert asyncio.run(after_crashes(world, commits)) == calm
 
 
-# --- the law can fail -----------------------------------------------------------------------------------------------
+# --- the law can fail ---
 
 SEVERAL = World(
     items=(

@@ -1,4 +1,4 @@
-"""Law 7: spent + reserved never passes the cap, and a run that fits when serial fits at any width."""
+"""Law 7: spent + reserved stays within the cap; a run that fits at width 1 fits at any."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Corners: cancelled while taking a slot back, a slow observer's backlog, usage that is recorded and read again."""
+"""Corner cases: cancelled while reclaiming a slot, a slow observer, recorded usage."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ import pytest
 import abreast
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
-from abreast.run import journal as journals
+from abreast.run import journal
 from abreast.run.current import ItemPlace
 from abreast.testing import Gate, MemoryStore
 
@@ -69,7 +69,7 @@ async def test_usage_is_recorded_and_read_again():
 
 
 async def test_a_backlog_past_its_bound_is_dropped_and_said(monkeypatch, caplog):
-    monkeypatch.setattr(journals, "OBSERVER_QUEUE_EVENTS", 3)
+    monkeypatch.setattr(journal, "OBSERVER_QUEUE_EVENTS", 3)
     release, seen = threading.Event(), []
 
     def slow(event):

@@ -1,4 +1,4 @@
-"""Lanes that find out their limits, over real sockets: nobody says how many at once, or how fast."""
+"""Lanes that learn their limits over real sockets: no concurrency or rate is configured."""
 
 import asyncio
 import gc
@@ -139,8 +139,11 @@ async def test_a_daily_quota_parks_its_lane_says_when_it_returns_and_the_others_
         async with spent, well, abreast.open_run("r", store=path) as run:
             done = [outcome async for outcome in run.map(ask, range(4), width=1)]
             assert all(outcome.ok for outcome in done)
-            said = r"^openai takes no more requests: .*; it takes more after \d{4}-\d\d-\d\d \d\d:\d\d UTC, in 2[34]"
-            with pytest.raises(LaneParked, match=said):
+            message = (
+                r"^openai takes no more requests: .*; "
+                r"it takes more after \d{4}-\d\d-\d\d \d\d:\d\d UTC, in 2[34]"
+            )
+            with pytest.raises(LaneParked, match=message):
                 await run.step("late", ask, 5)
             assert await run.step("other", ask, 6)
         assert poor.stats().arrived == 3
@@ -177,7 +180,7 @@ async def test_what_was_learned_is_where_the_next_one_begins():
             assert model.lane.governed.governor.search.limit > 6
             await asyncio.gather(
                 *(model.ask(f"{n}") for n in range(6))
-            )  # at once: nobody goes ahead as a scout
+            )  # at once: no single call is sent ahead of the others
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Work that waits for somebody, and work that has changed since it was recorded."""
+"""Work that waits for a person, and work that has changed since it was recorded."""
 
 import asyncio
 

@@ -413,7 +413,7 @@ async def test_a_pipe_is_journaled_ahead_of_the_work_so_that_resuming_needs_it_n
                 )  # the caller is slow; the reading goes on
                 for _ in range(20):
                     await asyncio.sleep(0)
-                while not store.events("job-1", kinds={"items-complete"}):  # noqa: ASYNC110 - a store tells nobody
+                while not store.events("job-1", kinds={"items-complete"}):  # noqa: ASYNC110 - a store has no callback
                     await asyncio.sleep(0)
                 raise KeyboardInterrupt
     assert len(job.ran) <= 5
@@ -542,7 +542,7 @@ async def test_long_lines_have_events_of_their_own(store):
 async def test_an_input_is_read_on_however_many_lines_share_an_event(
     store, before, after, monkeypatch
 ):
-    """With 0 each line has an event of its own, as in stores that were written before they shared one."""
+    """With 0 each line has an event of its own, as in stores of earlier versions."""
     lines = [f"line {number}" for number in range(300)]
 
     def cut_off():
@@ -779,7 +779,7 @@ async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_a
     assert sorted(told(one)[0] for one in outcomes) == [*range(30)]
 
 
-async def test_items_that_were_jotted_down_and_can_not_be_committed_are_not_asked_for_again_and_again(
+async def test_noted_items_that_can_not_be_committed_are_not_read_again_and_again(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Seeds by place: the run's name is no part of it, and runs of before keep the rule that they began with."""
+"""Seeds by path without the run's name; earlier runs keep the rule they started with."""
 
 import asyncio
 import sqlite3
@@ -78,7 +78,7 @@ async def test_two_runs_of_other_names_wait_alike_before_they_try_again():
     assert 0 < times[0][0] < times[0][1]
 
 
-# --- runs of before ---------------------------------------------------------------------------------------------------
+# --- runs of before ---
 
 
 def set_rule(path, rule):

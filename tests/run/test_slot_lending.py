@@ -1,4 +1,4 @@
-"""Slots that an item lends while it waits come back once, to whom they belong, whatever ends in the same moment."""
+"""Slots that a waiting item lends come back once, to it, whatever ends in the same moment."""
 
 import asyncio
 

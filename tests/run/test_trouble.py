@@ -36,7 +36,8 @@ async def main(store, limit):
             async for outcome in run.map(work, range(60), width=4):
                 seen.append(outcome.index)
     except StoreError as error:
-        print(json.dumps({"error": type(error).__name__, "says": str(error), "seen": seen, "ran": ran}))
+        kind = type(error).__name__
+        print(json.dumps({"error": kind, "says": str(error), "seen": seen, "ran": ran}))
     else:
         print(json.dumps({"error": None, "seen": seen, "ran": ran}))
 
@@ -140,7 +141,7 @@ async def test_a_commit_that_fails_when_no_map_is_open_any_more_is_told_at_the_e
             seen = await run.map(work, range(10), width=3).values()
     assert seen == list(range(10))
     assert len(store.outcomes("job-1")) == 10
-    assert store.get("job-1").state == "running"  # nobody could write that it ended
+    assert store.get("job-1").state == "running"  # its end could not be written
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), asyncio.CancelledError()])

@@ -1,4 +1,4 @@
-"""Other processes for the store's tests: what they do is a script, what they have done comes through a pipe."""
+"""Child processes for the store's tests: they run a script and report through a pipe."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What is jotted down beside the database: it survives a kill, and is committed by whoever comes next."""
+"""Write-ahead notes survive a kill and are committed by the next process."""
 
 import json
 import os
@@ -12,25 +12,26 @@ from pathlib import Path
 import pytest
 
 from abreast.core.errors import DriverReplaced, RunBusy, StoreLocked
-from abreast.store import notes as spool
+from abreast.store import notes
 from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import child, said_by
 from tests.store.contract import ANN, BOB, begin, settled
 
-JOTS_UNTIL_KILLED = """
+NOTES_UNTIL_KILLED = """
 store = SqliteStore(sys.argv[1])
 begin(store)
 store.commit("job-1", 1, [settled(1, "m/1", data={})], {"usd": 1.0})
 for seq in range(2, 6):
     assert store.jot("job-1", 1, [settled(seq, f"m/{seq}", data={"n": seq})], {"usd": float(seq)})
 if len(sys.argv) > 2:
-    store.commit("job-1", 1, [settled(seq, f"m/{seq}", data={"n": seq}) for seq in range(2, int(sys.argv[2]) + 1)], {})
-say("jotted")
+    seqs = range(2, int(sys.argv[2]) + 1)
+    store.commit("job-1", 1, [settled(seq, f"m/{seq}", data={"n": seq}) for seq in seqs], {})
+say("noted")
 sys.stdin.read()
 """
 
 
-def jotted(seq, **more):
+def noted(seq, **more):
     return settled(seq, f"m/{seq}", **{"data": {}, **more})
 
 
@@ -44,14 +45,14 @@ def lock_file(path, number=1):
 
 def killed(script, path, *arguments):
     with child(script, path, *arguments) as driver:
-        assert driver.stdout.readline() == "jotted\n"
+        assert driver.stdout.readline() == "noted\n"
         driver.kill()
         driver.wait()
 
 
 @pytest.mark.parametrize("committed", [(), (3,), (5,)])
 def test_what_a_killed_driver_had_jotted_down_is_there_for_whoever_opens_the_store(path, committed):
-    killed(JOTS_UNTIL_KILLED, path, *committed)
+    killed(NOTES_UNTIL_KILLED, path, *committed)
     with closing(SqliteStore(path)) as store:
         assert seqs(store) == [1, 2, 3, 4, 5]
         assert store.events("job-1")[4] == settled(5, "m/5", data={"n": 5})
@@ -64,25 +65,25 @@ def test_what_a_killed_driver_had_jotted_down_is_there_for_whoever_opens_the_sto
 
 
 def test_it_is_there_for_a_reader_who_had_the_store_open_before_the_kill(path, store):
-    killed(JOTS_UNTIL_KILLED, path)
+    killed(NOTES_UNTIL_KILLED, path)
     assert seqs(store) == [1]
     assert not store.driven("job-1")
     assert seqs(store) == [1, 2, 3, 4, 5]
 
 
 def test_and_for_who_takes_the_run_over(path, store):
-    killed(JOTS_UNTIL_KILLED, path)
+    killed(NOTES_UNTIL_KILLED, path)
     row = store.take_over("job-1", BOB)
     assert (row.epoch, row.last_seq, row.spent) == (2, 5, {"usd": 5.0})
     assert seqs(store) == [1, 2, 3, 4, 5]
-    assert store.jot("job-1", 2, [jotted(6)], {})
-    store.commit("job-1", 2, [jotted(6)], {})
+    assert store.jot("job-1", 2, [noted(6)], {})
+    store.commit("job-1", 2, [noted(6)], {})
     store.end("job-1", 2, "done", "", 1.0)
     assert not lock_file(path).exists()
 
 
 def test_nobody_touches_what_a_living_driver_has_jotted_down(path, store):
-    with child(JOTS_UNTIL_KILLED, path) as driver:
+    with child(NOTES_UNTIL_KILLED, path) as driver:
         driver.stdout.readline()
         with closing(SqliteStore(path)) as reader:
             assert reader.driven("job-1")
@@ -96,12 +97,12 @@ def test_nobody_touches_what_a_living_driver_has_jotted_down(path, store):
 
 def left(path, lines, *, epoch=1, after=0):
     path.write_bytes(lines)
-    events, spent = spool.left_in(path, epoch, after)
+    events, spent = notes.left_in(path, epoch, after)
     return [event.seq for event in events], spent
 
 
 def line(*numbers, epoch=1, spent=None):
-    return json.dumps([epoch, spent or {}, [jotted(seq) for seq in numbers]]).encode() + b"\n"
+    return json.dumps([epoch, spent or {}, [noted(seq) for seq in numbers]]).encode() + b"\n"
 
 
 def changed(text, then, now):
@@ -148,7 +149,7 @@ def test_what_is_left_goes_up_to_the_first_gap_or_damage(tmp_path, lines, after,
 
 
 def test_what_was_spent_only_grows(path, store):
-    killed(JOTS_UNTIL_KILLED, path)
+    killed(NOTES_UNTIL_KILLED, path)
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("""UPDATE runs SET spent = '{"usd": 2.0, "requests": 7}'""")
     assert store.take_over("job-1", BOB).spent == {"usd": 5.0, "requests": 7}
@@ -162,8 +163,8 @@ def test_what_was_spent_is_that_of_the_last_line_that_counts(tmp_path):
 @pytest.mark.parametrize(
     "event",
     [
-        jotted(1, body="x" * 70_000),
-        jotted(1, data={"p": float("nan")}),
+        noted(1, body="x" * 70_000),
+        noted(1, data={"p": float("nan")}),
         settled(1, "m/1"),
         settled(1, "a\ud800", data={}),
     ],
@@ -181,10 +182,10 @@ def test_what_is_long_or_unusual_is_not_jotted_down(store, path, event):
 def test_a_run_that_is_not_driven_here_is_not_jotted_down(store, path):
     begin(store)
     with closing(SqliteStore(path)) as other:
-        assert not other.jot("job-1", 1, [jotted(1)], {})
+        assert not other.jot("job-1", 1, [noted(1)], {})
     store.let_go("job-1")
-    assert not store.jot("job-1", 1, [jotted(1)], {})
-    assert not store.jot("job-7", 1, [jotted(1)], {})
+    assert not store.jot("job-1", 1, [noted(1)], {})
+    assert not store.jot("job-7", 1, [noted(1)], {})
 
 
 @pytest.mark.parametrize("end", [lambda store: store.let_go("job-1"), lambda store: store.close()])
@@ -198,34 +199,34 @@ def test_nor_is_anything_written_to_whoever_has_the_file_s_number_after_it(path,
         if opened != number:
             os.dup2(opened, number)
             os.close(opened)
-        assert not kept.add(1, [jotted(1)], {})
+        assert not kept.add(1, [noted(1)], {})
         kept.committed(1)
         os.close(number)
         assert stranger.read_bytes() == b""
 
 
 def test_commits_catch_up_before_the_file_grows_without_end(store, path, monkeypatch):
-    monkeypatch.setattr(spool, "MAX_FILE_BYTES", 3000)
-    monkeypatch.setattr(spool, "MIN_TRUNCATE_BYTES", 500)
+    monkeypatch.setattr(notes, "MAX_FILE_BYTES", 3000)
+    monkeypatch.setattr(notes, "MIN_TRUNCATE_BYTES", 500)
     begin(store)
     seq = 0
-    while store.jot("job-1", 1, [jotted(seq + 1)], {}):
+    while store.jot("job-1", 1, [noted(seq + 1)], {}):
         seq += 1
     assert 3000 < lock_file(path).stat().st_size < 3500
-    store.commit("job-1", 1, [jotted(n) for n in range(1, seq)], {})
-    assert not store.jot("job-1", 1, [jotted(seq + 1)], {})  # one is still nowhere else
-    store.commit("job-1", 1, [jotted(seq)], {})
+    store.commit("job-1", 1, [noted(n) for n in range(1, seq)], {})
+    assert not store.jot("job-1", 1, [noted(seq + 1)], {})  # one is still nowhere else
+    store.commit("job-1", 1, [noted(seq)], {})
     assert lock_file(path).stat().st_size == 0
-    assert store.jot("job-1", 1, [jotted(seq + 1)], {})
+    assert store.jot("job-1", 1, [noted(seq + 1)], {})
     store.let_go("job-1")
     assert store.take_over("job-1", BOB).last_seq == seq + 1
 
 
 def test_a_short_file_is_not_emptied_at_every_commit(store, path):
     begin(store)
-    assert store.jot("job-1", 1, [jotted(1)], {})
+    assert store.jot("job-1", 1, [noted(1)], {})
     size = lock_file(path).stat().st_size
-    store.commit("job-1", 1, [jotted(1)], {})
+    store.commit("job-1", 1, [noted(1)], {})
     assert lock_file(path).stat().st_size == size > 0
 
 
@@ -241,22 +242,22 @@ def test_a_full_disk_jots_nothing_down_and_leaves_room_for_the_next_line(
         return really(opened, data[: len(data) // 2], offset)
 
     begin(store)
-    assert store.jot("job-1", 1, [jotted(1)], {})
+    assert store.jot("job-1", 1, [noted(1)], {})
     monkeypatch.setattr(os, "pwrite", pwrite)
     assert not store.jot(
         "job-1",
         1,
-        [jotted(2, body='"a longer one, of which the half is longer than the next"')],
+        [noted(2, body='"a longer one, of which the half is longer than the next"')],
         {},
     )
     monkeypatch.setattr(os, "pwrite", really)
-    assert store.jot("job-1", 1, [jotted(2)], {})
+    assert store.jot("job-1", 1, [noted(2)], {})
     store.let_go("job-1")
     assert store.take_over("job-1", BOB).last_seq == 2
 
 
 def test_a_store_that_can_not_be_written_just_now_is_opened_all_the_same_and_loses_nothing(path):
-    killed(JOTS_UNTIL_KILLED, path)
+    killed(NOTES_UNTIL_KILLED, path)
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
         with closing(SqliteStore(path, busy_timeout=0.02)) as store:
@@ -268,7 +269,7 @@ def test_a_store_that_can_not_be_written_just_now_is_opened_all_the_same_and_los
 def test_what_belongs_to_a_store_that_was_moved_away_waits_for_it_and_is_not_taken_for_another_s(
     path, tmp_path
 ):
-    killed(JOTS_UNTIL_KILLED, path)
+    killed(NOTES_UNTIL_KILLED, path)
     away = [(file, tmp_path / f"away{file.name}") for file in tmp_path.iterdir() if file.is_file()]
     for file, place in away:
         file.rename(place)
@@ -304,13 +305,13 @@ def test_other_files_beside_the_locks_are_let_alone(path, name):
 
 def test_a_driver_that_was_replaced_writes_nothing_more(path, store):
     begin(store)
-    assert store.jot("job-1", 1, [jotted(1)], {})
-    lock_file(path).unlink()  # as somebody does who thinks that the driver is gone
+    assert store.jot("job-1", 1, [noted(1)], {})
+    lock_file(path).unlink()  # as a user might do, believing that the driver is gone
     with closing(SqliteStore(path)) as other:
         assert other.take_over("job-1", BOB).epoch == 2
-        store.jot("job-1", 1, [jotted(2)], {})
+        store.jot("job-1", 1, [noted(2)], {})
         with pytest.raises(DriverReplaced):
-            store.commit("job-1", 1, [jotted(1), jotted(2)], {})
+            store.commit("job-1", 1, [noted(1), noted(2)], {})
     with closing(SqliteStore(path)) as last:
         assert last.take_over("job-1", ANN).last_seq == 0
 
@@ -318,7 +319,7 @@ def test_a_driver_that_was_replaced_writes_nothing_more(path, store):
 def test_who_only_looks_does_not_keep_another_from_taking_over(path, store):
     """A look takes the lock for a moment.
 
-    Whoever wants it then asks again before it says that the run is busy.
+    A process that wants it then tries again before it reports that the run is busy.
     """
     begin(store)
     store.let_go("job-1")
@@ -340,7 +341,7 @@ def test_who_only_looks_does_not_keep_another_from_taking_over(path, store):
             assert begin(store).id == "job-2"
 
 
-# --------------------------------------------------------------------------------------------------- trouble on the way
+# --- trouble on the way ---
 
 
 FULL_DISK = """
@@ -352,7 +353,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (os.stat(wal).st_size, resource.RLIM_I
 
 
 def test_a_reader_on_a_full_disk_does_not_throw_away_what_it_can_not_commit(path):
-    killed(JOTS_UNTIL_KILLED, path)
+    killed(NOTES_UNTIL_KILLED, path)
     looks = (
         "store = SqliteStore(sys.argv[1]); say(len(store.events('job-1')), store.driven('job-1'))"
     )
@@ -363,7 +364,7 @@ def test_a_reader_on_a_full_disk_does_not_throw_away_what_it_can_not_commit(path
 
 
 def test_a_reader_that_has_to_wait_for_a_writer_keeps_nobody_from_driving(path):
-    killed(JOTS_UNTIL_KILLED, path)
+    killed(NOTES_UNTIL_KILLED, path)
     with (
         closing(sqlite3.connect(path, isolation_level=None)) as writer,
         ThreadPoolExecutor() as pool,
@@ -386,7 +387,7 @@ def take_over(path):
 def test_a_directory_that_can_not_be_written_keeps_no_run_locked():
     with tempfile.TemporaryDirectory() as folder:  # not pytest's, which another user can't reach
         path = Path(folder, "runs.db")
-        killed(JOTS_UNTIL_KILLED, path)
+        killed(NOTES_UNTIL_KILLED, path)
         for file in [Path(folder), *Path(folder).iterdir(), lock_file(path)]:
             file.chmod(0o777)
         lock_file(path).parent.chmod(0o555)
@@ -408,13 +409,13 @@ def test_a_file_that_can_not_be_emptied_keeps_no_commit_from_going_on(store, mon
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(spool, "MIN_TRUNCATE_BYTES", 0)
+    monkeypatch.setattr(notes, "MIN_TRUNCATE_BYTES", 0)
     begin(store)
-    assert store.jot("job-1", 1, [jotted(1)], {})
+    assert store.jot("job-1", 1, [noted(1)], {})
     with monkeypatch.context() as patch:
         patch.setattr(os, "ftruncate", refuse)
-        store.commit("job-1", 1, [jotted(1)], {})
-    assert store.jot("job-1", 1, [jotted(2)], {})
+        store.commit("job-1", 1, [noted(1)], {})
+    assert store.jot("job-1", 1, [noted(2)], {})
     store.let_go("job-1")
     assert store.take_over("job-1", BOB).last_seq == 2
 
@@ -424,7 +425,7 @@ def test_a_run_that_can_not_be_removed_keeps_what_is_jotted_down(path):
         closing(SqliteStore(path, busy_timeout=0.02)) as store,
         closing(sqlite3.connect(path)) as other,
     ):
-        killed(JOTS_UNTIL_KILLED, path)
+        killed(NOTES_UNTIL_KILLED, path)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreLocked):
             store.remove("job-1")
@@ -433,7 +434,7 @@ def test_a_run_that_can_not_be_removed_keeps_what_is_jotted_down(path):
 
 
 def test_one_bad_name_hides_no_run(path, tmp_path):
-    killed(JOTS_UNTIL_KILLED, path)
+    killed(NOTES_UNTIL_KILLED, path)
     (lock_file(path).parent / "7.lock").symlink_to(tmp_path / "nowhere")
     with closing(SqliteStore(path)) as store:
         assert seqs(store) == [1, 2, 3, 4, 5]
@@ -458,13 +459,13 @@ def test_a_driver_whose_file_was_removed_does_not_remove_its_successor_s(path, s
 
 
 def test_a_new_run_s_file_is_empty_before_the_run_is_there(path):
-    """However suddenly its driver ends: else what another had left there would become the new run's."""
+    """However its driver ends: else notes of another run would become the new run's."""
     lock_file(path).parent.mkdir()
     lock_file(path).write_bytes(line(1, 2))
     dies = """
 import abreast.store.sqlite.store
 def dies(*_):
-    say("jotted")
+    say("noted")
     sys.stdin.read()
 abreast.store.sqlite.store.WriteAheadNotes = dies
 begin(SqliteStore(sys.argv[1]))

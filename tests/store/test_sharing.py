@@ -17,7 +17,7 @@ from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import child, said_by
 from tests.store.contract import BOB, begin, event, settled
 
-# ----------------------------------------------------------------------------------------------------- many at one file
+# --- many at one file ---
 
 
 def test_a_file_kept_locked_for_too_long_is_one_clear_error_and_the_batch_can_be_tried_again(path):
@@ -112,7 +112,7 @@ say("done")
 
 
 def test_a_second_store_in_the_same_process_costs_the_first_nothing(path):
-    """To close a file ends all locks of the process on it: another would then remove the log that is written to."""
+    """Closing a file releases all locks of the process on it: another could remove the log."""
     script = """
 first = SqliteStore(sys.argv[1])
 begin(first)
@@ -135,7 +135,7 @@ sys.stdin.read()
         assert [found.seq for found in store.events("job-1")] == [1]
 
 
-# ------------------------------------------------------------------------------------------------------ death and locks
+# --- death and locks ---
 
 
 DRIVES_UNTIL_KILLED = """
@@ -206,7 +206,8 @@ def test_a_lock_does_not_outlive_its_process_in_a_program_it_started(store, path
 import subprocess
 store = SqliteStore(sys.argv[1])
 begin(store)
-# The program says by itself that it runs: when Popen returns, its exec may be about to close the lock's file.
+# The program itself reports that it runs: when Popen returns, its exec may not yet have closed
+# the lock's file.
 started = "import sys; print('started', flush=True); sys.stdin.read()"
 subprocess.Popen([sys.executable, "-c", started], close_fds=False)
 os.wait()

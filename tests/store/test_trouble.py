@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from abreast.core.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreReadOnly
-from abreast.store import os_errors as faults
+from abreast.store import os_errors
 from abreast.store.port import each_event
 from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import said_by
@@ -26,7 +26,7 @@ def open_folder():
         yield Path(folder)
 
 
-# ------------------------------------------------------------------------------------------------- damaged, or no store
+# --- damaged, or no store ---
 
 
 def test_random_bytes_are_no_store(path):
@@ -73,7 +73,7 @@ def test_a_flipped_page_is_said_to_be_damaged(store, path):
         read_all(path)
 
 
-# ------------------------------------------------------------------------------------------------------------ read-only
+# --- read-only ---
 
 
 @pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o777), (0o666, 0o555)])
@@ -106,7 +106,7 @@ os._exit(0)
     assert said[0].startswith(f"StoreReadOnly {open_folder}/copy.db can't be written")
 
 
-# ---------------------------------------------------------------------------------------------------------- a full disk
+# --- a full disk ---
 
 
 @pytest.fixture
@@ -154,7 +154,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
 done = 0
 try:
     while True:
-        store.commit("job-1", 1, [settled(done + n, f"m/{done + n}", "x" * 4000) for n in range(1, 11)], {})
+        seqs = range(done + 1, done + 11)
+        store.commit("job-1", 1, [settled(seq, f"m/{seq}", "x" * 4000) for seq in seqs], {})
         done += 10
 except StoreError as error:
     say(type(error).__name__, done, error)
@@ -169,7 +170,7 @@ os._exit(0)
         assert store.take_over("job-1", BOB).last_seq == int(full.split()[1]) > 0
 
 
-# ------------------------------------------------------------------------------------------------------ clear sentences
+# --- clear sentences ---
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ os._exit(0)
     ],
 )
 def test_whatever_goes_wrong_below_is_one_sentence_that_names_the_file(error, kind):
-    with pytest.raises(StoreError) as told, faults.one_sentence("/x/runs.db"):
+    with pytest.raises(StoreError) as told, os_errors.one_sentence("/x/runs.db"):
         raise error
     assert type(told.value) is kind
     assert str(told.value).startswith("/x/runs.db ")

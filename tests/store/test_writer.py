@@ -74,7 +74,7 @@ async def test_what_nobody_waited_for_is_on_disk_when_the_scribe_is_closed():
     assert store.commits == [["started"]]
 
 
-async def test_who_needs_to_survive_a_kill_is_told_at_the_commit_and_who_speaks_to_the_caller_after_the_flush():
+async def test_written_is_called_at_the_commit_and_durable_after_the_flush():
     flushing, flush = threading.Event(), threading.Event()
 
     class Slow(Watched):
@@ -102,7 +102,7 @@ async def test_who_needs_to_survive_a_kill_is_told_at_the_commit_and_who_speaks_
 
 
 class Noted(threading.Event):
-    """An event that nobody has to wait for, and that tells for how long they would have."""
+    """A threading.Event whose `wait` returns at once and records the timeout."""
 
     def __init__(self):
         super().__init__()
@@ -114,7 +114,7 @@ class Noted(threading.Event):
 
 
 async def flush(writer, first, count, *, held_up):
-    """Write so many events, the first of which may hold somebody up, and wait until they are on disk."""
+    """Write so many events, the first perhaps with `durable` alone, and wait for the disk."""
     told = [asyncio.get_running_loop().create_future() for _ in range(count)]
     for number, future in enumerate(told, first):
         written = (
@@ -138,10 +138,10 @@ async def test_a_flush_waits_for_company_where_many_wait(waiting, waits, held_up
     await writer.close()
 
 
-async def test_a_flush_waits_no_longer_when_somebody_is_in_a_hurry(monkeypatch):
+async def test_flush_soon_ends_the_wait_of_the_flusher(monkeypatch):
     monkeypatch.setattr("abreast.store.writer.FLUSH_INTERVAL", 3600.0)
     writer = open_writer(Watched())
-    for first in (1, 7):  # more than once: nothing is left of the first hurry
+    for first in (1, 7):  # more than once: the first call leaves nothing behind
         await flush(writer, first, 5, held_up=False)
         waits = asyncio.ensure_future(flush(writer, first + 5, 1, held_up=False))
         await asyncio.sleep(0)
@@ -161,19 +161,19 @@ async def test_the_last_flush_waits_for_nobody(monkeypatch):
 
 
 class Jotting(Watched):
-    """A store that can jot down, and tells what it did; its commits can be held back."""
+    """A store that takes notes and records its calls; its commits can be held back."""
 
     def __init__(self, *, able=True):
         super().__init__()
         self.able = able
-        self.jots = []
+        self.notes = []
         self.spent = []
         self.go_on = threading.Event()
         self.go_on.set()
 
     def jot(self, run_id, epoch, events, spent):
         assert (run_id, epoch) == ("r-1", 1)
-        self.jots += [[event.seq for event in events]] if self.able else []
+        self.notes += [[event.seq for event in events]] if self.able else []
         self.spent.append(spent)
         return self.able
 
@@ -209,14 +209,14 @@ async def on_disk(told, seq):
 
 
 async def busy_writer(store, *, held_back=False):
-    """A scribe that has just handed over a first batch, so that the next one has time.
+    """A writer that has just queued a first batch, so that the next one waits for the timer.
 
     Or can't be committed yet.
     """
     writer, told = open_writer(store), []
     write(writer, 1, told)
     await on_disk(told, 1)
-    store.jots.clear()
+    store.notes.clear()
     if held_back:
         store.go_on.clear()
     return writer
@@ -231,12 +231,12 @@ async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free
     writer.write(event(2, "started"))  # goes with the others: without it there would be a gap
     write(writer, 3, told)
     write(writer, 4, told)
-    assert told == store.jots == []
+    assert told == store.notes == []
     await turns()
     assert told == [3, 4]
     write(writer, 5, told)
     await turns()
-    assert (told, store.jots) == ([3, 4, 5], [[2, 3, 4], [5]])
+    assert (told, store.notes) == ([3, 4, 5], [[2, 3, 4], [5]])
     assert store.sizes == [1]
     await writer.close()
     assert told == [3, 4, 5, "3 on disk", "4 on disk", "5 on disk"]
@@ -244,16 +244,18 @@ async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free
     assert len(store.spent) == 3
 
 
-@pytest.mark.parametrize(("count", "jots"), [(DIRECT_COMMIT_EVENTS - 1, 1), (DIRECT_COMMIT_EVENTS, 0)])
-async def test_a_turn_with_many_events_is_committed_at_once(count, jots, monkeypatch):
+@pytest.mark.parametrize(
+    ("count", "notes"), [(DIRECT_COMMIT_EVENTS - 1, 1), (DIRECT_COMMIT_EVENTS, 0)]
+)
+async def test_a_turn_with_many_events_is_committed_at_once(count, notes, monkeypatch):
     monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     store, told = Jotting(), []
     writer = await busy_writer(store)
     for seq in range(2, 2 + count):
         write(writer, seq, told)
     await turns(1)
-    assert len(store.jots) == jots
-    assert (writer._batch.events == []) == (jots == 0)
+    assert len(store.notes) == notes
+    assert (writer._batch.events == []) == (notes == 0)
     writer.flush_soon()
     await on_disk(told, count + 1)
     await writer.close()
@@ -278,7 +280,7 @@ async def test_and_at_once_after_a_pause(monkeypatch):
         write(writer, seq, told)
         await turns()
     assert store.sizes == [1]
-    writer._last_queued -= 3600.0  # as if the first had gone over an hour ago
+    writer._last_queued -= 3600.0  # as if the first had been queued an hour ago
     write(writer, 5, told)
     await on_disk(told, 5)
     assert store.sizes == [1, 4]
@@ -307,7 +309,7 @@ async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
         await writer.close()
 
 
-async def test_what_is_written_in_the_turn_in_which_the_time_has_come_is_jotted_down_before_it_goes_over(
+async def test_what_is_written_in_the_turn_of_the_timer_is_noted_before_it_is_queued(
     monkeypatch,
 ):
     monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
@@ -319,14 +321,14 @@ async def test_what_is_written_in_the_turn_in_which_the_time_has_come_is_jotted_
     writer._on_commit_timer()  # as its timer does
     await turns()
     assert told == [2, 3]
-    assert store.jots == [[2], [3]]
-    assert writer._batch.events == []  # it went over all the same
+    assert store.notes == [[2], [3]]
+    assert writer._batch.events == []  # it was queued all the same
     writer.write(event(4, "started"))
     writer._on_commit_timer()
     write(writer, 5, told)
     await turns()
-    assert told == [2, 3, 5]  # nobody has to wait for what nobody waits for
-    assert store.jots == [[2], [3], [4], [5]]
+    assert told == [2, 3, 5]  # an event without callbacks delays no other
+    assert store.notes == [[2], [3], [4], [5]]
     store.go_on.set()
     await writer.close()
     assert sum(store.sizes) == 5
@@ -361,13 +363,13 @@ async def test_what_can_not_be_jotted_down_waits_for_its_commit_and_so_does_what
     store.able = True
     write(writer, 3, told)
     await turns()
-    assert told == store.jots == []  # a gap would make what is jotted down after it worthless
+    assert told == store.notes == []  # a gap would make what is jotted down after it worthless
     store.go_on.set()
     await on_disk(told, 3)
     assert told.index(2) < told.index("2 on disk")
     write(writer, 4, told)
     await turns()
-    assert store.jots == [[4]]
+    assert store.notes == [[4]]
     await writer.close()
 
 
@@ -378,13 +380,13 @@ async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk
     await turns()
     write(writer, 3, told)
     await turns()
-    assert told == store.jots == []
+    assert told == store.notes == []
     store.go_on.set()
     await on_disk(told, 3)
     assert told[:2] in (["call", 3], [3, "call"])
     write(writer, 4, told)
     await turns()
-    assert store.jots == [[4]]
+    assert store.notes == [[4]]
     await writer.close()
 
 
@@ -402,7 +404,7 @@ async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as
     store.able = True
     write(writer, 4, told)
     await turns()
-    assert (told, store.jots) == ([2], [[2]])
+    assert (told, store.notes) == ([2], [[2]])
     store.go_on.set()
     await on_disk(told, 4)
     assert [each for each in told if isinstance(each, int)] == [2, 3, 4]
@@ -426,7 +428,7 @@ async def test_after_a_commit_has_failed_nothing_is_jotted_down():
     assert told == [1]
     write(writer, 2, told)
     await turns()
-    assert (told, store.jots) == ([1], [[1]])
+    assert (told, store.notes) == ([1], [[1]])
     await writer.close()
 
 

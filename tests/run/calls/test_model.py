@@ -1,4 +1,4 @@
-"""Calls to models: admitted by their lane, retried by class, charged once, recorded, never made twice."""
+"""Model calls: admitted by their lane, retried, charged once, recorded, never made twice."""
 
 import asyncio
 
@@ -94,7 +94,7 @@ async def answers(run, model, items, **options):
     ]
 
 
-# --- limits ---------------------------------------------------------------------------------------------------------
+# --- limits ---
 
 
 async def test_a_lane_is_as_wide_as_it_says_whatever_the_map_wants():
@@ -213,7 +213,7 @@ async def test_an_unknown_price_is_none_and_never_zero():
     assert outcome.usage.usd is None
 
 
-# --- 429, faults, cancellation ----------------------------------------------------------------------------------------
+# --- 429, faults, cancellation ---
 
 
 async def test_a_429_holds_the_whole_lane_and_is_no_attempt():
@@ -381,7 +381,7 @@ async def _nothing():
     return None
 
 
-# --- the journal ------------------------------------------------------------------------------------------------------
+# --- the journal ---
 
 
 async def test_what_was_asked_is_recorded_once_redacted_and_cut():
@@ -573,7 +573,7 @@ async def test_a_request_with_several_turns_is_asked_as_it_is():
     assert (await caller(echo).complete(request)).text == "C"
 
 
-# --- steps and items that hold a provider's lane ----------------------------------------------------------------------
+# --- steps and items that hold a provider's lane ---
 
 
 async def test_an_item_that_holds_a_providers_lane_shares_its_limits_with_its_calls():

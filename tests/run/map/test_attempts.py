@@ -1,4 +1,4 @@
-"""Attempts: what an item opens beneath it belongs to its attempt, and what is recorded there is not run again."""
+"""Attempts: maps beneath an item belong to its attempt; what they recorded is not repeated."""
 
 from collections import Counter
 

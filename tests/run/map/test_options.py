@@ -163,7 +163,7 @@ async def test_a_decider_may_change_the_numbers_and_is_told_what_they_are(kind):
     assert decider.asked == [MapPlan("run/work", 4, 16, 1, 3.0)]
 
 
-async def test_a_decider_that_answers_none_changes_nothing_and_one_that_widens_the_map_widens_its_span():
+async def test_a_decider_that_answers_none_changes_nothing_and_a_larger_width_widens_the_span():
     assert await ask_deciders([Decider(None), work], "run/work", options()) == options()
     widened = await ask_deciders([Decider({"width": 50})], "run/work", options())
     assert (widened.width, widened.span) == (50, 50)

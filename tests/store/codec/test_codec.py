@@ -80,7 +80,7 @@ VALUES = st.recursive(
 
 
 def same(a, b):
-    """Equal, of the same types all the way down, in the same order, with the sign of zero and the fold of an hour."""
+    """Equal, with the same types at every level, order, sign of zero and fold of an hour."""
     return type(a) is type(b) and looked_at(a) == looked_at(b)
 
 
@@ -211,7 +211,10 @@ def test_a_field_that_was_added_later_gets_its_default():
     assert decode('{"~":"namedtuple","v":{"x":1},"t":"tests.store.shapes:Point"}') == shapes.Point(
         1
     )
-    state = '{"__pydantic_extra__":{},"__pydantic_fields_set__":{"~":"set","v":[]},"__pydantic_private__":null}'
+    state = (
+        '{"__pydantic_extra__":{},"__pydantic_fields_set__":{"~":"set","v":[]},'
+        '"__pydantic_private__":null}'
+    )
     model = '{"~":"model","v":{"text":"x"},"t":"tests.store.shapes:Reply","state":' + state + "}"
     assert decode(model).scores == ()
     assert not hasattr(decode('{"~":"dataclass","v":{},"t":"tests.store.shapes:Unset"}'), "a")
@@ -252,7 +255,8 @@ def test_a_model_that_cannot_even_be_dumped_says_what_stood_in_the_way():
 
 def test_pydantic_is_never_imported_for_its_own_sake():
     code = (
-        "import sys; from abreast.store.codec.codec import encode, decode; decode(encode([(1,)], 'x'));"
+        "import sys; from abreast.store.codec.codec import encode, decode;"
+        "decode(encode([(1,)], 'x'));"
         "sys.exit('pydantic' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -454,7 +458,10 @@ def test_the_members_of_a_set_are_written_in_one_order():
 
 
 def test_plain_reading_imports_nothing_and_makes_nothing():
-    text = '{"~":"dataclass","v":{"x":{"~":"enum","v":"RED","t":"gone:Colour"}},"t":"no.such.module:Thing"}'
+    text = (
+        '{"~":"dataclass","v":{"x":{"~":"enum","v":"RED","t":"gone:Colour"}},'
+        '"t":"no.such.module:Thing"}'
+    )
     assert decode_plain(text) == {"x": "Colour.RED"}
     assert decode_plain('{"~":"from the future","v":1}') == {"~": "from the future", "v": 1}
 

@@ -111,7 +111,7 @@ def test_every_type_of_the_public_face_has_a_stable_name():
     ] == []
 
 
-# --- a user's types ---------------------------------------------------------------------------------------------------
+# --- a user's types ---
 
 _SHOP = """
 import dataclasses, pathlib
@@ -152,7 +152,9 @@ def work(number):
         raise LookupError
     {work}
 def orders():
-    found = abreast.map(work, range({count}), width=1, name="orders", store="runs.db", on_error="raise", {more})
+    found = abreast.map(
+        work, range({count}), width=1, name="orders", store="runs.db", on_error="raise", {more}
+    )
     return [one.value for one in found]
 """
 

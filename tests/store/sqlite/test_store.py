@@ -14,7 +14,7 @@ from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import child
 from tests.store.contract import ANN, BOB, begin, event, fill, settled, sqlite_error
 
-# ------------------------------------------------------------------------------------------------------------- the file
+# --- the file ---
 
 
 def test_the_file_and_its_folders_are_made_for_the_owner_alone(tmp_path):
@@ -92,7 +92,7 @@ def test_two_names_for_one_file_are_one_store(store, path, tmp_path):
         linked.take_over("job-1", BOB)
 
 
-# ----------------------------------------------------------------------------------------------------------- the schema
+# --- the schema ---
 
 
 def test_every_statement_says_what_it_is_for():
@@ -109,7 +109,10 @@ def test_every_statement_says_what_it_is_for():
 def test_an_older_schema_is_brought_up_to_date_and_keeps_what_it_holds(store, path, monkeypatch):
     begin(store)
     store.close()
-    script = "-- Two more things.\nCREATE TABLE more (x TEXT DEFAULT ';');\nINSERT INTO more VALUES ('a;\nb');\n"
+    script = (
+        "-- Two more things.\nCREATE TABLE more (x TEXT DEFAULT ';');\n"
+        "INSERT INTO more VALUES ('a;\nb');\n"
+    )
     monkeypatch.setattr(database, "migrations", lambda: (*migrations(), script, "-- Nothing."))
     with closing(SqliteStore(path)) as newer:
         assert newer.get("job-1").id == "job-1"
@@ -206,7 +209,7 @@ def test_while_another_process_turns_on_the_write_ahead_log_we_wait_our_turn(sto
         store._db._use_wal(Answers(sqlite_error(sqlite3.SQLITE_CORRUPT)))
 
 
-# --------------------------------------------------------------------------------------------------------- backup, room
+# --- backup, room ---
 
 
 def test_a_backup_over_a_store_in_use_is_refused(store, path, tmp_path):

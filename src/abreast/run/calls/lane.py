@@ -16,7 +16,7 @@ from abreast.limits.governor.limit import GovernorLimit
 from abreast.limits.limit import Limit
 from abreast.limits.queue import Hold
 from abreast.limits.server_hold import ServerHold
-from abreast.run.calls.rate_limit_headers import hit_by, told_by
+from abreast.run.calls.rate_limit_headers import rejected_limit, limits_in_headers
 
 if TYPE_CHECKING:
     from abreast.run.calls.learned_limits import LearnedLimits
@@ -85,7 +85,7 @@ class ModelLane:
         """Report a successful call to the governor; returns the changes it made."""
         if self.governed is None:
             return []
-        header_limits = told_by(headers) if self.governed.governor.listens(permit) else {}
+        header_limits = limits_in_headers(headers) if self.governed.governor.listens(permit) else {}
         changes = self.governed.answered(permit, now, used, header_limits)
         self._has_learned = self._has_learned or bool(changes)
         return [_facts(change) for change in changes]
@@ -97,8 +97,8 @@ class ModelLane:
             raise self.park(f"it asks to wait for {after / 3600:.1f} hours", after, now)
         if self.governed is None:
             return []
-        header_limits = told_by(getattr(error, "headers", None))
-        hit = hit_by(error.limit, header_limits)
+        header_limits = limits_in_headers(getattr(error, "headers", None))
+        hit = rejected_limit(error.limit, header_limits)
         changes = self.governed.rejected(permit, now, hit, after, header_limits)
         if changes is None:
             return []

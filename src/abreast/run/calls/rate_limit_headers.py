@@ -37,12 +37,12 @@ _HEADER_NAMES: Final[list[tuple[Dimension, str, str, str]]] = [
 _NO_LIMITS: Final[Tellings] = {}
 
 
-def told_by(headers: Mapping[str, str] | None) -> Tellings:
+def limits_in_headers(headers: Mapping[str, str] | None) -> Tellings:
     """The limits that the headers report, by dimension; what can't be parsed is left out.
 
-    >>> told_by({"x-ratelimit-limit-requests": "600", "x-ratelimit-remaining-requests": "599",
+    >>> limits_in_headers({"x-ratelimit-limit-requests": "600", "x-ratelimit-remaining-requests": "599",
     ...          "x-ratelimit-reset-requests": "100ms"})
-    {'requests': Told(limit=600.0, left=599.0, reset=0.1)}
+    {'requests': HeaderFacts(limit=600.0, left=599.0, reset=0.1)}
     """
     if not headers:
         return _NO_LIMITS
@@ -75,7 +75,7 @@ def _reset_seconds(text: str) -> float:
     return max(0.0, seconds - 1.0) if "T" in text and "." not in text else seconds
 
 
-def hit_by(limit: str, told: Tellings) -> Hit:
+def rejected_limit(limit: str, header_limits: Tellings) -> Hit:
     """The limit that a 429 was about.
 
     If input and output tokens are counted apart, the one of which a smaller part is left.
@@ -84,8 +84,8 @@ def hit_by(limit: str, told: Tellings) -> Hit:
         return "concurrency"
     if limit != "tokens":
         return "requests"
-    if "tokens" not in told:
-        parts: list[Dimension] = [name for name in ("input", "output") if name in told]
+    if "tokens" not in header_limits:
+        parts: list[Dimension] = [name for name in ("input", "output") if name in header_limits]
         if parts:
-            return min(parts, key=lambda name: told[name].left / told[name].limit)
+            return min(parts, key=lambda name: header_limits[name].left / header_limits[name].limit)
     return "tokens"
