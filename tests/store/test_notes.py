@@ -393,7 +393,7 @@ def test_a_directory_that_can_not_be_written_keeps_no_run_locked():
         lock_file(path).parent.chmod(0o555)
         looks = """
 from abreast.store.sqlite import sql
-for file in sql._HERE.glob("*.sql"):  # which may be out of reach afterwards
+for file in sql._FOLDER.glob("*.sql"):  # which may be out of reach afterwards
     sql.sql(file.stem)
 step_down()
 for _ in range(2):

@@ -204,7 +204,7 @@ def photograph(store):
     """Return a copy of the store as a process that is killed now would leave it."""
     with store._lock:
         copy = MemoryStore()
-        copy._names, copy._asked = dict(store._names), store._asked
+        copy._names, copy._last_request = dict(store._names), store._last_request
         copy._runs = deepcopy(store._runs)
     return copy
 

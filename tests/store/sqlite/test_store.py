@@ -307,7 +307,7 @@ def test_all_but_the_events_of_a_run_is_on_disk_when_the_call_returns_and_those_
     flushed = []
     link = "/proc/self/fd/{}"
     monkeypatch.setattr(
-        "abreast.store.sqlite.database._FLUSH",
+        "abreast.store.sqlite.database._fsync",
         lambda fd: flushed.append(str(Path(link.format(fd)).readlink())),
     )
     row = begin(store)

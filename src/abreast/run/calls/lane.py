@@ -16,7 +16,7 @@ from abreast.limits.governor.limit import GovernorLimit
 from abreast.limits.limit import Limit
 from abreast.limits.queue import Hold
 from abreast.limits.server_hold import ServerHold
-from abreast.run.calls.rate_limit_headers import rejected_limit, limits_in_headers
+from abreast.run.calls.rate_limit_headers import limits_in_headers, rejected_limit
 
 if TYPE_CHECKING:
     from abreast.run.calls.learned_limits import LearnedLimits

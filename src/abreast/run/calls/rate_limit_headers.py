@@ -40,8 +40,11 @@ _NO_LIMITS: Final[Tellings] = {}
 def limits_in_headers(headers: Mapping[str, str] | None) -> Tellings:
     """The limits that the headers report, by dimension; what can't be parsed is left out.
 
-    >>> limits_in_headers({"x-ratelimit-limit-requests": "600", "x-ratelimit-remaining-requests": "599",
-    ...          "x-ratelimit-reset-requests": "100ms"})
+    >>> limits_in_headers({
+    ...     "x-ratelimit-limit-requests": "600",
+    ...     "x-ratelimit-remaining-requests": "599",
+    ...     "x-ratelimit-reset-requests": "100ms",
+    ... })
     {'requests': HeaderFacts(limit=600.0, left=599.0, reset=0.1)}
     """
     if not headers:
