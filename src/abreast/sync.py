@@ -257,7 +257,7 @@ def _map_inside_item(
             f"inside an item, {', '.join(sorted(run_options))} are the run's own "
             "and can't be given again"
         )
-    loop = run.setting.loop
+    loop = run.context.loop
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:

@@ -264,7 +264,7 @@ async def test_a_callee_that_swallows_its_cancellation_holds_no_map_that_ends(ho
 
     async def outer():
         async with abreast.open_run("law", **opening) as run:
-            run.setting.grace = 0.05
+            run.context.grace = 0.05
             return [
                 outcome
                 async for outcome in run.map(work, range(9), width=2, **how, **laned(opening))

@@ -805,6 +805,6 @@ async def test_noted_items_that_can_not_be_committed_are_not_read_again_and_agai
             asked = asyncio.ensure_future(anext(items))
             await asyncio.wait_for(looked.wait(), 30)
             for _ in range(200):
-                await run.setting.scribe.read(lambda: None)
+                await run.context.writer.read(lambda: None)
             asked.cancel()
     assert len(looks) == 1

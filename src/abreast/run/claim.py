@@ -103,7 +103,7 @@ def _git_commit(start: Path) -> str | None:
 def start_writer(context: RunContext, store: Store, row: RunRow) -> None:
     """Start the run's commit writer, with callbacks for commits, failures and requests."""
     listener = CommitListener(_on_committed(context), _on_failed(context), _on_requested(context))
-    context.scribe = CommitWriter(store, row, listener, context.spent)
+    context.writer = CommitWriter(store, row, listener, context.spent)
 
 
 def _on_committed(context: RunContext) -> Callable[[int, float], None]:

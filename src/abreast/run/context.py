@@ -37,7 +37,7 @@ class RunContext:
     executor: Callable[[str | Executor | None], Executor]
     root: Run
     journal: Journal | None = None
-    scribe: CommitWriter | None = None
+    writer: CommitWriter | None = None
     store: Store | None = None
     row: RunRow | None = None
     resumed: bool = False

@@ -86,7 +86,7 @@ class CurrentItem:
         admitted: float,
     ) -> None:
         """Create an item that was just read and has not started."""
-        self.drive = scheduler
+        self.scheduler = scheduler
         self.index = index
         self.key = key
         self.value = value
@@ -101,7 +101,7 @@ class CurrentItem:
     def path(self) -> str:
         """The item's full path, such as `summaries/summarise/0007`."""
         if self._path is None:
-            self._path = self.drive.path_of(self.key)
+            self._path = self.scheduler.path_of(self.key)
         return self._path
 
     @property
@@ -110,7 +110,7 @@ class CurrentItem:
 
         It is the same in every run with that seed, whatever the run's name or the map's width.
         """
-        return self.drive.setting.seed_of(self.path)
+        return self.scheduler.context.seed_of(self.path)
 
     @property
     def held(self) -> Mapping[str, object]:
@@ -125,13 +125,13 @@ class CurrentItem:
     def run(self) -> Run:
         """The item as a scope: maps and steps opened in it have paths beneath the item's."""
         if self.scope is None:
-            self.scope = self.drive.run.scope_of(self)
+            self.scope = self.scheduler.run.scope_of(self)
         return self.scope
 
     @property
     def attempts(self) -> tuple[int, ...]:
         """Its attempt number, preceded by those of the items above it."""
-        above = self.drive.parent
+        above = self.scheduler.parent
         return (self.attempt,) if above is None else (*above.attempts, self.attempt)
 
     def note(self, kind: str, **facts: Plain) -> None:
@@ -139,7 +139,7 @@ class CurrentItem:
 
         It is written with the next commit and doesn't cause one.
         """
-        context = self.drive.setting
+        context = self.scheduler.context
         if context.journal is not None:
             emit = functools.partial(
                 context.journal.emit, kind, self.path, lane=self.lane, data=facts

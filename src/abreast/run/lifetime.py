@@ -96,11 +96,11 @@ async def open_context(run: Run, opening: Opening) -> RunContext:
         from abreast.run.claim import start_writer
 
         start_writer(context, store, row)
-    if context.scribe is not None or observers:
+    if context.writer is not None or observers:
         from abreast.core.events import RUN_RESUMED, RUN_STARTED
         from abreast.run.journal import Journal
 
-        context.journal = Journal(clock, context.scribe, observers, row.last_seq if row else 0)
+        context.journal = Journal(clock, context.writer, observers, row.last_seq if row else 0)
         context.journal.emit(
             RUN_RESUMED if resumed else RUN_STARTED,
             run.path,
@@ -114,7 +114,7 @@ async def close_run(context: RunContext, error: BaseException | None) -> None:
     state, reason = _final_state(context.root.stopped or error, error)
     if state == "done" and (failed := context.root.results.why_failed) is not None:
         state, reason = "failed", failed
-    journal, writer, store, row = context.journal, context.scribe, context.store, context.row
+    journal, writer, store, row = context.journal, context.writer, context.store, context.row
     if journal is not None:
         from abreast.core.events import RUN_ENDED, RUN_HALTED
 

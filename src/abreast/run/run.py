@@ -83,7 +83,7 @@ class Run:
     # --- properties ---
 
     @property
-    def setting(self) -> RunContext:
+    def context(self) -> RunContext:
         """The context that its scopes share; RuntimeError outside of the `async with`."""
         if self._context is None:
             raise RuntimeError(f"{self.path} is not open: use it as `async with ... as run:`")
@@ -92,18 +92,18 @@ class Run:
     @property
     def seed(self) -> int:
         """The run's seed, drawn and recorded if none was given."""
-        return self.setting.seed
+        return self.context.seed
 
     @property
     def id(self) -> str | None:
         """The run's id in its store, such as `summaries-3`; None for a run in memory."""
-        row = self.setting.row
+        row = self.context.row
         return row.id if row else None
 
     @property
     def resumed(self) -> bool:
         """Whether it continues a run that an earlier driver started."""
-        return self.setting.resumed
+        return self.context.resumed
 
     @property
     def stopped(self) -> BaseException | None:
@@ -113,7 +113,7 @@ class Run:
     @property
     def store(self) -> Store | None:
         """Its store, if it has one."""
-        return self.setting.store
+        return self.context.store
 
     # --- maps, steps and scopes ---
 
@@ -175,7 +175,7 @@ class Run:
         """
         options = check_options(
             fn,
-            stored=self.setting.stored,
+            stored=self.context.stored,
             width=width,
             name=name,
             span=span,
@@ -194,7 +194,7 @@ class Run:
         for lane_name, _ in (*options.hold, *(((lane, 1),) if isinstance(lane, str) else ())):
             self.lanes.limits(lane_name)
         self._claim(options.name)
-        return Map(Scheduler(self, self.setting, fn, items, options))
+        return Map(Scheduler(self, self.context, fn, items, options))
 
     async def step(
         self,
@@ -218,7 +218,7 @@ class Run:
         call = fn if len(args) == 1 else _AsyncSpread(fn) if is_async(fn) else _Spread(fn)
         options = check_options(
             fn,
-            stored=self.setting.stored,
+            stored=self.context.stored,
             width=1,
             name=name,
             lane=lane,
@@ -232,7 +232,7 @@ class Run:
         )
         self._claim(name)
         scheduler = Scheduler(
-            self, self.setting, call, [args[0] if len(args) == 1 else args], options
+            self, self.context, call, [args[0] if len(args) == 1 else args], options
         )
         return (await Map[Any, Any](scheduler).values())[0]
 
@@ -279,7 +279,7 @@ class Run:
         from abreast.run.map.recorded_input import RecordedInput
 
         self._claim(name)
-        return RecordedInput(self.setting, f"{self.path}/{escape(name)}", items)
+        return RecordedInput(self.context, f"{self.path}/{escape(name)}", items)
 
     # --- for the modules of `abreast.run` ---
 
@@ -343,7 +343,7 @@ class Run:
             self._parent._scopes.add(self)  # noqa: SLF001 - the parent is a Run too
             self._stopped = self._parent.stopped
         if self.budget is not None:
-            self.budget.begin(self.setting.clock.now())
+            self.budget.begin(self.context.clock.now())
             self._watch_deadline(self.budget)
         return self
 
@@ -356,12 +356,12 @@ class Run:
         """Stop what still runs, write what is left, and record how it ended."""
         interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
         try:
-            await self.settle_maps(GRACE_ON_INTERRUPT if interrupted else self.setting.grace)
+            await self.settle_maps(GRACE_ON_INTERRUPT if interrupted else self.context.grace)
         finally:
             if self._deadline is not None:
                 self._deadline.cancel()
             if self._opening is not None:
-                await close_run(self.setting, error)
+                await close_run(self.context, error)
             elif self._parent is not None:
                 self._parent.results.add(self.results.done, self.results.failed)
 
@@ -369,7 +369,7 @@ class Run:
         deadline = budget.deadline()
         if deadline is not None:
             spent = BudgetSpent(f"the budget of {budget.seconds:g} seconds is spent")
-            self._deadline = self.setting.clock.call_at(deadline, lambda: self.stop(spent))
+            self._deadline = self.context.clock.call_at(deadline, lambda: self.stop(spent))
 
 
 class _Spread:

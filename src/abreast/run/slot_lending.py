@@ -56,7 +56,7 @@ def credited(item: CurrentItem | None, limit: Limit) -> bool:
         if item.credits and limit in item.credits:
             item.credits.discard(limit)
             return True
-        item = item.drive.parent
+        item = item.scheduler.parent
     return False
 
 
@@ -64,7 +64,7 @@ def _holds(item: CurrentItem | None, limit: Limit) -> bool:
     while item is not None:
         if any(hold.limit is limit for hold in item.holds):
             return True
-        item = item.drive.parent
+        item = item.scheduler.parent
     return False
 
 
@@ -91,7 +91,7 @@ class Borrowed:
         if item.task is self._task and not item.lenders and not item.reclaiming:
             item.holds = (*item.holds, *self._holds)
         else:
-            item.drive.setting.gate.give(self._holds)
+            item.scheduler.context.gate.give(self._holds)
 
 
 def borrow(item: CurrentItem, limits: Sequence[Limit]) -> Borrowed | None:

@@ -45,7 +45,7 @@ async def driven(store, model, *, stops=(), value=0, **opening):
         for number in range(3):
             await model.ask(f"question {number}")
             if number in stops:
-                work.run.setting.root.halt("stopped")
+                work.run.context.root.halt("stopped")
                 await asyncio.get_running_loop().create_future()
         return found
 

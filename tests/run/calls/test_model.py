@@ -410,7 +410,7 @@ async def test_recorded_calls_are_not_made_again_and_identical_ones_are_told_apa
     async def work(item):
         replies = [await model.ask(item) for _ in range(2)] + [await model.ask(f"{item}!")]
         if broken:
-            abreast.current().run.setting.root.halt("crash")
+            abreast.current().run.context.root.halt("crash")
             await asyncio.get_running_loop().create_future()
         return [reply.text for reply in replies]
 
@@ -474,7 +474,7 @@ async def test_a_recorded_failure_of_a_call_is_raised_again_as_what_it_was():
             await model.ask(item)
         except Refused as error:
             if crash:
-                abreast.current().run.setting.root.halt("crash")
+                abreast.current().run.context.root.halt("crash")
                 await asyncio.get_running_loop().create_future()
             return [str(error), error.status, error.raw]
 

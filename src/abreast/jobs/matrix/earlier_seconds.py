@@ -21,8 +21,8 @@ async def earlier_seconds(work: CurrentItem) -> dict[str, float]:
     Calls before a final outcome of the item belong to that outcome and are not counted: the item
     runs again because it changed, or failed.
     """
-    context = work.drive.setting
-    writer, store, row = context.scribe, context.store, context.row
+    context = work.scheduler.context
+    writer, store, row = context.writer, context.store, context.row
     if not context.resumed or writer is None or store is None or row is None:
         return {}
     found, recorded = await writer.read(
@@ -43,7 +43,7 @@ async def earlier_seconds(work: CurrentItem) -> dict[str, float]:
 
 async def recorded_done(run: Run, *, except_lane: str) -> int:
     """How many cells of a run are recorded as done, on all lanes but one."""
-    writer, store, row = run.setting.scribe, run.setting.store, run.setting.row
+    writer, store, row = run.context.writer, run.context.store, run.context.row
     if writer is None or store is None or row is None:
         return 0
     depth = run.path.count("/") + 2  # the run, the lane, the cell

@@ -140,8 +140,8 @@ async def _recorded_done(
 
     A halt leaves them out of the outcomes, although they are done.
     """
-    context = run.setting
-    store, row, writer = context.store, context.row, context.scribe
+    context = run.context
+    store, row, writer = context.store, context.row, context.writer
     if store is None or row is None or writer is None:
         return {name: Subplan(name, "done", done[name]) for name in made_of if name in done}
     if not made_of:
@@ -160,7 +160,7 @@ async def _recorded_done(
 
 def _record_division(run: Run, plan: Plan, how: PlanOptions) -> None:
     """Record the tree in the journal, since outcomes exist only for leaves that have ended."""
-    journal = run.setting.journal
+    journal = run.context.journal
     if journal is None:
         return
     nodes = [

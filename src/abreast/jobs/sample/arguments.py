@@ -60,7 +60,7 @@ class SampleJob:
     async def _after_hooks(self, within: Run) -> SampleJob:
         """Return the job after the `before_sample` hooks, which may change breadth and depth."""
         shape = self.shape
-        for hook in within.setting.hooks:
+        for hook in within.context.hooks:
             decide = getattr(hook, "before_sample", None)
             if decide is None:
                 continue
@@ -150,8 +150,8 @@ def make_job(
 
 async def _restore_budget(scope: Run) -> None:
     """Charge a resumed sample's own budget with what the calls beneath it have used already."""
-    context, budget = scope.setting, scope.budget
-    writer, store, row = context.scribe, context.store, context.row
+    context, budget = scope.context, scope.budget
+    writer, store, row = context.writer, context.store, context.row
     if budget is None or not context.resumed or writer is None or store is None or row is None:
         return
     prefix = f"{scope.path}/"

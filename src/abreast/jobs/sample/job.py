@@ -156,13 +156,13 @@ class _Sampler:
         self._order = BranchOrder(shape.breadth, shape.depth, shape.pick, early=strategy.early)
         own = draws.seed
         self._seed = (
-            scope.setting.seed_of(scope.path) if own is None else derive_seed(own, "sample")
+            scope.context.seed_of(scope.path) if own is None else derive_seed(own, "sample")
         )
         self._map: Any = None
         self._winner: SampleAttempt | None = None
         self._models_by_name: dict[str, Model] = {}  # models that the strategy has named
         # Threads of the run's own executor: they see the draw's context and end with the sample.
-        self._threads: BoundCall[Any, Any] = scope.setting.executor("local").bind(
+        self._threads: BoundCall[Any, Any] = scope.context.executor("local").bind(
             _call_function, shape.breadth
         )
         self._checker = DrawChecker(question, self._threads, explain=shape.explain)
@@ -200,7 +200,7 @@ class _Sampler:
             )
 
     def _emit(self, kind: str, **facts: Any) -> None:
-        journal = self._scope.setting.journal
+        journal = self._scope.context.journal
         if journal is not None:
             journal.emit(kind, self._scope.path, data=facts)
 

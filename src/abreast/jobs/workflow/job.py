@@ -132,7 +132,7 @@ class Flow:
 
         A fault of a custom kind is raised here too.
         """
-        if (journal := run.setting.journal) is not None:
+        if (journal := run.context.journal) is not None:
             journal.emit(
                 WORKFLOW_OUTLINED,
                 run.path,
@@ -321,7 +321,7 @@ class Flow:
             try:
                 async with limit:
                     if common.timeout is not None:
-                        clock = frame.run.setting.clock
+                        clock = frame.run.context.clock
                         timer = clock.call_at(
                             clock.now() + common.timeout, lambda: limit.reschedule(0)
                         )

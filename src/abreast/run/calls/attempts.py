@@ -77,7 +77,7 @@ class CallAttempts:
         self._call_journal = call_journal
         self._clock = caller.clock_for(item)
         self._gate = caller.gate_for(item)
-        self._budgets = item.drive.run.lanes.budgets if item is not None else ()
+        self._budgets = item.scheduler.run.lanes.budgets if item is not None else ()
         self._need, self._estimate = caller.reserve(request, self._budgets)
         self._order: int | None = None
         self._began = self._clock.now()
@@ -127,7 +127,7 @@ class CallAttempts:
         if item is not None and lends(item):
             self._gate.withdraw(ticket)
             self._restore_credit(grant)
-            grant.lent = lend(item, item.drive.setting)
+            grant.lent = lend(item, item.scheduler.context)
             ticket = self._ticket(grant)
             if self._gate.ask(ticket):
                 grant.holds = ticket.holds
@@ -150,7 +150,7 @@ class CallAttempts:
     async def _reclaim_lent(self, grant: _Grant) -> None:
         """Take the lent slots back: the item goes on."""
         if grant.lent and self._item is not None:
-            await reclaim(self._item, self._item.drive.setting)
+            await reclaim(self._item, self._item.scheduler.context)
 
     def _abandon_lent(self, grant: _Grant) -> None:
         """Leave the lent slots to others: the item ends."""
@@ -290,7 +290,7 @@ class CallAttempts:
     def _record_changes(self, changes: Sequence[Facts]) -> None:
         """Record changes of the lane's limits in the journal of this call's run."""
         item = self._item
-        journal = item.drive.setting.journal if item is not None else None
+        journal = item.scheduler.context.journal if item is not None else None
         if journal is not None and item is not None:
             for facts in changes:
                 journal.emit(LIMIT_CHANGED, item.path, lane=self._caller.lane.name, data=facts)
@@ -301,7 +301,7 @@ class CallAttempts:
     def _delay(self, error: CallFailed) -> float | None:
         seed, path = 0, self._caller.name
         if self._item is not None:
-            context = self._item.drive.setting
+            context = self._item.scheduler.context
             seed = context.seed
             path = (
                 path if self._call_journal is None else context.seeded_part(self._call_journal.path)
@@ -310,7 +310,7 @@ class CallAttempts:
 
     async def _back_off(self, error: CallFailed) -> None:
         item, now, pause = self._item, self._clock.now(), _Grant()
-        pause.lent = item is not None and lend(item, item.drive.setting)
+        pause.lent = item is not None and lend(item, item.scheduler.context)
         try:
             await sleep_until(self._clock, now + (self._delay(error) or 0.0))
         except BaseException as stopped:

@@ -117,12 +117,12 @@ class CallJournal:
             facts["usd"] = need.usd
         body = None
         if not self._has_recorded_request:
-            body = asked_text(request, self.path, self._item.drive.setting.redact)
+            body = asked_text(request, self.path, self._item.scheduler.context.redact)
         self._has_recorded_request = True
         if not wait:
             self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, body=body)
             return None
-        written: asyncio.Future[None] = self._item.drive.setting.loop.create_future()
+        written: asyncio.Future[None] = self._item.scheduler.context.loop.create_future()
         self._journal.emit(
             CALL_STARTED,
             self.path,
@@ -140,7 +140,7 @@ class CallJournal:
         of the reply comes after it, and so does the start of the next paid call, which is waited
         for.
         """
-        redact = self._item.drive.setting.redact
+        redact = self._item.scheduler.context.redact
         if redact is not None:
             text = redact(self.path, reply.text)
             if text != reply.text:
@@ -185,9 +185,9 @@ class CallJournal:
 
 async def recorded_calls_of(item: CurrentItem) -> Calls:
     """The item's calls, including those that earlier drivers of the run recorded."""
-    context = item.drive.setting
+    context = item.scheduler.context
     known: dict[str, Event] = {}
-    writer, store, row = context.scribe, context.store, context.row
+    writer, store, row = context.writer, context.store, context.row
     if (
         not item.ignores_recorded_calls
         and writer is not None

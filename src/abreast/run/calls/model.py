@@ -159,10 +159,10 @@ class Caller:
         """
         item = current_item()
         call_journal: CallJournal | None = None
-        if item is not None and item.drive.setting.journal is not None:
+        if item is not None and item.scheduler.context.journal is not None:
             calls = item.calls
             if calls is None:
-                resumed = item.drive.setting.resumed
+                resumed = item.scheduler.context.resumed
                 calls = item.calls = await recorded_calls_of(item) if resumed else Calls({})
             path = calls.path_of(item, digest_of(self._recorded_name, request))
             known = calls.known.get(path)
@@ -171,7 +171,7 @@ class Caller:
                 item.add_usage(usage_of(known.data))
                 return restore(known, request)
             call_journal = CallJournal(
-                item, item.drive.setting.journal, path=path, model=self.name, lane=self.lane.name
+                item, item.scheduler.context.journal, path=path, model=self.name, lane=self.lane.name
             )
         if (
             self._cache is not None
@@ -222,15 +222,15 @@ class Caller:
 
     def clock_for(self, item: CurrentItem | None) -> Clock:
         """The run's clock inside an item, else the caller's own."""
-        return item.drive.setting.clock if item is not None else self._clock
+        return item.scheduler.context.clock if item is not None else self._clock
 
     def gate_for(self, item: CurrentItem | None) -> LimitGate:
         """The run's gate inside an item, else the caller's own."""
-        return item.drive.setting.gate if item is not None else self._gate
+        return item.scheduler.context.gate if item is not None else self._gate
 
     def limits_for(self, item: CurrentItem | None) -> tuple[Limit, ...]:
         """The lane's limits: the run's, if it declares a lane of that name."""
-        declared = item.drive.run.lanes.declared(self.lane.name) if item is not None else None
+        declared = item.scheduler.run.lanes.declared(self.lane.name) if item is not None else None
         return declared or self.lane.every
 
     def reserve(self, request: Request, budgets: tuple[Budget, ...]) -> tuple[Need, TokenEstimate]:

@@ -25,7 +25,7 @@ class Attempts:
         """`call` executes an item's value."""
         self._scheduler = scheduler
         self._call = call
-        self._now = scheduler.setting.clock.now
+        self._now = scheduler.context.clock.now
 
     def start(self, item: CurrentItem) -> None:
         """Start an attempt; a `once` item first waits until its start is on disk."""
@@ -48,7 +48,7 @@ class Attempts:
         item.started = self._now()
         item.task = scheduler.spawn(self._execute(item))
         if timeout is not None:
-            item.timer = scheduler.setting.clock.call_at(
+            item.timer = scheduler.context.clock.call_at(
                 item.started + timeout, lambda: self._time_out(item)
             )
 
@@ -100,7 +100,7 @@ class Attempts:
         if item.own_tasks:
             await self._cancel_own_tasks(item)
         if item.scope is not None:
-            await item.scope.settle_maps(self._scheduler.setting.grace)
+            await item.scope.settle_maps(self._scheduler.context.grace)
 
     async def _cancel_own_tasks(self, item: CurrentItem) -> None:
         """Cancel tasks that the item's code started and left in a call.
@@ -110,7 +110,7 @@ class Attempts:
         while own_tasks := [task for task in item.own_tasks or () if not task.done()]:
             for task in own_tasks:
                 task.cancel()
-            _, left = await asyncio.wait(own_tasks, timeout=self._scheduler.setting.grace)
+            _, left = await asyncio.wait(own_tasks, timeout=self._scheduler.context.grace)
             if left:
                 return
 
@@ -122,7 +122,7 @@ class Attempts:
             item.timer.cancel()
             item.timer = None
         if item.holds:
-            self._scheduler.setting.gate.give(item.holds)
+            self._scheduler.context.gate.give(item.holds)
             item.holds = ()
         if isinstance(error, Stopped) and self._ends_the_map(error):
             self._scheduler.stopped_within(item, error)
@@ -183,14 +183,14 @@ class Attempts:
             return False
         cause = self._cause(item, error)
         delay = retry.delay(
-            cause, item.attempt, scheduler.setting.seed, scheduler.setting.seeded_part(item.path)
+            cause, item.attempt, scheduler.context.seed, scheduler.context.seeded_part(item.path)
         )
         if delay is None:
             return False
         if scheduler.journal is not None:
             scheduler.journal.attempt_failed(item, cause, delay)
         item.stop_reason = None
-        item.timer = scheduler.setting.clock.call_at(now + delay, lambda: self._retry(item, now))
+        item.timer = scheduler.context.clock.call_at(now + delay, lambda: self._retry(item, now))
         scheduler.paused()
         return True
 

@@ -49,8 +49,8 @@ class InMemoryMap:
         self._open_items = scheduler.open_items
         self._window = scheduler.window
         self._ripe = scheduler.release.ripe
-        self._now = scheduler.setting.clock.now
-        self._loop = scheduler.setting.loop
+        self._now = scheduler.context.clock.now
+        self._loop = scheduler.context.loop
         self._task_context = scheduler.task_context
 
     def launch(self, value: Any) -> None:

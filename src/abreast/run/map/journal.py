@@ -53,7 +53,7 @@ class MapJournal:
         self._context = context
         self._journal = journal
         self._path = path
-        self._writer = context.scribe
+        self._writer = context.writer
         self._repeats = repeats
         self._in_doubt: frozenset[str] = frozenset()  # paths of `once` items started before
         self._reruns = False  # changed items run again instead of being refused

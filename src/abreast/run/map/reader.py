@@ -76,7 +76,7 @@ class Reader:
         scheduler = self._scheduler
         while not scheduler.stopped and not scheduler.exhausted:
             if not scheduler.wants_more:
-                self._wake_up = scheduler.setting.loop.create_future()
+                self._wake_up = scheduler.context.loop.create_future()
                 await self._wake_up
                 self._wake_up = None
                 continue

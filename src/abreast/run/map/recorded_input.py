@@ -75,7 +75,7 @@ class RecordedInput:
     async def __aiter__(self) -> AsyncIterator[Any]:
         """The items, once."""
         try:
-            if self._context.scribe is not None and self._context.resumed:
+            if self._context.writer is not None and self._context.resumed:
                 await self._load_recorded()
             if not self._complete:
                 self._start()
@@ -101,7 +101,7 @@ class RecordedInput:
         )
         if self._is_paused:
             self._continue_reading()
-        elif self._context.scribe is None and not self._buffer:
+        elif self._context.writer is None and not self._buffer:
             self._journal_pending()
         return item
 
@@ -214,7 +214,7 @@ class RecordedInput:
         journal = self._context.journal
         if not batch or self._total is not None:
             return
-        if self._context.scribe is None or journal is None:
+        if self._context.writer is None or journal is None:
             self._buffer.extend((0, item) for item in batch)
             self._accepted += len(batch)
             self._journaled = self._accepted
@@ -318,7 +318,7 @@ class RecordedInput:
             self._total, self._recorded_texts = len(self._recorded_texts), []
 
     async def _read_events(self, after: int, kinds: set[str], limit: int) -> list[Event]:
-        writer, store, row = self._context.scribe, self._context.store, self._context.row
+        writer, store, row = self._context.writer, self._context.store, self._context.row
         if writer is None or store is None or row is None:
             return []
         return await writer.read(

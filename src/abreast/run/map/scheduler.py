@@ -62,7 +62,7 @@ class Scheduler:
         """Nothing starts before `begin`."""
         self.run = run
         self.path: str = f"{run.path}/{escape(options.name)}"
-        self.setting: RunContext = context
+        self.context: RunContext = context
         self.options: MapOptions = options
         self.parent = current_item()
         self.repeats: bool = self.parent is not None and max(self.parent.attempts) > 1
@@ -105,7 +105,7 @@ class Scheduler:
     @property
     def looks_up(self) -> bool:
         """Whether items may be recorded already: by an earlier driver, or by an earlier attempt."""
-        return self.setting.resumed or (self.repeats and self.setting.stored)
+        return self.context.resumed or (self.repeats and self.context.stored)
 
     # --- the caller's side ---
 
@@ -146,15 +146,15 @@ class Scheduler:
     async def wait(self) -> None:
         """Wait until there is a change; slots of the waiting item are lent meanwhile."""
         parent = self.parent
-        lent = parent is not None and lend(parent, self.setting)
-        waiter = self.setting.loop.create_future()
+        lent = parent is not None and lend(parent, self.context)
+        waiter = self.context.loop.create_future()
         self._waiters.append(waiter)
         try:
             await waiter
         finally:
             self._waiters.remove(waiter)
             if lent and parent is not None:
-                await reclaim(parent, self.setting)
+                await reclaim(parent, self.context)
 
     def wake(self) -> None:
         """Wake up all waiters, which then check again."""
@@ -173,7 +173,7 @@ class Scheduler:
             return
         self._begun = True
         self.run.adopt(self)
-        context = self.setting
+        context = self.context
         if context.hooks:
             from abreast.run.hooks import ask_deciders
 
@@ -200,7 +200,7 @@ class Scheduler:
 
         Not by loop.create_task, whose wrapper takes half as long as creating the task itself.
         """
-        return asyncio.Task(coroutine, loop=self.setting.loop, context=self.task_context.copy())
+        return asyncio.Task(coroutine, loop=self.context.loop, context=self.task_context.copy())
 
     def track_task(self, task: asyncio.Task[None]) -> None:
         """Track a background task: the map waits for its end and raises its error."""
@@ -252,7 +252,7 @@ class Scheduler:
 
     def admit(self, value: Any) -> CurrentItem:
         """Make an item from a value that was read."""
-        item = self._admission.item(value, self.window.admitted, self.setting.clock.now())
+        item = self._admission.item(value, self.window.admitted, self.context.clock.now())
         if self.journal is not None:
             self.journal.digest(item)
         self.window.admit()
@@ -302,7 +302,7 @@ class Scheduler:
                 asked = (("width", width_limit, ONE), *needs)
                 spent = functools.partial(self._end_at, item)
                 ticket = item.ticket = Ticket(asked, lambda: self._granted(item), spent)
-            granted = self.setting.gate.ask(ticket)
+            granted = self.context.gate.ask(ticket)
         except BudgetSpent as error:
             self._end_at(item, error)
         except ValueError as error:  # no such lane, or a pooled resource held twice
@@ -322,9 +322,9 @@ class Scheduler:
             item.credits = {hold.limit for hold in charged} | (item.credits or set())
             # An item's request is charged when it starts. If it stayed a reservation, work beneath
             # the item could wait for it forever.
-            self.setting.gate.give(charged)
+            self.context.gate.give(charged)
             if ticket.parked is not None and self.journal is not None:
-                waited = self.setting.clock.now() - item.admitted - sum(item.service) - item.backoff
+                waited = self.context.clock.now() - item.admitted - sum(item.service) - item.backoff
                 self.journal.waited(item, type(ticket.parked).__name__.lower(), waited)
         self._attempts.start(item)
 
@@ -437,7 +437,7 @@ class Scheduler:
 
     def _start_more(self) -> None:
         if self._width_limit.line.heap:
-            self.setting.gate.serve(self._width_limit)
+            self.context.gate.serve(self._width_limit)
         self.pump()
 
     # --- releasing ---
@@ -518,9 +518,9 @@ class Scheduler:
             item.timer.cancel()
             item.timer = None
         if item.ticket is not None:
-            self.setting.gate.withdraw(item.ticket)
+            self.context.gate.withdraw(item.ticket)
         if item.holds:
-            self.setting.gate.give(item.holds)
+            self.context.gate.give(item.holds)
             item.holds = ()
         self.open_items.pop(item.index, None)
 
@@ -545,7 +545,7 @@ class Scheduler:
         If nothing is under way, it returns at once.
         """
         if grace is None:
-            grace = self.setting.grace
+            grace = self.context.grace
         if not self._begun:
             self._begun = self._ended = self.stopped = True
         if self._ended:

@@ -401,7 +401,7 @@ class MatrixDriver:
 
         `abreast resume` uses the newest ones.
         """
-        journal = run.setting.journal
+        journal = run.context.journal
         if not run.resumed or journal is None:
             return
         row = store.get(self._run_id)

@@ -101,7 +101,7 @@ class FanOuts:
             return failed(common, error, output)
         self._flow.make_room(as_width(wanted))
         width = min(as_width(wanted), len(items))
-        if (journal := frame.run.setting.journal) is not None:
+        if (journal := frame.run.context.journal) is not None:
             path = f"{frame.run.path}/{escape(common.id)}"
             journal.emit(FAN_OUT_STARTED, path, data={"items": len(items), "width": width})
         halted, quarantine = await self._run_items(frame, step, keys, width, output)
