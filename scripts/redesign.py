@@ -1,4 +1,4 @@
-"""Moves modules and renames what they define, by the table in redesign.txt.
+"""Moves modules and renames what they define, by a table: redesign.txt, then redesign_names.txt.
 
 A line of the table is `old.module new.module Old=New Other=Another`: the module moves, its tests
 move with it, and every import, dotted name and path that names it is rewritten; then the names that
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TABLE = Path(__file__).with_name("redesign.txt")
+FIRST_TABLE = Path(__file__).with_name("redesign.txt")
 CODE = ("src", "tests", "benchmarks", "scripts", "examples", "docs", "corpus")
 TEXT = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".sql", ".js", ".html", ".cfg", ".ini"}
 QUOTED_TYPE = re.compile(
@@ -28,7 +28,7 @@ QUOTED_TYPE = re.compile(
 LEFT_ALONE = (
     "CHANGELOG.md",
     "scripts/redesign.py",
-    "scripts/redesign.txt",
+    "scripts/redesign.txt", "scripts/redesign_names.txt",
     "tests/fixtures/recorded/",
 )
 
@@ -42,10 +42,10 @@ class Move:
     names: dict[str, str]
 
 
-def read_table() -> list[Move]:
+def read_table(table: Path) -> list[Move]:
     """All moves, in the order of the table."""
     moves = []
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
+    for line in table.read_text(encoding="utf-8").splitlines():
         words = line.partition("#")[0].split()
         if words and words[0] != "package":
             old, new, *names = words
@@ -55,12 +55,12 @@ def read_table() -> list[Move]:
     return moves
 
 
-def make_packages() -> None:
+def make_packages(table: Path) -> None:
     """Write `__init__.py` of new packages, with the sentence of the table.
 
     And those of directories of tests.
     """
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
+    for line in table.read_text(encoding="utf-8").splitlines():
         if line.startswith("package "):
             _, name, sentence = line.split(maxsplit=2)
             path = ROOT / package_of(name) / "__init__.py"
@@ -356,9 +356,10 @@ def rewrite_names(texts: dict[Path, str], names: dict[str, dict[str, str]]) -> d
 def main() -> None:
     """Do it all, or only tell."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", nargs="?", type=Path, default=FIRST_TABLE, help="which table")
     parser.add_argument("--check", action="store_true", help="only tell what would move")
     options = parser.parse_args()
-    moves = read_table()
+    moves = read_table(options.table)
     check(moves)
     if options.check:
         for move in moves:
@@ -366,7 +367,7 @@ def main() -> None:
             print(f"{move.old:40} {move.new:40} {renamed}".rstrip())
         return
     tests = move_files(moves)
-    make_packages()
+    make_packages(options.table)
     texts = rewrite_places(moves, tests)
     for path, text in rewrite_names(texts, {move.new: dict(move.names) for move in moves}).items():
         (ROOT / path).write_text(text, encoding="utf-8")
