@@ -28,7 +28,8 @@ QUOTED_TYPE = re.compile(
 LEFT_ALONE = (
     "CHANGELOG.md",
     "scripts/redesign.py",
-    "scripts/redesign.txt", "scripts/redesign_names.txt",
+    "scripts/redesign.txt",
+    "scripts/redesign_names.txt",
     "tests/fixtures/recorded/",
 )
 
@@ -136,6 +137,8 @@ def move_files(moves: list[Move]) -> dict[str, str]:
 def dotted_pattern(moves: list[Move]) -> re.Pattern[str]:
     """Any old module by its dotted name or its path."""
     olds = sorted((move.old for move in moves if move.old != move.new), key=len, reverse=True)
+    if not olds:
+        return re.compile(r"(?!)")  # matches nothing
     dotted = "|".join(re.escape(f"abreast.{old}") for old in olds)
     paths = "|".join(
         re.escape("abreast/" + old.replace(".", "/")) + r"(?=\.py\b|/)" for old in olds
