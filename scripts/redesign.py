@@ -320,7 +320,7 @@ def rewrite_places(moves: list[Move], tests: dict[str, str]) -> dict[Path, str]:
     words = dict(tests)
     words |= {dotted(old): dotted(new) for old, new in tests.items()}
     longest_first = sorted(map(re.escape, words), key=len, reverse=True)
-    of_tests = re.compile(rf"(?:{'|'.join(longest_first) or '$^'})(?!\w)")
+    of_tests = re.compile(rf"(?:{'|'.join(longest_first) or '(?!)'})(?!\w)")
     levels = {new: new.count("/") - old.count("/") for old, new in tests.items()}
     texts = {}
     for path in files():
