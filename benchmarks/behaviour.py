@@ -29,7 +29,7 @@ from pathlib import Path
 from abreast.assembly.names import open_run
 from abreast.jobs.candidates.behaviour.traced_run import Tests
 from abreast.jobs.candidates.evaluator import Bounds, Evaluator
-from abreast.jobs.candidates.job import CandidatesContext, EvaluationOptions, Trials
+from abreast.jobs.candidates.job import CandidateRun, CandidatesContext, EvaluationOptions
 from abreast.jobs.candidates.results import Checked, Proposal, Timed
 from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.slot import Slot
@@ -124,7 +124,7 @@ async def phase(top: Path, count: int, width: int) -> Phase:
         return proposals(count)
 
     async with open_run("behaviour", seed=1) as run:
-        tried = await Trials(
+        tried = await CandidateRun(
             CandidatesContext(target, SOURCE, top, bench, None, EvaluationOptions(width))
         ).run(run, propose)
     assert bench.began is not None

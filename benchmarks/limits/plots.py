@@ -12,7 +12,7 @@ from pathlib import Path
 
 from abreast.cli.terminal.limit_drawing import svg
 from abreast.core.events import CALL_SETTLED, CALL_STARTED, LIMIT_CHANGED, RUN_STARTED, Event, Plain
-from abreast.limits.governor.governor import CallPermit, Costs, Governor, Hit, Tellings
+from abreast.limits.governor.governor import CallPermit, Costs, Governor, Hit, LimitHeaders
 from abreast.testing.storm.settings import Settings
 from abreast.views.limits import LimitChart
 from benchmarks.limits.scenarios import Scenario, scenarios
@@ -55,14 +55,14 @@ class Drawn(Governor):
         self._note(CALL_STARTED, now, permit)
         return permit
 
-    def answered(self, permit: CallPermit, now: float, used: Costs, told: Tellings) -> None:
+    def answered(self, permit: CallPermit, now: float, used: Costs, told: LimitHeaders) -> None:
         """It was answered."""
         super().answered(permit, now, used, told)
         self._note(CALL_SETTLED, now, permit)
         self._note_changes(now, permit, "header" if told else "room")
 
     def rejected(
-        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings
+        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: LimitHeaders
     ) -> bool:
         """It was turned away."""
         news = super().rejected(permit, now, hit, wait, told)

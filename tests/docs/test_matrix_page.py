@@ -12,7 +12,7 @@ from abreast.jobs.matrix.design import read_study
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.scoring.scores import KINDS
 from abreast.jobs.matrix.spec import CONTROLS
-from abreast.jobs.matrix.tools import Asked
+from abreast.jobs.matrix.tools import StrategyModel
 from tests.docs.pages import ROOT, blocks_of
 
 PAGE = "docs/matrix.md"
@@ -49,7 +49,7 @@ def test_it_has_what_a_function_gets(page):
     assert [
         word
         for word in ("ask", "reply", "name")
-        if not hasattr(Asked, word) or f"model.{word}" not in said
+        if not hasattr(StrategyModel, word) or f"model.{word}" not in said
     ] == []
 
 

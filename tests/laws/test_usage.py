@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import abreast
 from abreast.core.errors import Refused, ServerFault, StoreFull
 from abreast.core.outcome import NO_USAGE, Usage
-from abreast.models.port import Hear, Reply, Request
+from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import FlatPrice
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
@@ -113,7 +113,7 @@ class Priced:
         self.calls = calls
         self.sent: Counter[str] = Counter()
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         text = request.messages[-1].content
         call = self.calls[text]
         self.sent[text] += 1

@@ -97,7 +97,7 @@ def test_nobody_touches_what_a_living_driver_has_jotted_down(path, store):
 
 def left(path, lines, *, epoch=1, after=0):
     path.write_bytes(lines)
-    events, spent = notes.left_in(path, epoch, after)
+    events, spent = notes.read_notes(path, epoch, after)
     return [event.seq for event in events], spent
 
 

@@ -196,7 +196,7 @@ os._exit(0)
     ],
 )
 def test_whatever_goes_wrong_below_is_one_sentence_that_names_the_file(error, kind):
-    with pytest.raises(StoreError) as told, os_errors.one_sentence("/x/runs.db"):
+    with pytest.raises(StoreError) as told, os_errors.as_store_error("/x/runs.db"):
         raise error
     assert type(told.value) is kind
     assert str(told.value).startswith("/x/runs.db ")

@@ -19,8 +19,8 @@ from abreast.executors.tasks import is_async
 from abreast.jobs.matrix.call_notes import LaneCount
 from abreast.jobs.matrix.own_work import holding_place
 from abreast.jobs.matrix.rows import SubResult
-from abreast.jobs.matrix.tools import Asked, AskedFromThread, Counted
-from abreast.models.port import Hear, Reply, Request
+from abreast.jobs.matrix.tools import BlockingStrategyModel, CountingModel, StrategyModel
+from abreast.models.port import OnText, Reply, Request
 from abreast.run.calls.model import Caller
 from abreast.run.run import Run
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # time.
 
 
-class BenchKit:
+class RunMatrixTools:
     """The tools of a real matrix run: `async with BenchKit(Tools(...), directory) as tools:`."""
 
     def __init__(
@@ -72,7 +72,9 @@ class BenchKit:
                 caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
                 count = self.lanes.setdefault(caller.lane.name, LaneCount())
                 caller.model = (
-                    _OfflineModel(name) if silent else Counted(caller.model, count, self.clock)
+                    _OfflineModel(name)
+                    if silent
+                    else CountingModel(caller.model, count, self.clock)
                 )
                 self._callers[name, silent] = await self._stack.enter_async_context(caller)
         return self._callers[name, silent]
@@ -85,7 +87,8 @@ class BenchKit:
         if not is_async(function):
             loop = asyncio.get_running_loop()
             given = tuple(
-                AskedFromThread(one, loop) if isinstance(one, Asked) else one for one in given
+                BlockingStrategyModel(one, loop) if isinstance(one, StrategyModel) else one
+                for one in given
             )
         return await call_function(lambda _: function(*given), function)
 
@@ -164,12 +167,12 @@ class BenchKit:
     async def _tools_for(self, caller: Caller) -> RunTools:
         if caller.name not in self._run_tools:
             tools = replace(self._tools, default_model=caller.name)
-            cell_tools = CellKit(tools, caller, self.clock)
+            cell_tools = CellTools(tools, caller, self.clock)
             self._run_tools[caller.name] = await self._stack.enter_async_context(cell_tools)
         return self._run_tools[caller.name]
 
 
-class CellKit(RunTools):
+class CellTools(RunTools):
     """The tools of workflows and samples that are strategies.
 
     Commands and functions, which may call the provider by themselves, hold a place on its lane.
@@ -208,7 +211,7 @@ class _OfflineModel:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:  # noqa: ARG002 - the Model protocol
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:  # noqa: ARG002 - the Model protocol
         raise NotRecorded(f"{self.name} was not asked this before, and now no model is asked")
 
     async def close(self) -> None:

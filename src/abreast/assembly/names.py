@@ -19,7 +19,7 @@ from abreast.run.run import Resume, Run
 
 if TYPE_CHECKING:
     from abreast.limits.limit import Limit
-    from abreast.models.http.client import Wire
+    from abreast.models.http.client import HttpOptions
     from abreast.models.lanes import LaneSettings
     from abreast.models.port import Model
     from abreast.models.price import Price
@@ -267,7 +267,7 @@ def _gemini(name: str, settings: LaneSettings) -> Model:
     return Gemini(name, settings.base_url or "", settings.key, **_wire(settings))
 
 
-def _wire(settings: LaneSettings) -> Wire:
+def _wire(settings: LaneSettings) -> HttpOptions:
     return {} if settings.timeout is None else {"stall": settings.timeout}
 
 

@@ -114,7 +114,7 @@ class RecordedError(AbreastError):
         return hash(self.args[:3])
 
 
-def left_by(error: BaseException) -> dict[str, object]:
+def command_output(error: BaseException) -> dict[str, object]:
     """What a failed command left: `exit_code`, `stdout`, `stderr`; empty for other failures.
 
     The command may also be that of a workflow's failed step.

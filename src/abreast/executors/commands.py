@@ -20,7 +20,7 @@ from typing import Any, Self
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.core.frozen import record
 from abreast.executors.supervisor import protocol
-from abreast.executors.supervisor.client import Started, SupervisorClient
+from abreast.executors.supervisor.client import SupervisorClient, SupervisorProcess
 from abreast.executors.supervisor.protocol import Message
 
 GRACE = 0.3
@@ -74,7 +74,7 @@ class Commands:
     `cwd` or `env` says otherwise.
     """
 
-    def __init__(self, early: Started | None = None) -> None:
+    def __init__(self, early: SupervisorProcess | None = None) -> None:
         """Start nothing yet.
 
         `early` is a supervisor that has been started already; it is used as the first one.
@@ -195,7 +195,7 @@ class Commands:
         return supervisor
 
     def _start_supervisor(self) -> SupervisorClient:
-        started, self._early = self._early or Started(self._home), None
+        started, self._early = self._early or SupervisorProcess(self._home), None
         supervisor = SupervisorClient(started, self._receive, self._fail_jobs)
         supervisor.send(self._hello_message())
         self._supervisors.append(supervisor)

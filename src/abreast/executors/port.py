@@ -11,7 +11,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Carries(NamedTuple):
+class Capabilities(NamedTuple):
     """What an executor can carry to where the work is done, and back."""
 
     closures: bool
@@ -19,7 +19,7 @@ class Carries(NamedTuple):
     exceptions: bool
 
 
-class Traveller(Protocol):
+class PortableContextValue(Protocol):
     """A context variable's value that travels with its item to another process.
 
     Values without this method are not copied to the other process.
@@ -48,7 +48,7 @@ class Executor(Protocol):
     function free of any wrapper: the wrapper alone cost a tenth of a no-op item.
     """
 
-    carries: Carries
+    carries: Capabilities
 
     def bind(self, fn: Callable[[T], Awaitable[R] | R], width: int) -> BoundCall[T, R]:
         """Get ready to call `fn` up to `width` times at once."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from abreast.core.errors import WorkerDied
-from abreast.executors.port import BoundCall, Carries
+from abreast.executors.port import BoundCall, Capabilities
 from abreast.executors.worker import Setup
 from abreast.executors.worker_process import WorkerProcess
 
@@ -38,7 +38,7 @@ class ProcessExecutor:
             ...
     """
 
-    carries = Carries(closures=False, contextvars=False, exceptions=True)
+    carries = Capabilities(closures=False, contextvars=False, exceptions=True)
 
     def bind(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from abreast.executors.port import BoundCall, Carries
+from abreast.executors.port import BoundCall, Capabilities
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,7 +34,7 @@ def is_async(fn: Callable[..., object]) -> bool:
 class LocalExecutor:
     """The default: nothing leaves this process."""
 
-    carries = Carries(closures=True, contextvars=True, exceptions=True)
+    carries = Capabilities(closures=True, contextvars=True, exceptions=True)
 
     def bind(
         self,

@@ -12,7 +12,7 @@ from abreast.core.outcome import NO_USAGE, Usage
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refused", "other"]
-Hear: TypeAlias = Callable[[str], object]
+OnText: TypeAlias = Callable[[str], object]
 """Called with each piece of text as it arrives; passing one makes a call stream."""
 SHORT_REPLY_TOKENS: Final = 1024
 """The `max_tokens` for a reply of a word or two; reasoning tokens count against it too."""
@@ -94,7 +94,7 @@ class Model(Protocol):
     def name(self) -> str:
         """`provider/model`, as it was requested."""
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once. With `hear`, each piece of text is passed to it as it arrives."""
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from abreast.core import errors
 from abreast.core.clock import SYSTEM_CLOCK, Clock, sleep_until
 from abreast.core.errors import CallFailed, RequestRefused
 from abreast.core.outcome import Usage
-from abreast.models.port import Hear, Reply, Request
+from abreast.models.port import OnText, Reply, Request
 from abreast.models.schema import parse
 
 Line: TypeAlias = str | Reply | BaseException | type[BaseException]
@@ -58,7 +58,7 @@ class Scripted:
         """Shows its name and the number of calls."""
         return f"<Scripted {self.name}, {len(self.calls)} calls>"
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Reply with the next line, after `latency` seconds of its clock; `hear` gets each word."""
         self.calls.append(request)
         start = self._clock.now()
@@ -89,7 +89,7 @@ class Scripted:
     async def close(self) -> None:
         """Do nothing: it has no connections."""
 
-    def _reply(self, text: str, request: Request, seconds: float, hear: Hear | None) -> Reply:
+    def _reply(self, text: str, request: Request, seconds: float, hear: OnText | None) -> Reply:
         schema = request.schema
         value = None if schema is None else parse(text, schema, who=f"the reply of {self.name}")
         input_tokens = sum(_tokens(message.content) for message in request.messages) + _tokens(

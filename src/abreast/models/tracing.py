@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.version import VERSION
-from abreast.models.port import Hear, Model, Reply, Request
+from abreast.models.port import Model, OnText, Reply, Request
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
@@ -82,7 +82,7 @@ class TracedModel:
         """`provider/model`, as it was requested."""
         return self._model.name
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once, inside a span."""
         began = SYSTEM_CLOCK.now()
         failed: dict[str, AttributeValue] = {}

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from abreast.core.errors import StoreError
 from abreast.core.events import Event
-from abreast.store.atomic_file import appearing
+from abreast.store.atomic_file import write_atomically
 from abreast.store.memory_run import MemoryRun, check_text, columns_of, outcome_of, row_of
-from abreast.store.os_errors import one_sentence
+from abreast.store.os_errors import as_store_error
 from abreast.store.port import (
     PRUNED,
     ControlRequest,
@@ -352,13 +352,13 @@ class MemoryStore:
                     ],
                 }
             )
-        with appearing(Path(path)) as part:
+        with write_atomically(Path(path)) as part:
             part.write_text(whole, "utf-8")
 
     @classmethod
     def load(cls, path: str) -> MemoryStore:
         """A store with the contents of a `backup`; its runs are not driven."""
-        with one_sentence(path):
+        with as_store_error(path):
             whole = json.loads(Path(path).read_text("utf-8"))
         store = cls()
         store._names, store._last_request = whole["names"], whole["asked"]

@@ -91,7 +91,7 @@ class WriteAheadNotes:
             self._opened = None
 
 
-def left_in(path: Path, epoch: int, after: int) -> tuple[list[Event], Mapping[str, float]]:
+def read_notes(path: Path, epoch: int, after: int) -> tuple[list[Event], Mapping[str, float]]:
     """The events noted by driver number `epoch` after event `after`, and its spending then.
 
     It stops at the first gap and at the first damaged line.

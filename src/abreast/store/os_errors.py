@@ -22,7 +22,7 @@ _DISK_FULL_CODES: Final = frozenset(
 
 
 @contextmanager
-def one_sentence(path: str) -> Iterator[None]:
+def as_store_error(path: str) -> Iterator[None]:
     """Raise a `StoreError` about the store at `path` in place of an error of sqlite3 or the OS."""
     try:
         yield

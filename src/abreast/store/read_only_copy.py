@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from abreast.store.driver_locks import DriverLocks
-from abreast.store.os_errors import one_sentence
+from abreast.store.os_errors import as_store_error
 from abreast.store.sqlite.store import SqliteStore
 
 COPY_NAME: Final = "store.db"
@@ -33,7 +33,7 @@ class CopiedStore(SqliteStore):
         self._folder = tempfile.TemporaryDirectory(prefix="abreast-store-")
         copy = Path(self._folder.name, COPY_NAME)
         try:
-            with one_sentence(original):
+            with as_store_error(original):
                 _copy_database(original, copy)
                 _copy_notes(Path(f"{original}-locks"), Path(f"{copy}-locks"))
             super().__init__(copy, busy_timeout=busy_timeout)

@@ -30,7 +30,7 @@ class FailureKind:
     last: float = 0.0
 
 
-class Errors:
+class FailureKinds:
     """The kinds of failure, in the order in which they were first seen."""
 
     def __init__(self) -> None:

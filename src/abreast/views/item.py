@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from abreast.core.errors import NoSuchRun, left_by
+from abreast.core.errors import NoSuchRun, command_output
 from abreast.core.events import (
     ATTEMPT_FAILED,
     CALL_SETTLED,
@@ -160,7 +160,7 @@ def _outcome(found: Recorded) -> ItemFacts:
 def _error(recorded: Recorded | Event) -> ItemFacts:
     error = error_of(recorded)
     raw, status = error.details.get("raw"), error.details.get("status")
-    left = left_by(error) or error.details
+    left = command_output(error) or error.details
     wrote = {name: _text(left[name]) for name in ("stdout", "stderr") if left.get(name)}
     return {
         "type": error.kind,

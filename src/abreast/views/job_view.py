@@ -1,4 +1,4 @@
-"""What the views of jobs share: the `JobFold` protocol, and readers for recorded values.
+"""What the views of jobs share: the `JobView` protocol, and readers for recorded values.
 
 The readers accept whatever a run holds and return values that can be sent as JSON.
 """
@@ -15,7 +15,7 @@ from abreast.store.port import RunRow
 from abreast.views.run_reader import error_of, value_of
 
 
-class JobFold(Protocol):
+class JobView(Protocol):
     """One job's run as far as its journal was read.
 
     Events are added once, in order; `plain` may be called at any time between them.

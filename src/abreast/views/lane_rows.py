@@ -130,7 +130,7 @@ class LaneCounts:
 
 
 @dataclass(slots=True)
-class Strip:
+class LaneRows:
     """The rows of one lane: as many as items were ever executing in it at once."""
 
     name: str

@@ -28,7 +28,7 @@ from abreast.views.lane_rows import (
     SPECULATIVE,
     LaneBar,
     LaneCounts,
-    Strip,
+    LaneRows,
 )
 
 OTHERS: Final = "others"
@@ -66,12 +66,12 @@ class LaneChart:
         self.state, self.reason = RUNNING, ""
         self.usage = NO_USAGE
         self.seams: deque[float] = deque(maxlen=_MAX_SEAMS)
-        self.strips: dict[str, Strip] = {}
+        self.strips: dict[str, LaneRows] = {}
         self._time = DrivenTime()
-        self._places: dict[str, tuple[Strip, int]] = {}
-        self._waiting: dict[str, tuple[Strip, float]] = {}
+        self._places: dict[str, tuple[LaneRows, int]] = {}
+        self._waiting: dict[str, tuple[LaneRows, float]] = {}
         self._maps: dict[str, _Map] = {}
-        self._unsettled: dict[int, tuple[Strip, str]] = {}
+        self._unsettled: dict[int, tuple[LaneRows, str]] = {}
         self._recent: deque[list[int]] = deque(maxlen=_RATE_PERIOD + 1)
 
     # --- reading ----------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class LaneChart:
         if event.data.get("state") != CANCELLED:
             self.usage += usage_of(event.data)
 
-    def _brief(self, event: Event, lane: Strip, state: str) -> None:
+    def _brief(self, event: Event, lane: LaneRows, state: str) -> None:
         """Add an item so short that its start was not recorded; its end says how long it took."""
         service = event.data.get("service")
         if not isinstance(service, list) or not service:
@@ -225,7 +225,7 @@ class LaneChart:
     def _grain(self) -> float:
         return self.window / _GRAINS
 
-    def _count(self, path: str, lane: Strip, state: str) -> None:
+    def _count(self, path: str, lane: LaneRows, state: str) -> None:
         """Count an outcome, in place of an earlier one of the same item.
 
         An item that failed or was cancelled may be run again.
@@ -270,7 +270,7 @@ class LaneChart:
         if not self._move_successor(lane, place):
             lane.give(place)
 
-    def _move_successor(self, lane: Strip, place: int) -> bool:
+    def _move_successor(self, lane: LaneRows, place: int) -> bool:
         """Move an attempt that has just started into the row that was freed for it.
 
         Returns False if there is no such attempt.
@@ -318,11 +318,11 @@ class LaneChart:
             above = above.rpartition("/")[0]
         return f"{self._map(above).label}/*{path.removeprefix(above)}" if above else label or root
 
-    def _lane(self, event: Event) -> Strip:
+    def _lane(self, event: Event) -> LaneRows:
         name = event.lane if event.lane is not None else self._map(event.path).label
         if name not in self.strips and len(self.strips) >= _MAX_LANES:
             name = OTHERS
-        return self.strips.setdefault(name, Strip(name))
+        return self.strips.setdefault(name, LaneRows(name))
 
     _HANDLERS: ClassVar[dict[str, Callable[[LaneChart, Event], None]]] = {
         events.RUN_STARTED: _run_started,

@@ -26,7 +26,7 @@ from abreast.views.attempts import (
     AttemptBar,
     AttemptLane,
 )
-from abreast.views.failures import Errors
+from abreast.views.failures import FailureKinds
 from abreast.views.items import Items
 
 _MAX_LANES: Final = 64  # shown separately; all further ones are shown as one
@@ -45,7 +45,7 @@ class RunView:
         self.state, self.reason = "running", ""
         self.lanes: dict[str, AttemptLane] = {}
         self.items = Items()
-        self.errors = Errors()
+        self.errors = FailureKinds()
         self.seams: list[float] = []
         self.total: int | None = None
         self.read = 0

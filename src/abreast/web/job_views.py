@@ -9,21 +9,21 @@ from typing import Final, cast
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow
-from abreast.views.job_view import JobFold, listed, mapping
+from abreast.views.job_view import JobView, listed, mapping
 from abreast.views.run_reader import RunReader
 
 _VIEWS: Final = {
-    "sample": ("abreast.jobs.sample.view", "SampleFold"),
-    "workflow": ("abreast.jobs.workflow.view", "WorkflowFold"),
-    "matrix": ("abreast.jobs.matrix.view", "MatrixFold"),
-    "candidates": ("abreast.jobs.candidates.view", "CandidatesFold"),
-    "plan": ("abreast.jobs.plan.view", "PlanFold"),
-    "map": ("abreast.jobs.map.view", "MapFold"),
+    "sample": ("abreast.jobs.sample.view", "SampleView"),
+    "workflow": ("abreast.jobs.workflow.view", "WorkflowView"),
+    "matrix": ("abreast.jobs.matrix.view", "MatrixView"),
+    "candidates": ("abreast.jobs.candidates.view", "CandidatesView"),
+    "plan": ("abreast.jobs.plan.view", "PlanView"),
+    "map": ("abreast.jobs.map.view", "MapView"),
 }
 _CLOCK_INTERVAL: Final = 64  # events between two checks of the time limit
 
 
-class Told:
+class JobViewReader:
     """A run as its job shows it, as far as its journal was read.
 
     Each call of `view` reads only the events that are new since the last one.
@@ -32,7 +32,7 @@ class Told:
     def __init__(self, kind: str) -> None:
         """Read nothing yet. A run whose kind is not a job's is shown as a map."""
         self.kind = kind if kind in _VIEWS else "map"
-        self._fold: JobFold | None = None
+        self._fold: JobView | None = None
         self._after = 0
         self._lock = threading.Lock()
 
@@ -50,7 +50,7 @@ class Told:
         with self._lock:
             if self._fold is None:  # a job's module is imported on first use
                 module, name = _VIEWS[self.kind]
-                self._fold = cast("JobFold", getattr(import_module(module), name)())
+                self._fold = cast("JobView", getattr(import_module(module), name)())
             for event in journal.events(self._fold.KINDS, after=self._after):
                 self._fold.add(event)
                 self._after = event.seq
@@ -64,6 +64,6 @@ class Told:
 
 def waiting_gates(journal: RunReader, kind: str) -> dict[str, list[str]]:
     """The gates of a run that wait for a decision, with the options of each."""
-    view, _ = Told(kind).view(journal)
+    view, _ = JobViewReader(kind).view(journal)
     gates = [mapping(gate) for gate in listed(view.get("gates"))]
     return {str(gate["gate"]): [str(option) for option in gate["options"]] for gate in gates}

@@ -9,7 +9,7 @@ from typing import Final
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, Store
 from abreast.views.run_view import RunView
-from abreast.web.job_views import Told
+from abreast.web.job_views import JobViewReader
 
 _MAX_OPEN_RUNS: Final = 6  # kept in memory; another run is read from its start again
 _MAX_WINDOWS: Final = 8  # computed windows kept of a run that has ended
@@ -35,7 +35,7 @@ class OpenRun:
         """Read nothing yet."""
         self.row = row
         self.view = RunView()
-        self.job = Told(row.kind)
+        self.job = JobViewReader(row.kind)
         self.lock = threading.Lock()
         self.state: str = row.state
         self.caught_up = False

@@ -56,7 +56,7 @@ class StopRequest:
                 self._calls.remove(call)
 
 
-async def aside(work: Callable[[StopRequest], T]) -> T:
+async def run_in_thread(work: Callable[[StopRequest], T]) -> T:
     """Call `work` in a daemon thread, and wait for it.
 
     Returns or raises only when `work` has ended, however often this is cancelled.

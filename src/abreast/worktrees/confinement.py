@@ -31,7 +31,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from abreast.core.errors import WorkerDied
 from abreast.executors.commands import CommandMissing, CommandRefused, Finished
-from abreast.worktrees.background import aside
+from abreast.worktrees.background import run_in_thread
 from abreast.worktrees.errors import SlotClosed
 from abreast.worktrees.slot import Slot
 from abreast.worktrees.staging import remove_tree
@@ -215,7 +215,7 @@ async def run_confined(
     finally:
         os.close(report)
         with contextlib.suppress(OSError):  # closing the pool tries again, and reports the reason
-            await aside(lambda _: remove_tree(scratch))
+            await run_in_thread(lambda _: remove_tree(scratch))
 
 
 def _make_scratch(scratch: Path) -> int:

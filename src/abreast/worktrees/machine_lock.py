@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from abreast.worktrees.background import StopRequest, aside
+from abreast.worktrees.background import StopRequest, run_in_thread
 
 LOCKS_VARIABLE: Final = "ABREAST_LOCKS"
 """Another directory for the lock files: one that several containers of a machine share."""
@@ -52,7 +52,7 @@ async def machine(*, alone: bool) -> AsyncIterator[None]:
     Waits for it; when it is cancelled, it stops waiting at once. Where no lock file can be used
     (no directory is writable), it holds nothing and does not wait.
     """
-    held = await aside(lambda stop: _acquire(stop, alone=alone))
+    held = await run_in_thread(lambda stop: _acquire(stop, alone=alone))
     try:
         yield
     finally:

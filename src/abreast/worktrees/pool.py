@@ -30,7 +30,7 @@ from abreast.core.errors import AbreastError
 from abreast.executors.commands import Commands
 from abreast.models.embedded.weights import cache_directory
 from abreast.store.driver_locks import DriverLocks
-from abreast.worktrees.background import StopRequest, aside
+from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.git import Git, GitFailed, Repository, find_project
 from abreast.worktrees.ignored_files import list_ignored
@@ -62,7 +62,7 @@ class SlotFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class NotRemoved:
     """Something on the disk that was not removed, and why."""
 
     path: str
@@ -96,7 +96,7 @@ class Worktrees:
         """Slots that could not be made, although others could."""
         self.notes: tuple[str, ...] = ()
         """Notes on files of the working tree that are not in the slots."""
-        self.left: tuple[Left, ...] = ()
+        self.left: tuple[NotRemoved, ...] = ()
         """What could not be removed: stale slots with changes in them, and slots of this pool."""
         self._root = root
         self._count = count
@@ -122,19 +122,19 @@ class Worktrees:
         snapshot = self._snapshot
         if snapshot is None or not self.slots:
             raise WorktreesUnavailable("there are no slots")
-        return await aside(lambda _: snapshot.digest())
+        return await run_in_thread(lambda _: snapshot.digest())
 
     async def ignored_digest(self) -> str:
         """A digest of the ignored files that may be imported; empty if the slots have none."""
         snapshot = self._snapshot
-        return "" if snapshot is None else await aside(lambda _: snapshot.ignored_digest())
+        return "" if snapshot is None else await run_in_thread(lambda _: snapshot.ignored_digest())
 
     async def __aenter__(self) -> Self:
         """Make the slots; waits for git and for the copies."""
         if not self._count:
             return self
         try:
-            await aside(self._open)
+            await run_in_thread(self._open)
             await self._commands.__aenter__()
             for slot in self.slots:
                 slot.commands = self._commands
@@ -166,7 +166,7 @@ class Worktrees:
         try:
             await self._commands.__aexit__()
         finally:
-            await aside(self._close)
+            await run_in_thread(self._close)
 
     def _open(self, stop: StopRequest) -> None:
         repository = find_project(self._root, stop, self._timeout)
@@ -237,7 +237,7 @@ class _PoolStorage:
         with repository_lock(self.repository.place, stop, self._timeout, self._clock) as lock:
             yield Git(self.repository.top, stop, self._timeout, lock)
 
-    def prepare(self, count: int, stop: StopRequest) -> tuple[Left, ...]:
+    def prepare(self, count: int, stop: StopRequest) -> tuple[NotRemoved, ...]:
         """Remove the slots of dead processes, and record the slots to be made.
 
         Returns what can't be removed.
@@ -311,7 +311,7 @@ class _PoolStorage:
             raise
         return slot
 
-    def remove(self) -> tuple[Left, ...]:
+    def remove(self) -> tuple[NotRemoved, ...]:
         """Remove the slots, and the directory of the pool.
 
         Returns what could not be removed; it stays in the ownership log.
@@ -329,10 +329,10 @@ class _PoolStorage:
                 self._remove_empty_directories()
         except (OSError, AbreastError) as error:
             self._locks.free(self.number)
-            left.append(Left(str(self.pool), str(error)))
+            left.append(NotRemoved(str(self.pool), str(error)))
         return tuple(left)
 
-    def _remove(self, entries: list[OwnershipEntry]) -> list[Left]:
+    def _remove(self, entries: list[OwnershipEntry]) -> list[NotRemoved]:
         """Remove slots: first their files, which is slow, then git's entries, under the lock."""
         left = [failure for entry in entries if (failure := _remove_files(entry))]
         if not entries:
@@ -348,7 +348,7 @@ class _PoolStorage:
                         stuck.add(entry.path)
                 self._drop([entry for entry in entries if entry.path not in stuck])
         except (OSError, AbreastError) as error:
-            return [Left(entry.path, str(error)) for entry in entries]
+            return [NotRemoved(entry.path, str(error)) for entry in entries]
         return left
 
     def _drop(self, entries: list[OwnershipEntry]) -> None:
@@ -356,12 +356,12 @@ class _PoolStorage:
         self._log.drop([entry.name for entry in entries])
         self.entries = [entry for entry in self.entries if entry not in entries]
 
-    def _reap(self, git: Git) -> tuple[Left, ...]:
+    def _reap(self, git: Git) -> tuple[NotRemoved, ...]:
         """Remove the slots of dead processes, unless their state in git was changed.
 
         Returns those that remain.
         """
-        left: list[Left] = []
+        left: list[NotRemoved] = []
         pools: dict[int, list[OwnershipEntry]] = {}
         for entry in self._log.entries().values():
             pools.setdefault(entry.pool, []).append(entry)
@@ -402,17 +402,17 @@ class _PoolStorage:
                 remove_tree(place)
         self._locks.free(number, for_good=not kept)
 
-    def _reap_one(self, entry: OwnershipEntry, git: Git) -> Left | None:
+    def _reap_one(self, entry: OwnershipEntry, git: Git) -> NotRemoved | None:
         path = Path(entry.path)
         if path.parent != self.home / f"{entry.pool:x}" or entry.repository != str(
             self.repository.place
         ):
-            return Left(
+            return NotRemoved(
                 entry.path,
                 "the ownership log names it, but it is not where slots of this repository are",
             )
         if reason := _reason_to_keep(entry, self.repository):
-            return Left(entry.path, reason)
+            return NotRemoved(entry.path, reason)
         failure = _remove_files(entry) or _unregister(entry, git, self.repository)
         if failure is None:
             self._log.drop([entry.name])
@@ -462,7 +462,7 @@ def has_pools(root: str | Path, *, cache: str | Path | None = None) -> bool:
     return pools_directory(repository, cache_directory() if cache is None else Path(cache)).is_dir()
 
 
-def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tuple[Left, ...]:
+def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tuple[NotRemoved, ...]:
     """Remove the pools of dead owners, as every new pool does; returns what can't be removed."""
     stop = StopRequest()
     place = cache_directory() if cache is None else Path(cache)
@@ -497,11 +497,11 @@ def _make_directory(place: Path) -> None:
         return
 
 
-def _remove_files(entry: OwnershipEntry) -> Left | None:
+def _remove_files(entry: OwnershipEntry) -> NotRemoved | None:
     try:
         remove_tree(Path(entry.path))
     except OSError as error:
-        return Left(entry.path, str(error))
+        return NotRemoved(entry.path, str(error))
     return None
 
 
@@ -511,7 +511,7 @@ def _git_entry(entry: OwnershipEntry, repository: Repository) -> Path | None:
     return place if entry.head is not None and place.is_dir() else None
 
 
-def _unregister(entry: OwnershipEntry, git: Git, repository: Repository) -> Left | None:
+def _unregister(entry: OwnershipEntry, git: Git, repository: Repository) -> NotRemoved | None:
     """Remove git's entry for a slot whose files are removed already."""
     admin = _git_entry(entry, repository)
     if admin is not None:
@@ -523,7 +523,7 @@ def _unregister(entry: OwnershipEntry, git: Git, repository: Repository) -> Left
             try:
                 remove_tree(admin)
             except OSError:
-                return Left(entry.path, str(error))
+                return NotRemoved(entry.path, str(error))
     # Git leaves the directory empty if it is ended while it adds the first worktree.
     with contextlib.suppress(OSError):
         (repository.place / "worktrees").rmdir()

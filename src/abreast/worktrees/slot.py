@@ -10,7 +10,7 @@ from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.executors.commands import Commands
-from abreast.worktrees.background import StopRequest, aside
+from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import OutsideRepository, SlotClosed
 from abreast.worktrees.git import Git, Repository
 from abreast.worktrees.own_git import OwnGit
@@ -170,7 +170,7 @@ class Slot:
 
     async def stage(self, relative: str | Path, text: str) -> Path:
         """Write a file of this slot as `write_candidate` does, in a thread."""
-        return await aside(lambda _: self.write_candidate(relative, text))
+        return await run_in_thread(lambda _: self.write_candidate(relative, text))
 
     def keep(self, note: str) -> None:
         """Mark its content as not to be lost.
@@ -191,13 +191,13 @@ class Slot:
         Does nothing once the pool is closed.
         """
         if self.commands is not None:
-            await aside(self.restore)
+            await run_in_thread(self.restore)
 
     async def begin_here(self) -> None:
         """Make the current content the initial state: the slot's own git, if any, commits it."""
         own_git = self._own_git
         if own_git is not None and self.commands is not None:
-            await aside(lambda stop: own_git.commit_files(self.path, Git(self.path, stop)))
+            await run_in_thread(lambda stop: own_git.commit_files(self.path, Git(self.path, stop)))
 
     def use_own_git(self, own_git: OwnGit) -> None:
         """Make `restore` give it a git directory of its own."""

@@ -1,6 +1,6 @@
 """A project with one function, and a fake evaluator that reads the verdict from the candidate."""
 
-from abreast.jobs.candidates.job import CandidatesContext, Trials
+from abreast.jobs.candidates.job import CandidateRun, CandidatesContext
 from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Proposal, Timed
 from abreast.jobs.candidates.source.target import Target
 from tests.worktrees.repositories import make_repository
@@ -160,7 +160,7 @@ def proposals(*words):
 
 
 def trials(project, evaluator, how, author=None):
-    return Trials(CandidatesContext(TARGET, ORIGINAL, project, evaluator, author, how))
+    return CandidateRun(CandidatesContext(TARGET, ORIGINAL, project, evaluator, author, how))
 
 
 def proposing(found):

@@ -458,12 +458,12 @@ def test_too_many_parts_are_too_many():
     assert [node.kind for node in take_snapshot([1, [2], [3, 4]], nodes=4).nodes].count(
         "unknown"
     ) == 1
-    from abreast.jobs.candidates.values.compare import compare_portraits
+    from abreast.jobs.candidates.values.compare import compare_snapshots
 
     cut = take_snapshot(list(range(100)), nodes=50)
-    assert compare_portraits(cut, cut).outcome == "cannot_compare"
+    assert compare_snapshots(cut, cut).outcome == "cannot_compare"
     cut = take_snapshot(iter(range(100)), nodes=50)
-    assert compare_portraits(cut, cut).outcome == "cannot_compare"
+    assert compare_snapshots(cut, cut).outcome == "cannot_compare"
 
 
 def test_a_value_half_made_raises_nothing(monkeypatch):

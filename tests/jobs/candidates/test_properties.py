@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
-from abreast.jobs.candidates.values.compare import compare, compare_portraits
+from abreast.jobs.candidates.values.compare import compare, compare_snapshots
 from abreast.jobs.candidates.values.snapshot import pack, unpack
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 from tests.jobs.candidates.things import Pair, Plain, Point, Row, Slotted, Still
@@ -132,7 +132,7 @@ def test_a_deep_copy_is_the_same_here_and_over_the_wire(value):
     for rules in (STRICT, LOOSE, Rules(relative=1e-9, absolute=1e-9)):
         assert compare(value, twin, rules=rules).outcome == "same"
     assert (
-        compare_portraits(unpack(pack(take_snapshot(value))), take_snapshot(twin)).outcome == "same"
+        compare_snapshots(unpack(pack(take_snapshot(value))), take_snapshot(twin)).outcome == "same"
     )
 
 
@@ -141,7 +141,7 @@ def test_sides_do_not_matter(one, other, rules):
     there, back = compare(one, other, rules=rules), compare(other, one, rules=rules)
     assert there.outcome == back.outcome
     assert (
-        compare_portraits(
+        compare_snapshots(
             take_snapshot(one), unpack(pack(take_snapshot(other))), rules=rules
         ).outcome
         == there.outcome

@@ -9,7 +9,7 @@ from abreast.assembly.names import open_run
 from abreast.jobs.candidates.job import EvaluationOptions
 from abreast.jobs.candidates.results import best_of
 from abreast.testing import Gate, MemoryStore
-from abreast.web.job_views import Told
+from abreast.web.job_views import JobViewReader
 from tests.jobs.candidates.laboratories import (
     ORIGINAL,
     TARGET,
@@ -89,7 +89,7 @@ async def test_repairs_refinements_and_adaptations_are_told_as_the_engine_told_t
         [text_of("fast2 repaired")], [text_of("fast4 refined")], [text_of("fast6 adapted")]
     )
     result = await tried(store, project, proposals("wrong a"), author=author)
-    kept = Told("candidates")
+    kept = JobViewReader("candidates")
     view = viewed(store, "optimize-1", kept)
     kept._fold._tried = None  # as if something were new
     assert viewed(store, "optimize-1", kept) == view
@@ -107,7 +107,7 @@ async def test_repairs_refinements_and_adaptations_are_told_as_the_engine_told_t
 
 
 async def test_what_is_under_way_says_what_is_done_with_it(project):
-    store, checking, timing, told = MemoryStore(), Gate(), Gate(), Told("candidates")
+    store, checking, timing, told = MemoryStore(), Gate(), Gate(), JobViewReader("candidates")
     task = asyncio.ensure_future(
         tried(store, project, proposals("fast2 a", "fast3 b"), FakeEvaluator(checking, timing))
     )

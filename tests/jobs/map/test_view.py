@@ -4,7 +4,7 @@ import json
 
 from abreast import open_run
 from abreast.testing import MemoryStore
-from abreast.web.job_views import Told
+from abreast.web.job_views import JobViewReader
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 
 
@@ -33,7 +33,7 @@ async def test_equal_outcomes_are_one_line_with_examples_and_failures_come_first
 
 
 async def test_an_item_that_was_tried_again_counts_once():
-    store, told = MemoryStore(), Told("script")
+    store, told = MemoryStore(), JobViewReader("script")
     await mapped(store, 20)
     assert viewed(store, "mine-1", told)["total"] == 20
     await mapped(store, 20, resume="failed", bad=())

@@ -7,7 +7,7 @@ from pathlib import Path
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.jobs.matrix.call_notes import LaneCount
 from abreast.jobs.matrix.design.read_study import load_study
-from abreast.jobs.matrix.tools import Asked, Counted
+from abreast.jobs.matrix.tools import CountingModel, StrategyModel
 from abreast.models.port import Reply
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
@@ -96,7 +96,7 @@ class FakeBench:
     async def caller(self, name):
         lane = name.partition("/")[0]
         if name not in self._callers:
-            counted = Counted(self.models[name], self.counts[lane], self.clock)
+            counted = CountingModel(self.models[name], self.counts[lane], self.clock)
             lane_of = self._lanes[lane]
             self._callers[name] = Caller(
                 counted, lane_of, price=self._price, retry=self._retry, clock=self.clock
@@ -110,7 +110,7 @@ class FakeBench:
         return await found if hasattr(found, "__await__") else found
 
     async def sample(self, run, facts, caller):
-        asked = await Asked(caller, {}).reply(facts["prompt"], step="draw")
+        asked = await StrategyModel(caller, {}).reply(facts["prompt"], step="draw")
         return {"ok": True, "text": asked.text, "value": None}
 
     async def workflow(self, run, file, inputs, caller):

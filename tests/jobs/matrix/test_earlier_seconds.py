@@ -7,7 +7,7 @@ import pytest
 import abreast
 from abreast.core.errors import Halted, ServerFault
 from abreast.core.outcome import Usage
-from abreast.jobs.matrix.call_notes import CallAttempt, Notes
+from abreast.jobs.matrix.call_notes import CallAttempt, CellNotes
 from abreast.jobs.matrix.earlier_seconds import earlier_seconds
 from abreast.models.port import Reply
 from abreast.run.calls.lane import ModelLane
@@ -80,7 +80,7 @@ async def test_calls_of_an_outcome_that_is_superseded_are_not_counted():
 
 
 def test_the_seconds_of_a_resumed_cell_are_those_of_all_its_calls():
-    notes = Notes(
+    notes = CellNotes(
         10.0, [CallAttempt(11.0, 13.0, "done", 1, 2.0)], earlier={"queue_s": 0.5, "service_s": 3.0}
     )
     assert notes.times() == {

@@ -8,7 +8,7 @@ import pytest
 import abreast
 from abreast.core.errors import BudgetSpent, ServerFault, Throttled
 from abreast.core.outcome import Usage
-from abreast.jobs.matrix.call_notes import CallAttempt, Notes
+from abreast.jobs.matrix.call_notes import CallAttempt, CellNotes
 from abreast.jobs.matrix.job import Matrix
 from abreast.jobs.matrix.recorded_rows import changes, rows_of
 from abreast.jobs.matrix.spec import CellChoice
@@ -349,7 +349,7 @@ async def test_wherever_it_stops_the_design_is_balanced(stop):
 
 
 def test_the_seconds_of_a_cell_are_told_apart():
-    notes = Notes(10.0)
+    notes = CellNotes(10.0)
     notes.attempts = [
         CallAttempt(12.0, 12.5, "throttled", 3, 0.0),
         CallAttempt(15.0, 16.0, "fault", 3, 0.0),

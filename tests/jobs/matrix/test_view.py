@@ -11,7 +11,7 @@ from abreast.jobs.matrix.job import Matrix
 from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.jobs.matrix.spec import CellChoice
 from abreast.testing import MemoryStore
-from abreast.web.job_views import Told
+from abreast.web.job_views import JobViewReader
 from tests.jobs.matrix.benches import FakeBench, simple
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 
@@ -98,7 +98,7 @@ def test_repeats_of_an_input_count_as_one():
 
 
 async def test_a_part_of_a_study_is_shown_and_the_rest_is_read_on():
-    store, told, made = MemoryStore(), Told("matrix"), simple()
+    store, told, made = MemoryStore(), JobViewReader("matrix"), simple()
     assert_answers = {"a/one": lambda _: "T0", "b/two": lambda _: "T0"}
     await studied(store, made, assert_answers, choice=CellChoice(models=("a/one",)))
     view = viewed(store, "s-1", told)
@@ -123,7 +123,7 @@ async def test_what_is_no_longer_in_the_file_is_left_out_and_said():
 
 
 def test_a_cell_that_is_scored_anew_keeps_what_it_took():
-    store, told = MemoryStore(), Told("matrix")
+    store, told = MemoryStore(), JobViewReader("matrix")
     hand = Hand(store, "matrix", "s")
     hand.settle(
         "s/a/m~x~i~0/reply", '{"service_s": 2.5}', input_tokens=10, output_tokens=5, usd=0.25
@@ -174,7 +174,7 @@ def test_damaged_cells_and_hostile_names_do_no_harm():
 
 
 def test_the_newest_drivers_file_decides_what_is_shown():
-    store, told = MemoryStore(), Told("matrix")
+    store, told = MemoryStore(), JobViewReader("matrix")
     hand = Hand(store, "matrix", "s")
     for given in ("i", "j"):
         hand.settle(f"s/a/m~x~{given}~0", '{"scores": {"e": 1.0}}')

@@ -10,7 +10,7 @@ from abreast.jobs.plan.decompose.inventory import Inventory
 from abreast.jobs.plan.job import PlanOptions, run_plan
 from abreast.jobs.plan.spec import Options
 from abreast.testing import Gate, MemoryStore
-from abreast.web.job_views import Told
+from abreast.web.job_views import JobViewReader
 from tests.jobs.workflow.kits import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 
@@ -95,7 +95,7 @@ async def test_what_needs_a_failed_subplan_is_blocked_by_name():
 
 
 async def test_it_moves_while_it_runs_and_goes_on_when_it_is_resumed():
-    store, gate, told, plan = MemoryStore(), Gate(), Told("plan"), plan_of(3)
+    store, gate, told, plan = MemoryStore(), Gate(), JobViewReader("plan"), plan_of(3)
     broken = {plan.leaves[2].id}
 
     async def work(leaf):

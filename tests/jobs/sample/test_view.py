@@ -12,7 +12,7 @@ from abreast.jobs.sample.strategies import Vote
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.testing import Gate, MemoryStore
-from abreast.web.job_views import Told
+from abreast.web.job_views import JobViewReader
 from tests.jobs.sample.drawing import Table, at, passes
 from tests.jobs.workflow.kits import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, viewed
@@ -68,7 +68,7 @@ async def test_the_chosen_draw_is_the_results_own_whatever_the_strategy(good):
 
 
 async def test_a_sample_under_way_says_why_its_draws_failed_and_goes_on_from_where_it_was_read():
-    store, gate, told = MemoryStore(), Gate(), Told("sample")
+    store, gate, told = MemoryStore(), Gate(), JobViewReader("sample")
 
     async def says(branch, number):
         if number:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from abreast.testing import Gate, MemoryStore
-from abreast.web.job_views import Told
+from abreast.web.job_views import JobViewReader
 from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, gate, go, step, turns
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 
@@ -31,7 +31,7 @@ def states(view):
 
 
 async def test_a_gate_waits_with_its_message_and_is_gone_once_it_is_decided():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     made = flow(
         step("read"), gate("look", message="Write {{ steps.read.output.value }}?"), step("write")
     )
@@ -61,7 +61,7 @@ async def test_a_rejected_gate_ends_the_run_or_is_asked_again():
 
 
 async def test_a_gate_that_is_decided_where_it_was_asked_waits_no_more():
-    store, held, told = MemoryStore(), Gate(), Told("workflow")
+    store, held, told = MemoryStore(), Gate(), JobViewReader("workflow")
     kit = FakeKit(held, decides={"look": "approve"})
 
     async def body():
@@ -96,7 +96,7 @@ async def test_gates_of_items_go_by_their_full_names():
 
 
 async def test_a_fan_out_tells_its_progress_while_it_runs():
-    store, held, told = MemoryStore(), Gate(), Told("workflow")
+    store, held, told = MemoryStore(), Gate(), JobViewReader("workflow")
     kit = FakeKit(held)
 
     async def body():
@@ -166,7 +166,7 @@ async def test_several_steps_of_items_loops_branches_and_needs_are_each_found():
 
 
 async def test_what_failed_says_why_and_is_done_after_it_was_tried_again():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     made = flow(step("good"), step("bad"), step("after"))
     await go(made, FakeKit(fails={"bad": HOSTILE[:40]}), store=store, **KIND)
     view = viewed(store, "flow-1", told)

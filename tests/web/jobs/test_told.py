@@ -7,7 +7,7 @@ import pytest
 from abreast.core.errors import NoSuchRun
 from abreast.testing import MemoryStore
 from abreast.views.run_reader import RunReader
-from abreast.web.job_views import Told, waiting_gates
+from abreast.web.job_views import JobViewReader, waiting_gates
 from tests.web.jobs.viewing import Hand, settled, viewed
 
 
@@ -26,7 +26,7 @@ def seconds(view):
 
 
 def test_no_event_is_read_twice():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     hand = begun(store)
     settle(hand)
     assert [seconds(viewed(store, hand.id, told)) for _ in range(3)] == [1.0, 1.0, 1.0]
@@ -35,7 +35,7 @@ def test_no_event_is_read_twice():
 
 
 def test_what_is_written_while_it_is_read_counts_once():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     hand = begun(store)
 
     class Meanwhile(RunReader):
@@ -49,7 +49,7 @@ def test_what_is_written_while_it_is_read_counts_once():
 
 
 def test_several_pages_at_once_read_it_once():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     hand = begun(store)
     for _ in range(50):
         settle(hand)
@@ -72,14 +72,14 @@ def test_a_run_of_no_job_is_told_as_a_map_and_one_that_is_gone_is_not():
     hand = Hand(store, "telling")  # the name of a module beside the views
     hand.settle("hand/work/0", '"done"')
     hand.end()
-    assert (Told("telling").kind, viewed(store, hand.id)["total"]) == ("map", 1)
+    assert (JobViewReader("telling").kind, viewed(store, hand.id)["total"]) == ("map", 1)
     store.remove(hand.id)
     with pytest.raises(NoSuchRun):
-        Told("map").view(RunReader(store, hand.id))
+        JobViewReader("map").view(RunReader(store, hand.id))
 
 
 def test_a_long_journal_is_told_while_it_is_read():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     hand = begun(store)
     hand.write(*(settled("flow/a", '{"output": {}}', service=[1.0]) for _ in range(999)))
     parts = []

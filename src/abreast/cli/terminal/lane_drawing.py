@@ -22,7 +22,7 @@ from abreast.views.lane_rows import (
     RETRIED,
     RUNNING,
     LaneBar,
-    Strip,
+    LaneRows,
 )
 from abreast.views.lanes import LaneChart
 from abreast.views.limits import LimitChart
@@ -58,7 +58,7 @@ _NAME_WIDTH: Final = 20  # characters of a lane's name
 _TICK_STEPS: Final = (1, 2, 5, 10, 15, 30, 60)  # times a power of ten seconds, or of minutes
 _MINUTE: Final = 60  # seconds
 
-VisibleLane: TypeAlias = tuple[Strip, list[list[LaneBar]]]
+VisibleLane: TypeAlias = tuple[LaneRows, list[list[LaneBar]]]
 Shade: TypeAlias = "tuple[str, int] | None"
 """The colour of a part of a cell: a state in one of its two shades, or nothing."""
 
@@ -200,7 +200,7 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
     return Text("\n", no_wrap=True, end="").join(lines)
 
 
-def _name(strip: Strip) -> str:
+def _name(strip: LaneRows) -> str:
     name = one_line(strip.name)
     return name if len(name) <= _NAME_WIDTH else f"{name[:9]}..{name[-9:]}"
 
@@ -324,7 +324,9 @@ def _plain_cell(parts: Sequence[Shade], canvas: Canvas) -> str:
     return (_ASCII_MARKS if canvas.ascii else _MARKS)[most[0]][most[1]] if most else " "
 
 
-def _waiting_row(strip: Strip, frame: DrawingFrame, margin: int, most: int, canvas: Canvas) -> Text:
+def _waiting_row(
+    strip: LaneRows, frame: DrawingFrame, margin: int, most: int, canvas: Canvas
+) -> Text:
     """How many items waited, as a row of small columns."""
     columns = _highest(strip, frame)
     marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
@@ -342,7 +344,7 @@ def _most_waiting(chart: LaneChart) -> int:
     )
 
 
-def _highest(strip: Strip, frame: DrawingFrame) -> list[int]:
+def _highest(strip: LaneRows, frame: DrawingFrame) -> list[int]:
     """The highest number that waited in each column."""
     columns = [0] * frame.columns
     value, at = 0, 0
@@ -494,7 +496,7 @@ def _svg_bar(bar: LaneBar, frame: DrawingFrame, y: int) -> str:
     return drawn
 
 
-def _waiting_area(strip: Strip, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
+def _waiting_area(strip: LaneRows, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
     """How many items waited over time, as an area."""
     heights = _highest(strip, DrawingFrame(frame.begin, frame.end, frame.columns // 4))
     if top := max(heights):

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from abreast.cli.errors import one_line
 from abreast.cli.terminal.printer import STDERR, STDOUT, Piece
 from abreast.cli.terminal.visible import visible_json
-from abreast.core.errors import RecordedError, left_by
+from abreast.core.errors import RecordedError, command_output
 from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome
 from abreast.store.codec import codec
 
@@ -47,7 +47,7 @@ def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
         return [] if value is None else [(STDOUT, _value_line(value))]
     pieces: list[Piece] = []
     if isinstance(outcome, Failed):
-        pieces += _stream_pieces(left_by(outcome.error))
+        pieces += _stream_pieces(command_output(outcome.error))
     if not quiet:
         pieces.append(
             (
@@ -89,7 +89,7 @@ def row_of(outcome: Outcome[Any]) -> Row:
             else {"value": plain(outcome.value)}
         )
     elif isinstance(outcome, Failed):
-        row |= command_row(left_by(outcome.error))
+        row |= command_row(command_output(outcome.error))
         row["error"] = error_row(outcome.error)
     else:
         row["reason"] = outcome.reason

@@ -32,7 +32,7 @@ _INTERPRETER_FLAGS = ("-I", "-S")
 _PACKAGE_DIRECTORY = Path(__file__).parent
 
 
-class Started:
+class SupervisorProcess:
     """A supervisor's process and the driver's end of the socket to it.
 
     It can be started before there is a loop.
@@ -64,7 +64,7 @@ class SupervisorClient:
 
     def __init__(
         self,
-        started: Started,
+        started: SupervisorProcess,
         on_message: Callable[[Message], None],
         on_end: Callable[[SupervisorClient, str], None],
     ) -> None:

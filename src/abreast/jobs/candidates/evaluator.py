@@ -17,7 +17,7 @@ from abreast.jobs.candidates.behaviour.traced_run import (
     watch,
 )
 from abreast.jobs.candidates.behaviour.verdict import Behaviour
-from abreast.jobs.candidates.inputs.generate import COUNT
+from abreast.jobs.candidates.inputs.generate import DEFAULT_INPUT_COUNT
 from abreast.jobs.candidates.inputs.probe import Probe, prepare
 from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Timed
 from abreast.jobs.candidates.rules import STRICT, Rules
@@ -34,7 +34,7 @@ from abreast.worktrees.slot import Slot
 
 _MAX_DIFFS: Final = 20
 _SLOWDOWN_ALLOWED: Final = 10  # a candidate may take this many times as long as the original
-LEAST_SECONDS: Final = 60.0
+MIN_WALL_SECONDS: Final = 60.0
 """Every run of the tests may take this long by the wall clock: the machine itself may be slow."""
 TraceReader: TypeAlias = Callable[[Places], Awaitable[Watched]]
 """Runs the tests of the original or the candidate again, to read the content at these places."""
@@ -52,7 +52,7 @@ def limits_for(limits: ResourceLimits, *originals: Watched) -> ResourceLimits:
         return limits
     cpu = math.ceil(_SLOWDOWN_ALLOWED * max(one.cpu for one in known))
     seconds = _SLOWDOWN_ALLOWED * max(one.seconds for one in known)
-    return replace(limits, cpu=max(limits.cpu, cpu), seconds=max(LEAST_SECONDS, seconds))
+    return replace(limits, cpu=max(limits.cpu, cpu), seconds=max(MIN_WALL_SECONDS, seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Bounds:
     rules: Rules = STRICT
     limits: ResourceLimits = LIMITS
     plan: MeasurePlan = field(default_factory=lambda: MeasurePlan(most=56))
-    generated: int = COUNT
+    generated: int = DEFAULT_INPUT_COUNT
     """How many generated inputs are tried besides the calls of the tests."""
 
 

@@ -27,7 +27,7 @@ from abreast.executors.port import BoundCall
 from abreast.executors.tasks import LocalExecutor, is_async
 from abreast.jobs.candidates.registry import Link, Registry, child_of
 from abreast.jobs.candidates.results import Checked, ProfiledLine, Proposal, Timed, Tried, best_of
-from abreast.jobs.candidates.source.normal_form import Register
+from abreast.jobs.candidates.source.normal_form import DuplicateFinder
 from abreast.jobs.candidates.source.target import CandidateInvalid, Target, candidate_text
 from abreast.limits.pool import Pool
 from abreast.limits.slots import Slots
@@ -120,7 +120,7 @@ class CandidatesContext:
     how: EvaluationOptions = EvaluationOptions()
 
 
-class Trials:
+class CandidateRun:
     """Evaluates the candidates of one run, once.
 
     `tried` has what is known so far, in the order of the result.
@@ -268,7 +268,7 @@ class Trials:
         links = [Link(text, await self._check_text(scope, "behaviour", text))]
         if context.author is None or name not in self._repairable:
             return links
-        own = Register(context.original)
+        own = DuplicateFinder(context.original)
         for number, one in enumerate(self._earlier_texts):
             own.enter(str(number), one)
         for number in range(1, context.how.repairs + 1):

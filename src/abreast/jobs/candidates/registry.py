@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from abreast.jobs.candidates.results import Checked, Origin, Proposal, Timed, Tried, size_of
-from abreast.jobs.candidates.source.normal_form import Register
+from abreast.jobs.candidates.source.normal_form import DuplicateFinder
 from abreast.jobs.candidates.source.target import CandidateInvalid, Target, candidate_text
 
 _PASSED_REASON = "it behaves like the original, and was not measured"
@@ -33,7 +33,7 @@ class Registry:
         """Start without candidates."""
         self._target = target
         self._original = original
-        self._register = Register(original)
+        self._register = DuplicateFinder(original)
         self.tried: dict[str, Tried] = {}
 
     def enter(self, proposals: Iterable[Proposal]) -> list[Tried]:

@@ -38,7 +38,7 @@ _TEXT_CHARACTERS: Final = 400
 _MAX_DIFFS: Final = 5
 
 
-class CandidatesFold:
+class CandidatesView:
     """Collects the records of a run's candidates; the job's own registry derives the results."""
 
     KINDS: ClassVar = frozenset({ITEM_SETTLED, ITEM_STARTED, MAP_STARTED, RUN_RESUMED, RUN_ENDED})

@@ -27,7 +27,7 @@ from abreast.jobs.files.terms import (
     BooleanTerm,
     ChoiceTerm,
     ComparisonTerm,
-    Filtered,
+    FilterTerm,
     ItemTerm,
     ListTerm,
     Literal,
@@ -301,7 +301,7 @@ class _Converter:
         if not known.least <= len(node.args) <= known.most:
             wanted = ("no argument", "one argument")[known.most]
             raise self._invalid(f"the filter {node.name} takes {wanted}, not {len(node.args)}")
-        return Filtered(
+        return FilterTerm(
             node.name,
             self._term(node.node, depth),
             tuple(self._term(one, depth) for one in node.args),

@@ -19,7 +19,7 @@ class ValueShape(NamedTuple):
     schema: Mapping[str, Any]
 
 
-class Word(NamedTuple):
+class KeySpec(NamedTuple):
     """A key of a mapping in the file: the shape of its value, and whether it is required."""
 
     shape: ValueShape
@@ -143,7 +143,7 @@ PART: Final = ValueShape(
 
 
 def fitting(
-    node: YamlNode, words: Mapping[str, Word], what: str, report: Problems
+    node: YamlNode, words: Mapping[str, KeySpec], what: str, report: Problems
 ) -> dict[str, YamlNode]:
     """Return the keys of a mapping whose values have the right shape.
 

@@ -345,7 +345,7 @@ class SignedTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class FilterTerm:
     """`of | name(arguments)`."""
 
     name: str

@@ -24,7 +24,7 @@ class _Group:
     examples: list[str] = field(default_factory=list)
 
 
-class MapFold:
+class MapView:
     """Groups the outcomes of items so far."""
 
     KINDS: ClassVar = frozenset({ITEM_SETTLED})

@@ -24,7 +24,7 @@ class CallAttempt:
 
 
 @dataclass(slots=True)
-class Notes:
+class CellNotes:
     """The requests of one cell, and its sub-results."""
 
     began: float
@@ -53,7 +53,7 @@ class Notes:
 _CAUSE_DURING: dict[End, str] = {"done": "service_s", "throttled": "hold_s", "fault": "backoff_s"}
 _CAUSE_AFTER: dict[End, str] = {"done": "queue_s", "throttled": "hold_s", "fault": "backoff_s"}
 
-NOTES: ContextVar[Notes | None] = ContextVar("abreast_matrix_notes", default=None)
+NOTES: ContextVar[CellNotes | None] = ContextVar("abreast_matrix_notes", default=None)
 
 
 @dataclass(slots=True)

@@ -14,12 +14,12 @@ from typing import Any, Final
 from abreast.core.errors import AbreastError, BudgetSpent, CallFailed, NotRecorded, Paused
 from abreast.core.item import Item
 from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome
-from abreast.jobs.matrix.call_notes import NOTES, Notes
+from abreast.jobs.matrix.call_notes import NOTES, CellNotes
 from abreast.jobs.matrix.earlier_seconds import earlier_seconds, recorded_done
 from abreast.jobs.matrix.rows import SubResult
 from abreast.jobs.matrix.scoring.scores import Judged, score
 from abreast.jobs.matrix.spec import CONTROL_LANE, Cell, CellChoice, Study
-from abreast.jobs.matrix.tools import Asked, MatrixTools
+from abreast.jobs.matrix.tools import MatrixTools, StrategyModel
 from abreast.models.port import SHORT_REPLY_TOKENS
 from abreast.run.calls.model import Caller
 from abreast.run.current import CurrentItem, current_item
@@ -28,7 +28,7 @@ from abreast.run.run import Run
 
 REPLY: Final = "reply"
 """The step of a cell under which its reply is recorded."""
-LONE: Final = "prompt"
+PROMPT_STEP: Final = "prompt"
 """The name of the only step of a strategy that is a prompt."""
 # Cells in work for each place on a lane: while one is scored and recorded, another calls its model.
 _CELLS_PER_PLACE: Final = 2
@@ -205,7 +205,7 @@ class Matrix:
     async def _reply(self, cell: Cell) -> dict[str, Any]:
         """Get the cell's reply by its strategy; raises `CellFailed` with all facts on failure."""
         item = _current()
-        notes = Notes(self._tools.clock.now(), earlier=await earlier_seconds(item))
+        notes = CellNotes(self._tools.clock.now(), earlier=await earlier_seconds(item))
         NOTES.set(notes)
         facts: dict[str, Any] = {}
         try:
@@ -229,7 +229,7 @@ class Matrix:
         facts["prompt"] = prompt = _text(strategy.prompt.value(names))
         system = None if strategy.system is None else _text(strategy.system.value(names))
         model = await self._strategy_model(cell)
-        reply = await model.reply(prompt, step=LONE, system=system, schema=strategy.schema)
+        reply = await model.reply(prompt, step=PROMPT_STEP, system=system, schema=strategy.schema)
         facts |= {"output": reply.text, "value": reply.value}
 
     async def _python(self, cell: Cell, facts: dict[str, Any]) -> None:
@@ -275,7 +275,7 @@ class Matrix:
             "value": None if isinstance(made, str) else made,
         }
 
-    async def _strategy_model(self, cell: Cell) -> Asked:
+    async def _strategy_model(self, cell: Cell) -> StrategyModel:
         model, strategy = cell.model, cell.strategy
         options = {
             "temperature": model.temperature
@@ -283,7 +283,7 @@ class Matrix:
             else strategy.temperature,
             "max_tokens": model.max_tokens if strategy.max_tokens is None else strategy.max_tokens,
         }
-        return Asked(await self._tools.caller(model.name), options, self._tools.clock)
+        return StrategyModel(await self._tools.caller(model.name), options, self._tools.clock)
 
     # --- scores -----------------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ def _cell_facts(cell: Cell) -> dict[str, Any]:
     return {"truth": cell.input.truth, "made_of": cell.made_of}
 
 
-def _request_facts(notes: Notes, item: CurrentItem) -> dict[str, Any]:
+def _request_facts(notes: CellNotes, item: CurrentItem) -> dict[str, Any]:
     """The facts of a cell's requests: times, attempts, requests in flight, and sub-results.
 
     A strategy that is one prompt has no sub-results, since they would repeat the cell's own facts.
@@ -371,7 +371,7 @@ def _request_facts(notes: Notes, item: CurrentItem) -> dict[str, Any]:
         "attempts": sent or (1 if notes.attempts else 0),
         "in_flight": notes.attempts[-1].in_flight if notes.attempts else 0,
     }
-    if [step.name for step in notes.steps] != [LONE]:
+    if [step.name for step in notes.steps] != [PROMPT_STEP]:
         found["steps"] = [_plain(step) for step in notes.steps]
     return found
 

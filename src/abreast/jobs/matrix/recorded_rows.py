@@ -9,7 +9,7 @@ from typing import Any
 from abreast.core.events import ITEM_SETTLED
 from abreast.core.item import escape, unescape
 from abreast.core.outcome import MONEY_DIGITS, NO_USAGE, Usage
-from abreast.jobs.matrix.job import LONE, REPLY
+from abreast.jobs.matrix.job import PROMPT_STEP, REPLY
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.spec import CONTROL_LANE, Cell, CellChoice, Study
 from abreast.run.outcome_record import usage_of
@@ -74,7 +74,7 @@ def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
     if "steps" not in facts and facts.get("attempts"):
         facts["steps"] = [
             {
-                "name": LONE,
+                "name": PROMPT_STEP,
                 "prompt": facts.get("prompt", ""),
                 "output": facts.get("output") or "",
                 "input_tokens": used.input_tokens,

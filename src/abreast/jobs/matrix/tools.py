@@ -15,14 +15,14 @@ from abreast.core.errors import CallFailed, Throttled
 from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, End, LaneCount
 from abreast.jobs.matrix.own_work import OWN_WORK, PermitBlock, holding_place
 from abreast.jobs.matrix.rows import SubResult
-from abreast.models.port import Hear, Model, Reply, Request
+from abreast.models.port import Model, OnText, Reply, Request
 from abreast.run.calls.model import Caller
 from abreast.run.run import Run
 
 T = TypeVar("T")
 
 
-class Counted:
+class CountingModel:
     """A model wrapper that notes each request in the notes of the current cell.
 
     It notes when the request was sent and how many its lane had in flight.
@@ -38,7 +38,7 @@ class Counted:
     def __getattr__(self, word: str) -> Any:  # noqa: ANN401 - any attribute of the model
         return getattr(self._model, word)
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Call the model, and note the request."""
         notes, lane, own_work = NOTES.get(), self.lane, OWN_WORK.get()
         if own_work is not None:
@@ -69,7 +69,7 @@ class Counted:
         await self._model.close()
 
 
-class Asked:
+class StrategyModel:
     """The model that a user's strategy gets: `await model.ask("...", step="draft")`."""
 
     def __init__(
@@ -123,10 +123,10 @@ class Asked:
         return holding_place(self._caller, self._clock)
 
 
-class AskedFromThread:
+class BlockingStrategyModel:
     """The same for a function that is not async and runs in a thread: `model.ask("...")` blocks."""
 
-    def __init__(self, asked: Asked, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, asked: StrategyModel, loop: asyncio.AbstractEventLoop) -> None:
         """`loop` is the event loop of the run."""
         self._model = asked
         self._loop = loop

@@ -68,7 +68,7 @@ class _Shown:
     left_out: Mapping[str, int]
 
 
-class MatrixFold:
+class MatrixView:
     """The cells of a study that have ended so far."""
 
     KINDS: ClassVar = frozenset({ITEM_SETTLED, _STUDY_GIVEN})

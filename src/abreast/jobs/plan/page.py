@@ -15,7 +15,7 @@ from abreast.core.version import VERSION
 from abreast.jobs.plan.decompose.score import Score
 from abreast.jobs.plan.spec import NodeKind, Plan, PlanNode
 from abreast.jobs.plan.squares import Box, squares
-from abreast.jobs.plan.tree_text import WORDS, score_lines
+from abreast.jobs.plan.tree_text import REASON_WORDS, score_lines
 from abreast.worktrees.merge.names import printable
 
 # Pixels.
@@ -154,13 +154,13 @@ def _tooltip(node: PlanNode) -> str:
     over = ", over budget" if node.over_budget else ""
     return _text(
         f"{node.scope}: {len(node.files):,} files, {node.tokens:,} tokens, "
-        f"{WORDS[node.reason]}{over}"
+        f"{REASON_WORDS[node.reason]}{over}"
     )
 
 
 def _legend(plan: Plan) -> str:
     kinds = {
-        str(leaf.reason): WORDS[leaf.reason]
+        str(leaf.reason): REASON_WORDS[leaf.reason]
         for leaf in plan.leaves
         if leaf.kind is not NodeKind.HUBS
     }
@@ -193,7 +193,7 @@ def _row(leaf: PlanNode) -> str:
         f'<tr id="{escape(leaf.id)}"><td><details>'
         f"<summary>{_text(leaf.scope)} <code>{escape(leaf.id)}</code></summary>"
         f'<ul>{listed}{rest}</ul></details></td><td class="number">{len(leaf.files):,}</td>'
-        f'<td class="number">{leaf.tokens:,}</td><td>{escape(WORDS[leaf.reason])}{over}</td></tr>'
+        f'<td class="number">{leaf.tokens:,}</td><td>{escape(REASON_WORDS[leaf.reason])}{over}</td></tr>'
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.text import Text
 
-WORDS: Final[Mapping[Reason, str]] = {
+REASON_WORDS: Final[Mapping[Reason, str]] = {
     Reason.MAX_DEPTH: "greatest depth",
     Reason.MIN_FILES: "few files",
     Reason.NO_PROGRESS: "nothing divides it",
@@ -75,7 +75,7 @@ def _label(node: PlanNode, *, ids: bool) -> Text:
         label.append("  hubs", style="magenta")
     label.append(f"  {_many(len(node.files), 'file')}, {_many(node.tokens, 'token')}", style="dim")
     label.append(
-        f"  {WORDS[node.reason]}", style="green" if node.reason in LEAF_REASONS else "blue"
+        f"  {REASON_WORDS[node.reason]}", style="green" if node.reason in LEAF_REASONS else "blue"
     )
     if node.over_budget:
         label.append("  over budget", style="bold red")

@@ -49,7 +49,7 @@ class _Leaf:
     changed: list[str] = field(default_factory=list)
 
 
-class PlanFold:
+class PlanView:
     """A plan's run so far."""
 
     KINDS: ClassVar = frozenset(

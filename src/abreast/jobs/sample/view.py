@@ -43,7 +43,7 @@ class _Draw:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class SampleFold:
+class SampleView:
     """Collects the events of a sample."""
 
     KINDS: ClassVar = frozenset(

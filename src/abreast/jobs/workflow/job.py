@@ -20,13 +20,13 @@ from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.load.analysis import outline
 from abreast.jobs.workflow.secret_inputs import SealedInputs, Secrets
 from abreast.jobs.workflow.spec import (
-    LEAVES,
+    ACTIONS,
+    Action,
     CallStep,
     FanIn,
     FanOut,
     GateStep,
     If,
-    Leaf,
     Loop,
     SlotStep,
     Step,
@@ -99,7 +99,7 @@ class Flow:
         workflow: Workflow,
         tools: WorkflowTools,
         verdicts: Mapping[str, str] | None = None,
-        rehearse: Callable[[Leaf, dict[str, Any], StepContext], dict[str, Any]] | None = None,
+        rehearse: Callable[[Action, dict[str, Any], StepContext], dict[str, Any]] | None = None,
         *,
         width: int | None = None,
     ) -> None:
@@ -148,7 +148,7 @@ class Flow:
             run.count_results("workflow", done=1, failed=0)
         return result
 
-    def lane_of(self, step: Leaf) -> str | None:
+    def lane_of(self, step: Action) -> str | None:
         """Return the lane on which an action holds a place while it works.
 
         A gate holds none: the user may take days to answer.
@@ -221,7 +221,7 @@ class Flow:
             given = resolve(common.input, frame.names)
             work = (
                 self._action(frame, step)
-                if isinstance(step, LEAVES)
+                if isinstance(step, ACTIONS)
                 else self._composite(frame, step)
             )
             record = replace(await work, input=given)
@@ -233,7 +233,7 @@ class Flow:
 
     # --- actions ---------------------------------------------------------------------------------
 
-    async def _action(self, frame: StepFrame, step: Leaf) -> Record:
+    async def _action(self, frame: StepFrame, step: Action) -> Record:
         common = step.common
         config = configure(step, frame, self.workflow)
         async with AsyncExitStack() as stack:
@@ -263,7 +263,7 @@ class Flow:
         return Record.of(plain)
 
     def performing(
-        self, step: Leaf, frame: StepFrame
+        self, step: Action, frame: StepFrame
     ) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
         """Return the function that runs an action with its config."""
         tools, rehearse, names = self.tools, self.rehearse, frame.names
@@ -290,7 +290,7 @@ class Flow:
         return do
 
     async def _perform_masked(
-        self, step: Leaf, frame: StepFrame, context: StepContext, secrets: Secrets
+        self, step: Action, frame: StepFrame, context: StepContext, secrets: Secrets
     ) -> dict[str, Any]:
         """Run an action whose expressions see the secrets; mask them in its result or error."""
         try:

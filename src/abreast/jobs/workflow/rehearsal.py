@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from abreast.jobs.workflow.spec import (
+    Action,
     Command,
     Custom,
     GateStep,
-    Leaf,
     Prompt,
     Python,
     Sample,
@@ -33,7 +33,7 @@ class Rehearsal:
         self._recorded = recorded or {}
 
     def __call__(
-        self, step: Leaf, config: Mapping[str, Any], context: StepContext
+        self, step: Action, config: Mapping[str, Any], context: StepContext
     ) -> dict[str, Any]:
         """Return the plain Record of a completed step."""
         recorded = self._recorded.get(context.step)
@@ -72,7 +72,7 @@ def example_of(schema: Mapping[str, Any], seed: int, depth: int = 0) -> Any:  # 
     return plain.get(str(kind), f"text {seed % 1000}")
 
 
-def _value(step: Leaf, context: StepContext) -> Any:  # noqa: ANN401 - what the schema describes
+def _value(step: Action, context: StepContext) -> Any:  # noqa: ANN401 - what the schema describes
     schema = step.common.output_schema
     if schema is not None:
         return example_of(schema, context.seed)

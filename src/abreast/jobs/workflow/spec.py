@@ -224,9 +224,9 @@ class Custom:
     config: dict[str, Value]
 
 
-Leaf: TypeAlias = Shell | Prompt | Command | Python | GateStep | Sample | Custom
-Step: TypeAlias = Leaf | If | Switch | Loop | FanOut | FanIn | CallStep | SlotStep
-LEAVES: Final = (Shell, Prompt, Command, Python, GateStep, Sample, Custom)
+Action: TypeAlias = Shell | Prompt | Command | Python | GateStep | Sample | Custom
+Step: TypeAlias = Action | If | Switch | Loop | FanOut | FanIn | CallStep | SlotStep
+ACTIONS: Final = (Shell, Prompt, Command, Python, GateStep, Sample, Custom)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class _Gate:
     show_file: str
 
 
-class WorkflowFold:
+class WorkflowView:
     """The state of a workflow run, built from its events."""
 
     KINDS: ClassVar = frozenset(

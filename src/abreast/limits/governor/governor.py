@@ -20,7 +20,7 @@ from abreast.limits.governor.sent_calls import SentCall
 Dimension: TypeAlias = Literal["requests", "tokens", "input", "output"]
 Hit: TypeAlias = Literal["requests", "tokens", "input", "output", "concurrency"]
 Costs: TypeAlias = Mapping[Dimension, float]
-Tellings: TypeAlias = Mapping[Dimension, HeaderFacts]
+LimitHeaders: TypeAlias = Mapping[Dimension, HeaderFacts]
 
 CONCURRENCY: Literal["concurrency"] = "concurrency"
 _FIRST_CALL_TIMEOUT = 4.0  # seconds to wait for the first call, before others follow it
@@ -132,7 +132,7 @@ class Governor:
         self.search.sent(len(self._flying))
         return permit
 
-    def answered(self, permit: CallPermit, now: float, used: Costs, told: Tellings) -> None:
+    def answered(self, permit: CallPermit, now: float, used: Costs, told: LimitHeaders) -> None:
         """Record an answer: what the call took, and what its headers said."""
         for name, cost in used.items():
             if name in self.paces:
@@ -167,7 +167,7 @@ class Governor:
                 estimate.settle(permit.serial, 0.0)
 
     def rejected(
-        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings
+        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: LimitHeaders
     ) -> bool:
         """Record a rejection: at what, and the server's wait; return whether that is news."""
         self._flying.pop(permit.serial, None)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from abreast.core.outcome import Usage
-from abreast.limits.governor.governor import CallPermit, Costs, Governor, Hit, Tellings, WidthChange
+from abreast.limits.governor.governor import (
+    CallPermit,
+    Costs,
+    Governor,
+    Hit,
+    LimitHeaders,
+    WidthChange,
+)
 from abreast.limits.limit import Need
 from abreast.limits.queue import WaitingLine
 
@@ -39,7 +46,7 @@ class GovernorLimit:
         return self.governor.send(_costs(need), now)
 
     def answered(
-        self, permit: CallPermit, now: float, used: Usage, told: Tellings
+        self, permit: CallPermit, now: float, used: Usage, told: LimitHeaders
     ) -> list[WidthChange]:
         """Report an answer: what the call used, and what its headers said.
 
@@ -54,7 +61,7 @@ class GovernorLimit:
         return self.governor.changes("header" if told else "room")
 
     def rejected(
-        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: Tellings
+        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: LimitHeaders
     ) -> list[WidthChange] | None:
         """Report a rejection: which limit was hit, and the wait if the server gave one.
 

@@ -16,7 +16,7 @@ from abreast.models.embedded.loaded_models import (
 )
 from abreast.models.embedded.request import EmbeddedRequest
 from abreast.models.embedded.weights import Progress
-from abreast.models.port import Hear, Reply, Request
+from abreast.models.port import OnText, Reply, Request
 
 SLOTS = 8
 CONTEXT = 2048  # tokens of one slot; 8 such slots of smollm2 take 380 MB
@@ -75,7 +75,7 @@ class EmbeddedModel:
         """Counts of the loaded model, which other instances may share."""
         return self._loaded.statistics() if self._loaded else Statistics(0, 0, 0, 0, 0, 0, 0)
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once; waits for the model to be loaded, and for a slot.
 
         Cancelling stops it at the next token. Raises TooLong for a prompt beyond the context,

@@ -16,7 +16,7 @@ from typing import Any, Final
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import CallFailed, NoSuchModel, ReplyBroken, RequestRefused, TooLong
 from abreast.core.outcome import Usage
-from abreast.models.port import Finish, Hear, Json, Message, Reply, Request, ToolCall
+from abreast.models.port import Finish, Json, Message, OnText, Reply, Request, ToolCall
 from abreast.models.schema import check_schema, parse
 
 _RANDOM_SEED = 0xFFFFFFFF  # with this value, llama.cpp chooses a seed itself
@@ -41,7 +41,7 @@ _FINISHES: Final[Mapping[str, Finish]] = {
 class EmbeddedRequest:
     """A request under way: run by a thread of the model, awaited on the caller's loop."""
 
-    def __init__(self, name: str, file: str, request: Request, hear: Hear | None) -> None:
+    def __init__(self, name: str, file: str, request: Request, hear: OnText | None) -> None:
         self.body = _body(request)
         self.pieces: list[str] = []
         self.reading = False  # whether the prompt is being read

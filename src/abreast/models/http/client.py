@@ -41,7 +41,7 @@ _SAFE_IN_TARGET = "/%:?=~!$&'()*+,;@[]"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-class Wire(TypedDict, total=False):
+class HttpOptions(TypedDict, total=False):
     """Options of every adapter.
 
     `connect`, `stall` and `total` are seconds: to connect, without a byte, and for the whole call.

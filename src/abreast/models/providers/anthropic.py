@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-from abreast.models.http.client import HttpClient, Wire
+from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.port import Finish, Message, Request, ToolCall
 from abreast.models.providers.provider import (
     Document,
@@ -50,7 +50,7 @@ class Anthropic(Provider):
         key: str | None = None,
         *,
         max_tokens: int = 4096,
-        **wire: Unpack[Wire],
+        **wire: Unpack[HttpOptions],
     ) -> None:
         http = HttpClient(
             name, {"x-api-key": key} if key else {}, version=("anthropic-version", _VERSION), **wire

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 from urllib.parse import quote
 
-from abreast.models.http.client import HttpClient, Wire
+from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.port import Finish, Message, Request, ToolCall
 from abreast.models.providers.provider import (
     Document,
@@ -48,7 +48,7 @@ class Gemini(Provider):
         name: str,
         base_url: str = "https://generativelanguage.googleapis.com/v1beta",
         key: str | None = None,
-        **wire: Unpack[Wire],
+        **wire: Unpack[HttpOptions],
     ) -> None:
         model = quote(name.partition("/")[2] or name, safe="/-._~@")
         path = model if "/" in model else f"models/{model}"

@@ -20,7 +20,7 @@ from abreast.core.errors import (
     TooLong,
 )
 from abreast.core.outcome import Usage
-from abreast.models.port import Finish, Hear, Reply, Request, ToolCall
+from abreast.models.port import Finish, OnText, Reply, Request, ToolCall
 from abreast.models.schema import parse
 
 _FINISH: dict[str, Finish] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
@@ -43,7 +43,7 @@ class LiteLLM:
         # Without this, it prints advice to stdout, among the results, with each error.
         litellm.suppress_debug_info = True
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once; `hear` gets the text at its end. Cancelling closes the connection."""
         began = SYSTEM_CLOCK.now()
         try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack
 
-from abreast.models.http.client import HttpClient, Wire
+from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.port import Finish, Message, Request, ToolCall
 from abreast.models.providers.provider import Document, EventFold, Provider, ReplyDraft, count
 from abreast.models.schema import boxed, strict, unboxed
@@ -46,7 +46,7 @@ class OpenAI(Provider):
         structured: Literal["json_schema", "json_object", "none"] = "json_schema",
         stream_usage: bool = True,
         done: bool = True,
-        **wire: Unpack[Wire],
+        **wire: Unpack[HttpOptions],
     ) -> None:
         http = HttpClient(name, {"authorization": f"Bearer {key}"} if key else {}, **wire)
         path, mark, query = base_url.partition("?")

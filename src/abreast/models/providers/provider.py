@@ -19,7 +19,7 @@ from abreast.core.errors import (
 )
 from abreast.core.outcome import Usage
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
-from abreast.models.port import Finish, Hear, Json, Reply, Request, ToolCall
+from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall
 from abreast.models.providers.errors import fault_in, fault_of, one_line
 from abreast.models.schema import check_schema, parse
 
@@ -129,7 +129,7 @@ class Provider(ABC):
         """Shows the model and its host."""
         return f"<{type(self).__name__} {self.name} at {self._url.place.host}>"
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once: no retries, no limits.
 
         Raises subclasses of CallFailed; errors of `hear` are passed on unchanged.
@@ -214,7 +214,7 @@ class Provider(ABC):
     def _malformed(self, body: bytes) -> ReplyBroken:
         return self._http.broken("it is empty, or has not the shape of a reply", body, 200)
 
-    async def _complete_streaming(self, request: Request, body: bytes, hear: Hear) -> Reply:
+    async def _complete_streaming(self, request: Request, body: bytes, hear: OnText) -> Reply:
         start = _now()
         exchange = await self._http.open(self._stream_url, body)
         try:
@@ -242,7 +242,7 @@ class Provider(ABC):
             exchange.close()
 
     async def _read_stream(
-        self, exchange: Exchange, fold: EventFold, hear: Hear, start: float
+        self, exchange: Exchange, fold: EventFold, hear: OnText, start: float
     ) -> float | None:
         """Read a stream to its end marker, or its end.
 

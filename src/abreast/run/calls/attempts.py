@@ -18,7 +18,7 @@ from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.governor.governor import CallPermit
 from abreast.limits.limit import Limit, Need
 from abreast.limits.queue import Hold, Ticket
-from abreast.models.port import Hear, Reply, Request
+from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import priced
 from abreast.run.calls.journal import CallJournal
 from abreast.run.calls.lane import Facts
@@ -86,7 +86,7 @@ class CallAttempts:
         self._used = NO_USAGE  # by failed attempts
         self._has_streamed = False  # text was passed on, so a retry would repeat it
 
-    async def answer(self, hear: Hear | None) -> Reply:
+    async def answer(self, hear: OnText | None) -> Reply:
         """Try until there is a reply, or an error that is not retried."""
         listen = None if hear is None else self._track_streaming(hear)
         while True:
@@ -106,7 +106,7 @@ class CallAttempts:
             if error is not None:
                 await self._back_off(error)
 
-    def _track_streaming(self, hear: Hear) -> Hear:
+    def _track_streaming(self, hear: OnText) -> OnText:
         def listen(text: str) -> None:
             self._has_streamed = True
             hear(text)
@@ -196,7 +196,7 @@ class CallAttempts:
     # --- one attempt ---
 
     async def _attempt(
-        self, grant: _Grant, hear: Hear | None
+        self, grant: _Grant, hear: OnText | None
     ) -> tuple[Reply | None, CallFailed | None]:
         """Make one attempt: a reply, or an error to back off from, or neither after a 429."""
         caller, clock = self._caller, self._clock

@@ -7,7 +7,7 @@ import asyncio
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import ModelUnknown, NotRecorded, StoreCorrupt
 from abreast.core.events import CALL_SETTLED, Event
-from abreast.models.port import Hear, Reply, Request
+from abreast.models.port import OnText, Reply, Request
 from abreast.run.calls.journal import CALL, digest_of, reply_text, restore, restored
 from abreast.run.current import current_item
 from abreast.store.port import Store, each_event
@@ -70,7 +70,7 @@ class Replay:
     takes_seed = False
     """A recorded reply depends on no seed: requests come without the item's seed."""
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """The recorded reply; `NotRecorded` if the run never made this request."""
         reply = restore(self._find(request), request)
         if hear is not None:

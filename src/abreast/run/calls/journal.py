@@ -117,7 +117,7 @@ class CallJournal:
             facts["usd"] = need.usd
         body = None
         if not self._has_recorded_request:
-            body = asked_text(request, self.path, self._item.scheduler.context.redact)
+            body = request_text(request, self.path, self._item.scheduler.context.redact)
         self._has_recorded_request = True
         if not wait:
             self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, body=body)
@@ -229,7 +229,7 @@ def restored(text: str, request: Request) -> Reply:
     )
 
 
-def asked_text(
+def request_text(
     request: Request, where: str, redact: Callable[[str, object], object] | None = None
 ) -> str:
     """A request as it is recorded, for people to read; long turns are truncated."""

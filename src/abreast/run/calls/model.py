@@ -19,7 +19,7 @@ from abreast.limits.budget import Budget
 from abreast.limits.gate import LimitGate
 from abreast.limits.limit import Limit, Need
 from abreast.models.estimate import TokenEstimate, TokenEstimates
-from abreast.models.port import Hear, Json, Message, Model, Reply, Request
+from abreast.models.port import Json, Message, Model, OnText, Reply, Request
 from abreast.models.price import Price
 from abreast.run.calls.attempts import CallAttempts
 from abreast.run.calls.journal import CallJournal, Calls, digest_of, recorded_calls_of, restore
@@ -121,7 +121,7 @@ class Caller:
         seed: int | None = None,
         stop: tuple[str, ...] = (),
         max_tokens: int | None = None,
-        hear: Hear | None = None,
+        hear: OnText | None = None,
     ) -> Reply:
         """Send one prompt; return the reply, or raise one of the errors beneath `CallFailed`.
 
@@ -152,7 +152,7 @@ class Caller:
         )
         return await self.complete(request, hear)
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer a request once the lane and the budgets admit it.
 
         A request without a seed gets that of its item.
@@ -171,7 +171,11 @@ class Caller:
                 item.add_usage(usage_of(known.data))
                 return restore(known, request)
             call_journal = CallJournal(
-                item, item.scheduler.context.journal, path=path, model=self.name, lane=self.lane.name
+                item,
+                item.scheduler.context.journal,
+                path=path,
+                model=self.name,
+                lane=self.lane.name,
             )
         if (
             self._cache is not None
@@ -196,7 +200,7 @@ class Caller:
         item: CurrentItem,
         task: asyncio.Task[Any],
         request: Request,
-        hear: Hear | None,
+        hear: OnText | None,
         call_journal: CallJournal | None,
     ) -> Reply:
         """Call the model from a task that the item's code started: it must end with the item."""
@@ -211,7 +215,7 @@ class Caller:
         self,
         item: CurrentItem | None,
         request: Request,
-        hear: Hear | None,
+        hear: OnText | None,
         call_journal: CallJournal | None,
     ) -> Reply:
         sent = _with_seed(request, item) if self._takes_seed else request

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Final
 
-from abreast.limits.governor.governor import Dimension, Hit, Tellings
+from abreast.limits.governor.governor import Dimension, Hit, LimitHeaders
 from abreast.limits.governor.rate_estimate import HeaderFacts
 from abreast.models.providers.errors import seconds_of
 
@@ -34,10 +34,10 @@ _HEADER_NAMES: Final[list[tuple[Dimension, str, str, str]]] = [
     )
     for name, word in _ANTHROPIC.items()
 ]
-_NO_LIMITS: Final[Tellings] = {}
+_NO_LIMITS: Final[LimitHeaders] = {}
 
 
-def limits_in_headers(headers: Mapping[str, str] | None) -> Tellings:
+def limits_in_headers(headers: Mapping[str, str] | None) -> LimitHeaders:
     """The limits that the headers report, by dimension; what can't be parsed is left out.
 
     >>> limits_in_headers({
@@ -78,7 +78,7 @@ def _reset_seconds(text: str) -> float:
     return max(0.0, seconds - 1.0) if "T" in text and "." not in text else seconds
 
 
-def rejected_limit(limit: str, header_limits: Tellings) -> Hit:
+def rejected_limit(limit: str, header_limits: LimitHeaders) -> Hit:
     """The limit that a 429 was about.
 
     If input and output tokens are counted apart, the one of which a smaller part is left.

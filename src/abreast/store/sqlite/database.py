@@ -13,7 +13,7 @@ from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import StoreCorrupt, StoreError, StoreGone, StoreNewer, StoreReadOnly
-from abreast.store.os_errors import one_sentence
+from abreast.store.os_errors import as_store_error
 from abreast.store.sqlite.sql import migrations
 
 APPLICATION_ID: Final = 0x61627265  # "abre": tells a store from other SQLite databases
@@ -37,7 +37,7 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._refusal: str | None = None
-        with one_sentence(path):
+        with as_store_error(path):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             _make_file(path)
             self._writer = self._connect()
@@ -55,7 +55,7 @@ class Database:
         It takes the write lock at once, so that it never has to be upgraded. Without `sync` it
         survives a kill of this process, but not a crash of the machine.
         """
-        with self._lock, one_sentence(self.path):
+        with self._lock, as_store_error(self.path):
             self._check_open()
             self._check_writable()
             self._check_there()
@@ -74,7 +74,7 @@ class Database:
 
     def sync(self) -> None:
         """Flush everything committed so far to the disk, as `synchronous = FULL` does each time."""
-        with self._syncing, one_sentence(self.path):
+        with self._syncing, as_store_error(self.path):
             self._check_open()
             if self._log is None:
                 self._log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
@@ -83,7 +83,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One consistent read transaction, which neither waits for the writer nor blocks it."""
-        with one_sentence(self.path):
+        with as_store_error(self.path):
             self._check_open()
             self._check_there()
             try:
@@ -105,7 +105,7 @@ class Database:
     @contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
         """The write connection outside a transaction."""
-        with self._lock, one_sentence(self.path):
+        with self._lock, as_store_error(self.path):
             self._check_open()
             self._check_writable()
             yield self._writer
@@ -118,7 +118,7 @@ class Database:
 
     def close(self) -> None:
         """Close every connection that isn't in use; the others close after their use."""
-        with self._lock, self._syncing, one_sentence(self.path):
+        with self._lock, self._syncing, as_store_error(self.path):
             self._closed = True
             if self._log is not None:
                 os.close(self._log)

@@ -12,10 +12,10 @@ from typing import Final
 from abreast.core.clock import pause
 from abreast.core.errors import NoSuchRun, RunBusy, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
-from abreast.store.atomic_file import appearing
+from abreast.store.atomic_file import write_atomically
 from abreast.store.driver_locks import DriverLocks
-from abreast.store.notes import WriteAheadNotes, left_in
-from abreast.store.os_errors import one_sentence
+from abreast.store.notes import WriteAheadNotes, read_notes
+from abreast.store.os_errors import as_store_error
 from abreast.store.port import (
     PRUNED,
     ControlRequest,
@@ -144,7 +144,7 @@ class SqliteStore:
         A `running` run without a driver has crashed.
         """
         number = self._number(run_id)
-        with one_sentence(self.path):
+        with as_store_error(self.path):
             is_taken = self._locks.is_taken(number)
         if not is_taken and self._locks.path(number).exists():  # `is_taken` removed an empty one
             self._recover(number)
@@ -343,7 +343,7 @@ class SqliteStore:
             raise StoreError(f"{target} is a store in use: a copy over it would damage it")
         with (
             self._db.reading() as db,
-            appearing(target) as part,
+            write_atomically(target) as part,
             closing(sqlite3.connect(part)) as copy,
         ):
             db.backup(copy)
@@ -380,14 +380,14 @@ class SqliteStore:
 
     def _try_lock(self, number: int) -> bool:
         for delay in LOCK_RETRY_DELAYS:
-            with one_sentence(self.path):
+            with as_store_error(self.path):
                 if self._locks.take(number):
                     return True
             pause(delay)
         return False
 
     def _start_driving(self, run_id: str, number: int) -> None:
-        with one_sentence(self.path):
+        with as_store_error(self.path):
             self._notes[run_id] = WriteAheadNotes(self._locks.file(number))
         self._driving[run_id] = number
 
@@ -400,7 +400,7 @@ class SqliteStore:
         if row is None:
             return False
         epoch, last_seq, spent_text = row
-        events, noted_spent = left_in(self._locks.path(number), epoch, last_seq)
+        events, noted_spent = read_notes(self._locks.path(number), epoch, last_seq)
         if events:
             committed_spent = facts_of(spent_text)
             spent = {

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.jobs.candidates.source.normal_form import (
+    DuplicateFinder,
     DuplicateStatus,
-    Register,
     normal_form,
     normalise,
     same_code,
@@ -264,7 +264,7 @@ def test_what_is_nested_too_deep_is_its_own_form():
 
 
 def test_the_original_is_skipped_and_a_duplicate_names_the_first():
-    register = Register("def f(a):\n    return sorted(a)")
+    register = DuplicateFinder("def f(a):\n    return sorted(a)")
     assert register.enter("one", "def f(a): return sorted(a)  # as it was") == DuplicateStatus(
         "original"
     )

@@ -23,7 +23,7 @@ import zoneinfo
 import pytest
 
 from abreast.jobs.candidates.rules import LOOSE, RELAXABLE, STRICT, Rules
-from abreast.jobs.candidates.values.compare import ValueVerdict, compare, compare_portraits
+from abreast.jobs.candidates.values.compare import ValueVerdict, compare, compare_snapshots
 from abreast.jobs.candidates.values.snapshot import pack, unpack
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 from tests.jobs.candidates import things
@@ -474,7 +474,7 @@ def both_ways(one, other, **options):
 
 
 def over_the_wire(one, other, rules=STRICT):
-    return compare_portraits(
+    return compare_snapshots(
         unpack(pack(take_snapshot(one))), unpack(pack(take_snapshot(other))), rules=rules
     )
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.jobs.candidates.rules import LOOSE, STRICT
-from abreast.jobs.candidates.values.compare import compare_portraits
+from abreast.jobs.candidates.values.compare import compare_snapshots
 from abreast.jobs.candidates.values.invocation import (
     Invocation,
     RecordInvalid,
@@ -330,7 +330,7 @@ def test_no_forged_snapshot_can_break_the_judge(one, other):
         except SnapshotInvalid:
             return
     for rules in (STRICT, LOOSE):
-        assert compare_portraits(*found, rules=rules).outcome in (
+        assert compare_snapshots(*found, rules=rules).outcome in (
             "same",
             "different",
             "cannot_compare",
@@ -346,14 +346,14 @@ def test_what_is_no_json_is_no_snapshot():
 def test_a_claim_of_being_beyond_comparison_is_never_the_same():
     for label in ("too large", "list", "abreast.jobs.candidates.values.object_layout.Beyond"):
         claim = unpack(json.dumps([["unknown", label, "", [], [], [], False]]).encode())
-        assert compare_portraits(take_snapshot([1]), claim).outcome == "cannot_compare"
-        assert compare_portraits(claim, claim).outcome == "cannot_compare"
+        assert compare_snapshots(take_snapshot([1]), claim).outcome == "cannot_compare"
+        assert compare_snapshots(claim, claim).outcome == "cannot_compare"
 
 
 def test_text_that_is_no_text_survives_the_journey():
     for text in ("\ud83d\ude00", "\U0001f600", "\udcff", "a\x00b"):
         assert (
-            compare_portraits(unpack(pack(take_snapshot(text))), take_snapshot(text)).outcome
+            compare_snapshots(unpack(pack(take_snapshot(text))), take_snapshot(text)).outcome
             == "same"
         )
         record = observe("f", print, text)
@@ -366,7 +366,7 @@ from abreast.jobs.candidates.values import compare, graph_match, invocation
 from abreast.jobs.candidates.values.invocation import encode, observe
 
 graph_match.GraphMatch.run = lambda *args: None  # always the same
-compare.compare_portraits = invocation.judge = lambda *args, **kwargs: []
+compare.compare_snapshots = invocation.judge = lambda *args, **kwargs: []
 
 class Yes:
     def __eq__(self, other): return True

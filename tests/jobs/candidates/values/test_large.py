@@ -14,7 +14,7 @@ from abreast.jobs.candidates.evaluator import BaselineFailed, Bounds, Evaluator
 from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.values import large
-from abreast.jobs.candidates.values.compare import compare, compare_portraits
+from abreast.jobs.candidates.values.compare import compare, compare_snapshots
 from abreast.jobs.candidates.values.invocation import decode, encode, judge, observe
 from abreast.jobs.candidates.values.large import WantedSlices
 from abreast.jobs.candidates.values.snapshot import SnapshotInvalid, pack, unpack
@@ -50,14 +50,14 @@ def digested(value, places=(), nodes=100_000):
 
 def judged(one, other, rules=STRICT, nodes=100_000):
     """As the judge does it: by digests, then with what differs read again."""
-    verdict = compare_portraits(
+    verdict = compare_snapshots(
         digested(one, nodes=nodes)[0], digested(other, nodes=nodes)[0], rules=rules
     )
     if not verdict.unread:
         return verdict
     left, mine = digested(one, {(node, at) for node, _, at in verdict.unread}, nodes)
     right, yours = digested(other, {(node, at) for _, node, at in verdict.unread}, nodes)
-    return compare_portraits(left, right, rules=rules, contents=(mine, yours))
+    return compare_snapshots(left, right, rules=rules, contents=(mine, yours))
 
 
 ATOMS = (
@@ -161,7 +161,7 @@ def test_by_its_digest_alone_nothing_is_wrong():
     turned = dict.fromkeys(reversed(range(9)), 1)
     assert judged(dict.fromkeys(range(9), 1), turned, LOOSE).outcome == "cannot_compare"
     left, right = digested([1.0] * 9)[0], digested(near)[0]
-    verdict = compare_portraits(left, right, rules=CLOSE)
+    verdict = compare_snapshots(left, right, rules=CLOSE)
     assert verdict.outcome == "cannot_compare"
     assert "5 of its 5 slices differ" in verdict.reason
 
@@ -218,7 +218,7 @@ def test_what_is_read_again_must_be_what_was_digested():
     one, other = digested([1] * 9)[0], digested([2] * 9)[0]
     places = {(0, at) for at in range(5)}
     _, ours = digested([1] * 9, places)
-    verdict = compare_portraits(one, other, contents=(ours, ours))
+    verdict = compare_snapshots(one, other, contents=(ours, ours))
     assert verdict.outcome == "cannot_compare"
     assert "not the same again" in verdict.reason
 

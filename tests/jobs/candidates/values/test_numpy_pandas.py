@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
-from abreast.jobs.candidates.values.compare import compare, compare_portraits
+from abreast.jobs.candidates.values.compare import compare, compare_snapshots
 from abreast.jobs.candidates.values.snapshot import pack, unpack
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
@@ -172,7 +172,7 @@ def made(text):
 def check(one, others):
     assert compare(made(one), made(one)).outcome == "same"
     assert (
-        compare_portraits(
+        compare_snapshots(
             unpack(pack(take_snapshot(made(one)))), take_snapshot(made(one)), rules=LOOSE
         ).outcome
         == "same"

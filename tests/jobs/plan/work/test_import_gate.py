@@ -8,7 +8,7 @@ import pytest
 from abreast.executors.commands import Commands
 from abreast.jobs.plan.decompose.imports import Imports, read_imports
 from abreast.jobs.plan.decompose.inventory import take_inventory
-from abreast.jobs.plan.work.checks import MergeCheck, Whole, affected_tests, look_at_imports
+from abreast.jobs.plan.work.checks import CheckedMerge, MergeCheck, affected_tests, check_imports
 from abreast.jobs.plan.work.commands import Processes
 from abreast.jobs.plan.work.import_gate import ImportGate, blame, importers
 from abreast.worktrees.merge.merge import merge
@@ -47,7 +47,9 @@ def whole_of(bench):
         return merge(bench.snapshots, source, changes)
 
     imports = read_imports(bench.root, take_inventory(bench.root))
-    return Whole(merge_some(bench.changes), bench.changes, merge_some, imports, bench.snapshots)
+    return CheckedMerge(
+        merge_some(bench.changes), bench.changes, merge_some, imports, bench.snapshots
+    )
 
 
 def rename(work):
@@ -75,7 +77,7 @@ async def test_a_clean_merge_that_breaks_an_import_is_caught_and_names_the_pair(
     bench.subplan("calls", call)
     whole = whole_of(bench)
     assert whole.merged.blocked == ()  # as text, all is well
-    (found,) = (await look_at_imports(whole)).faults
+    (found,) = (await check_imports(whole)).faults
     assert found.leaves == ("renames", "calls")
     assert str(found) == (
         "shop/words.py: imports total from shop.money, which doesn't have it, "
@@ -87,7 +89,7 @@ async def test_one_alone_is_blamed_alone(tmp_path):
     bench = Bench(tmp_path, SHOP)
     bench.subplan("good", lambda work: fill(work, {"shop/words.py": "NAME = 'shop'\n"}))
     bench.subplan("bad", lambda work: (work / "shop/money.py").unlink())
-    found = (await look_at_imports(whole_of(bench))).faults
+    found = (await check_imports(whole_of(bench))).faults
     assert [(str(each.fault), each.leaves) for each in found] == [
         ("shop/cart.py: imports shop.money, which is not there", ("bad",))
     ]
@@ -98,7 +100,7 @@ async def test_what_does_not_compile_is_a_fault(tmp_path):
     bench.subplan(
         "bad", lambda work: fill(work, {"shop/cart.py": "return 1\n", "shop/broken.py": "def (:\n"})
     )
-    found = (await look_at_imports(whole_of(bench))).faults
+    found = (await check_imports(whole_of(bench))).faults
     assert str(found[0].fault).startswith("shop/cart.py: does not compile ('return' outside")
     assert all(each.fault.path != "shop/broken.py" for each in found)  # it was so before
 
@@ -108,7 +110,7 @@ async def test_a_fault_with_what_changed_in_the_tree_itself_names_the_tree(tmp_p
     bench.subplan("calls", call)
     rename(bench.root)
     fill(bench.root, {"shop/words.py": SHOP["shop/words.py"]})
-    (found,) = (await look_at_imports(whole_of(bench))).faults
+    (found,) = (await check_imports(whole_of(bench))).faults
     assert found.leaves == ("source", "calls")
 
 
@@ -143,12 +145,12 @@ except ImportError:
     thing = None
 """
     bench.subplan("uses", lambda work: fill(work, {"pkg/uses.py": text}))
-    assert (await look_at_imports(whole_of(bench))).faults == ()
+    assert (await check_imports(whole_of(bench))).faults == ()
     bench.subplan(
         "wrong",
         lambda work: fill(work, {"pkg/wrong.py": "from .stars import b\nfrom .space import no\n"}),
     )
-    wrong = [str(each.fault) for each in (await look_at_imports(whole_of(bench))).faults]
+    wrong = [str(each.fault) for each in (await check_imports(whole_of(bench))).faults]
     assert wrong == [
         "pkg/wrong.py: imports b from .stars, which doesn't have it",
         "pkg/wrong.py: imports no from .space, which doesn't have it",
@@ -222,7 +224,7 @@ async def test_a_check_that_fails_only_on_the_merge_names_the_pair(tmp_path):
     bench.subplan("asks", lambda work: fill(work, {"shop/cart.py": asks}))
     whole = whole_of(bench)
     assert affected_tests(whole) == ("tests/test_cart.py", "tests/test_words.py")
-    assert (await look_at_imports(whole)).faults == ()
+    assert (await check_imports(whole)).faults == ()
     (found,) = (await checked(bench, RUN)).faults
     assert found.leaves == ("taxes", "asks")
     assert "tests/test_cart.py" in str(found)

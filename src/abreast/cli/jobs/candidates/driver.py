@@ -35,8 +35,8 @@ from abreast.core.file_names import file_name
 from abreast.executors.commands import Commands
 from abreast.jobs.candidates.author import ModelAuthor, blocks_of
 from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests
-from abreast.jobs.candidates.evaluator import LEAST_SECONDS, Bounds, Evaluator
-from abreast.jobs.candidates.job import CandidatesContext, EvaluationOptions, Trials
+from abreast.jobs.candidates.evaluator import MIN_WALL_SECONDS, Bounds, Evaluator
+from abreast.jobs.candidates.job import CandidateRun, CandidatesContext, EvaluationOptions
 from abreast.jobs.candidates.report import CandidatesReport
 from abreast.jobs.candidates.results import Proposal
 from abreast.jobs.candidates.rules import LOOSE, STRICT
@@ -59,7 +59,7 @@ from abreast.jobs.candidates.timing.measure import MeasurePlan
 from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.run.run import Resume, Run
 from abreast.store.port import JsonValue, RunRow, Store
-from abreast.worktrees.background import StopRequest, aside
+from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.git import GitFailed, find_repository
 
 KIND: Final = "candidates"
@@ -100,7 +100,7 @@ class CandidatesDriver:
         self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(self._cwd))
         self._check_model()
         self._bench = Evaluator(self.target, self._original, self._tests(), self._read_bounds())
-        self._trials: Trials | None = None
+        self._trials: CandidateRun | None = None
         self._failed = False
         self._run_id = ""
         self._started_at = SYSTEM_CLOCK.now()
@@ -163,7 +163,7 @@ class CandidatesDriver:
         spec = self._spec
         cpu = units.duration(spec.timeout)
         rules = replace(STRICT if spec.compare == "strict" else LOOSE, exceptions=spec.exceptions)  # type: ignore[arg-type]
-        limits = replace(LIMITS, seconds=max(LEAST_SECONDS, 10 * cpu), cpu=max(1, round(cpu)))
+        limits = replace(LIMITS, seconds=max(MIN_WALL_SECONDS, 10 * cpu), cpu=max(1, round(cpu)))
         return Bounds(
             rules,
             limits,
@@ -256,7 +256,7 @@ class CandidatesDriver:
             context = CandidatesContext(
                 self.target, self._original, self._root, self._bench, author, how
             )
-            self._trials = trials = Trials(context, lambda text: tell(one_line(text)))
+            self._trials = trials = CandidateRun(context, lambda text: tell(one_line(text)))
             async with enter_run(run, interrupts):
                 self._run_id = run.id or ""
                 await trials.run(run, lambda: self._proposals(run, author))
@@ -273,7 +273,7 @@ class CandidatesDriver:
             or spec.patch is not None
             or spec.refs
         ):
-            return await aside(self._read_proposals)
+            return await run_in_thread(self._read_proposals)
         return await author.propose(run, spec.proposals, max(1, spec.width)) if author else []
 
     def _read_proposals(self, stop: StopRequest) -> list[Proposal]:
@@ -314,7 +314,7 @@ class CandidatesDriver:
                     )
                 finally:
                     # In a thread, as the command may have written many files.
-                    await aside(lambda _: shutil.rmtree(place, ignore_errors=True))
+                    await run_in_thread(lambda _: shutil.rmtree(place, ignore_errors=True))
                 if finished.exit_code:
                     errors = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
                     code = finished.exit_code

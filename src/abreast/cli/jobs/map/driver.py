@@ -36,7 +36,7 @@ from abreast.store.port import Store
 
 if TYPE_CHECKING:
     from abreast.executors.commands import Commands
-    from abreast.executors.supervisor.client import Started
+    from abreast.executors.supervisor.client import SupervisorProcess
     from abreast.run.calls.model import Caller
 
 _PRINT_BATCH: Final = 256  # outcomes printed at once
@@ -109,14 +109,14 @@ class MapDriver:
         self._output_error: OutputLost | None = None
         self._caller: Caller | None = None
         self._started_at = SYSTEM_CLOCK.now()
-        self._started_early: Started | None = None
+        self._started_early: SupervisorProcess | None = None
 
     def __enter__(self) -> Self:
         """Start the supervisor of commands early: it starts while the store and run are opened."""
         if self._job.command:
-            from abreast.executors.supervisor.client import Started
+            from abreast.executors.supervisor.client import SupervisorProcess
 
-            self._started_early = Started(os.getcwd())  # noqa: PTH109 - passed on as text
+            self._started_early = SupervisorProcess(os.getcwd())  # noqa: PTH109 - passed on as text
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from abreast.cli.terminal.outcome_text import Row, command_row, error_row, is_command
-from abreast.core.errors import left_by
+from abreast.core.errors import command_output
 from abreast.core.events import MAP_STARTED, MAP_STOPPED
 from abreast.core.item import unescape
 from abreast.store.codec import codec
@@ -82,7 +82,7 @@ def row_of_recorded(recorded: Recorded) -> Row:
         row |= command_row(value) if is_command(value) else {"value": value}
     elif data["state"] == "failed":
         error = codec.decode_error(recorded.body or "{}")
-        row |= command_row(left_by(error))
+        row |= command_row(command_output(error))
         row["error"] = error_row(error)
     else:
         row["reason"] = data.get("reason", "")

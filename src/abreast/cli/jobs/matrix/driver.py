@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.assembly.matrix_tools import BenchKit, source_of
+from abreast.assembly.matrix_tools import RunMatrixTools, source_of
 from abreast.assembly.names import open_run
 from abreast.assembly.workflow_tools import Tools
 from abreast.cli.config import Config
@@ -349,7 +349,7 @@ class MatrixDriver:
             )
             for word, bound in self._config.workflow().items():
                 setattr(tools, word, bound)
-            bench = BenchKit(tools, self.directory, offline=self._offline)
+            bench = RunMatrixTools(tools, self.directory, offline=self._offline)
             matrix = Matrix(
                 self.study,
                 bench,

@@ -23,7 +23,7 @@ from abreast.core.events import ITEM_SETTLED
 from abreast.executors.commands import Commands
 from abreast.jobs.plan.job import PLAN_DIVIDED, SUBPLANS
 from abreast.jobs.plan.spec import Plan
-from abreast.jobs.plan.work.checks import Looked, MergeCheck, Whole, look_at_imports
+from abreast.jobs.plan.work.checks import CheckedMerge, CheckResult, MergeCheck, check_imports
 from abreast.jobs.plan.work.commands import Processes
 from abreast.jobs.plan.work.held_results import HeldResults
 from abreast.jobs.plan.work.ownership import Ownership
@@ -202,7 +202,9 @@ class _ApplyDriver:
             ]
         paths: tuple[str, ...] = ()
         if not blocked and self._options.gate:
-            looked = await self._check(Whole(merged, changes, merge_some, imports, self._snapshots))
+            looked = await self._check(
+                CheckedMerge(merged, changes, merge_some, imports, self._snapshots)
+            )
             blocked, notes = [str(each) for each in looked.faults], [*notes, *looked.notes]
         if not blocked and not self._options.dry_run:
             interrupts.stop_cancelling()
@@ -248,8 +250,8 @@ class _ApplyDriver:
         leaves = {leaf: files for leaf, files in others.items() if leaf not in had} | had
         return Ownership(leaves, list_submodules(self._root))
 
-    async def _check(self, whole: Whole) -> Looked:
-        looked = await look_at_imports(whole)
+    async def _check(self, whole: CheckedMerge) -> CheckResult:
+        looked = await check_imports(whole)
         command = self._options.check or self._job.check
         if looked.faults or command is None:
             return looked

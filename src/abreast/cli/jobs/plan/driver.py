@@ -27,7 +27,7 @@ from abreast.jobs.plan.decompose.score import dependencies, in_groups
 from abreast.jobs.plan.errors import PlanFailed
 from abreast.jobs.plan.job import PlanOptions, PlanResult, all_needs, run_plan
 from abreast.jobs.plan.work.commands import CallTask, CommandTask, Processes
-from abreast.jobs.plan.work.in_worktrees import WORKTREES, PartStart, Task, in_worktrees
+from abreast.jobs.plan.work.in_worktrees import WORKTREES, StartTrees, Task, in_worktrees
 from abreast.jobs.plan.work.ownership import Ownership
 from abreast.limits.budget import Budget
 from abreast.limits.limit import Limit
@@ -157,7 +157,7 @@ class PlanDriver:
                 self._run_id = run.id or ""
                 os.environ[RUN_VARIABLE] = self._run_id  # before Commands copies the environment
                 task = await self._task(stack, caller)
-                start_state = PartStart(base, all_needs(self._plan, self._needs or {}))
+                start_state = StartTrees(base, all_needs(self._plan, self._needs or {}))
                 work = in_worktrees(task, snapshots, start_state, self._run_id, job.prompt or "")
                 found.append(
                     await run_plan(

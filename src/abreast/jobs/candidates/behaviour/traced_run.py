@@ -27,7 +27,7 @@ from abreast.jobs.candidates.behaviour.trace import Failure, Signs, Tests, Trace
 from abreast.jobs.candidates.behaviour.verdict import Behaviour, judge_behaviour
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.values.invocation import Places, RecordInvalid
-from abreast.worktrees.background import StopRequest, aside
+from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.confinement import ConfinedResult, ResourceLimits, run_confined
 from abreast.worktrees.slot import Slot
 from abreast.worktrees.staging import remove_tree
@@ -60,7 +60,7 @@ async def watch(
     place = slot.scratch / f"watch-{slot.index}-{next(_RUN_NUMBERS)}"
     environment = {"PYTHONHASHSEED": "0" if tests.names else "1", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        before = await aside(
+        before = await run_in_thread(
             lambda stop: _prepare(place, slot, _orders(slot, target, tests, inputs, wanted), stop)
         )
         command = [tests.python, "-c", PROGRAM, str(place)]
@@ -70,7 +70,7 @@ async def watch(
             )
         except (CommandMissing, CommandRefused) as error:
             return _failed_run("error", f"the project's Python could not be started: {error}")
-        data, files = await aside(
+        data, files = await run_in_thread(
             lambda stop: (
                 _read_trace(place / "said"),
                 _changed_files(before, _file_states(slot.path, stop)),
@@ -78,7 +78,7 @@ async def watch(
         )
     finally:
         with contextlib.suppress(OSError):  # closing the pool tries again, and reports why not
-            await aside(lambda _: remove_tree(place))
+            await run_in_thread(lambda _: remove_tree(place))
     return _watched_from(ran, limits, data, files)
 
 

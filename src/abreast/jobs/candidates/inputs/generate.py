@@ -28,7 +28,7 @@ from abreast.jobs.candidates.source.target import Target, find_function
 from abreast.jobs.candidates.values.invocation import Invocation
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot
 
-COUNT: Final = 200
+DEFAULT_INPUT_COUNT: Final = 200
 """The number of inputs by default."""
 _MAX_MUTATED_CALLS: Final = 60  # recorded calls that are mutated
 _ATTEMPTS_PER_INPUT: Final = 8  # to make one that is new and fits the profile
@@ -106,7 +106,7 @@ def generate(
     source: str,
     target: Target,
     *,
-    count: int = COUNT,
+    count: int = DEFAULT_INPUT_COUNT,
     seed: int = 0,
 ) -> GeneratedInputs:
     """Return up to `count` new calls, the same for the same recorded calls, source and seed.

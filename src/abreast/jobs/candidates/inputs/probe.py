@@ -18,11 +18,16 @@ from typing import Final, TypeAlias
 
 from abreast.jobs.candidates.behaviour.trace import Watched
 from abreast.jobs.candidates.behaviour.verdict import Behaviour, judge_behaviour, raised, sentence
-from abreast.jobs.candidates.inputs.generate import COUNT, GeneratedCall, GeneratedInputs, generate
+from abreast.jobs.candidates.inputs.generate import (
+    DEFAULT_INPUT_COUNT,
+    GeneratedCall,
+    GeneratedInputs,
+    generate,
+)
 from abreast.jobs.candidates.inputs.unusual import PREFIX
 from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.source.target import Target
-from abreast.jobs.candidates.values.compare import compare_portraits
+from abreast.jobs.candidates.values.compare import compare_snapshots
 from abreast.jobs.candidates.values.invocation import BehaviourFinding, Invocation, judge
 
 RunSide: TypeAlias = Callable[[bytes], Awaitable[Watched]]
@@ -152,7 +157,7 @@ async def prepare(
     source: str,
     target: Target,
     *,
-    count: int = COUNT,
+    count: int = DEFAULT_INPUT_COUNT,
     seed: int = 0,
 ) -> Probe:
     """Generate inputs, and run the original with them twice.
@@ -201,6 +206,6 @@ def _reason_to_drop(one: Invocation, raises: frozenset[str]) -> str | None:
         return f"the original raises {name} on an unusual value"
     if name is not None and (name in _IGNORED_ERRORS or name not in raises):
         return f"the original raises {name}, which no test shows"
-    if compare_portraits(one.after, one.after).outcome != "same":
+    if compare_snapshots(one.after, one.after).outcome != "same":
         return "what the original does can't be compared"
     return None

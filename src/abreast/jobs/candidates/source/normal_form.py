@@ -153,7 +153,7 @@ class DuplicateStatus:
     of: str | None = None
 
 
-class Register:
+class DuplicateFinder:
     """The candidates so far, by normal form.
 
     A duplicate takes the result of the earlier candidate; of both, the shorter source is kept.

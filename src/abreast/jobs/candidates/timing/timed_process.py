@@ -16,7 +16,7 @@ from abreast.core.errors import AbreastError
 from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
 from abreast.jobs.candidates.behaviour.trace import Tests
 from abreast.jobs.candidates.source.target import Target
-from abreast.worktrees.background import StopRequest, aside
+from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.confinement import ConfinedResult, ResourceLimits, run_confined
 from abreast.worktrees.slot import Slot
 from abreast.worktrees.staging import remove_tree
@@ -85,7 +85,7 @@ class TimedProcess:
 
     async def open(self) -> None:
         """Create its directory, bundle and pipes."""
-        await aside(self._prepare)
+        await run_in_thread(self._prepare)
 
     def _prepare(self, _: StopRequest) -> None:
         place, slot = self._place, self._place.slot
@@ -146,11 +146,11 @@ class TimedProcess:
             os.close(file)
         self._files.clear()
         with contextlib.suppress(OSError):  # closing the pool tries again, and reports why not
-            await aside(lambda _: remove_tree(self._directory))
+            await run_in_thread(lambda _: remove_tree(self._directory))
 
     async def wait_until_ready(self) -> dict[str, Any]:
         """Wait until its tests have ended; return the calls it waits before, or all calls."""
-        return await aside(lambda stop: self._read_answer(stop, self._place.seconds))
+        return await run_in_thread(lambda stop: self._read_answer(stop, self._place.seconds))
 
     async def make(
         self,
@@ -166,7 +166,9 @@ class TimedProcess:
         `TimedProcessTimedOut` if a chunk takes longer than `seconds`.
         """
         order = {"do": "time", "chunks": list(chunks), "cpu": cpu}
-        return await aside(lambda stop: self._make_calls(stop, number, order, seconds, known))
+        return await run_in_thread(
+            lambda stop: self._make_calls(stop, number, order, seconds, known)
+        )
 
     async def ask(self, number: int, order: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Have a call made for another purpose than its time."""
@@ -177,7 +179,7 @@ class TimedProcess:
             self._read_answer(stop, seconds)
             return found
 
-        return await aside(work)
+        return await run_in_thread(work)
 
     def _make_calls(
         self,

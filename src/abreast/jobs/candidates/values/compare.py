@@ -83,7 +83,7 @@ def compare(
     return _compare_nodes(both, left, both, right, rules)
 
 
-def compare_portraits(
+def compare_snapshots(
     original: ValueSnapshot,
     candidate: ValueSnapshot,
     *,
@@ -136,4 +136,4 @@ def _show_side(side: GraphSide, index: int | None) -> str:
     return "nothing" if index is None else show(side.snapshot, index)
 
 
-__all__ = ["LOOSE", "STRICT", "Outcome", "Rules", "ValueVerdict", "compare", "compare_portraits"]
+__all__ = ["LOOSE", "STRICT", "Outcome", "Rules", "ValueVerdict", "compare", "compare_snapshots"]

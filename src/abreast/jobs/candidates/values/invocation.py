@@ -35,7 +35,7 @@ from types import AsyncGeneratorType, CoroutineType, MethodType
 from typing import TypeAlias, cast
 
 from abreast.jobs.candidates.rules import STRICT, Rules
-from abreast.jobs.candidates.values.compare import ValueVerdict, compare_portraits
+from abreast.jobs.candidates.values.compare import ValueVerdict, compare_snapshots
 from abreast.jobs.candidates.values.large import Contents, Place, whole_digest
 from abreast.jobs.candidates.values.object_layout import Beyond
 from abreast.jobs.candidates.values.snapshot import (
@@ -337,7 +337,7 @@ def _differences(
             contents[0].get((original.name, part), {}),
             contents[1].get((original.name, part), {}),
         )
-        verdicts.append((part, compare_portraits(mine, yours, rules=rules, contents=read)))
+        verdicts.append((part, compare_snapshots(mine, yours, rules=rules, contents=read)))
     found = [_finding(original.name, part, one) for part, one in _without_repeats(verdicts)]
     if len(original.steps) != len(candidate.steps):
         reason = f"{len(original.steps)} values became {len(candidate.steps)}"

@@ -17,8 +17,8 @@ from abreast.jobs.files.shapes import (
     MAPPING,
     NAME,
     TEXT,
+    KeySpec,
     ValueShape,
-    Word,
     fitting,
     is_number,
     one_of,
@@ -45,19 +45,19 @@ _TEMPERATURE: Final = ValueShape(
 )
 _MAX_FIELDS: Final = 20  # of inputs, listed in a message
 _ANYTHING: Final = ValueShape(lambda _: True, "anything", {})
-_STUDY: Final[dict[str, Word]] = {
-    "name": Word(NAME),
-    "models": Word(
+_STUDY: Final[dict[str, KeySpec]] = {
+    "name": KeySpec(NAME),
+    "models": KeySpec(
         ValueShape(lambda given: isinstance(given, list) and bool(given), "a list of models", {}),
         required=True,
     ),
-    "strategies": Word(
+    "strategies": KeySpec(
         ValueShape(
             lambda given: isinstance(given, dict) and bool(given), "a mapping of strategies", {}
         ),
         required=True,
     ),
-    "inputs": Word(
+    "inputs": KeySpec(
         ValueShape(
             lambda given: isinstance(given, (str, list)),
             "a pattern such as data/*.jsonl, or a list",
@@ -65,26 +65,26 @@ _STUDY: Final[dict[str, Word]] = {
         ),
         required=True,
     ),
-    "scores": Word(ValueShape(lambda given: isinstance(given, list), "a list of scores", {})),
-    "repeats": Word(whole(1, 10_000)),
-    "controls": Word(
+    "scores": KeySpec(ValueShape(lambda given: isinstance(given, list), "a list of scores", {})),
+    "repeats": KeySpec(whole(1, 10_000)),
+    "controls": KeySpec(
         ValueShape(lambda given: isinstance(given, list), f"a list of {', '.join(CONTROLS)}", {})
     ),
-    "truth": Word(NAME, about="The field of an input that holds the right answer"),
-    "lane_width": Word(whole(1, 10_000)),
+    "truth": KeySpec(NAME, about="The field of an input that holds the right answer"),
+    "lane_width": KeySpec(whole(1, 10_000)),
 }
-_CALL_OPTIONS: Final[dict[str, Word]] = {
-    "system": Word(TEXT),
-    "schema": Word(_ANYTHING),
-    "temperature": Word(_TEMPERATURE),
-    "max_tokens": Word(whole(1)),
+_CALL_OPTIONS: Final[dict[str, KeySpec]] = {
+    "system": KeySpec(TEXT),
+    "schema": KeySpec(_ANYTHING),
+    "temperature": KeySpec(_TEMPERATURE),
+    "max_tokens": KeySpec(whole(1)),
 }
-_STRATEGIES: Final[dict[str, dict[str, Word]]] = {
-    "prompt": {"prompt": Word(TEXT, required=True), **_CALL_OPTIONS},
-    "file": {"file": Word(NAME, required=True), **_CALL_OPTIONS},
-    "python": {"python": Word(NAME, required=True)},
-    "sample": {"sample": Word(MAPPING, required=True)},
-    "workflow": {"workflow": Word(NAME, required=True)},
+_STRATEGIES: Final[dict[str, dict[str, KeySpec]]] = {
+    "prompt": {"prompt": KeySpec(TEXT, required=True), **_CALL_OPTIONS},
+    "file": {"file": KeySpec(NAME, required=True), **_CALL_OPTIONS},
+    "python": {"python": KeySpec(NAME, required=True)},
+    "sample": {"sample": KeySpec(MAPPING, required=True)},
+    "workflow": {"workflow": KeySpec(NAME, required=True)},
 }
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ class _Reader:
             else []
         )
 
-    def _check_keys(self, node: YamlNode, words: Mapping[str, Word], what: str) -> None:
+    def _check_keys(self, node: YamlNode, words: Mapping[str, KeySpec], what: str) -> None:
         for key in node.pairs:
             if key not in words:
                 there = self.report.instead(key, words)
@@ -198,10 +198,10 @@ class _Reader:
 
     def _model(self, node: YamlNode) -> ModelArm | None:
         words = {
-            "name": Word(NAME, required=True),
-            "label": Word(NAME),
-            "temperature": Word(_TEMPERATURE),
-            "max_tokens": Word(whole(1)),
+            "name": KeySpec(NAME, required=True),
+            "label": KeySpec(NAME),
+            "temperature": KeySpec(_TEMPERATURE),
+            "max_tokens": KeySpec(whole(1)),
         }
         if node.kind == "mapping":
             self._check_keys(node, words, "a model")
@@ -427,9 +427,9 @@ class _Reader:
             self._check_keys(
                 node,
                 {
-                    **{one: Word(_ANYTHING) for one in KINDS},
-                    "name": Word(NAME),
-                    "model": Word(NAME),
+                    **{one: KeySpec(_ANYTHING) for one in KINDS},
+                    "name": KeySpec(NAME),
+                    "model": KeySpec(NAME),
                 },
                 "a score",
             )

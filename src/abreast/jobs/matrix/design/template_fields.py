@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from abreast.jobs.files.expressions import ExpressionText, find_blocks
 from abreast.jobs.files.grammar import Expression
-from abreast.jobs.files.terms import ChoiceTerm, Filtered, ItemTerm, Literal, Path, Term
+from abreast.jobs.files.terms import ChoiceTerm, FilterTerm, ItemTerm, Literal, Path, Term
 
 Keys: TypeAlias = tuple[str, ...]
 
@@ -67,7 +67,7 @@ def _required_keys(term: Term) -> Iterator[Keys]:
     keys = _keys(term)
     if keys is not None:
         yield keys
-    elif isinstance(term, Filtered) and term.name == "default":
+    elif isinstance(term, FilterTerm) and term.name == "default":
         for argument in term.arguments:
             yield from _required_keys(argument)
     elif isinstance(term, ChoiceTerm):

@@ -15,7 +15,13 @@ from typing import Final
 
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.work.commands import Processes
-from abreast.jobs.plan.work.import_gate import Blamed, ImportFault, ImportGate, blame, importers
+from abreast.jobs.plan.work.import_gate import (
+    BlamedFault,
+    ImportFault,
+    ImportGate,
+    blame,
+    importers,
+)
 from abreast.worktrees.merge.apply import put
 from abreast.worktrees.merge.merge import SOURCE, Change, Merged
 from abreast.worktrees.merge.names import as_word
@@ -31,15 +37,15 @@ Merge = Callable[[Sequence[Change]], Merged]
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class CheckResult:
     """The result of a check: faults that block, and notes that do not."""
 
-    faults: tuple[Blamed, ...] = ()
+    faults: tuple[BlamedFault, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class CheckedMerge:
     """A merge to check: its changes, a way to merge fewer of them, and the source's imports."""
 
     merged: Merged
@@ -77,20 +83,20 @@ class Whole:
         return tuple(each.leaf for each in guilty)
 
 
-async def look_at_imports(whole: Whole) -> Looked:
+async def check_imports(whole: CheckedMerge) -> CheckResult:
     """Find new syntax errors and unresolved imports in changed files and those that import them."""
     gate = ImportGate(whole.snapshots)
     paths = importers(whole.imports, whole.changed)
     source, tree = whole.merged.source, whole.merged.tree
     new = await asyncio.to_thread(lambda: gate.faults(tree, paths) - gate.faults(source, paths))
-    found: list[Blamed] = []
+    found: list[BlamedFault] = []
     for fault in sorted(new):
 
         async def breaks(tree: str, fault: ImportFault = fault) -> bool:
             return fault in await asyncio.to_thread(gate.faults, tree, [fault.path])
 
-        found.append(Blamed(fault, await whole.blamed(breaks)))
-    return Looked(tuple(found))
+        found.append(BlamedFault(fault, await whole.blamed(breaks)))
+    return CheckResult(tuple(found))
 
 
 class MergeCheck:
@@ -103,15 +109,15 @@ class MergeCheck:
         self._processes = processes
         self._known: dict[tuple[str, tuple[str, ...]], str | None] = {}
 
-    async def look(self, whole: Whole) -> Looked:
+    async def look(self, whole: CheckedMerge) -> CheckResult:
         """Run the command on the merge; if it fails, find the cause of each new failure."""
         tests = affected_tests(whole)
         if TESTS in self._command and not tests:
-            return Looked(notes=("no test imports what was changed: the check was not run",))
+            return CheckResult(notes=("no test imports what was changed: the check was not run",))
         source, tree = whole.merged.source, whole.merged.tree
         if await self._failure(whole, tree, tests) is None:
-            return Looked()
-        found: list[Blamed] = []
+            return CheckResult()
+        found: list[BlamedFault] = []
         notes: list[str] = []
         for part in [(test,) for test in tests] if TESTS in self._command else [()]:
             failure = await self._failure(whole, tree, part)
@@ -127,19 +133,19 @@ class MergeCheck:
                 return await self._failure(whole, tree, part) is not None
 
             found.append(
-                Blamed(
+                BlamedFault(
                     ImportFault(self._command_line(part), f"fails ({failure})"),
                     await whole.blamed(breaks),
                 )
             )
         if not found and not notes:
             notes.append(f"{self._command_line(tests)} fails, but none of its tests does by itself")
-        return Looked(tuple(found), tuple(notes))
+        return CheckResult(tuple(found), tuple(notes))
 
     def _command_line(self, tests: tuple[str, ...]) -> str:
         return self._command.replace(TESTS, " ".join(tests))
 
-    async def _failure(self, whole: Whole, tree: str, tests: tuple[str, ...]) -> str | None:
+    async def _failure(self, whole: CheckedMerge, tree: str, tests: tuple[str, ...]) -> str | None:
         """How the command fails on a tree, in a few words; None if it passes."""
         there = set(await asyncio.to_thread(whole.snapshots.entries, tree)) if tests else set()
         present = tuple(test for test in tests if test in there)
@@ -150,7 +156,7 @@ class MergeCheck:
             self._known[key] = await self._run(whole, tree, present)
         return self._known[key]
 
-    async def _run(self, whole: Whole, tree: str, tests: tuple[str, ...]) -> str | None:
+    async def _run(self, whole: CheckedMerge, tree: str, tests: tuple[str, ...]) -> str | None:
         await self._slot.reset()
         await asyncio.to_thread(put, whole.snapshots, self._slot.root, tree)
         argv = ["sh", "-c", self._command.replace(TESTS, '"$@"'), "sh", *map(as_word, tests)]
@@ -164,7 +170,7 @@ class MergeCheck:
         return f"exit code {finished.exit_code}{last}"
 
 
-def affected_tests(whole: Whole) -> tuple[str, ...]:
+def affected_tests(whole: CheckedMerge) -> tuple[str, ...]:
     """The test files that are changed, or import a changed file directly or through others."""
     return tuple(
         sorted(filter(_IS_TEST.search, importers(whole.imports, whole.changed, all_of_them=True)))

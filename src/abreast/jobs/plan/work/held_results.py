@@ -28,7 +28,7 @@ How: TypeAlias = Literal["done", "failed", "cut-off"]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldTree:
     """A tree that a subplan made, done or not."""
 
     run: str
@@ -50,7 +50,7 @@ class HeldResults:
         """Keep a tree; does nothing if it is kept already."""
         self._snapshots.refer(f"{_PREFIX}{_ref_part(run)}/{_ref_part(leaf)}/{how}-{tree}", tree)
 
-    def held(self, run: str | None = None) -> list[Held]:
+    def held(self, run: str | None = None) -> list[HeldTree]:
         """All kept trees, or those of one run, ordered by run, leaf and name."""
         found = []
         for name, tree in sorted(
@@ -59,7 +59,7 @@ class HeldResults:
             ).items()
         ):
             of_run, leaf, last = name.removeprefix(_PREFIX).split("/")
-            found.append(Held(unquote(of_run), unquote(leaf), last.rpartition("-")[0], tree))
+            found.append(HeldTree(unquote(of_run), unquote(leaf), last.rpartition("-")[0], tree))
         return found
 
     def drop(self, run: str, leaves: Iterable[str]) -> int:
@@ -100,7 +100,7 @@ def begin(slot: Slot, snapshots: Snapshots, run: str, leaf: str, base: str) -> N
     slot.keep(json.dumps(facts))
 
 
-def rescue(root: Path) -> list[Held]:
+def rescue(root: Path) -> list[HeldTree]:
     """Keep what killed drivers left in worktrees of the repository of `root`.
 
     The worktrees may then be removed. Each tree is kept in the object database of its plan; if that
@@ -120,6 +120,6 @@ def rescue(root: Path) -> list[Held]:
         tree = snapshots.take(place, git_dir=git_dir) if place.is_dir() else base
         if tree != base:
             HeldResults(snapshots).hold(run, leaf, "cut-off", tree)
-            found.append(Held(run, leaf, "cut-off", tree, home))
+            found.append(HeldTree(run, leaf, "cut-off", tree, home))
         each.let_go()
     return found

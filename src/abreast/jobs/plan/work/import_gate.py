@@ -33,7 +33,7 @@ class ImportFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Blamed:
+class BlamedFault:
     """A fault, and the leaves that cause it: one, or several together."""
 
     fault: ImportFault

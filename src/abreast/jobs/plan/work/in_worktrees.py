@@ -31,7 +31,7 @@ Task: TypeAlias = Callable[[Assignment], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class PartStart:
+class StartTrees:
     """What subplans start from: a snapshot, and the results of the subplans that each one needs."""
 
     base: str
@@ -48,7 +48,7 @@ class PartStart:
 
 
 def in_worktrees(
-    task: Task, snapshots: Snapshots, start: PartStart, run: str, instruction: str = ""
+    task: Task, snapshots: Snapshots, start: StartTrees, run: str, instruction: str = ""
 ) -> Work:
     """The work of a leaf: `task` in the worktree that its item holds, then a snapshot of it.
 

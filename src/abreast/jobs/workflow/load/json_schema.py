@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from abreast.jobs.files.shapes import ANY, Word
+from abreast.jobs.files.shapes import ANY, KeySpec
 from abreast.jobs.workflow.load import step_words
 
 _STEP_LIST: Final = {"type": "array", "items": {"$ref": "#/$defs/step"}, "minItems": 1}
@@ -70,7 +70,7 @@ def _step() -> dict[str, Any]:
         }
         for kind in step_words.KINDS
     ]
-    shared = {word: _property(step_words.COMMON[word]) for word in step_words.OURS}
+    shared = {word: _property(step_words.COMMON[word]) for word in step_words.SHARED_KEYS}
     shared["type"] = {
         "type": "string",
         "minLength": 1,
@@ -91,7 +91,7 @@ def _relations(kind: str) -> dict[str, Any]:
     )
 
 
-def _mapping(words: Mapping[str, Word], but: tuple[str, ...] = ()) -> dict[str, Any]:
+def _mapping(words: Mapping[str, KeySpec], but: tuple[str, ...] = ()) -> dict[str, Any]:
     required = [name for name, word in words.items() if word.required and name not in but]
     schema: dict[str, Any] = {
         "type": "object",
@@ -100,7 +100,7 @@ def _mapping(words: Mapping[str, Word], but: tuple[str, ...] = ()) -> dict[str, 
     return {**schema, "required": required} if required else schema
 
 
-def _property(word: Word) -> dict[str, Any]:
+def _property(word: KeySpec) -> dict[str, Any]:
     """Return the schema of a key; an optional key may also be null."""
     schema = dict(word.shape.schema)
     kind = schema.get("type")

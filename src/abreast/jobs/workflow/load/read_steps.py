@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from abreast.jobs.files.expressions import ExpressionInvalid, ExpressionText, parse, parse_condition
 from abreast.jobs.files.problems import Problems, shown
-from abreast.jobs.files.shapes import Word, fitting
+from abreast.jobs.files.shapes import KeySpec, fitting
 from abreast.jobs.files.yaml_nodes import YamlNode, line_in
 from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.load.order import StepPlace, wrong_order
@@ -150,7 +150,7 @@ class StepReader:
             self.unknown(node, type_)
             return READERS[type_](self, given, self.common(node, given, name, type_), scope)
         if isinstance(type_, str) and type_ in self.custom:
-            ours = _without_id({word: step_words.COMMON[word] for word in step_words.OURS})
+            ours = _without_id({word: step_words.COMMON[word] for word in step_words.SHARED_KEYS})
             given = fitting(node, ours, what, self.report)
             return self.custom_step(node, self.common(node, given, name, type_))
         if not isinstance(type_, str):
@@ -206,7 +206,7 @@ class StepReader:
         """Return the keys that every step may have."""
         facts = {
             word: given[word].plain()
-            for word in step_words.OURS
+            for word in step_words.SHARED_KEYS
             if word in given and word not in {"id", "type"}
         }
         for word, check in _CHECKS:
@@ -214,7 +214,7 @@ class StepReader:
                 self.report.problem(given[word].line, f"{word!r} of the step {name!r}: {fault}")
                 facts.pop(word)
         for word in facts if type_ in step_words.COMPOSITE else ():
-            if word in step_words.OF_LEAVES:
+            if word in step_words.ACTION_KEYS:
                 fault = f"{word!r} is for steps that do something"
                 hint = f"set it on the steps in the {type_} {name!r}"
                 self.report.problem(given[word].line, f"{fault}: {hint}")
@@ -230,7 +230,7 @@ class StepReader:
 
     def custom_step(self, node: YamlNode, common: Common) -> Step:
         """Return a step of a registered kind; the kind's own `check` may report its config."""
-        config = [(key, one) for key, one in node.items() if key not in step_words.OURS]
+        config = [(key, one) for key, one in node.items() if key not in step_words.SHARED_KEYS]
         check = getattr(self.custom[common.type], "check", None)
         if callable(check):
             try:
@@ -242,7 +242,7 @@ class StepReader:
         return Custom(common, {key: self.value(one) for key, one in config})
 
 
-def _without_id(words: Mapping[str, Word]) -> dict[str, Word]:
+def _without_id(words: Mapping[str, KeySpec]) -> dict[str, KeySpec]:
     """Return the keys without `id` and `type`, which are read before all others."""
     return {key: word for key, word in words.items() if key not in {"id", "type"}}
 

@@ -22,8 +22,8 @@ from abreast.jobs.files.shapes import (
     TEMPLATE,
     TEXT,
     TEXTS,
+    KeySpec,
     ValueShape,
-    Word,
     is_number,
     is_part_or_count,
     is_whole,
@@ -65,37 +65,39 @@ RETRY: Final = ValueShape(
 )
 VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 
-CANARY: Final = {"items": Word(whole(1), required=True), "min_success": Word(PART)}
+CANARY: Final = {"items": KeySpec(whole(1), required=True), "min_success": KeySpec(PART)}
 
-COMMON: Final[dict[str, Word]] = {
-    "id": Word(
+COMMON: Final[dict[str, KeySpec]] = {
+    "id": KeySpec(
         text_like(STEP_ID, "a text without ':'"),
         required=True,
         about="The step's name in steps.<id>",
     ),
-    "type": Word(NAME, about="command, unless it says otherwise"),
-    "continue_on_error": Word(SWITCH, about="Go on with the next step if this one fails"),
-    "needs": Word(
+    "type": KeySpec(NAME, about="command, unless it says otherwise"),
+    "continue_on_error": KeySpec(SWITCH, about="Go on with the next step if this one fails"),
+    "needs": KeySpec(
         IDS, about="Steps of the same list that must be done first; without it, the step before"
     ),
-    "if": Word(CONDITION, about="Whether it runs at all; else it is skipped"),
-    "retry": Word(
+    "if": KeySpec(CONDITION, about="Whether it runs at all; else it is skipped"),
+    "retry": KeySpec(
         RETRY,
         about="How often it is tried again after a failure; {times: 3, delay: 10} waits in between",
     ),
-    "timeout": Word(SECONDS, about="Seconds after which it is stopped"),
-    "budget": Word(NAME, about="What it may spend: 50req, 2Mtok, 20usd, 10min, several by comma"),
-    "lane": Word(NAME, about="The lane whose limits it waits for"),
-    "effect": Word(
+    "timeout": KeySpec(SECONDS, about="Seconds after which it is stopped"),
+    "budget": KeySpec(
+        NAME, about="What it may spend: 50req, 2Mtok, 20usd, 10min, several by comma"
+    ),
+    "lane": KeySpec(NAME, about="The lane whose limits it waits for"),
+    "effect": KeySpec(
         one_of(EFFECTS), about="Whether it may be repeated when it is unknown if it was done"
     ),
-    "output_schema": Word(MAPPING, about="The JSON schema that its output obeys"),
-    "input": Word(ANY, about="Kept as steps.<id>.input"),
-    "name": Word(ANY, about="For readers"),
-    "description": Word(ANY, about="For readers"),
-    "integration": Word(ANY),
-    "model": Word(ANY),
-    "options": Word(ANY),
+    "output_schema": KeySpec(MAPPING, about="The JSON schema that its output obeys"),
+    "input": KeySpec(ANY, about="Kept as steps.<id>.input"),
+    "name": KeySpec(ANY, about="For readers"),
+    "description": KeySpec(ANY, about="For readers"),
+    "integration": KeySpec(ANY),
+    "model": KeySpec(ANY),
+    "options": KeySpec(ANY),
 }
 """The keys that any step may have.
 
@@ -108,11 +110,11 @@ COMPOSITE: Final = frozenset(
 """Steps that only run other steps, or collect their outputs."""
 PROCESSES: Final = frozenset({"shell", "command", "prompt"})
 """Steps that may start a process."""
-OF_LEAVES: Final = frozenset({"retry", "lane", "effect", "output_schema"})
+ACTION_KEYS: Final = frozenset({"retry", "lane", "effect", "output_schema"})
 """Keys that are for actions only."""
 
-_PROCESS: Final[dict[str, Word]] = {
-    "env": Word(
+_PROCESS: Final[dict[str, KeySpec]] = {
+    "env": KeySpec(
         ValueShape(
             lambda given: (
                 isinstance(given, dict)
@@ -128,14 +130,14 @@ _PROCESS: Final[dict[str, Word]] = {
         ),
         about="Variables of the command's environment, beside those that there are",
     ),
-    "cwd": Word(NAME, about="The directory that the command runs in, from that of the run"),
+    "cwd": KeySpec(NAME, about="The directory that the command runs in, from that of the run"),
 }
-_AGENT: Final[dict[str, Word]] = {
+_AGENT: Final[dict[str, KeySpec]] = {
     **_PROCESS,
-    "integration": Word(TEXT, about="The agent's command line"),
-    "model": Word(TEXT),
-    "capture": Word(SWITCH, about="Keep what it prints"),
-    "capture_max_bytes": Word(
+    "integration": KeySpec(TEXT, about="The agent's command line"),
+    "model": KeySpec(TEXT),
+    "capture": KeySpec(SWITCH, about="Keep what it prints"),
+    "capture_max_bytes": KeySpec(
         ValueShape(
             lambda given: given == -1 or is_whole(given, 1),
             "a whole number of bytes, or -1 for all",
@@ -143,92 +145,98 @@ _AGENT: Final[dict[str, Word]] = {
         )
     ),
 }
-_LOOP: Final[dict[str, Word]] = {
-    "condition": Word(CONDITION, required=True),
-    "steps": Word(STEPS, required=True),
-    "max_iterations": Word(whole(1), about="Rounds at most; 10, unless it says otherwise"),
+_LOOP: Final[dict[str, KeySpec]] = {
+    "condition": KeySpec(CONDITION, required=True),
+    "steps": KeySpec(STEPS, required=True),
+    "max_iterations": KeySpec(whole(1), about="Rounds at most; 10, unless it says otherwise"),
 }
 
-KINDS: Final[dict[str, dict[str, Word]]] = {
+KINDS: Final[dict[str, dict[str, KeySpec]]] = {
     "command": {
-        "command": Word(TEXT, required=True, about="The slash command"),
-        "input": Word(MAPPING),
-        "options": Word(MAPPING),
-        "integration_args": Word(TEXTS),
-        "integration_options": Word(MAPPING),
+        "command": KeySpec(TEXT, required=True, about="The slash command"),
+        "input": KeySpec(MAPPING),
+        "options": KeySpec(MAPPING),
+        "integration_args": KeySpec(TEXTS),
+        "integration_options": KeySpec(MAPPING),
         **_AGENT,
     },
     "prompt": {
-        "prompt": Word(TEXT, required=True),
-        "system": Word(TEXT),
-        "temperature": Word(
+        "prompt": KeySpec(TEXT, required=True),
+        "system": KeySpec(TEXT),
+        "temperature": KeySpec(
             ValueShape(
                 lambda given: is_number(given) and 0 <= given <= _MAX_TEMPERATURE,
                 "a number of at least 0",
                 {"type": "number", "minimum": 0, "maximum": _MAX_TEMPERATURE},
             )
         ),
-        "max_tokens": Word(whole(1)),
+        "max_tokens": KeySpec(whole(1)),
         **_AGENT,
     },
     "shell": {
-        "run": Word(TEXT, required=True, about="For the shell; values of {{ }} reach it as data"),
-        "output_format": Word(one_of(("json",))),
+        "run": KeySpec(
+            TEXT, required=True, about="For the shell; values of {{ }} reach it as data"
+        ),
+        "output_format": KeySpec(one_of(("json",))),
         **_PROCESS,
     },
     "python": {
-        "call": Word(text_like(CALL, "a function as module:function"), required=True),
-        "with": Word(MAPPING, about="The function's keywords"),
+        "call": KeySpec(text_like(CALL, "a function as module:function"), required=True),
+        "with": KeySpec(MAPPING, about="The function's keywords"),
     },
     "gate": {
-        "message": Word(ANY, required=True),
-        "options": Word(NAMES),
-        "on_reject": Word(one_of(ON_REJECT)),
-        "show_file": Word(ANY),
-        "verdict_input": Word(NAME, about="The input that decides, where it is not empty"),
+        "message": KeySpec(ANY, required=True),
+        "options": KeySpec(NAMES),
+        "on_reject": KeySpec(one_of(ON_REJECT)),
+        "show_file": KeySpec(ANY),
+        "verdict_input": KeySpec(NAME, about="The input that decides, where it is not empty"),
     },
     "if": {
-        "condition": Word(CONDITION, required=True),
-        "then": Word(STEPS, required=True),
-        "else": Word(STEPS),
+        "condition": KeySpec(CONDITION, required=True),
+        "then": KeySpec(STEPS, required=True),
+        "else": KeySpec(STEPS),
     },
     "switch": {
-        "expression": Word(ANY, required=True),
-        "cases": Word(CASES, required=True),
-        "default": Word(STEPS),
+        "expression": KeySpec(ANY, required=True),
+        "cases": KeySpec(CASES, required=True),
+        "default": KeySpec(STEPS),
     },
     "while": _LOOP,
     "do-while": _LOOP,
     "fan-out": {
-        "items": Word(ANY, required=True, about="A list, or an expression that gives one"),
-        "max_concurrency": Word(ANY, about="How many run at once; 1, unless it says otherwise"),
-        "step": Word(TEMPLATE, about="What is done for each item"),
-        "steps": Word(SOME_STEPS, about="What is done for each item, one after the other"),
-        "min_success": Word(
+        "items": KeySpec(ANY, required=True, about="A list, or an expression that gives one"),
+        "max_concurrency": KeySpec(ANY, about="How many run at once; 1, unless it says otherwise"),
+        "step": KeySpec(TEMPLATE, about="What is done for each item"),
+        "steps": KeySpec(SOME_STEPS, about="What is done for each item, one after the other"),
+        "min_success": KeySpec(
             ValueShape(
                 is_part_or_count, "a count, or a part below 1", {"type": "number", "minimum": 0}
             ),
             about="How many items must succeed: a count, or a part below 1",
         ),
-        "max_failures": Word(whole(0), about="How many items may fail"),
-        "canary": Word(
+        "max_failures": KeySpec(whole(0), about="How many items may fail"),
+        "canary": KeySpec(
             MAPPING, about="The first items run alone, and nothing else if too few of them succeed"
         ),
-        "key": Word(TEXT, about="A name by which an item is known again, such as '{{ item.id }}'"),
+        "key": KeySpec(
+            TEXT, about="A name by which an item is known again, such as '{{ item.id }}'"
+        ),
     },
     "fan-in": {
-        "wait_for": Word(
+        "wait_for": KeySpec(
             NAMES, required=True, about="Earlier steps, whose outputs are put together"
         ),
-        "output": Word(MAPPING),
+        "output": KeySpec(MAPPING),
     },
-    "sample": {"sample": Word(MAPPING, required=True, about="The words of a sample")},
+    "sample": {"sample": KeySpec(MAPPING, required=True, about="The words of a sample")},
     "workflow": {
-        "workflow": Word(TEXT, required=True, about="A file beside this one, such as inner.yaml"),
-        "input": Word(MAPPING, about="Its inputs"),
+        "workflow": KeySpec(
+            TEXT, required=True, about="A file beside this one, such as inner.yaml"
+        ),
+        "input": KeySpec(MAPPING, about="Its inputs"),
     },
     "slot": {
-        "name": Word(
+        "name": KeySpec(
             ValueShape(
                 lambda given: isinstance(given, str) and given.strip() != "",
                 "a text that is not blank",
@@ -295,7 +303,7 @@ NAMESPACES: Final = ("inputs", "steps", "item", "fan_in", "context")
 FACTS: Final = ("type", "status", "output", "input", "error")
 """The names in `steps.<id>`."""
 
-OURS: Final = tuple(COMMON)[: tuple(COMMON).index("input")]
+SHARED_KEYS: Final = tuple(COMMON)[: tuple(COMMON).index("input")]
 """The keys that a step of a registered kind shares with all others; the rest is its config."""
 
 REFUSED: Final = {
@@ -305,24 +313,24 @@ REFUSED: Final = {
 }
 """Types of spec-kit that are not run, each with what to do instead."""
 
-HEADER: Final[dict[str, Word]] = {
-    "id": Word(text_like(ID, "lower-case letters, digits and hyphens"), required=True),
-    "name": Word(NAME),
-    "version": Word(text_like(VERSION, "a text such as '1.0.0'")),
-    "author": Word(ANY),
-    "description": Word(ANY),
-    "integration": Word(TEXT),
-    "model": Word(TEXT),
-    "options": Word(MAPPING),
+HEADER: Final[dict[str, KeySpec]] = {
+    "id": KeySpec(text_like(ID, "lower-case letters, digits and hyphens"), required=True),
+    "name": KeySpec(NAME),
+    "version": KeySpec(text_like(VERSION, "a text such as '1.0.0'")),
+    "author": KeySpec(ANY),
+    "description": KeySpec(ANY),
+    "integration": KeySpec(TEXT),
+    "model": KeySpec(TEXT),
+    "options": KeySpec(MAPPING),
 }
-INPUT: Final[dict[str, Word]] = {
-    "type": Word(one_of(INPUT_TYPES)),
-    "required": Word(SWITCH),
-    "default": Word(ANY),
-    "enum": Word(ValueShape(lambda given: isinstance(given, list), "a list", {"type": "array"})),
-    "prompt": Word(TEXT, about="What to ask on a terminal"),
-    "secret": Word(SWITCH, about="Never stored nor shown; given again when the run is resumed"),
-    "description": Word(ANY),
+INPUT: Final[dict[str, KeySpec]] = {
+    "type": KeySpec(one_of(INPUT_TYPES)),
+    "required": KeySpec(SWITCH),
+    "default": KeySpec(ANY),
+    "enum": KeySpec(ValueShape(lambda given: isinstance(given, list), "a list", {"type": "array"})),
+    "prompt": KeySpec(TEXT, about="What to ask on a terminal"),
+    "secret": KeySpec(SWITCH, about="Never stored nor shown; given again when the run is resumed"),
+    "description": KeySpec(ANY),
 }
 TOP: Final = ("schema_version", "workflow", "requires", "inputs", "steps", "outputs")
 REQUIRES: Final = ("speckit_version", "integrations")
@@ -364,6 +372,6 @@ def check_output_schema(given: Mapping[str, Any]) -> str | None:
     return None
 
 
-def words_of(kind: str) -> dict[str, Word]:
+def words_of(kind: str) -> dict[str, KeySpec]:
     """Return all keys that a step of a built-in type may have."""
     return COMMON | KINDS[kind]

@@ -30,11 +30,11 @@ from abreast.core.errors import (
 from abreast.jobs.files.expressions import ExpressionFailed
 from abreast.jobs.workflow.spec import (
     SHELL_TIMEOUT,
+    Action,
     Command,
     Common,
     Custom,
     GateStep,
-    Leaf,
     Prompt,
     Python,
     Sample,
@@ -71,7 +71,7 @@ DIRECTORY_VARIABLE: Final = "SPECKIT_WORKFLOW_DIR"
 _CAPTURE_ALL: Final = -1  # as `capture_max_bytes`: keep all that was written
 
 
-def configure(step: Leaf, frame: StepFrame, flow: Workflow) -> Config:
+def configure(step: Action, frame: StepFrame, flow: Workflow) -> Config:
     """Resolve the step's settings in this frame, in JSON's types.
 
     `ExpressionFailed` if an expression can't be evaluated.
@@ -117,7 +117,7 @@ def _process_options(config: Config) -> Config:
 
 
 async def perform(
-    tools: WorkflowTools, step: Leaf, config: Config, context: StepContext
+    tools: WorkflowTools, step: Action, config: Config, context: StepContext
 ) -> dict[str, Any]:
     """Run an action with its config; returns a plain Record."""
     common = step.common

@@ -19,7 +19,7 @@ from abreast.core.outcome import Done, Failed, Outcome
 from abreast.jobs.files.expressions import ExpressionFailed, ExpressionText
 from abreast.jobs.files.problems import shown
 from abreast.jobs.workflow.load.analysis import every
-from abreast.jobs.workflow.spec import LEAVES, Command, FanOut, Leaf, Prompt, Sample
+from abreast.jobs.workflow.spec import ACTIONS, Action, Command, FanOut, Prompt, Sample
 from abreast.jobs.workflow.steps.actions import (
     configure,
     failed,
@@ -179,9 +179,9 @@ class _ItemWork:
         self._step = step
         self._parent = frame.full(step.common.id)
         first = step.steps[0]
-        self._action: Leaf | None = (
+        self._action: Action | None = (
             first
-            if len(step.steps) == 1 and isinstance(first, LEAVES) and first.common.budget is None
+            if len(step.steps) == 1 and isinstance(first, ACTIONS) and first.common.budget is None
             else None
         )
 
@@ -220,7 +220,7 @@ class _ItemWork:
             "steps": {name: record.plain() for name, record in frame.records.items()},
         }
 
-    async def _run_action(self, step: Leaf, index: int, item: Any) -> dict[str, Any]:  # noqa: ANN401 - an item is anything
+    async def _run_action(self, step: Action, index: int, item: Any) -> dict[str, Any]:  # noqa: ANN401 - an item is anything
         flow = self._flow
         frame = self._frame.of_item(self._frame.run, self._parent, index, item)
         try:
