@@ -10,6 +10,7 @@ import pytest
 
 from abreast.core.errors import NoSuchModel
 from abreast.models.embedded import weights
+from abreast.system.paths import cache_directory
 from tests.docs.pages import ROOT, blocks_of, differs, project, run
 
 PAGE = "docs/tutorial-sample.md"
@@ -24,7 +25,7 @@ def embedded(monkeypatch):
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-    cache = weights.cache_directory()
+    cache = cache_directory()
     if cache.name != "abreast":
         pytest.skip(f"{cache} is not where a reader would have it")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))

@@ -28,8 +28,8 @@ from typing import Final, Self
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import AbreastError
 from abreast.executors.commands import Commands
-from abreast.models.embedded.weights import cache_directory
 from abreast.store.driver_locks import DriverLocks
+from abreast.system.paths import cache_directory
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.git import Git, GitFailed, Repository, find_project

@@ -9,6 +9,7 @@ import pytest
 from abreast.core.errors import NoSuchModel
 from abreast.models.embedded import weights
 from abreast.store.sqlite.store import SqliteStore
+from abreast.system.paths import cache_directory
 from abreast.testing.storm import start_process
 from tests.cli.shell import Shell
 from tests.cli.terminal.test_progress import on_a_terminal
@@ -382,7 +383,7 @@ def test_the_embedded_model_gives_the_same_winner_however_many_draw_at_once(abre
         "--max-tokens",
         "6",
     )  # what is longer can't pass, and takes its time
-    abreast.environment["ABREAST_CACHE"] = str(weights.cache_directory())
+    abreast.environment["ABREAST_CACHE"] = str(cache_directory())
     found = [
         abreast(*colour, "-m", "local/smollm2", "--json", "--lane-width", f"local={width}")
         for width in ("1", "4")

@@ -15,7 +15,8 @@ import pytest
 
 from abreast.core.errors import NoSuchModel
 from abreast.models.embedded import weights
-from abreast.models.embedded.weights import Weights, cache_directory, fetch, is_present, path_of
+from abreast.models.embedded.weights import Weights, fetch, is_present, path_of
+from abreast.system.paths import cache_directory
 
 CONTENT = b"GGUF" + bytes(range(256)) * 3000
 

@@ -21,8 +21,8 @@ from abreast.cli.errors import UsageError, os_error_text, tell
 from abreast.cli.jobs.map.recorded import each_result, row_of_recorded
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.outcome_text import Row, json_line
-from abreast.core.file_names import file_name
 from abreast.store.port import RunRow, Store
+from abreast.system.file_names import file_name
 
 Write: TypeAlias = Callable[[BinaryIO, Iterator[Row]], int]
 

@@ -13,8 +13,9 @@ from abreast.cli.errors import FAILED, UsageError, tell
 from abreast.cli.jobs.map.prompt import configured_lanes
 from abreast.cli.terminal.tables import say_json, say_table
 from abreast.core.errors import CallFailed
-from abreast.models.embedded.weights import KNOWN, cache_directory, fetch, is_present
+from abreast.models.embedded.weights import KNOWN, fetch, is_present
 from abreast.models.lanes import LaneSettings, split_name
+from abreast.system.paths import cache_directory
 
 
 @click.group("models", invoke_without_command=True)

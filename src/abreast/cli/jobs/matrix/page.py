@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from abreast.cli.commands.show import describe_cut_off, totals_of
 from abreast.cli.stores import FOLDER, StoreChoice
-from abreast.core.file_names import file_name
 from abreast.jobs.matrix.design.cells import CurrentCells, Design
 from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.store.codec import codec
 from abreast.store.port import RunRow, Store, each_event
+from abreast.system.file_names import file_name
 
 STUDY_GIVEN: Final = "study-given"
 """The event with the file and options of a later driver of a study."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
-from abreast.core.file_names import MAX_BYTES, file_name
+from abreast.system.file_names import MAX_BYTES, file_name
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import unfinished_in
 from abreast.worktrees.slot import Slot

@@ -5,7 +5,7 @@ from pathlib import Path, PureWindowsPath
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from abreast.core.file_names import MAX_BYTES, file_name
+from abreast.system.file_names import MAX_BYTES, file_name
 
 HOSTILE = (
     "",
