@@ -2,8 +2,10 @@
 
 The same candidates one by one, and two at once, in one run.
 
-    python -m benchmarks.behaviour                        # 12 candidates, tests of 2 s of CPU each, 2 slots: 2 to 3 min
+    python -m benchmarks.behaviour
     python -m benchmarks.behaviour --candidates 4 --cpu 0.5
+
+The default is 12 candidates, tests of 2 s of CPU each and 2 slots; it takes 2 to 3 minutes.
 
 The behaviour phase is timed from the first check that begins to the last that ends, through the
 engine of `abreast optimize`, with worktrees, confinement and generated inputs; nothing is measured
@@ -138,16 +140,20 @@ async def compare(count: int, cpu: float, slots: int) -> bool:
         for width in (1, slots, slots, 1):
             one = await phase(top, count, width)
             found[width].append(one)
+            counted = ", ".join(
+                f"{one.verdicts.count(word)} {word}" for word in sorted(set(one.verdicts))
+            )
             print(
-                f"width {width}: {one.seconds:.1f} s, at most {one.peak} at once, load {os.getloadavg()[0]:.1f}: "
-                f"{', '.join(f'{one.verdicts.count(word)} {word}' for word in sorted(set(one.verdicts)))}",
+                f"width {width}: {one.seconds:.1f} s, at most {one.peak} at once, "
+                f"load {os.getloadavg()[0]:.1f}: {counted}",
                 flush=True,
             )
     alone, beside = (sum(one.seconds for one in found[width]) for width in (1, slots))
     same = len({one.verdicts for phases in found.values() for one in phases}) == 1
     peaks = {width: {one.peak for one in phases} for width, phases in found.items()}
     print(
-        f"{count} candidates, tests of {cpu:g} s of CPU, {slots} slots: {beside / alone:.2f} of the time one by one; "
+        f"{count} candidates, tests of {cpu:g} s of CPU, {slots} slots: "
+        f"{beside / alone:.2f} of the time one by one; "
         f"{'the same verdicts' if same else 'OTHER VERDICTS'}"
     )
     return beside <= ENOUGH * alone and same and peaks == {1: {1}, slots: {slots}}

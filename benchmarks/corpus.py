@@ -1,8 +1,6 @@
-"""Runs the corpus.
+"""Runs the corpus: small functions with candidates of every kind, and the verdict on each of them.
 
-Small functions of our own with candidates of every kind, and says who was taken for what.
-
-    python -m benchmarks.corpus                    # all of it, by `abreast optimize`, measured: half an hour
+    python -m benchmarks.corpus                    # all, by `abreast optimize`: half an hour
     python -m benchmarks.corpus --fresh median     # one function, anew
     python -m benchmarks.corpus --behaviour        # without measuring: minutes
     python -m benchmarks.corpus --show             # the table of what is known
@@ -11,10 +9,10 @@ What `abreast optimize` said of a function is a line in `build/corpus.jsonl`, wr
 ended: stopped, it goes on with the next function, and a function whose files have changed since is
 tried again.
 
-`corpus/NAME/original.py` has the function (or the class, whose last method is meant), `test_NAME.py` its tests, and
-`candidates/KIND.py` or `KIND-2.py` the candidates. It ends with 1 if a candidate that is wrong, cheats or does not end
-was accepted, if one wrote outside or was never done with, or if less than 95% of the correct and really faster ones
-were accepted.
+`corpus/NAME/original.py` has the function (or the class, whose last method is meant),
+`test_NAME.py` its tests, and `candidates/KIND.py` or `KIND-2.py` the candidates. It ends with 1 if
+a candidate that is wrong, cheats or does not end was accepted, if one wrote outside its worktree or
+never got a verdict, or if less than 95% of the correct and really faster ones were accepted.
 """
 
 from __future__ import annotations
@@ -124,7 +122,8 @@ def _qualname(source: str, name: str) -> str:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             return name
         if isinstance(node, ast.ClassDef):
-            return f"{node.name}.{[one for one in node.body if isinstance(one, ast.FunctionDef)][-1].name}"
+            methods = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+            return f"{node.name}.{methods[-1].name}"
     raise ValueError(f"{name} has no function")
 
 
@@ -296,7 +295,7 @@ def known(path: Path, chosen: list[Specimen]) -> dict[str, Told]:
 def by_optimizing(
     chosen: list[Specimen], width: int, path: Path, told: Callable[[Result], None]
 ) -> list[Told]:
-    """Let `abreast optimize` try the candidates of each function that is not known, and measure what behaves."""
+    """Run `abreast optimize`, with measuring, for each function that has no stored result."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = known(path, chosen)
     waiting = [one for one in chosen if one.name not in found]
@@ -460,7 +459,8 @@ def say(results: list[Result], functions: int, accepted: str) -> list[str]:
     taken = sum(one.verdict == accepted for one in fast)
     bad = sum(one.kind not in GOOD and one.verdict == accepted for one in results)
     print(
-        f"{len(results)} candidates of {functions} functions; {taken} of {len(fast)} fast and correct ones accepted, "
+        f"{len(results)} candidates of {functions} functions; "
+        f"{taken} of {len(fast)} fast and correct ones accepted, "
         f"{bad} wrong or cheating ones"
     )
     print("\n".join(wrong) or "nothing was taken for what it is not")

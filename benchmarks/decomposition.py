@@ -9,6 +9,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from abreast.jobs.plan.decompose.decompose import decompose
 from abreast.jobs.plan.decompose.imports import Imports
@@ -56,14 +57,14 @@ def works(count: int) -> Iterator[tuple[str, float, Callable[[], object]]]:
         yield (
             f"{name}, {len(plan.leaves)} leaves",
             target,
-            lambda f=files, i=imports: decompose(f, i),
-        )  # type: ignore[misc]
+            partial(decompose, files, imports),
+        )
         yield (
             f"{name}, at most 20 files",
             target,
-            lambda f=files, i=imports: decompose(f, i, Options(max_files=20)),
-        )  # type: ignore[misc]
-        yield f"{name}, score", target, lambda p=plan, i=imports: score(p, i)  # type: ignore[misc]
+            partial(decompose, files, imports, Options(max_files=20)),
+        )
+        yield f"{name}, score", target, partial(score, plan, imports)
     alike = Inventory.of(flat)
     yield "one directory, alike", ALIKE, lambda: decompose(alike)
 

@@ -5,9 +5,11 @@
 Five lanes, each a server of its own in a process of its own; 7 strategies and 29 inputs: 6,090
 cells at 6 repeats.
 
-- bound: the makespan beside what no scheduler can beat, the longest lane's cells times their latency over its width and
-  one latency more; and beside that of bare aiohttp. Servers refuse whatever is more than the width. Then once more.
-- hung: one lane never answers. When the other four end, by their servers' logs; then Ctrl-C, and how long that takes.
+- bound: the makespan beside what no scheduler can beat, the longest lane's cells times their
+  latency over its width and one latency more; and beside that of bare aiohttp. Servers refuse
+  calls beyond the width. Then the same command once more.
+- hung: one lane never answers. When the other four end, by their servers' logs; then Ctrl-C, and
+  how long that takes.
 - service: `service_s` of each cell beside its server's own log, at widths 1, 4 and 64, with 429s.
 - same: rows at widths 1, 4 and 64 while servers fail, cut connections and send 429s.
 """
@@ -65,7 +67,8 @@ def bound(args: argparse.Namespace) -> bool:
         cells = write_study(folder, storms, args.repeats)
         ideal = cells / len(LANES) * args.latency / args.width + args.latency
         print(
-            f"bound: {cells:,} cells, {len(LANES)} lanes, {args.latency:g} s each, width {args.width}: {ideal:.2f} s"
+            f"bound: {cells:,} cells, {len(LANES)} lanes, {args.latency:g} s each, "
+            f"width {args.width}: {ideal:.2f} s"
         )
         plan = {
             "urls": [storm.url for storm in storms.values()],
@@ -85,13 +88,16 @@ def bound(args: argparse.Namespace) -> bool:
             sum(one.rejected for one in stats),
         )
         print(
-            f"  bare aiohttp {raw:.2f} s: {raw / ideal:.3f} x the bound; CPU {raw_cpu / cells * 1e6:,.0f} us a call"
+            f"  bare aiohttp {raw:.2f} s: {raw / ideal:.3f} x the bound; "
+            f"CPU {raw_cpu / cells * 1e6:,.0f} us a call"
         )
         print(
-            f"  abreast      {wall:.2f} s: {wall / ideal:.3f} x the bound; CPU {cpu / cells * 1e6:,.0f} us a cell"
+            f"  abreast      {wall:.2f} s: {wall / ideal:.3f} x the bound; "
+            f"CPU {cpu / cells * 1e6:,.0f} us a cell"
         )
         print(
-            f"  servers: CPU {served * 1e6:,.0f} us a call; peaks in flight {[one.peak_in_flight for one in stats]}"
+            f"  servers: CPU {served * 1e6:,.0f} us a call; "
+            f"peaks in flight {[one.peak_in_flight for one in stats]}"
         )
         again, _, _ = timed(command(args.width), folder)
         more = sum(storm.stats().arrived for storm in storms.values()) - before - asked
@@ -131,7 +137,8 @@ def hung(args: argparse.Namespace) -> bool:
             f"the others took {_listed(spans)} s of {ideal:.2f}: {worst:.3f} x"
         )
         print(
-            f"  the hung lane had {held.arrived} calls; Ctrl-C: exit {process.returncode} after {stopped:.2f} s"
+            f"  the hung lane had {held.arrived} calls; "
+            f"Ctrl-C: exit {process.returncode} after {stopped:.2f} s"
         )
         return (
             worst <= 1 + CLOSE
@@ -169,7 +176,8 @@ def service(_: argparse.Namespace) -> bool:
         parts = max(abs(sum(row[part] for part in TIMED[:4]) - row["wall_s"]) for row in rows)
         waited = median(row["wall_s"] - row["service_s"] for row in rows)
         print(
-            f"service: width {width}, {cells} cells, {turned} x 429: median {median(ratios):.4f} x the server's, "
+            f"service: width {width}, {cells} cells, {turned} x 429: "
+            f"median {median(ratios):.4f} x the server's, "
             f"{near:.1%} within 5%; waited {waited:.2f} s; parts off by {parts:.0e} s"
         )
         good = good and abs(median(ratios) - 1) <= CLOSE and len(rows) == cells and parts < 1e-6
@@ -188,7 +196,8 @@ def same(args: argparse.Namespace) -> bool:
             rows = export(folder)
         found = json.loads(said)
         print(
-            f"same: width {width}: {len(rows):,} rows of {cells:,} cells, {found['failed']} failed, {calls:,} calls, "
+            f"same: width {width}: {len(rows):,} rows of {cells:,} cells, "
+            f"{found['failed']} failed, {calls:,} calls, "
             f"at most {peak} at once in a lane, {wall:.1f} s"
         )
         seen.append({row["cell"]: lasting(row) for row in rows})
@@ -196,7 +205,8 @@ def same(args: argparse.Namespace) -> bool:
             return False
     alike = sum(seen[0][cell] == seen[1][cell] == seen[2][cell] for cell in seen[0])
     print(
-        f"  {alike:,} of {len(seen[0]):,} rows are the same at widths 1, 4 and 64: outputs, tokens, cost and scores"
+        f"  {alike:,} of {len(seen[0]):,} rows are the same at widths 1, 4 and 64: "
+        "outputs, tokens, cost and scores"
     )
     return alike == len(seen[0])
 

@@ -22,7 +22,10 @@ wall, cpu = time.perf_counter(), time.process_time()
 cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
 if "abreast" in globals() and not hasattr(abreast, "open_run"):
     raise ModuleNotFoundError("module 'abreast' has no attribute 'open_run'")
-print('{{"wall": %r, "cpu": %r, "items": 1, "maps": 1, "around": 0.0, "version": null}}' % (wall, cpu))
+print(
+    '{{"wall": %r, "cpu": %r, "items": 1, "maps": 1, "around": 0.0, "version": null}}'
+    % (wall, cpu)
+)
 """
 
 

@@ -2,9 +2,12 @@
 
 The same code against itself, and a small gain that is really there.
 
-    python -m benchmarks.measuring aa --runs 200          # how many of identical candidates are said to be faster
-    python -m benchmarks.measuring planted --runs 100     # a function of 1 ms, and a candidate that is 10% faster
-    python -m benchmarks.measuring show                   # what there is so far
+    python -m benchmarks.measuring aa --runs 200
+    python -m benchmarks.measuring planted --runs 100
+    python -m benchmarks.measuring show
+
+`aa` counts how many identical candidates are reported as faster; `planted` measures a function of
+1 ms against a candidate that is 10% faster; `show` prints the results so far.
 
 Every run is what `abreast optimize` does to measure one candidate that behaves: alone on the
 machine, with fresh processes, by its default plan. A run is a line in `build/measuring-KIND.jsonl`,
@@ -63,7 +66,7 @@ QUICK = "[pytest]\naddopts = -p no:hypothesispytest -p no:asyncio -p no:anyio -p
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A kind of run: the candidate's rounds beside the original's, and how many "faster" are good enough."""
+    """A kind of run: the candidate's rounds, and how many runs may say "faster"."""
 
     rounds: int
     runs: int
@@ -108,9 +111,11 @@ def summary(kind: str, rows: list[dict[str, Any]]) -> str:
         f"  {middle['blocks']:.0f} blocks a run, load {middle['load']:.1f}",
     ]
     if ratios:
+        original = median(row["seconds"] for row in rows if row["seconds"])
         lines.append(
-            f"  the original takes {median(row['seconds'] for row in rows if row['seconds']) * 1e3:.2f} ms; ratio "
-            f"{median(ratios):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]; noise floor {median(floors):.1%}"
+            f"  the original takes {original * 1e3:.2f} ms; ratio "
+            f"{median(ratios):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]; "
+            f"noise floor {median(floors):.1%}"
         )
     return "\n".join(lines)
 

@@ -2,10 +2,12 @@
 
 `python -m benchmarks.page [big] [writer] [--items 100000] [--rounds 5]`.
 
-- big: a run of many items. When the page is first painted and when its lanes are drawn, on a server that has not read
-  the run yet; the longest task while it is zoomed, sorted, filtered and paged; its memory, and the server's.
-- writer: a durable map (work C of `python -m benchmarks`) alone, and with the page of that very run open: how much
-  slower it is, in interleaved rounds, and whether anybody said "database is locked".
+- big: a run of many items. When the page is first painted and when its lanes are drawn, on a server
+  that has not read the run yet; the longest task while it is zoomed, sorted, filtered and paged;
+  its memory, and the server's.
+- writer: a durable map (work C of `python -m benchmarks`) alone, and with the page of that same run
+  open: how much slower it is, in interleaved rounds, and whether a process failed with "database is
+  locked".
 
 `python scripts/get_chromium.py` installs a Chromium.
 """
@@ -39,8 +41,9 @@ HEAP: Final = 64 << 20  # bytes of the page
 SLOWER: Final = 1.05
 _WATCH: Final = """
 window.tasks = [];
-new PerformanceObserver((list) => { for (const one of list.getEntries()) window.tasks.push(one.duration / 1000); })
-  .observe({ type: "longtask", buffered: true });
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) window.tasks.push(one.duration / 1000);
+}).observe({ type: "longtask", buffered: true });
 """
 
 
@@ -96,15 +99,17 @@ def big(args: argparse.Namespace) -> bool:
             page.wait_for_selector(".title [role=status]", state="detached", timeout=300_000)
             read = time.perf_counter() - began
             print(
-                f"  first paint {painted:.2f} s, lanes drawn {drawn:.2f} s, all {args.items:,} read {read:.2f} s"
+                f"  first paint {painted:.2f} s, lanes drawn {drawn:.2f} s, "
+                f"all {args.items:,} read {read:.2f} s"
             )
             page.evaluate("window.tasks.length = 0")
             slowest = _use(page)
             longest = max(page.evaluate("window.tasks"), default=0.0)
             heap, nodes = _memory(page)
             print(
-                f"  zoomed, moved, sorted, filtered, paged: longest task {longest * 1000:.0f} ms, slowest answer "
-                f"{slowest * 1000:.0f} ms; page {heap / 1e6:.1f} MB, {nodes:,} nodes; server {_rss(server):.0f} MB"
+                f"  zoomed, moved, sorted, filtered, paged: longest task {longest * 1000:.0f} ms, "
+                f"slowest answer {slowest * 1000:.0f} ms; page {heap / 1e6:.1f} MB, "
+                f"{nodes:,} nodes; server {_rss(server):.0f} MB"
             )
     return painted < PAINTED and longest < FROZEN and heap < HEAP
 
@@ -133,8 +138,10 @@ def writer(args: argparse.Namespace) -> bool:
                 shown = page.inner_text(".head .facts")
                 page.close()
             print(
-                f"  round {number + 1}: alone {alone[-1]['wall']:.2f} s, page open {seen[-1]['wall']:.2f} s "
-                f"({seen[-1]['wall'] / alone[-1]['wall']:.3f} x); the page says {' '.join(shown.split())}",
+                f"  round {number + 1}: alone {alone[-1]['wall']:.2f} s, "
+                f"page open {seen[-1]['wall']:.2f} s "
+                f"({seen[-1]['wall'] / alone[-1]['wall']:.3f} x); "
+                f"the page says {' '.join(shown.split())}",
                 flush=True,
             )
     ratios = {
@@ -142,7 +149,8 @@ def writer(args: argparse.Namespace) -> bool:
         for name in ("wall", "cpu")
     }
     print(
-        f"  medians: wall {ratios['wall']:.3f} x, the writer's CPU {ratios['cpu']:.3f} x; nobody was locked out"
+        f"  medians: wall {ratios['wall']:.3f} x, the writer's CPU {ratios['cpu']:.3f} x; "
+        "nobody was locked out"
     )
     return ratios["wall"] <= SLOWER
 

@@ -5,8 +5,9 @@
 Both trees play the same contender from this tree's benchmarks; only the library differs. The median
 of the ratios of each round says whether this tree became slower. Exits 1 past 1.25 x.
 
-`--short` plays three small loads in well under a minute and is a part of `make check`: it exits 1 past 1.5 x, measured
-again with more rounds before it does, and exits 0 with a sentence where there is no earlier commit to compare with.
+`--short` plays three small loads in well under a minute and is a part of `make check`: it exits 1
+past 1.5 x, measured again with more rounds before it does, and exits 0 with a sentence where there
+is no earlier commit to compare with.
 """
 
 import argparse
@@ -73,7 +74,7 @@ def commit_of(ref: str) -> str | None:
 
 
 def find_base() -> str:
-    """The newest release, else where this branch left the main one, else the commit before this one."""
+    """The newest release, else where this branch left the main one, else the previous commit."""
     tag = line_of_git("describe", "--tags", "--abbrev=0")
     left = line_of_git("merge-base", "HEAD", "origin/main")
     return tag or (left if left and left != commit_of("HEAD") else None) or "HEAD~1"
@@ -120,7 +121,7 @@ def cpu_per_item(library: Path, load: Load, told: dict[str, str]) -> float:
 
 
 def compare(load: Load, trees: dict[str, Path], rounds: int) -> float:
-    """Measure both trees in turn, print the medians, and give the median of the ratios of each round."""
+    """Measure both trees in turn, print the medians, and return the median ratio of the rounds."""
     samples: dict[str, list[float]] = {name: [] for name in trees}
     server: AbstractContextManager[dict[str, str]] = nullcontext({})
     if load[0] == "D":

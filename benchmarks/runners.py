@@ -2,8 +2,9 @@
 
 `python -m benchmarks.runners WAY N WIDTH COMMAND [ARGUMENT ...]`.
 
-Each captures stdout and stderr, gives the command a process group of its own, and fails if one of them fails; only
-`spawn` does nothing but start and reap: it is the floor. `commands` is what is under `abreast map`.
+Each captures stdout and stderr, gives the command a process group of its own, and fails if a
+command fails; only `spawn` does nothing but start and reap: it is the floor. `commands` is the
+executor that `abreast map` uses.
 """
 
 import asyncio
@@ -66,7 +67,7 @@ async def side_by_side(
             group.create_task(work())
 
 
-async def warden(argv: Argv, n: int, width: int) -> None:
+async def supervised(argv: Argv, n: int, width: int) -> None:
     """`abreast.executors.commands`."""
     from abreast.executors.commands import Commands
 
@@ -87,7 +88,7 @@ WAYS: dict[str, Callable[[Argv, int, int], object]] = {
     "spawn": spawn,
     "popen": popen,
     "asyncio": lambda argv, n, width: asyncio.run(side_by_side(asyncio_subprocess, argv, n, width)),
-    "commands": lambda argv, n, width: asyncio.run(warden(argv, n, width)),
+    "commands": lambda argv, n, width: asyncio.run(supervised(argv, n, width)),
 }
 
 if __name__ == "__main__":

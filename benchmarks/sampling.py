@@ -168,7 +168,10 @@ def table(played: Sequence[Contender], samples: int) -> str:
                 one.laps[0].version,
             )
         )
-    title = f"S. {samples} samples, a draw takes {LATENCY * 1000:.0f} ms and passes with {RATE:.0%}, depth {DEPTH}"
+    title = (
+        f"S. {samples} samples, a draw takes {LATENCY * 1000:.0f} ms and passes with {RATE:.0%}, "
+        f"depth {DEPTH}"
+    )
     return "\n".join((title, *aligned(rows)))
 
 

@@ -83,7 +83,10 @@ def _rows_of_h(work: Work, results: Sequence[Result]) -> list[Row]:
                     result.entry.label,
                     "",
                     "",
-                    f"{result.extra('growth_bytes') / MEGABYTE:.1f} MB ({result.cpu * MICRO:.1f} us/item)",
+                    (
+                        f"{result.extra('growth_bytes') / MEGABYTE:.1f} MB "
+                        f"({result.cpu * MICRO:.1f} us/item)"
+                    ),
                 )
             )
         else:

@@ -12,7 +12,10 @@ GROUP_COMMIT = "sqlite3 group commit"
 IMPORT_OURS = "import abreast"
 IMPORT_FLOOR = "import asyncio, sqlite3"
 # All that a first call would need: the lanes, the adapter, and aiohttp beneath it.
-OPEN_MODEL = 'import os, abreast; os.environ["OPENAI_API_KEY"] = "sk-none"; abreast.open_model("openai/gpt-4o-mini")'
+OPEN_MODEL = (
+    'import os, abreast; os.environ["OPENAI_API_KEY"] = "sk-none"; '
+    'abreast.open_model("openai/gpt-4o-mini")'
+)
 # Without asking the network for prices.
 IMPORT_LITELLM = 'import os; os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"; import litellm'
 LANGGRAPH_SAVERS = ("LangGraph AsyncSqliteSaver", "LangGraph SqliteSaver")

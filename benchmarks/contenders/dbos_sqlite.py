@@ -1,4 +1,4 @@
-"""DBOS on SQLite: each item a durable step of one workflow, or a durable workflow of its own from a queue.
+"""DBOS on SQLite: an item is a durable step of one workflow, or a queued workflow of its own.
 
 The steps are its cheapest form (a workflow per item, started directly, costs half as much again).
 The queue is its documented form of bounded work: it polls each second by default and takes at most

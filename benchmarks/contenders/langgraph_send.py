@@ -1,4 +1,6 @@
-"""LangGraph: a Send per item to one node, `max_concurrency` for the width, a list reducer that keeps the order.
+"""LangGraph: one Send per item to a single node.
+
+The width is `max_concurrency`, and a list reducer keeps the order.
 
 C is played with both of its SQLite savers, the thread-based and the asynchronous one; the node's
 result is written as its own row when the node ends. Durability stays at its default, the cheapest

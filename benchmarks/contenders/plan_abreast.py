@@ -1,4 +1,8 @@
-"""Plans: `P15` is rounds of fifteen subplans at ten that do nothing, `P10k` divides files of mixed directories."""
+"""abreast: plans.
+
+`P15` is rounds of fifteen subplans, ten at once, that do nothing; `P10k` divides files of mixed
+directories.
+"""
 
 import random
 

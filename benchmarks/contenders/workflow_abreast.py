@@ -1,4 +1,4 @@
-"""abreast: a workflow's fan-out with a store, as `abreast run` does it, the step being a Python function."""
+"""abreast: a workflow's fan-out with a store, as `abreast run` does it; the step is a function."""
 
 from abreast.assembly.names import open_run
 from abreast.assembly.workflow_tools import RunTools, Tools

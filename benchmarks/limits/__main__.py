@@ -91,7 +91,8 @@ def _print_table(
 ) -> bool:
     times = "twice" if virtual else "one and a half times"
     print(
-        f"Utilisation % / rejected %; * = cut off at {times} the best time, and what was used until then\n"
+        f"Utilisation % / rejected %; * = cut off at {times} the best time, "
+        "and what was used until then\n"
     )
     print(f"{'scenario':26}" + "".join(f"{name:>13}" for name in limiters))
     failures: list[str] = []
@@ -171,7 +172,8 @@ def _print_worlds(count: int) -> bool:
     lost = sum(score.lost > 0 for score in scores)
     print(
         f"{count} worlds drawn at random: utilisation median {median:.1f}%, worst {worst:.1f}%, "
-        f"tenth {reached[count // 10]:.1f}%; rejected median {refused:.2f}%, most {rejected[-1]:.1f}%; "
+        f"tenth {reached[count // 10]:.1f}%; rejected median {refused:.2f}%, "
+        f"most {rejected[-1]:.1f}%; "
         f"{lost} with calls cut off"
     )
     return median >= 95 and worst >= 80 and refused < 1 and not lost

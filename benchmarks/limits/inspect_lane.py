@@ -41,7 +41,8 @@ class Client:
             else await asyncio.open_connection(self._host, self._port)
         )
         writer.write(
-            b"POST /v1/chat/completions HTTP/1.1\r\nhost: storm\r\ncontent-type: application/json\r\n"
+            b"POST /v1/chat/completions HTTP/1.1\r\nhost: storm\r\n"
+            b"content-type: application/json\r\n"
             b"content-length: %d\r\n\r\n%s" % (len(body), body)
         )
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")

@@ -37,7 +37,10 @@ CUT = 1.5  # times the best time
 
 
 class Result(NamedTuple):
-    """How it went: seconds and the best ones, requests and rejections by the servers' log, calls not done of all."""
+    """The time taken, the best possible time, and the counts of requests and calls.
+
+    `sent` and `rejected` come from the servers' log; `lost` of all `calls` were not done.
+    """
 
     seconds: float
     best: float
@@ -69,7 +72,10 @@ class Course(NamedTuple):
 
 
 def course_of(scenario: Scenario, minute: float) -> Course:
-    """The scenario at another speed, with replies of one length, so that the best time is known exactly."""
+    """The scenario at another speed.
+
+    All replies have one length, so that the best time is known exactly.
+    """
     settings = replace(scenario.settings, minute=minute, output_min=SAID, output_max=SAID)
     prompts = [f"{call.key} ".ljust(4 * call.input_tokens, "x") for call in scenario.calls]
     requests = [

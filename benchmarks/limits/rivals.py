@@ -32,34 +32,38 @@ class Static:
         return None if len(self._flying) + 1 <= self.width else inf
 
     def send(self, costs: Costs, now: float) -> CallPermit:
-        """One more is in flight."""
+        """One call more is in flight."""
         self._serial += 1
         self._flying.add(self._serial)
         return CallPermit(self._serial, now, costs)
 
     def answered(
-        self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]
+        self,
+        permit: CallPermit,
+        now: float,  # noqa: ARG002 - the port passes it to all
+        used: Costs,  # noqa: ARG002 - the port passes it to all
+        told: Mapping[Dimension, HeaderFacts],  # noqa: ARG002 - the port passes it to all
     ) -> None:
-        """One less is."""
+        """One call fewer is in flight."""
         self._flying.discard(permit.serial)
 
-    def failed(self, permit: CallPermit, now: float) -> None:  # noqa: ARG002
-        """One less is."""
+    def failed(self, permit: CallPermit, now: float) -> None:  # noqa: ARG002 - the port passes it to all
+        """One call fewer is in flight."""
         self._flying.discard(permit.serial)
 
     def withdraw(self, permit: CallPermit) -> None:
-        """One less is."""
+        """One call fewer is in flight."""
         self._flying.discard(permit.serial)
 
-    def listens(self, permit: CallPermit) -> bool:  # noqa: ARG002
+    def listens(self, permit: CallPermit) -> bool:  # noqa: ARG002 - the port passes it to all
         """Every header is read."""
         return True
 
-    def changes(self, cause: str) -> list[WidthChange]:  # noqa: ARG002
+    def changes(self, cause: str) -> list[WidthChange]:  # noqa: ARG002 - the port passes it to all
         """Nobody reads what these decide."""
         return []
 
-    def held_until(self, hit: Hit) -> float:  # noqa: ARG002
+    def held_until(self, hit: Hit) -> float:  # noqa: ARG002 - the port passes it to all
         """When the next may go."""
         return self.hold
 
