@@ -50,7 +50,7 @@ def _rewrite(
 
 
 def _restructured(lines: list[str]) -> Iterator[str]:
-    """Make `code` literal, and a literal block of a paragraph that is indented, or has lines that are."""
+    """Make `code` literal, and turn indented and partly indented paragraphs into literal blocks."""
     around = 0  # the indentation of the text
     for filled, group in groupby(lines, key=bool):
         paragraph = list(group)

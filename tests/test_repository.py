@@ -127,7 +127,10 @@ esac
 
 
 class Gate:
-    """The Makefile and .ci/run in a project of its own, whose tools only note that they were called, or fail."""
+    """The Makefile and .ci/run in a temporary project.
+
+    Its tools only log that they were called, or fail.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -311,7 +314,10 @@ MUCH = {
 def test_code_that_no_test_reaches_is_refused_by_the_floors_as_the_real_tool_measures_it(
     gate, modules, passes
 ):
-    """The real coverage, with this project's settings and Makefile, over a package with that code and those tests."""
+    """Run the real coverage over a package made of `modules`.
+
+    The settings and the Makefile are this project's.
+    """
     package = gate.root / "src/abreast"
     test = ["import sys", f"sys.path.insert(0, {str(gate.root / 'src')!r})", "import abreast"]
     for name, (count, calls) in modules.items():
@@ -575,7 +581,7 @@ def is_clock(node: ast.AST) -> bool:
 
 
 def timing(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Each place where a test sleeps or asserts what a real clock says, or hides a clock from this."""
+    """Each place where a test sleeps, asserts what a real clock says, or renames a clock."""
     yield from sleeping(tree)
     for node in ast.walk(tree):
         if renames_a_clock(node):
@@ -696,12 +702,18 @@ def test_state_inside_a_test_is_its_own(text):
         "async def test_a():\n    await asyncio.sleep(0.01)",
         "async def test_a():\n    await asyncio.sleep(delay)",
         "def test_a():\n    start = time.monotonic()\n    assert time.monotonic() - start < 1",
-        "def test_a():\n    start = time.time()\n    took = time.time() - start\n    assert took < 1",
+        (
+            "def test_a():\n    start = time.time()\n    took = time.time() - start\n"
+            "    assert took < 1"
+        ),
         "def test_a():\n    start = perf_counter_ns()\n    took = 3 - start\n    assert took < 1",
         "async def test_a():\n    assert asyncio.get_running_loop().time() < 3",
         "import time as t\ndef test_a():\n    start = t.time()\n    assert t.time() - start < 1",
         "from time import time\ndef test_a():\n    start = time()\n    assert time() - start < 1",
-        "from time import monotonic as now\ndef test_a():\n    start = now()\n    assert now() - start < 1",
+        (
+            "from time import monotonic as now\n"
+            "def test_a():\n    start = now()\n    assert now() - start < 1"
+        ),
         "from timeit import default_timer\ndef test_a():\n    assert default_timer() < 1",
     ],
 )
@@ -715,7 +727,10 @@ def test_a_test_of_time_is_seen(text):
         "async def test_a():\n    await asyncio.sleep(0)",
         "def test_a():\n    assert clock.now() == 3",
         "def test_a():\n    assert SystemClock.now is time.monotonic",
-        "def test_a():\n    due = time.monotonic() + 9\n    while time.monotonic() < due:\n        pass",
+        (
+            "def test_a():\n    due = time.monotonic() + 9\n"
+            "    while time.monotonic() < due:\n        pass"
+        ),
     ],
 )
 def test_a_test_of_something_else_is_not_one_of_time(text):
@@ -839,7 +854,7 @@ def test_every_dependency_is_chosen_on_purpose_and_the_reason_is_written_down():
 
 
 def foreign_packages(folders: str) -> set[str]:
-    """The packages that modules import, anywhere in them, besides their own and the standard library."""
+    """The packages that modules import, at any depth, except abreast and the standard library."""
     nodes = [
         node
         for path in python_files("src")
@@ -976,7 +991,8 @@ def test_every_module_is_reached_and_no_file_was_left_over():
             continue
         package, _, last = name.rpartition(".")
         called = re.compile(
-            rf"{re.escape(name)}\b|from {re.escape(package)} import (\([^)]*|[^\n]*)\b{last}\b|^ +\"{last}\": ",
+            rf"{re.escape(name)}\b|from {re.escape(package)} import (\([^)]*|[^\n]*)\b{last}\b"
+            rf"|^ +\"{last}\": ",
             re.MULTILINE,
         )
         entry = any(name in script for script in config()["project"]["scripts"].values())

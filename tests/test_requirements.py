@@ -39,7 +39,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Check:
 
 
 class Project:
-    """A project of its own in a temporary directory, with enough good rows and a few tests to name."""
+    """A project in a temporary directory, with enough good rows and a few tests to name."""
 
     def __init__(self, root: Path, script: Check, capsys: pytest.CaptureFixture[str]) -> None:
         """Write the tests that rows may name, and keep the rows to be written."""

@@ -36,13 +36,20 @@ def look(_):
     return {
         "arguments": sys.argv, "path": sys.path, "flags": str(sys.flags), "cwd": os.getcwd(),
         "environment": dict(os.environ), "main": [main.__name__, main.__spec__.name, main.__file__],
-        "signals": [str(signal.getsignal(number)).partition(" at ")[0] for number in signal.valid_signals()],
+        "signals": [
+            str(signal.getsignal(number)).partition(" at ")[0] for number in signal.valid_signals()
+        ],
         "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), "umask": os.umask(0o22),
-        "streams": [(s.encoding, s.errors, s.line_buffering, s.fileno(), s.seekable(), s.isatty()) for s in streams],
+        "streams": [
+            (s.encoding, s.errors, s.line_buffering, s.fileno(), s.seekable(), s.isatty())
+            for s in streams
+        ],
         "files": sorted(there()), "threads": sorted(names()),
-        "group": os.getpgid(0), "session": os.getsid(0), "priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "group": os.getpgid(0), "session": os.getsid(0),
+        "priority": os.getpriority(os.PRIO_PROCESS, 0),
         "filters": [str(one[:3]) for one in warnings.filters],
-        "collects": [gc.isenabled(), *gc.get_threshold()], "limits": Path("/proc/self/limits").read_text(),
+        "collects": [gc.isenabled(), *gc.get_threshold()],
+        "limits": Path("/proc/self/limits").read_text(),
     }
 """
 

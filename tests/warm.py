@@ -112,7 +112,7 @@ def _pipe(files):
 
 
 def _exchange(given, stdin, sources, patience):
-    """Write what is given and read all that is said, until everybody has hung up or patience is at its end."""
+    """Write `given` and read all output, until every pipe is closed or `patience` has passed."""
     said = {source: bytearray() for source in sources}
     rest = memoryview(given)
     due = time.monotonic() + patience
@@ -201,7 +201,7 @@ def _save_coverage():
 
 
 def become(program, arguments, cwd, environment, files):
-    """What `python -m program`, or `python program.py`, does once the interpreter is there, up to its exit."""
+    """Do what `python -m program` or `python program.py` does after start-up, up to its exit."""
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
     for file in files:

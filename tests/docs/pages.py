@@ -1,9 +1,10 @@
 """Markdown pages as scripts: what a reader would paste, in the order of the page.
 
 - A block of `sh` is run. All of a page run in one shell, in one new directory.
-- A block of `python`, `toml`, `json` or `yaml` that begins with `# name` is first written to the file of that name.
-- A block of `text` right after one of `sh` is what it prints. A line `...` in it stands for any number of lines, and
-  what differs from day to day (times, dates, seeds) may differ.
+- A block of `python`, `toml`, `json` or `yaml` that begins with `# name` is first written to the
+  file of that name.
+- A block of `text` right after one of `sh` is what it prints. A line `...` in it stands for any
+  number of lines, and what differs from day to day (times, dates, seeds) may differ.
 
 Blocks of any other kind (`console`, `markdown`) are for reading.
 """
@@ -130,7 +131,11 @@ def shell():
 
 
 def environment(folder):
-    """The reader's: this abreast and this Python first on the PATH, a patient `timeout`, and no settings of ours."""
+    """The environment of a reader's shell.
+
+    This abreast and this Python come first on the PATH, `timeout` is one that waits longer, and no
+    settings of the test run are in it.
+    """
     tools = folder.parent / "tools"
     tools.mkdir(exist_ok=True)
     (tools / "timeout").write_text(

@@ -1,4 +1,4 @@
-"""The reference of the command line is written from the help of the commands, and a stale one is noticed."""
+"""The command line reference is generated from the commands' help, and a stale one is detected."""
 
 import importlib.util
 

@@ -31,7 +31,7 @@ def clone(tmp_path):
 
 
 def optimized(clone, tmp_path, *words):
-    """What the command prints, and the verdicts of its table, with the report that has the reasons."""
+    """The output of the command, the verdicts in its table, and the report with the reasons."""
     before = look(clone, without=(".abreast",))
     (tmp_path / "tmp").mkdir()
     apart = {"ABREAST_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
