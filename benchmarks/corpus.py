@@ -11,8 +11,9 @@ tried again.
 
 `corpus/NAME/original.py` has the function (or the class, whose last method is meant),
 `test_NAME.py` its tests, and `candidates/KIND.py` or `KIND-2.py` the candidates. It ends with 1 if
-a candidate that is wrong, cheats or does not end was accepted, if one wrote outside its worktree or
-never got a verdict, or if less than 95% of the correct and really faster ones were accepted.
+a candidate that is wrong, cheats or does not end was accepted, if `abreast optimize` hung or a
+candidate changed something outside its slot, or if less than 95% of the correct and really faster
+ones were accepted.
 """
 
 from __future__ import annotations
