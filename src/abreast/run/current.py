@@ -158,7 +158,7 @@ class CurrentItem:
     def luggage(self) -> Callable[[], object]:
         """A function that sets `current()` in another process to this item's place.
 
-        See `abreast.executors.port.Traveller`.
+        See `abreast.executors.port.PortableContextValue`.
         """
         return partial(_set_current, self.place())
 

@@ -193,7 +193,8 @@ def _row(leaf: PlanNode) -> str:
         f'<tr id="{escape(leaf.id)}"><td><details>'
         f"<summary>{_text(leaf.scope)} <code>{escape(leaf.id)}</code></summary>"
         f'<ul>{listed}{rest}</ul></details></td><td class="number">{len(leaf.files):,}</td>'
-        f'<td class="number">{leaf.tokens:,}</td><td>{escape(REASON_WORDS[leaf.reason])}{over}</td></tr>'
+        f'<td class="number">{leaf.tokens:,}</td>'
+        f"<td>{escape(REASON_WORDS[leaf.reason])}{over}</td></tr>"
     )
 
 
