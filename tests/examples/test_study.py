@@ -75,4 +75,4 @@ def test_the_study_says_how_it_is_run_and_what_it_may_take(here, capfd):
     )
     assert run(["run", "examples/study.yaml", "--dry-run"]) == 0
     out, err = capfd.readouterr()
-    assert (err, "90 cells, and 90 of controls, which ask nobody" in out) == ("", True)
+    assert (err, "90 cells, and 90 of controls, which ask no model" in out) == ("", True)

@@ -12,6 +12,7 @@ from abreast.core.halting import EndsAt
 from abreast.run.map.scheduler import LeftBehind
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.laws.plain import Refused, plain_loop, told, worlds
+from tests.turns import turns
 
 COUNT, WIDTH = 302, 4
 
@@ -29,11 +30,6 @@ def opening(request):
 
 def laned(opening):
     return {"lane": "wide"} if "lanes" in opening else {}
-
-
-async def turns(count):
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 class Held:

@@ -7,6 +7,7 @@ import pytest
 import abreast
 from abreast.core.window import Window
 from abreast.run.map import scheduler
+from tests.turns import turns
 
 WIDTH, COUNT, TURNS = 3, 9, 400
 
@@ -53,11 +54,6 @@ async def the_laws() -> None:
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def turns(count):
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 class Serial(Window):

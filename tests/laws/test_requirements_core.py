@@ -27,6 +27,7 @@ from abreast.store.port import Store, each_event
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.executors.traces import open_files
+from tests.turns import turns
 
 SOURCE = Path(abreast.__file__).parent
 STORE_METHODS = frozenset(
@@ -50,11 +51,6 @@ def laned(opening):
 
 def others():
     return asyncio.all_tasks() - {asyncio.current_task()}
-
-
-async def turns(count):
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 # --- context

@@ -10,6 +10,7 @@ from abreast.core.outcome import Usage
 from abreast.models.port import Reply
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
+from tests.turns import turns
 
 
 class Flaky:
@@ -33,11 +34,6 @@ class Flaky:
 
 def flaky():
     return Caller(Flaky(), ModelLane("model"), retry=abreast.Retry(1, base=0.0, cap=0.0))
-
-
-async def turns(count):
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def test_an_item_that_is_cancelled_in_the_moment_its_slot_is_given_back_leaves_it_free():

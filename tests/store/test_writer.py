@@ -10,6 +10,7 @@ from abreast.core.events import Event
 from abreast.store.port import Driver
 from abreast.store.writer import DIRECT_COMMIT_EVENTS, FLUSH_INTERVAL, CommitListener, CommitWriter
 from abreast.testing import MemoryStore
+from tests.turns import turns
 
 
 class Watched(MemoryStore):
@@ -186,11 +187,6 @@ class Jotting(Watched):
         return [len(commit) for commit in self.commits]
 
 
-async def turns(count=3):
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 def write(writer, seq, told, **more):
     """Write an event whose place can be given away, and whose outcome is wanted."""
     writer.write(
@@ -232,10 +228,10 @@ async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free
     write(writer, 3, told)
     write(writer, 4, told)
     assert told == store.notes == []
-    await turns()
+    await turns(3)
     assert told == [3, 4]
     write(writer, 5, told)
-    await turns()
+    await turns(3)
     assert (told, store.notes) == ([3, 4, 5], [[2, 3, 4], [5]])
     assert store.sizes == [1]
     await writer.close()
@@ -266,7 +262,7 @@ async def test_what_is_jotted_down_is_committed_soon():
     writer = await busy_writer(store)
     for seq in (2, 3, 4):
         write(writer, seq, told)
-        await turns()
+        await turns(3)
     await on_disk(told, 4)
     assert sum(store.sizes) == 4
     await writer.close()
@@ -278,7 +274,7 @@ async def test_and_at_once_after_a_pause(monkeypatch):
     writer = await busy_writer(store)
     for seq in (2, 3, 4):
         write(writer, seq, told)
-        await turns()
+        await turns(3)
     assert store.sizes == [1]
     writer._last_queued -= 3600.0  # as if the first had been queued an hour ago
     write(writer, 5, told)
@@ -293,7 +289,7 @@ async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
     store, told = Jotting(), []
     writer = await busy_writer(store)
     write(writer, 2, told)
-    await turns()
+    await turns(3)
     assert told == [2]
     if how == "flush_soon":
         writer.flush_soon()
@@ -316,17 +312,17 @@ async def test_what_is_written_in_the_turn_of_the_timer_is_noted_before_it_is_qu
     store, told = Jotting(), []
     writer = await busy_writer(store, held_back=True)
     write(writer, 2, told)
-    await turns()
+    await turns(3)
     write(writer, 3, told)
     writer._on_commit_timer()  # as its timer does
-    await turns()
+    await turns(3)
     assert told == [2, 3]
     assert store.notes == [[2], [3]]
     assert writer._batch.events == []  # it was queued all the same
     writer.write(event(4, "started"))
     writer._on_commit_timer()
     write(writer, 5, told)
-    await turns()
+    await turns(3)
     assert told == [2, 3, 5]  # an event without callbacks delays no other
     assert store.notes == [[2], [3], [4], [5]]
     store.go_on.set()
@@ -347,7 +343,7 @@ async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told
 
     writer.write(event(2, "settled"), first)
     writer.write(event(3, "settled"), lambda: told.append(3))
-    await turns()
+    await turns(3)
     assert told[:2] == [2, 3]
     await writer.close()
     assert told == [2, 3, 4]
@@ -359,16 +355,16 @@ async def test_what_can_not_be_jotted_down_waits_for_its_commit_and_so_does_what
     writer = await busy_writer(store, held_back=True)
     store.able = False
     write(writer, 2, told)
-    await turns()
+    await turns(3)
     store.able = True
     write(writer, 3, told)
-    await turns()
+    await turns(3)
     assert told == store.notes == []  # a gap would make what is jotted down after it worthless
     store.go_on.set()
     await on_disk(told, 3)
     assert told.index(2) < told.index("2 on disk")
     write(writer, 4, told)
-    await turns()
+    await turns(3)
     assert store.notes == [[4]]
     await writer.close()
 
@@ -377,15 +373,15 @@ async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk
     store, told = Jotting(), []
     writer = await busy_writer(store, held_back=True)
     writer.write(event(2, "call"), durable=lambda: told.append("call"))
-    await turns()
+    await turns(3)
     write(writer, 3, told)
-    await turns()
+    await turns(3)
     assert told == store.notes == []
     store.go_on.set()
     await on_disk(told, 3)
     assert told[:2] in (["call", 3], [3, "call"])
     write(writer, 4, told)
-    await turns()
+    await turns(3)
     assert store.notes == [[4]]
     await writer.close()
 
@@ -397,13 +393,13 @@ async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as
     store, told = Jotting(), []
     writer = await busy_writer(store, held_back=True)
     write(writer, 2, told)
-    await turns()
+    await turns(3)
     store.able = False
     write(writer, 3, told)
-    await turns()
+    await turns(3)
     store.able = True
     write(writer, 4, told)
-    await turns()
+    await turns(3)
     assert (told, store.notes) == ([2], [[2]])
     store.go_on.set()
     await on_disk(told, 4)
@@ -427,7 +423,7 @@ async def test_after_a_commit_has_failed_nothing_is_jotted_down():
     await asyncio.wait_for(failed.wait(), 30)
     assert told == [1]
     write(writer, 2, told)
-    await turns()
+    await turns(3)
     assert (told, store.notes) == ([1], [[1]])
     await writer.close()
 
@@ -438,7 +434,7 @@ async def test_what_is_written_while_the_scribe_closes_is_committed_too(monkeypa
     writer = await busy_writer(store, held_back=True)
     write(writer, 2, told)
     closing = asyncio.ensure_future(writer.close())
-    await turns()
+    await turns(3)
     write(writer, 3, told)
     writer.write(event(4, "started"))
     store.go_on.set()

@@ -533,18 +533,18 @@ def _unregister(entry: OwnershipEntry, git: Git, repository: Repository) -> NotR
 def _reason_to_keep(entry: OwnershipEntry, repository: Repository) -> str | None:
     """What the removal of a stale slot would lose; None if nothing."""
     if kept_note(Path(entry.path)).exists():
-        return "it holds work that was cut off, and that nobody has taken out of it yet"
+        return "it holds work that was cut off, and that has not been taken out of it yet"
     admin = _git_entry(entry, repository)
     if admin is None:
         return None
     if (admin / "locked").exists():
-        return "somebody locked it (git worktree lock)"
+        return "it is locked (git worktree lock)"
     try:
         head = (admin / "HEAD").read_text().strip()
     except FileNotFoundError:  # the owner was killed while it made the slot
         return None
     if head not in {entry.head, "0" * len(entry.head or "")}:
-        return f"somebody checked out or committed something in it ({head})"
+        return f"something was checked out or committed in it ({head})"
     return None
 
 

@@ -21,7 +21,7 @@ from tests.jobs.candidates.laboratories import (
     text_of,
     trials,
 )
-from tests.jobs.workflow.kits import turns
+from tests.turns import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, viewed
 from tests.worktrees.repositories import ENVIRONMENT
 

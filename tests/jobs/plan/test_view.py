@@ -11,7 +11,7 @@ from abreast.jobs.plan.job import PlanOptions, run_plan
 from abreast.jobs.plan.spec import Options
 from abreast.testing import Gate, MemoryStore
 from abreast.web.job_views import JobViewReader
-from tests.jobs.workflow.kits import turns
+from tests.turns import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 
 

@@ -14,7 +14,7 @@ from abreast.run.calls.model import Caller
 from abreast.testing import Gate, MemoryStore
 from abreast.web.job_views import JobViewReader
 from tests.jobs.sample.drawing import Table, at, passes
-from tests.jobs.workflow.kits import turns
+from tests.turns import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, viewed
 
 

@@ -16,7 +16,8 @@ from abreast.jobs.workflow.job import Flow
 from abreast.jobs.workflow.load.load import load
 from abreast.run.current import current_item
 from abreast.testing import MemoryStore
-from tests.jobs.workflow.kits import ENDS, KINDS, FakeKit, FlowFailed, photograph, turns
+from tests.jobs.workflow.kits import ENDS, KINDS, FakeKit, FlowFailed, photograph
+from tests.turns import turns
 
 WIDE = 8
 DEEPEST = 3

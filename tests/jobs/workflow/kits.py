@@ -207,9 +207,3 @@ def photograph(store):
         copy._names, copy._last_request = dict(store._names), store._last_request
         copy._runs = deepcopy(store._runs)
     return copy
-
-
-async def turns(count=50):
-    """Give the event loop that many turns."""
-    for _ in range(count):
-        await asyncio.sleep(0)

@@ -9,8 +9,9 @@ import pytest
 from abreast.jobs.workflow.dry_run import widest
 from abreast.jobs.workflow.job import Flow
 from abreast.testing import Gate
-from tests.jobs.workflow.kits import FakeKit, each, fan, flow, go, step, turns
+from tests.jobs.workflow.kits import FakeKit, each, fan, flow, go, step
 from tests.jobs.workflow.kits import gate as decision
+from tests.turns import turns
 
 
 async def peak_of(workflow, expected, *, width=None, count, inputs=None, gives=None):

@@ -6,7 +6,8 @@ import pytest
 
 from abreast.testing import Gate, MemoryStore
 from abreast.web.job_views import JobViewReader
-from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, gate, go, step, turns
+from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, gate, go, step
+from tests.turns import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 
 KIND = {"kind": "workflow"}

@@ -66,4 +66,4 @@ def _cancel_undriven(store: Store, row: RunRow, reason: str) -> str:
         store.ask(row.id, "cancel", {"reason": reason}, SYSTEM_CLOCK.wall())
         return f"asked the driver of {row.id} to stop"
     store.end(row.id, taken.epoch, "cancelled", reason, SYSTEM_CLOCK.wall())
-    return f"{row.id} is cancelled; nobody was driving it"
+    return f"{row.id} is cancelled; it had no driver"

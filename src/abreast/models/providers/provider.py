@@ -183,7 +183,7 @@ class Provider(ABC):
             )
         if _is_compressed(answer.headers):
             raise self._http.broken(
-                "it is compressed, which nobody asked for", answer.body, answer.status
+                "it is compressed, which was not asked for", answer.body, answer.status
             )
         kind = answer.headers.get("content-type", "json")
         if "json" not in kind:

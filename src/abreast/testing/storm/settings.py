@@ -52,7 +52,7 @@ class Settings:
         "reject", "a request that no full bucket could hold: reject, or admit it alone"
     )
     neighbour: float = _setting(
-        0.0, "the share of every rate that somebody else takes, from 0 to less than 1"
+        0.0, "the share of every rate that another client takes, from 0 to less than 1"
     )
     minute: float = _setting(
         60.0, "how many real seconds a minute lasts; every other time shrinks with it"

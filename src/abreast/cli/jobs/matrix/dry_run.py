@@ -49,7 +49,7 @@ def print_dry_run(driver: MatrixDriver, store: Store | None, *, as_json: bool) -
         return 0
     say_table(("model", "strategy", "cells"), [(*arm, count) for arm, count in left.items()])
     controls = sum(1 for _ in study.cells(CONTROL_LANE, driver.wanted)) if study.controls else 0
-    say(f"{found.cells} cells, and {controls} of controls, which ask nobody")
+    say(f"{found.cells} cells, and {controls} of controls, which ask no model")
     say(f"tokens: {_interval_text(found.tokens, '{:,.0f}')}")
     say(f"cost: {_interval_text(found.usd, '{:.4g}')} usd")
     seconds = _interval_text(found.seconds, "{:,.0f}")
