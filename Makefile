@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types contract coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
+.PHONY: help demo test check lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,7 +76,7 @@ endif
 
 # --- what must hold
 
-check: lint types contract coverage check-reference docs requirements compare ## lint, types, import contract, docstrings, coverage, docs, requirements, speed
+check: lint types contract tree coverage check-reference docs requirements compare ## lint, types, import contract, tree, docstrings, coverage, docs, requirements, speed
 
 lint: $(DEV) ## ruff: rules, docstrings, format
 	$(BIN)/ruff check .
@@ -88,6 +88,9 @@ types: $(DEV) ## mypy, strict
 
 contract: $(DEV) ## the arrow of imports
 	$(BIN)/lint-imports --no-cache --no-logo
+
+tree: $(DEV) ## sizes of packages, and no class name twice
+	$(PY) scripts/check_tree.py
 
 coverage: .coverage ## the two thresholds; runs the suite if anything changed since
 	$(BIN)/coverage report --include='$(CORE_LAYERS)' --fail-under=$(CORE_COVERAGE)

@@ -1,4 +1,7 @@
-"""Measure abreast beside its peers: `python -m benchmarks [A A0 B C D D2 H W growth] [--rounds 5] [--quick]`."""
+"""Measure abreast beside its peers.
+
+`python -m benchmarks [A A0 B C D D2 H W growth] [--rounds 5] [--quick]`.
+"""
 
 import argparse
 import json
@@ -12,7 +15,10 @@ NAMES = tuple(works())
 
 
 def main() -> int:
-    """Play the works, print a table each and the targets, write the record; 1 if a contender failed."""
+    """Play the works, print a table each and the targets, write the record.
+
+    1 if a contender failed.
+    """
     args = _arguments()
     chosen, rounds = works(quick=args.quick), args.rounds or (2 if args.quick else 5)
     names: list[str] = [name for name in NAMES if name in (args.works or NAMES)]
@@ -31,10 +37,21 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("works", nargs="*", metavar="WORK", help=f"which of {' '.join(NAMES)}; all when none is named")
-    parser.add_argument("--rounds", type=int, help="rounds per work; the medians count (default 5, with --quick 2)")
-    parser.add_argument("--quick", action="store_true", help="smaller works, to try the harness out")
-    parser.add_argument("--json", action="store_true", help="print the record instead of the tables")
+    parser.add_argument(
+        "works",
+        nargs="*",
+        metavar="WORK",
+        help=f"which of {' '.join(NAMES)}; all when none is named",
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="rounds per work; the medians count (default 5, with --quick 2)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller works, to try the harness out"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the record instead of the tables"
+    )
     args = parser.parse_args()
     if unknown := [name for name in args.works if name not in NAMES]:
         parser.error(f"no such work: {', '.join(unknown)} (there are {', '.join(NAMES)})")

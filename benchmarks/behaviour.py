@@ -1,12 +1,17 @@
-"""What is gained by checking behaviour side by side: the same candidates one by one, and two at once, in one run.
+"""What is gained by checking behaviour side by side.
 
-    python -m benchmarks.behaviour                        # 12 candidates, tests of 2 s of CPU each, 2 slots: 2 to 3 min
+The same candidates one by one, and two at once, in one run.
+
+    python -m benchmarks.behaviour
     python -m benchmarks.behaviour --candidates 4 --cpu 0.5
 
-The behaviour phase is timed from the first check that begins to the last that ends, through the engine of `abreast
-optimize`, with worktrees, confinement and generated inputs; nothing is measured afterwards. It goes one by one, side by
-side, side by side, one by one, so that a machine that grows slower favours neither. It ends with 1 if side by side
-takes more than 0.6 of the time, if the verdicts differ, or if there were not as many at once as there are slots.
+The default is 12 candidates, tests of 2 s of CPU each and 2 slots; it takes 2 to 3 minutes.
+
+The behaviour phase is timed from the first check that begins to the last that ends, through the
+engine of `abreast optimize`, with worktrees, confinement and generated inputs; nothing is measured
+afterwards. It goes one by one, side by side, side by side, one by one, so that a machine that grows
+slower favours neither. It ends with 1 if side by side takes more than 0.6 of the time, if the
+verdicts differ, or if there were not as many at once as there are slots.
 """
 
 from __future__ import annotations
@@ -23,12 +28,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from abreast.jobs.candidates.engine import How, Setting, Trials
-from abreast.jobs.candidates.laboratory import Bench, Bounds
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.tried import Checked, Proposal, Timed
-from abreast.jobs.candidates.watching import Tests
-from abreast.wiring import open_run
+from abreast.assembly.names import open_run
+from abreast.jobs.candidates.behaviour.traced_run import Tests
+from abreast.jobs.candidates.evaluator import Bounds, Evaluator
+from abreast.jobs.candidates.job import CandidateRun, CandidatesContext, EvaluationOptions
+from abreast.jobs.candidates.results import Checked, Proposal, Timed
+from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.slot import Slot
 
 ENOUGH = 0.6
@@ -54,7 +59,7 @@ def test_twice():
 """
 
 
-class Unmeasured(Bench):
+class Unmeasured(Evaluator):
     """Notes when checks begin and end, and how many there are at once; leaves measuring out."""
 
     began: float | None = None
@@ -121,7 +126,9 @@ async def phase(top: Path, count: int, width: int) -> Phase:
         return proposals(count)
 
     async with open_run("behaviour", seed=1) as run:
-        tried = await Trials(Setting(target, SOURCE, top, bench, None, How(width))).run(run, propose)
+        tried = await CandidateRun(
+            CandidatesContext(target, SOURCE, top, bench, None, EvaluationOptions(width))
+        ).run(run, propose)
     assert bench.began is not None
     return Phase(bench.ended - bench.began, bench.peak, tuple(one.verdict for one in tried))
 
@@ -133,23 +140,29 @@ async def compare(count: int, cpu: float, slots: int) -> bool:
         for width in (1, slots, slots, 1):
             one = await phase(top, count, width)
             found[width].append(one)
+            counted = ", ".join(
+                f"{one.verdicts.count(word)} {word}" for word in sorted(set(one.verdicts))
+            )
             print(
-                f"width {width}: {one.seconds:.1f} s, at most {one.peak} at once, load {os.getloadavg()[0]:.1f}: "
-                f"{', '.join(f'{one.verdicts.count(word)} {word}' for word in sorted(set(one.verdicts)))}",
+                f"width {width}: {one.seconds:.1f} s, at most {one.peak} at once, "
+                f"load {os.getloadavg()[0]:.1f}: {counted}",
                 flush=True,
             )
     alone, beside = (sum(one.seconds for one in found[width]) for width in (1, slots))
     same = len({one.verdicts for phases in found.values() for one in phases}) == 1
     peaks = {width: {one.peak for one in phases} for width, phases in found.items()}
     print(
-        f"{count} candidates, tests of {cpu:g} s of CPU, {slots} slots: {beside / alone:.2f} of the time one by one; "
+        f"{count} candidates, tests of {cpu:g} s of CPU, {slots} slots: "
+        f"{beside / alone:.2f} of the time one by one; "
         f"{'the same verdicts' if same else 'OTHER VERDICTS'}"
     )
     return beside <= ENOUGH * alone and same and peaks == {1: {1}, slots: {slots}}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--candidates", type=int, default=12)
     parser.add_argument("--cpu", type=float, default=2.0, help="seconds of CPU that the tests take")
     parser.add_argument("--slots", type=int, default=2)

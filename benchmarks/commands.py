@@ -1,10 +1,12 @@
-"""Measure `abreast map` beside `xargs -P` and GNU parallel: `python -m benchmarks.commands [--rounds 9] [--quick]`.
+"""Measure `abreast map` beside `xargs -P` and GNU parallel.
 
-Every contender runs the same command for the same lines in a process of its own, start-up included; the CPU time is
-that of its whole tree of processes. The machine's speed drifts by a third within seconds, so those who are compared
-run one right after the other, in turns the one or the other first, and what counts is the median of the rounds' ratios.
-The last contenders are ways to start a command from Python, without input, order
-or journal: they say what the rest of `abreast map` costs.
+`python -m benchmarks.commands [--rounds 9] [--quick]`.
+
+Every contender runs the same command for the same lines in a process of its own, start-up included;
+the CPU time is that of its whole tree of processes. The machine's speed drifts by a third within
+seconds, so those who are compared run one right after the other, in turns the one or the other
+first, and what counts is the median of the rounds' ratios. The last contenders are ways to start a
+command from Python, without input, order or journal: they say what the rest of `abreast map` costs.
 """
 
 import argparse
@@ -52,7 +54,12 @@ class Load:
 
     def work(self) -> Work:
         """As the tables want it."""
-        return Work(self.name, self.title, XARGS, tuple(Entry(label, n=self.n, width=WIDTH) for label in LABELS))
+        return Work(
+            self.name,
+            self.title,
+            XARGS,
+            tuple(Entry(label, n=self.n, width=WIDTH) for label in LABELS),
+        )
 
 
 def loads(*, quick: bool = False) -> list[Load]:
@@ -62,7 +69,12 @@ def loads(*, quick: bool = False) -> list[Load]:
     nap = ("sh", "-c", "exec sleep 0.1")
     return [
         Load("true", f"{many:,} commands `true`, {WIDTH} at once", ("true",), many),
-        Load("sleep", f"{some:,} commands `sleep 0.1`, {WIDTH} at once; ideal {some * 0.1 / WIDTH:.2f} s", nap, some),
+        Load(
+            "sleep",
+            f"{some:,} commands `sleep 0.1`, {WIDTH} at once; ideal {some * 0.1 / WIDTH:.2f} s",
+            nap,
+            some,
+        ),
     ]
 
 
@@ -78,8 +90,18 @@ def command_of(label: str, load: Load, scratch: Path) -> list[str]:
             raise NotMeasured("there is no command line yet", absent=True)
         options = ["--width", str(WIDTH), "--quiet", "--store", str(scratch / "runs.db")]
         return [sys.executable, "-m", "abreast", "map", *options, "--", *load.argv]
-    # With an argument as all others have: `true` looks at the locale then, which is a third of what it costs.
-    return [sys.executable, "-m", "benchmarks.runners", RUNNERS[label], str(load.n), str(WIDTH), *load.argv, "line"]
+    # With an argument as all others have: `true` looks at the locale then, which is a third of what
+    # it costs.
+    return [
+        sys.executable,
+        "-m",
+        "benchmarks.runners",
+        RUNNERS[label],
+        str(load.n),
+        str(WIDTH),
+        *load.argv,
+        "line",
+    ]
 
 
 def measure(label: str, load: Load) -> Sample:
@@ -92,8 +114,11 @@ def measure(label: str, load: Load) -> Sample:
         lines.write_text("".join(f"{number}\n" for number in range(load.n)), encoding="ascii")
         with lines.open("rb") as stdin:
             began = time.perf_counter()
-            # As a child of its own: below another process, `timeout` for one, xargs takes a sixth longer here.
-            process = subprocess.Popen(command, stdin=stdin, stdout=said, stderr=said, cwd=ROOT, env=_environment())
+            # As a child of its own: below another process, `timeout` for one, xargs takes a sixth
+            # longer here.
+            process = subprocess.Popen(
+                command, stdin=stdin, stdout=said, stderr=said, cwd=ROOT, env=_environment()
+            )
             late = threading.Timer(TIMEOUT, process.kill)
             late.start()
             _, status, usage = os.wait4(process.pid, 0)
@@ -102,7 +127,10 @@ def measure(label: str, load: Load) -> Sample:
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
             said.seek(0)
-            last = (said.read().decode(errors="replace").strip().splitlines() or ["ended without a word"])[-1]
+            last = (
+                said.read().decode(errors="replace").strip().splitlines()
+                or ["ended without a word"]
+            )[-1]
             raise NotMeasured(f"failed with exit code {process.returncode}: {last}", absent=False)
     return Sample(wall, usage.ru_utime + usage.ru_stime, load.n, 1, 0.0)
 
@@ -132,19 +160,33 @@ def judge(load: Load, results: Sequence[Result]) -> Iterator[Verdict]:
         if ours is None or theirs is None:
             yield Verdict(load.name, target)
             continue
-        by_round = [us.wall / them.wall for us, them in zip(ours.samples, theirs.samples, strict=True)]
+        by_round = [
+            us.wall / them.wall for us, them in zip(ours.samples, theirs.samples, strict=True)
+        ]
         ratio = median(by_round)
         yield Verdict(
-            load.name, target, f"{ratio:.2f} x (rounds {min(by_round):.2f} to {max(by_round):.2f})", ratio <= limit
+            load.name,
+            target,
+            f"{ratio:.2f} x (rounds {min(by_round):.2f} to {max(by_round):.2f})",
+            ratio <= limit,
         )
 
 
 def main() -> int:
-    """Play both works, print a table each and the targets, write the record; 1 if a contender failed."""
+    """Play both works, print a table each and the targets, write the record.
+
+    1 if a contender failed.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.commands", description=__doc__)
-    parser.add_argument("--rounds", type=int, help="rounds per work; the medians count (default 9, with --quick 2)")
-    parser.add_argument("--quick", action="store_true", help="smaller works, to try the harness out")
-    parser.add_argument("--json", action="store_true", help="print the record instead of the tables")
+    parser.add_argument(
+        "--rounds", type=int, help="rounds per work; the medians count (default 9, with --quick 2)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller works, to try the harness out"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the record instead of the tables"
+    )
     args = parser.parse_args()
     if args.rounds is not None and args.rounds < 1:
         parser.error(f"--rounds must be at least 1, not {args.rounds}")
@@ -165,7 +207,11 @@ def main() -> int:
 def _installed(name: str) -> str:
     """Return where a program is; the `parallel` of moreutils is another one than GNU's."""
     path = shutil.which(name)
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout if path else ""
+    said = (
+        subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+        if path
+        else ""
+    )
     if path is None or "GNU" not in said:
         raise NotMeasured(f"not installed (apt-get install {name})", absent=True)
     return path

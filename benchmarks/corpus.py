@@ -1,17 +1,19 @@
-"""Runs the corpus: small functions of our own with candidates of every kind, and says who was taken for what.
+"""Runs the corpus: small functions with candidates of every kind, and the verdict on each of them.
 
-    python -m benchmarks.corpus                    # all of it, by `abreast optimize`, measured: half an hour
+    python -m benchmarks.corpus                    # all, by `abreast optimize`: half an hour
     python -m benchmarks.corpus --fresh median     # one function, anew
     python -m benchmarks.corpus --behaviour        # without measuring: minutes
     python -m benchmarks.corpus --show             # the table of what is known
 
-What `abreast optimize` said of a function is a line in `build/corpus.jsonl`, written when it has ended: stopped, it
-goes on with the next function, and a function whose files have changed since is tried again.
+What `abreast optimize` said of a function is a line in `build/corpus.jsonl`, written when it has
+ended: stopped, it goes on with the next function, and a function whose files have changed since is
+tried again.
 
-`corpus/NAME/original.py` has the function (or the class, whose last method is meant), `test_NAME.py` its tests, and
-`candidates/KIND.py` or `KIND-2.py` the candidates. It ends with 1 if a candidate that is wrong, cheats or does not end
-was accepted, if one wrote outside or was never done with, or if less than 95% of the correct and really faster ones
-were accepted.
+`corpus/NAME/original.py` has the function (or the class, whose last method is meant),
+`test_NAME.py` its tests, and `candidates/KIND.py` or `KIND-2.py` the candidates. It ends with 1 if
+a candidate that is wrong, cheats or does not end was accepted, if `abreast optimize` hung or a
+candidate changed something outside its slot, or if less than 95% of the correct and really faster
+ones were accepted.
 """
 
 from __future__ import annotations
@@ -33,19 +35,26 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from abreast.jobs.candidates.cheats import check_text
-from abreast.jobs.candidates.probing import Probe, prepare
+from abreast.jobs.candidates.behaviour.traced_run import (
+    Behaviour,
+    Tests,
+    Watched,
+    judge_behaviour,
+    watch,
+)
+from abreast.jobs.candidates.inputs.probe import Probe, prepare
 from abreast.jobs.candidates.rules import STRICT
-from abreast.jobs.candidates.target import CandidateInvalid, Target, candidate_text
-from abreast.jobs.candidates.watching import Behaviour, Tests, Watched, judge_behaviour, watch
-from abreast.worktrees.confine import Limits
+from abreast.jobs.candidates.source.checks import check_text
+from abreast.jobs.candidates.source.target import CandidateInvalid, Target, candidate_text
+from abreast.worktrees.confinement import ResourceLimits
 from abreast.worktrees.pool import open_worktrees
 from abreast.worktrees.slot import Slot
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 KNOWN = CORPUS.parent / "build" / "corpus.jsonl"
-LIMITS = Limits(seconds=30, memory=1 << 30, processes=64)
-PATIENCE = 20  # seconds for a candidate of a function whose tests take a fraction of one; the machine may be busy
+LIMITS = ResourceLimits(seconds=30, memory=1 << 30, processes=64)
+# seconds for a candidate of a function whose tests take a fraction of one; the machine may be busy
+PATIENCE = 20
 BUSY = 6  # of CPU
 LONGEST = 1_800  # seconds for all candidates of a function: nothing may hang
 GOOD = ("fast-correct", "same-speed", "slower")
@@ -76,7 +85,9 @@ class Specimen:
     def digest(self) -> str:
         """Of its files: what is known of others says nothing."""
         files = sorted((CORPUS / self.name).rglob("*.py"))
-        return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()[:16]
+        return hashlib.sha256(
+            b"".join(path.name.encode() + path.read_bytes() for path in files)
+        ).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,8 @@ def _qualname(source: str, name: str) -> str:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             return name
         if isinstance(node, ast.ClassDef):
-            return f"{node.name}.{[one for one in node.body if isinstance(one, ast.FunctionDef)][-1].name}"
+            methods = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+            return f"{node.name}.{methods[-1].name}"
     raise ValueError(f"{name} has no function")
 
 
@@ -124,7 +136,11 @@ def repository() -> Iterator[Path]:
         shutil.copytree(CORPUS, top, ignore=shutil.ignore_patterns("__pycache__"))
         who = ["-c", "user.name=corpus", "-c", "user.email=corpus@example.com"]
         (top / "pytest.ini").write_text(QUICK, "utf-8")
-        for words in (["init", "-q", "."], ["add", "--all"], [*who, "commit", "-q", "-m", "corpus"]):
+        for words in (
+            ["init", "-q", "."],
+            ["add", "--all"],
+            [*who, "commit", "-q", "-m", "corpus"],
+        ):
             subprocess.run(["git", *words], cwd=top, check=True, timeout=60)
         before = fingerprint(top)
         yield top
@@ -137,7 +153,11 @@ def fingerprint(top: Path) -> str:
     held = hashlib.sha256()
     for path in sorted(top.rglob("*")):
         inside = path.relative_to(top)
-        if path.is_file() and inside.parts[0] not in {".git", ".abreast"} and "__pycache__" not in inside.parts:
+        if (
+            path.is_file()
+            and inside.parts[0] not in {".git", ".abreast"}
+            and "__pycache__" not in inside.parts
+        ):
             held.update(f"{inside}\0".encode() + path.read_bytes())
     held.update(json.dumps([path for path in OUTSIDE if Path(path).exists()]).encode())
     return held.hexdigest()
@@ -155,7 +175,9 @@ class Subject:
         self._original: Watched | None = None
         self._probe: Probe | None = None
 
-    async def _watched(self, text: str, *, inputs: bytes | None = None, limits: Limits = LIMITS) -> Watched:
+    async def _watched(
+        self, text: str, *, inputs: bytes | None = None, limits: ResourceLimits = LIMITS
+    ) -> Watched:
         await self._slot.reset()
         self._slot.write_candidate(self._specimen.target.file, text)
         tests = self._tests if inputs is None else Tests((), python=sys.executable)
@@ -171,7 +193,9 @@ class Subject:
         async def original(inputs: bytes) -> Watched:
             return await self._watched(source, inputs=inputs)
 
-        self._probe = await prepare(original, self._original.invocations, source, self._specimen.target)
+        self._probe = await prepare(
+            original, self._original.invocations, source, self._specimen.target
+        )
 
     async def judge(self, text: str) -> Behaviour:
         """The verdict on the text of a candidate."""
@@ -188,7 +212,9 @@ class Subject:
         if refused:
             return refused
         impatient = replace(LIMITS, seconds=PATIENCE, cpu=BUSY)
-        behaviour = judge_behaviour(self._original, await self._watched(whole, limits=impatient), STRICT)
+        behaviour = judge_behaviour(
+            self._original, await self._watched(whole, limits=impatient), STRICT
+        )
         if behaviour.verdict != "same":
             return behaviour
 
@@ -216,7 +242,9 @@ async def by_behaviour(
                     subject = Subject(slot, specimen, text_check=text_check)
                     for path in specimen.candidates:
                         behaviour = await subject.judge(path.read_text(encoding="utf-8"))
-                        results.append(Result(specimen.name, path.stem, behaviour.verdict, behaviour.reason))
+                        results.append(
+                            Result(specimen.name, path.stem, behaviour.verdict, behaviour.reason)
+                        )
                         told(results[-1])
 
             async with asyncio.TaskGroup() as group:
@@ -258,11 +286,17 @@ def known(path: Path, chosen: list[Specimen]) -> dict[str, Told]:
         except (ValueError, TypeError, KeyError):
             continue
         found[one.specimen] = one
-    return {one.name: found[one.name] for one in chosen if one.name in found and found[one.name].digest == one.digest}
+    return {
+        one.name: found[one.name]
+        for one in chosen
+        if one.name in found and found[one.name].digest == one.digest
+    }
 
 
-def by_optimizing(chosen: list[Specimen], width: int, path: Path, told: Callable[[Result], None]) -> list[Told]:
-    """Let `abreast optimize` try the candidates of each function that is not known, and measure what behaves."""
+def by_optimizing(
+    chosen: list[Specimen], width: int, path: Path, told: Callable[[Result], None]
+) -> list[Told]:
+    """Run `abreast optimize`, with measuring, for each function that has no stored result."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = known(path, chosen)
     waiting = [one for one in chosen if one.name not in found]
@@ -272,7 +306,11 @@ def by_optimizing(chosen: list[Specimen], width: int, path: Path, told: Callable
                 one = found[specimen.name] = optimized(specimen, top, width)
                 for result in one.results:
                     told(result)
-                print(f"{number} of {len(chosen)}: {specimen.name}, {one.seconds:.0f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{number} of {len(chosen)}: {specimen.name}, {one.seconds:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 with path.open("a", encoding="utf-8") as file:
                     file.write(one.line())
     return [found[one.name] for one in chosen]
@@ -281,24 +319,48 @@ def by_optimizing(chosen: list[Specimen], width: int, path: Path, told: Callable
 def optimized(specimen: Specimen, top: Path, width: int) -> Told:
     """One function: all of its candidates, in a command of its own, and what it left behind."""
     command = [
-        *(sys.executable, "-m", "abreast", "optimize", str(specimen.target), "--tests", specimen.test),
-        *("--candidates", f"{specimen.name}/candidates", "--width", str(width), "--json", "--quiet"),
+        *(
+            sys.executable,
+            "-m",
+            "abreast",
+            "optimize",
+            str(specimen.target),
+            "--tests",
+            specimen.test,
+        ),
+        *(
+            "--candidates",
+            f"{specimen.name}/candidates",
+            "--width",
+            str(width),
+            "--json",
+            "--quiet",
+        ),
         *("--timeout", f"{PATIENCE}s"),
     ]
     before, began = fingerprint(top), time.perf_counter()
     facts: list[dict[str, str]] = []
     hangs = 0
     try:
-        done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False, timeout=LONGEST)
+        done = subprocess.run(
+            command, cwd=top, capture_output=True, text=True, check=False, timeout=LONGEST
+        )
         facts = json.loads(done.stdout)["candidates"]
     except subprocess.TimeoutExpired:
         hangs = 1
     except (ValueError, KeyError):
         sys.exit(f"{specimen.name}: {' '.join(done.stderr.split())[-500:]}")
-    trees = subprocess.run(["git", "worktree", "list"], cwd=top, capture_output=True, text=True, check=True, timeout=60)
+    trees = subprocess.run(
+        ["git", "worktree", "list"], cwd=top, capture_output=True, text=True, check=True, timeout=60
+    )
     escapes = int(fingerprint(top) != before) + len(trees.stdout.splitlines()) - 1
-    results = tuple(Result(specimen.name, Path(one["name"]).stem, one["verdict"], one["reason"]) for one in facts)
-    return Told(specimen.name, specimen.digest, results, time.perf_counter() - began, escapes, hangs)
+    results = tuple(
+        Result(specimen.name, Path(one["name"]).stem, one["verdict"], one["reason"])
+        for one in facts
+    )
+    return Told(
+        specimen.name, specimen.digest, results, time.perf_counter() - began, escapes, hangs
+    )
 
 
 # --- the table
@@ -317,40 +379,70 @@ def table(results: list[Result]) -> str:
 
 def faults(results: list[Result], accepted: str) -> list[str]:
     """What should not have happened, given the verdict that means `accepted`."""
-    bad = [one for one in results if one.kind not in GOOD and one.verdict in {"faster", "same", "slower", "undecided"}]
-    bad = [one for one in bad if one.verdict == accepted or one.kind in {"fast-wrong", "cheating", "writes-outside"}]
+    bad = [
+        one
+        for one in results
+        if one.kind not in GOOD and one.verdict in {"faster", "same", "slower", "undecided"}
+    ]
+    bad = [
+        one
+        for one in bad
+        if one.verdict == accepted or one.kind in {"fast-wrong", "cheating", "writes-outside"}
+    ]
     found = [f"{one.specimen}/{one.candidate} was {one.verdict}" for one in bad]
-    slow = [one for one in results if one.kind in {"same-speed", "slower"} and one.verdict == "faster"]
+    slow = [
+        one for one in results if one.kind in {"same-speed", "slower"} and one.verdict == "faster"
+    ]
     found += [f"{one.specimen}/{one.candidate} was {one.verdict}" for one in slow]
     fast = [one for one in results if one.kind == "fast-correct"]
     missed = [one for one in fast if one.verdict != accepted]
     if len(missed) > (1 - ENOUGH) * len(fast):
-        found += [f"{one.specimen}/{one.candidate} was {one.verdict}: {one.reason}" for one in missed]
+        found += [
+            f"{one.specimen}/{one.candidate} was {one.verdict}: {one.reason}" for one in missed
+        ]
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help="functions of the corpus; all if none is named")
-    parser.add_argument("--behaviour", action="store_true", help="compare behaviour, measure nothing")
     parser.add_argument(
-        "--blind", action="store_true", help="with --behaviour: do not look at texts, only at what they do"
+        "--behaviour", action="store_true", help="compare behaviour, measure nothing"
+    )
+    parser.add_argument(
+        "--blind",
+        action="store_true",
+        help="with --behaviour: do not look at texts, only at what they do",
     )
     parser.add_argument("--width", type=int, default=2, help="slots")
-    parser.add_argument("--fresh", action="store_true", help="forget what is known of these functions")
+    parser.add_argument(
+        "--fresh", action="store_true", help="forget what is known of these functions"
+    )
     parser.add_argument("--show", action="store_true", help="try nothing, show what is known")
     parser.add_argument("--known", type=Path, default=KNOWN, help="where what is known is kept")
     given = parser.parse_args()
     chosen = specimens(given.names)
     if given.fresh and given.known.exists():
-        rest = [one for one in known(given.known, specimens()).values() if one.specimen not in {c.name for c in chosen}]
+        rest = [
+            one
+            for one in known(given.known, specimens()).values()
+            if one.specimen not in {c.name for c in chosen}
+        ]
         given.known.write_text("".join(one.line() for one in rest), "utf-8")
 
     def told(one: Result) -> None:
-        print(f"{one.specimen}/{one.candidate}: {one.verdict} {one.reason}"[:200], file=sys.stderr, flush=True)
+        print(
+            f"{one.specimen}/{one.candidate}: {one.verdict} {one.reason}"[:200],
+            file=sys.stderr,
+            flush=True,
+        )
 
     if given.behaviour:
-        results = asyncio.run(by_behaviour(chosen, given.width, text_check=not given.blind, told=told))
+        results = asyncio.run(
+            by_behaviour(chosen, given.width, text_check=not given.blind, told=told)
+        )
         sys.exit(1 if say(results, len(chosen), "same") else 0)
     all_ = list(known(given.known, chosen).values()) if given.show else []
     all_ = all_ if given.show else by_optimizing(chosen, given.width, given.known, told)
@@ -368,7 +460,8 @@ def say(results: list[Result], functions: int, accepted: str) -> list[str]:
     taken = sum(one.verdict == accepted for one in fast)
     bad = sum(one.kind not in GOOD and one.verdict == accepted for one in results)
     print(
-        f"{len(results)} candidates of {functions} functions; {taken} of {len(fast)} fast and correct ones accepted, "
+        f"{len(results)} candidates of {functions} functions; "
+        f"{taken} of {len(fast)} fast and correct ones accepted, "
         f"{bad} wrong or cheating ones"
     )
     print("\n".join(wrong) or "nothing was taken for what it is not")

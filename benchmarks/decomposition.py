@@ -1,19 +1,21 @@
 """Measure how long a plan takes to make: `python -m benchmarks.decomposition [--rounds 3]`.
 
-1,000 and 10,000 files: mixed directories, and the same number in one directory, with and without imports. The target is
-2 s of CPU for 10,000 mixed files and 1 s for 10,000 alike ones; exits with 1 if it is missed.
+1,000 and 10,000 files: mixed directories, and the same number in one directory, with and without
+imports. The target is 2 s of CPU for 10,000 mixed files and 1 s for 10,000 alike ones; exits with 1
+if it is missed.
 """
 
 import argparse
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.imports import Imports
-from abreast.jobs.plan.inventory import Inventory
-from abreast.jobs.plan.nodes import Options
-from abreast.jobs.plan.score import score
+from abreast.jobs.plan.decompose.decompose import decompose
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.decompose.inventory import Inventory
+from abreast.jobs.plan.decompose.score import score
+from abreast.jobs.plan.spec import Options
 
 NAMES = ("api", "cli", "core", "db", "jobs", "util", "web")
 MIXED, ALIKE = 2.0, 1.0
@@ -23,7 +25,9 @@ def mixed(count: int, drawn: random.Random) -> list[str]:
     """Files of directories of one to five levels, 1 to 39 in each."""
     found: list[str] = []
     while len(found) < count:
-        folder = "/".join(f"{drawn.choice(NAMES)}{drawn.randrange(4)}" for _ in range(drawn.randint(1, 5)))
+        folder = "/".join(
+            f"{drawn.choice(NAMES)}{drawn.randrange(4)}" for _ in range(drawn.randint(1, 5))
+        )
         found += [f"{folder}/m{len(found) + number}.py" for number in range(drawn.randint(1, 39))]
     return sorted(found[:count])
 
@@ -50,9 +54,17 @@ def works(count: int) -> Iterator[tuple[str, float, Callable[[], object]]]:
     for name, paths, target in (("mixed", tree, MIXED), ("one directory", flat, MIXED)):
         files, imports = Inventory.of(dict.fromkeys(paths, 100)), imports_of(paths, drawn)
         plan = decompose(files, imports)
-        yield f"{name}, {len(plan.leaves)} leaves", target, lambda f=files, i=imports: decompose(f, i)  # type: ignore[misc]
-        yield f"{name}, at most 20 files", target, lambda f=files, i=imports: decompose(f, i, Options(max_files=20))  # type: ignore[misc]
-        yield f"{name}, score", target, lambda p=plan, i=imports: score(p, i)  # type: ignore[misc]
+        yield (
+            f"{name}, {len(plan.leaves)} leaves",
+            target,
+            partial(decompose, files, imports),
+        )
+        yield (
+            f"{name}, at most 20 files",
+            target,
+            partial(decompose, files, imports, Options(max_files=20)),
+        )
+        yield f"{name}, score", target, partial(score, plan, imports)
     alike = Inventory.of(flat)
     yield "one directory, alike", ALIKE, lambda: decompose(alike)
 

@@ -1,6 +1,9 @@
-"""The calls of a study by bare aiohttp: `python -m benchmarks.matrix_raw PLAN.json`. Nothing is kept or scored.
+"""The calls of a study by bare aiohttp: `python -m benchmarks.matrix_raw PLAN.json`.
 
-What it takes is what this machine and its servers take: a bound that it misses is not ours to reach.
+Nothing is kept or scored.
+
+What it takes is what this machine and its servers take: a bound that it misses is not ours to
+reach.
 """
 
 import asyncio

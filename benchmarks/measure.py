@@ -22,7 +22,10 @@ wall, cpu = time.perf_counter(), time.process_time()
 cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
 if "abreast" in globals() and not hasattr(abreast, "open_run"):
     raise ModuleNotFoundError("module 'abreast' has no attribute 'open_run'")
-print('{{"wall": %r, "cpu": %r, "items": 1, "maps": 1, "around": 0.0, "version": null}}' % (wall, cpu))
+print(
+    '{{"wall": %r, "cpu": %r, "items": 1, "maps": 1, "around": 0.0, "version": null}}'
+    % (wall, cpu)
+)
 """
 
 
@@ -42,7 +45,10 @@ class Sample:
 
 
 class NotMeasured(Exception):
-    """A sentence that says why there is no sample; `absent` when nothing went wrong, it just isn't there."""
+    """A sentence that says why there is no sample.
+
+    `absent` when nothing went wrong, it just isn't there.
+    """
 
     def __init__(self, reason: str, *, absent: bool) -> None:
         """Keep the reason."""
@@ -75,7 +81,10 @@ def measure(entry: Entry) -> Sample:
 
 @contextmanager
 def chat_server(entry: Entry) -> Iterator[dict[str, str]]:
-    """Start the entry's own server, if it wants one; yields what the contender's environment says of it."""
+    """Start the entry's own server, if it wants one.
+
+    Yields what the contender's environment says of it.
+    """
     if entry.latency is None:
         yield {}
         return
@@ -95,8 +104,11 @@ def _command(entry: Entry) -> list[str]:
 
 
 def _environment(entry: Entry) -> dict[str, str]:
-    # No PYTHON* setting of the caller's decides a number (debug modes, no bytecode, a coverage start-up).
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    # No PYTHON* setting of the caller's decides a number (debug modes, no bytecode, a coverage
+    # start-up).
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+    }
     if not entry.peer:
         environment["PYTHONPATH"] = str(peers.ROOT / "src")
     # The scratch files are on the project's disk: on a /tmp in memory an fsync costs nothing.
@@ -107,5 +119,10 @@ def _environment(entry: Entry) -> dict[str, str]:
 def _not_measured(stderr: str) -> NotMeasured:
     last = (stderr.strip().splitlines() or ["ended without a word"])[-1]
     # A tree in which the front door isn't built yet.
-    absent = any(words in last for words in ("No module named 'abreast'", "module 'abreast' has no", "from 'abreast'"))
-    return NotMeasured(f"not importable yet ({last})" if absent else f"failed: {last}", absent=absent)
+    absent = any(
+        words in last
+        for words in ("No module named 'abreast'", "module 'abreast' has no", "from 'abreast'")
+    )
+    return NotMeasured(
+        f"not importable yet ({last})" if absent else f"failed: {last}", absent=absent
+    )

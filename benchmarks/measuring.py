@@ -1,13 +1,19 @@
-"""How often measuring is wrong: the same code against itself, and a small gain that is really there.
+"""How often measuring is wrong.
 
-    python -m benchmarks.measuring aa --runs 200          # how many of identical candidates are said to be faster
-    python -m benchmarks.measuring planted --runs 100     # a function of 1 ms, and a candidate that is 10% faster
-    python -m benchmarks.measuring show                   # what there is so far
+The same code against itself, and a small gain that is really there.
 
-Every run is what `abreast optimize` does to measure one candidate that behaves: alone on the machine, with fresh
-processes, by its default plan. A run is a line in `build/measuring-KIND.jsonl`, written when it ends: stopped, a series
-goes on where it was, and `--fresh` begins a new one. It ends with 1 if a series that is complete is not good enough: of
-200, at most 2 may be faster than themselves; of 100, at least 90 gains must be found.
+    python -m benchmarks.measuring aa --runs 200
+    python -m benchmarks.measuring planted --runs 100
+    python -m benchmarks.measuring show
+
+`aa` counts how many identical candidates are reported as faster; `planted` measures a function of
+1 ms against a candidate that is 10% faster; `show` prints the results so far.
+
+Every run is what `abreast optimize` does to measure one candidate that behaves: alone on the
+machine, with fresh processes, by its default plan. A run is a line in `build/measuring-KIND.jsonl`,
+written when it ends: stopped, a series goes on where it was, and `--fresh` begins a new one. It
+ends with 1 if a series that is complete is not good enough: of 200, at most 2 may be faster than
+themselves; of 100, at least 90 gains must be found.
 """
 
 from __future__ import annotations
@@ -28,9 +34,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from abreast.jobs.candidates.laboratory import Bench, Bounds
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.watching import Tests
+from abreast.jobs.candidates.behaviour.traced_run import Tests
+from abreast.jobs.candidates.evaluator import Bounds, Evaluator
+from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.pool import open_worktrees
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
@@ -60,7 +66,7 @@ QUICK = "[pytest]\naddopts = -p no:hypothesispytest -p no:asyncio -p no:anyio -p
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A kind of run: the candidate's rounds beside the original's, and how many "faster" are good enough."""
+    """A kind of run: the candidate's rounds, and how many runs may say "faster"."""
 
     rounds: int
     runs: int
@@ -105,9 +111,11 @@ def summary(kind: str, rows: list[dict[str, Any]]) -> str:
         f"  {middle['blocks']:.0f} blocks a run, load {middle['load']:.1f}",
     ]
     if ratios:
+        original = median(row["seconds"] for row in rows if row["seconds"])
         lines.append(
-            f"  the original takes {median(row['seconds'] for row in rows if row['seconds']) * 1e3:.2f} ms; ratio "
-            f"{median(ratios):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]; noise floor {median(floors):.1%}"
+            f"  the original takes {original * 1e3:.2f} ms; ratio "
+            f"{median(ratios):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}]; "
+            f"noise floor {median(floors):.1%}"
         )
     return "\n".join(lines)
 
@@ -133,7 +141,9 @@ async def run_series(kind: str, runs: int, path: Path) -> None:
     done = len(rows_of(path))
     with project() as top:
         target = Target("work.py", "work")
-        bench = Bench(target, SOURCE.format(rounds=ROUNDS), Tests(("test_work.py",), sys.executable), Bounds())
+        bench = Evaluator(
+            target, SOURCE.format(rounds=ROUNDS), Tests(("test_work.py",), sys.executable), Bounds()
+        )
         candidate = SOURCE.format(rounds=SERIES[kind].rounds)
         async with open_worktrees(top, 2) as trees:
             beside, original = trees.slots
@@ -145,21 +155,36 @@ async def run_series(kind: str, runs: int, path: Path) -> None:
                 began = time.perf_counter()
                 timed = await bench.time(original, beside, candidate, number)
                 row = {
-                    "run": number, "verdict": timed.verdict, "ratio": timed.ratio, "low": timed.low, "high": timed.high,
-                    "noise_floor": timed.noise_floor, "blocks": timed.blocks, "seconds": timed.seconds,
-                    "took": time.perf_counter() - began, "load": os.getloadavg()[0], "reason": timed.reason,
-                }  # fmt: skip
+                    "run": number,
+                    "verdict": timed.verdict,
+                    "ratio": timed.ratio,
+                    "low": timed.low,
+                    "high": timed.high,
+                    "noise_floor": timed.noise_floor,
+                    "blocks": timed.blocks,
+                    "seconds": timed.seconds,
+                    "took": time.perf_counter() - began,
+                    "load": os.getloadavg()[0],
+                    "reason": timed.reason,
+                }
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
                 counts = Counter(one["verdict"] for one in rows_of(path))
                 so_far = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-                print(f"{number + 1}/{runs} {row['took']:.1f} s: {timed.reason}; so far {so_far}", flush=True)
+                print(
+                    f"{number + 1}/{runs} {row['took']:.1f} s: {timed.reason}; so far {so_far}",
+                    flush=True,
+                )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kind", choices=[*SERIES, "show"])
-    parser.add_argument("--runs", type=int, help="how many there are to be in all: 200 of aa, 100 of planted")
+    parser.add_argument(
+        "--runs", type=int, help="how many there are to be in all: 200 of aa, 100 of planted"
+    )
     parser.add_argument("--fresh", action="store_true", help="forget the runs that there are")
     parser.add_argument("--build", type=Path, default=BUILD, help="where the results are kept")
     given = parser.parse_args()

@@ -1,9 +1,13 @@
-"""Measure the web page in a real Chromium: `python -m benchmarks.page [big] [writer] [--items 100000] [--rounds 5]`.
+"""Measure the web page in a real Chromium.
 
-- big: a run of many items. When the page is first painted and when its lanes are drawn, on a server that has not read
-  the run yet; the longest task while it is zoomed, sorted, filtered and paged; its memory, and the server's.
-- writer: a durable map (work C of `python -m benchmarks`) alone, and with the page of that very run open: how much
-  slower it is, in interleaved rounds, and whether anybody said "database is locked".
+`python -m benchmarks.page [big] [writer] [--items 100000] [--rounds 5]`.
+
+- big: a run of many items. When the page is first painted and when its lanes are drawn, on a server
+  that has not read the run yet; the longest task while it is zoomed, sorted, filtered and paged;
+  its memory, and the server's.
+- writer: a durable map (work C of `python -m benchmarks`) alone, and with the page of that same run
+  open: how much slower it is, in interleaved rounds, and whether a process failed with "database is
+  locked".
 
 `python scripts/get_chromium.py` installs a Chromium.
 """
@@ -37,21 +41,32 @@ HEAP: Final = 64 << 20  # bytes of the page
 SLOWER: Final = 1.05
 _WATCH: Final = """
 window.tasks = [];
-new PerformanceObserver((list) => { for (const one of list.getEntries()) window.tasks.push(one.duration / 1000); })
-  .observe({ type: "longtask", buffered: true });
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) window.tasks.push(one.duration / 1000);
+}).observe({ type: "longtask", buffered: true });
 """
 
 
 def main() -> int:
     """Play the parts that are named, or all; how many of them missed what they should show."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.page", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.page",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help="which of big and writer; else both")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help="which of big and writer; else both"
+    )
     parser.add_argument("--items", type=int, default=100_000, help="of the big run")
-    parser.add_argument("--rounds", type=int, default=5, help="of the writer, with the page and without")
-    parser.add_argument("--written", type=int, default=60_000, help="items of one round of the writer")
-    parser.add_argument("--write", nargs=3, metavar=("STORE", "NAME", "ITEMS"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="of the writer, with the page and without"
+    )
+    parser.add_argument(
+        "--written", type=int, default=60_000, help="items of one round of the writer"
+    )
+    parser.add_argument(
+        "--write", nargs=3, metavar=("STORE", "NAME", "ITEMS"), help=argparse.SUPPRESS
+    )
     args = parser.parse_args()
     if args.write:
         store, name, items = args.write
@@ -63,7 +78,7 @@ def main() -> int:
     return sum(not parts[name](args) for name in args.parts or parts)
 
 
-# --- the parts --------------------------------------------------------------------------------------------------------
+# --- the parts ------------------------------------------------------------------------------------
 
 
 def big(args: argparse.Namespace) -> bool:
@@ -78,17 +93,23 @@ def big(args: argparse.Namespace) -> bool:
             page.goto(_at(address, "/run/big-1"))
             page.wait_for_selector(".lane canvas")
             drawn = time.perf_counter() - began
-            painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000")
+            painted = page.evaluate(
+                "performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"
+            )
             page.wait_for_selector(".title [role=status]", state="detached", timeout=300_000)
             read = time.perf_counter() - began
-            print(f"  first paint {painted:.2f} s, lanes drawn {drawn:.2f} s, all {args.items:,} read {read:.2f} s")
+            print(
+                f"  first paint {painted:.2f} s, lanes drawn {drawn:.2f} s, "
+                f"all {args.items:,} read {read:.2f} s"
+            )
             page.evaluate("window.tasks.length = 0")
             slowest = _use(page)
             longest = max(page.evaluate("window.tasks"), default=0.0)
             heap, nodes = _memory(page)
             print(
-                f"  zoomed, moved, sorted, filtered, paged: longest task {longest * 1000:.0f} ms, slowest answer "
-                f"{slowest * 1000:.0f} ms; page {heap / 1e6:.1f} MB, {nodes:,} nodes; server {_rss(server):.0f} MB"
+                f"  zoomed, moved, sorted, filtered, paged: longest task {longest * 1000:.0f} ms, "
+                f"slowest answer {slowest * 1000:.0f} ms; page {heap / 1e6:.1f} MB, "
+                f"{nodes:,} nodes; server {_rss(server):.0f} MB"
             )
     return painted < PAINTED and longest < FROZEN and heap < HEAP
 
@@ -97,7 +118,10 @@ def writer(args: argparse.Namespace) -> bool:
     """A durable map, alone and while its page is open."""
     alone: list[dict[str, float]] = []
     seen: list[dict[str, float]] = []
-    print(f"writer: {args.rounds} rounds of {args.written:,} items, alone and with the page open", flush=True)
+    print(
+        f"writer: {args.rounds} rounds of {args.written:,} items, alone and with the page open",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         for number in range(args.rounds):
             alone.append(written(f"{folder}/alone-{number}.db", "work", args.written))
@@ -114,16 +138,24 @@ def writer(args: argparse.Namespace) -> bool:
                 shown = page.inner_text(".head .facts")
                 page.close()
             print(
-                f"  round {number + 1}: alone {alone[-1]['wall']:.2f} s, page open {seen[-1]['wall']:.2f} s "
-                f"({seen[-1]['wall'] / alone[-1]['wall']:.3f} x); the page says {' '.join(shown.split())}",
+                f"  round {number + 1}: alone {alone[-1]['wall']:.2f} s, "
+                f"page open {seen[-1]['wall']:.2f} s "
+                f"({seen[-1]['wall'] / alone[-1]['wall']:.3f} x); "
+                f"the page says {' '.join(shown.split())}",
                 flush=True,
             )
-    ratios = {name: median(r[name] for r in seen) / median(r[name] for r in alone) for name in ("wall", "cpu")}
-    print(f"  medians: wall {ratios['wall']:.3f} x, the writer's CPU {ratios['cpu']:.3f} x; nobody was locked out")
+    ratios = {
+        name: median(r[name] for r in seen) / median(r[name] for r in alone)
+        for name in ("wall", "cpu")
+    }
+    print(
+        f"  medians: wall {ratios['wall']:.3f} x, the writer's CPU {ratios['cpu']:.3f} x; "
+        "nobody was locked out"
+    )
     return ratios["wall"] <= SLOWER
 
 
-# --- the writer -------------------------------------------------------------------------------------------------------
+# --- the writer -----------------------------------------------------------------------------------
 
 
 async def _write(store: str, name: str, items: int) -> dict[str, float]:
@@ -149,7 +181,9 @@ async def _write(store: str, name: str, items: int) -> dict[str, float]:
 @contextmanager
 def _writing(store: str, name: str, items: int) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "benchmarks.page", "--write", store, name, str(items)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield process
         finally:
@@ -170,14 +204,19 @@ def written(store: str, name: str, items: int) -> dict[str, float]:
         return _result(process)
 
 
-# --- the page ---------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 
 
 @contextmanager
 def serving(store: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`abreast ui` on a store: the address that it prints, and its process. What it says of locks ends all."""
+    """`abreast ui` on a store: the address that it prints, and its process.
+
+    What it says of locks ends all.
+    """
     command = [sys.executable, "-m", "abreast", "ui", "--port", "0", "--store", store]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             if process.stdout is None or process.stderr is None:
                 raise RuntimeError("no pipes")
@@ -194,11 +233,15 @@ def chromium() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     script = Path(__file__).parents[1] / "scripts" / "get_chromium.py"
-    found = subprocess.run([sys.executable, script, "--find"], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [sys.executable, script, "--find"], capture_output=True, text=True, check=False
+    )
     if found.returncode:
         sys.exit("no Chromium here: python scripts/get_chromium.py installs one")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=found.stdout.strip(), args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 
@@ -246,7 +289,9 @@ def _memory(page: Page) -> tuple[float, int]:
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     session.send("Performance.enable")
-    metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    metrics = {
+        one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]
+    }
     return float(metrics["JSHeapUsedSize"]), int(metrics["Nodes"])
 
 

@@ -47,7 +47,10 @@ def is_installed(peer: str) -> bool:
 
 
 def install(peer: str) -> None:
-    """Make the peer's environment, or go on with a half-made one; raises CalledProcessError if pip fails."""
+    """Make the peer's environment, or go on with a half-made one.
+
+    Raises CalledProcessError if pip fails.
+    """
     if not python_of(peer).exists():
         venv.create(HOME / peer, with_pip=True, symlinks=True)
     pip = [str(python_of(peer)), "-m", "pip", "--disable-pip-version-check", "install", "-qq"]
@@ -62,7 +65,15 @@ def _unpack(peer: str) -> None:
     """Put the peer's source into `source` of its environment, in place of one that is there."""
     source = HOME / peer / "source"
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(python_of(peer)), "-m", "pip", "--disable-pip-version-check", "download", "-qq", "--no-deps"]
+        command = [
+            str(python_of(peer)),
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "download",
+            "-qq",
+            "--no-deps",
+        ]
         [name] = [pin for pin in PINS[peer] if pin.startswith(f"{peer}==")]
         subprocess.run([*command, "--no-binary", peer, "--dest", folder, name], check=True)
         [archive] = Path(folder).glob("*.tar.gz")
@@ -78,7 +89,12 @@ def _stamp_of(peer: str) -> Path:
 
 def _stamp_text(peer: str) -> str:
     source = ["with its source"] if peer in SOURCES else []
-    return "\n".join((f"python {sys.version_info.major}.{sys.version_info.minor}", *PINS[peer], *source)) + "\n"
+    return (
+        "\n".join(
+            (f"python {sys.version_info.major}.{sys.version_info.minor}", *PINS[peer], *source)
+        )
+        + "\n"
+    )
 
 
 def _say(text: str) -> None:
@@ -103,13 +119,20 @@ def _install_telling(peer: str, place: str) -> bool:
 def main() -> int:
     """Install the named peers, or all of them; 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("peers", nargs="*", metavar="NAME", help=f"which of {', '.join(PINS)}; all when none is named")
+    parser.add_argument(
+        "peers",
+        nargs="*",
+        metavar="NAME",
+        help=f"which of {', '.join(PINS)}; all when none is named",
+    )
     names: list[str] = parser.parse_args().peers or list(PINS)
     if unknown := [name for name in names if name not in PINS]:
         parser.error(f"no such peer: {', '.join(unknown)} (there are {', '.join(PINS)})")
     HOME.mkdir(exist_ok=True)
     (HOME / ".gitignore").write_text("*\n", encoding="utf-8")
-    done = [_install_telling(name, f"[{place}/{len(names)}]") for place, name in enumerate(names, 1)]
+    done = [
+        _install_telling(name, f"[{place}/{len(names)}]") for place, name in enumerate(names, 1)
+    ]
     return 0 if all(done) else 1
 
 

@@ -1,4 +1,7 @@
-"""Where the time of a map goes: `python -m benchmarks.profiling A` (in memory), `C` (durable) or `D` (chat calls)."""
+"""Where the time of a map goes.
+
+`python -m benchmarks.profiling A` (in memory), `C` (durable) or `D` (chat calls).
+"""
 
 import asyncio
 import cProfile
@@ -37,7 +40,10 @@ def main() -> None:
     work = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in SIZES else "A"
     rows = int(sys.argv[2]) if len(sys.argv) > 2 else ROWS
     SCRATCH.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder, chat_server(works()[work].entries[0]) as told:
+    with (
+        tempfile.TemporaryDirectory(dir=SCRATCH) as folder,
+        chat_server(works()[work].entries[0]) as told,
+    ):
         os.environ.update(told)
         count, width = SIZES[work]
         played = (play_chat if work == "D" else play)(Load(work, count, width, Path(folder)))

@@ -1,4 +1,7 @@
-"""Write what was measured as JSON: the numbers, and the kind of machine; no host names, no paths."""
+"""Write what was measured as JSON: the numbers, and the kind of machine.
+
+No host names, no paths.
+"""
 
 import json
 import os
@@ -20,15 +23,23 @@ HOME = Path(__file__).resolve().parent / "results"
 FSYNCS = 50
 
 
-def record(played: Mapping[str, Sequence[Result]], judged: Sequence[Verdict], *, quick: bool) -> dict[str, object]:
+def record(
+    played: Mapping[str, Sequence[Result]], judged: Sequence[Verdict], *, quick: bool
+) -> dict[str, object]:
     """Return the document of one run of the harness."""
     everything = [result for results in played.values() for result in results]
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
         "machine": _machine(),
-        "versions": {result.entry.label: result.version for result in everything if result.samples and result.version},
-        "works": {name: [_result(result) for result in results] for name, results in played.items()},
+        "versions": {
+            result.entry.label: result.version
+            for result in everything
+            if result.samples and result.version
+        },
+        "works": {
+            name: [_result(result) for result in results] for name, results in played.items()
+        },
         "targets": [asdict(verdict) for verdict in judged],
     }
 

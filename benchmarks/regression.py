@@ -1,10 +1,13 @@
-"""Compare this tree with an earlier one, interleaved in one run: `python -m benchmarks.regression [--base REF]`.
+"""Compare this tree with an earlier one, interleaved in one run.
 
-Both trees play the same contender from this tree's benchmarks; only the library differs. The median of the ratios of
-each round says whether this tree became slower. Exits 1 past 1.25 x.
+`python -m benchmarks.regression [--base REF]`.
 
-`--short` plays three small loads in well under a minute and is a part of `make check`: it exits 1 past 1.5 x, measured
-again with more rounds before it does, and exits 0 with a sentence where there is no earlier commit to compare with.
+Both trees play the same contender from this tree's benchmarks; only the library differs. The median
+of the ratios of each round says whether this tree became slower. Exits 1 past 1.25 x.
+
+`--short` plays three small loads in well under a minute and is a part of `make check`: it exits 1
+past 1.5 x, measured again with more rounds before it does, and exits 0 with a sentence where there
+is no earlier commit to compare with.
 """
 
 import argparse
@@ -25,7 +28,8 @@ from benchmarks.works import works
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 1.25
-# On two shared cores the median of a short comparison of equal trees stays below 1.2: this leaves room above that.
+# On two shared cores the median of a short comparison of equal trees stays below 1.2: this leaves
+# room above that.
 MOST_SHORT = 1.5
 ROUNDS, ROUNDS_SHORT, ROUNDS_AGAIN = 5, 3, 9
 
@@ -50,7 +54,9 @@ class NoBase(Exception):
 def git(*words: str) -> bytes | None:
     """What git says in this tree; None if it refuses, or is not there."""
     try:
-        done = subprocess.run(["git", "-c", "safe.directory=*", *words], cwd=ROOT, capture_output=True, check=False)
+        done = subprocess.run(
+            ["git", "-c", "safe.directory=*", *words], cwd=ROOT, capture_output=True, check=False
+        )
     except FileNotFoundError:
         return None
     return done.stdout if done.returncode == 0 else None
@@ -68,7 +74,7 @@ def commit_of(ref: str) -> str | None:
 
 
 def find_base() -> str:
-    """The newest release, else where this branch left the main one, else the commit before this one."""
+    """The newest release, else where this branch left the main one, else the previous commit."""
     tag = line_of_git("describe", "--tags", "--abbrev=0")
     left = line_of_git("merge-base", "HEAD", "origin/main")
     return tag or (left if left and left != commit_of("HEAD") else None) or "HEAD~1"
@@ -89,19 +95,33 @@ def checked_out(ref: str) -> Iterator[Path]:
 
 
 def cpu_per_item(library: Path, load: Load, told: dict[str, str]) -> float:
-    """Microseconds of CPU per item with that library, in a fresh process; `told` is where the chat server is."""
-    contender = "plan_abreast" if load[0] in PLANS else "chat_abreast" if load[0] == "D" else "abreast_map"
+    """Microseconds of CPU per item with that library, in a fresh process.
+
+    `told` is where the chat server is.
+    """
+    contender = (
+        "plan_abreast" if load[0] in PLANS else "chat_abreast" if load[0] == "D" else "abreast_map"
+    )
     ours = ("PYTHON", "COVERAGE")  # settings of the caller's that would be measured, too
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | told
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(ours)
+    } | told
     command = [sys.executable, "-m", f"benchmarks.contenders.{contender}", *map(str, load)]
-    done = subprocess.run(command, cwd=ROOT, env={**environment, "PYTHONPATH": str(library)}, capture_output=True,
-                          text=True, check=True, timeout=300)  # fmt: skip
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**environment, "PYTHONPATH": str(library)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
     sample = json.loads(done.stdout.splitlines()[-1])
     return float(sample["cpu"] / sample["items"] * 1e6)
 
 
 def compare(load: Load, trees: dict[str, Path], rounds: int) -> float:
-    """Measure both trees in turn, print the medians, and give the median of the ratios of each round."""
+    """Measure both trees in turn, print the medians, and return the median ratio of the rounds."""
     samples: dict[str, list[float]] = {name: [] for name in trees}
     server: AbstractContextManager[dict[str, str]] = nullcontext({})
     if load[0] == "D":
@@ -111,14 +131,21 @@ def compare(load: Load, trees: dict[str, Path], rounds: int) -> float:
             # Each goes first in every other round: neither always has the warmer machine.
             for name in sorted(trees, reverse=number % 2 == 0):
                 samples[name].append(cpu_per_item(trees[name], load, told))
-    ratio = statistics.median(now / before for now, before in zip(samples["now"], samples["before"], strict=True))
+    ratio = statistics.median(
+        now / before for now, before in zip(samples["now"], samples["before"], strict=True)
+    )
     now, before = (statistics.median(samples[name]) for name in ("now", "before"))
     print(f"  {load[0]:<3} {now:8.1f} {before:8.1f}   {ratio:.2f} x", flush=True)
     return ratio
 
 
-def became_slower(load: Load, trees: dict[str, Path], rounds: int, most: float, *, again: int = 0) -> bool:
-    """Whether a load takes more than `most` times as long; with `again`, only if that many rounds say so too."""
+def became_slower(
+    load: Load, trees: dict[str, Path], rounds: int, most: float, *, again: int = 0
+) -> bool:
+    """Whether a load takes more than `most` times as long.
+
+    With `again`, only if that many rounds say so too.
+    """
     if compare(load, trees, rounds) <= most:
         return False
     if not again:
@@ -133,10 +160,12 @@ def run(base: str, *, short: bool, rounds: int) -> int:
     print(f"cpu us/item: this tree, {base}, and their ratio (at most {most} x)", flush=True)
     with checked_out(base) as library:
         trees = {"now": ROOT / "src", "before": library}
-        plans = (library / "abreast/jobs/plan/execute.py").exists()
+        plans = (library / "abreast/jobs/plan/job.py").exists()
         loads = SHORT_LOADS if short else [load for load in LOADS if load[0] not in PLANS or plans]
         again = ROUNDS_AGAIN if short else 0
-        slower = [load[0] for load in loads if became_slower(load, trees, rounds, most, again=again)]
+        slower = [
+            load[0] for load in loads if became_slower(load, trees, rounds, most, again=again)
+        ]
     if slower:
         print(f"slower than {base} by more than {most} x: {', '.join(slower)}", file=sys.stderr)
     return 1 if slower else 0
@@ -144,7 +173,9 @@ def run(base: str, *, short: bool, rounds: int) -> int:
 
 def main() -> int:
     """Compare, print, and say by the exit code whether it became slower."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--base", default=None, help="the commit to compare with")
     parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--short", action="store_true", help="three small loads, for every change")

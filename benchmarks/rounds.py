@@ -43,7 +43,10 @@ class Result:
 
 
 def play(work: Work, rounds: int, tell: Callable[[str], None]) -> list[Result]:
-    """Play the rounds and return a result per entry, in their order; `tell` hears of the progress."""
+    """Play the rounds and return a result per entry, in their order.
+
+    `tell` hears of the progress.
+    """
     results = [Result(entry) for entry in work.entries]
     for result in results:
         if result.entry.statement:

@@ -1,7 +1,10 @@
-"""Ways to run a command many times from Python: `python -m benchmarks.runners WAY N WIDTH COMMAND [ARGUMENT ...]`.
+"""Ways to run a command many times from Python.
 
-Each captures stdout and stderr, gives the command a process group of its own, and fails if one of them fails; only
-`spawn` does nothing but start and reap: it is the floor. `commands` is what is under `abreast map`.
+`python -m benchmarks.runners WAY N WIDTH COMMAND [ARGUMENT ...]`.
+
+Each captures stdout and stderr, gives the command a process group of its own, and fails if a
+command fails; only `spawn` does nothing but start and reap: it is the floor. `commands` is the
+executor that `abreast map` uses.
 """
 
 import asyncio
@@ -30,7 +33,9 @@ def popen(argv: Argv, n: int, width: int) -> None:
 
     def one(_: int) -> None:
         _check(
-            subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, process_group=0, check=False).returncode
+            subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True, process_group=0, check=False
+            ).returncode
         )
 
     with ThreadPoolExecutor(width) as pool:
@@ -40,12 +45,16 @@ def popen(argv: Argv, n: int, width: int) -> None:
 async def asyncio_subprocess(argv: Argv) -> int:
     """`asyncio.create_subprocess_exec`."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(*argv, stdin=nothing, stdout=pipe, stderr=pipe, process_group=0)
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdin=nothing, stdout=pipe, stderr=pipe, process_group=0
+    )
     await process.communicate()
     return process.returncode if process.returncode is not None else 1
 
 
-async def side_by_side(call: Callable[[Argv], Coroutine[object, object, int]], argv: Argv, n: int, width: int) -> None:
+async def side_by_side(
+    call: Callable[[Argv], Coroutine[object, object, int]], argv: Argv, n: int, width: int
+) -> None:
     """Have `width` workers share the calls."""
     numbers = iter(range(n))
 
@@ -58,7 +67,7 @@ async def side_by_side(call: Callable[[Argv], Coroutine[object, object, int]], a
             group.create_task(work())
 
 
-async def warden(argv: Argv, n: int, width: int) -> None:
+async def supervised(argv: Argv, n: int, width: int) -> None:
     """`abreast.executors.commands`."""
     from abreast.executors.commands import Commands
 
@@ -79,7 +88,7 @@ WAYS: dict[str, Callable[[Argv, int, int], object]] = {
     "spawn": spawn,
     "popen": popen,
     "asyncio": lambda argv, n, width: asyncio.run(side_by_side(asyncio_subprocess, argv, n, width)),
-    "commands": lambda argv, n, width: asyncio.run(warden(argv, n, width)),
+    "commands": lambda argv, n, width: asyncio.run(supervised(argv, n, width)),
 }
 
 if __name__ == "__main__":

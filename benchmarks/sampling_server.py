@@ -1,7 +1,10 @@
-"""The model of work S, in a process of its own: `python -m benchmarks.sampling_server [--latency 0.2] [--rate 0.3]`.
+"""The model of work S, in a process of its own.
 
-Whether the k-th draw of a sample passes is decided beforehand, by the sample's number and k. So every contender gets
-the same replies in the order in which its requests come, and how long an ideal sampler would take can be reckoned.
+`python -m benchmarks.sampling_server [--latency 0.2] [--rate 0.3]`.
+
+Whether the k-th draw of a sample passes is decided beforehand, by the sample's number and k. So
+every contender gets the same replies in the order in which its requests come, and how long an ideal
+sampler would take can be reckoned.
 """
 
 import argparse
@@ -19,8 +22,14 @@ _DSPY = "[[ ## answer ## ]]"
 
 
 def passes(sample: int, draw: int, rate: float = RATE) -> bool:
-    """Say whether draw number `draw` (from 1) of a sample passes; sample 0 is for warming up, and always does."""
-    drawn = int.from_bytes(blake2b(f"{sample}/{draw}".encode(), digest_size=8).digest(), "big") / 2.0**64
+    """Say whether draw number `draw` (from 1) of a sample passes.
+
+    Sample 0 is for warming up, and always does.
+    """
+    drawn = (
+        int.from_bytes(blake2b(f"{sample}/{draw}".encode(), digest_size=8).digest(), "big")
+        / 2.0**64
+    )
     return sample == 0 or drawn < rate
 
 
@@ -61,7 +70,9 @@ async def serve(latency: float, rate: float) -> None:
 
 def main() -> None:
     """Serve."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sampling_server", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.sampling_server", description=__doc__
+    )
     parser.add_argument("--latency", type=float, default=LATENCY)
     parser.add_argument("--rate", type=float, default=RATE)
     args = parser.parse_args()

@@ -15,7 +15,9 @@ Row = tuple[str, ...]
 def table(work: Work, results: Sequence[Result]) -> str:
     """Return the one table of a work, with its title, and who is not in it."""
     makers = {"H": _rows_of_h, "growth": _rows_of_growth}
-    rows = makers.get(work.name, _rows_of_map)(work, [result for result in results if result.samples])
+    rows = makers.get(work.name, _rows_of_map)(
+        work, [result for result in results if result.samples]
+    )
     missing = {result.entry.label: result.missing for result in results if result.missing}
     skipped = [f"  {label}: skipped, {reason}" for label, reason in missing.items()]
     return "\n".join([f"{work.name}. {work.title}", *aligned(rows), *skipped])
@@ -25,19 +27,31 @@ def verdicts(judged: Sequence[Verdict]) -> str:
     """Return the targets, met or missed."""
     words = {True: "met", False: "MISSED", None: "-"}
     rows = [("", "target", "", "reached")]
-    rows += [(verdict.work, verdict.target, words[verdict.met], verdict.reached) for verdict in judged]
+    rows += [
+        (verdict.work, verdict.target, words[verdict.met], verdict.reached) for verdict in judged
+    ]
     return "\n".join(["Targets", *aligned(rows, left=4)])
 
 
 def _rows_of_map(work: Work, results: Sequence[Result]) -> list[Row]:
     reference = next((result for result in results if result.entry.label == work.reference), None)
     cpu = reference.cpu if reference else None
-    # B has an ideal to be divided by. Walls are compared per item, as not everyone is given the same number.
+    # B has an ideal to be divided by. Walls are compared per item, as not everyone is given the
+    # same number.
     wall = reference.wall / reference.entry.n if reference else None
     if work.name == "B":
         wall = works.ideal_of_b(results[0].entry) / results[0].entry.n if results else None
     x_wall = "x ideal" if work.name == "B" else "x wall"
-    heading = ("contender", "n", "cpu us/item", "x cpu", "wall s", x_wall, "open+close ms", "version")
+    heading = (
+        "contender",
+        "n",
+        "cpu us/item",
+        "x cpu",
+        "wall s",
+        x_wall,
+        "open+close ms",
+        "version",
+    )
     return [heading, *(_row_of_map(result, cpu, wall) for result in results)]
 
 
@@ -60,18 +74,25 @@ def _rows_of_h(work: Work, results: Sequence[Result]) -> list[Row]:
     rows: list[Row] = [("what", "cpu ms", "x floor", "memory")]
     for result in results:
         if result.entry.statement:
-            rows.append((result.entry.label, f"{result.cpu * MILLI:.1f}", _times(result.cpu, floor), ""))
+            rows.append(
+                (result.entry.label, f"{result.cpu * MILLI:.1f}", _times(result.cpu, floor), "")
+            )
         elif result.entry.play == "memory":
             rows.append(
                 (
                     result.entry.label,
                     "",
                     "",
-                    f"{result.extra('growth_bytes') / MEGABYTE:.1f} MB ({result.cpu * MICRO:.1f} us/item)",
+                    (
+                        f"{result.extra('growth_bytes') / MEGABYTE:.1f} MB "
+                        f"({result.cpu * MICRO:.1f} us/item)"
+                    ),
                 )
             )
         else:
-            rows.append((result.entry.label, "", "", f"{result.extra('bytes_in_flight'):,.0f} bytes"))
+            rows.append(
+                (result.entry.label, "", "", f"{result.extra('bytes_in_flight'):,.0f} bytes")
+            )
     return rows
 
 
@@ -82,7 +103,15 @@ def _rows_of_growth(_work: Work, results: Sequence[Result]) -> list[Row]:
         for result in rest:
             more = marginal(result, one)
             times = _times(more, marginal(rest[0], one))
-            rows.append(("", f"{result.entry.n:,}", f"{result.cpu * MICRO:,.1f}", f"{more * MICRO:,.1f}", times))
+            rows.append(
+                (
+                    "",
+                    f"{result.entry.n:,}",
+                    f"{result.cpu * MICRO:,.1f}",
+                    f"{more * MICRO:,.1f}",
+                    times,
+                )
+            )
     return rows
 
 

@@ -13,7 +13,10 @@ MOST_IN_FLIGHT = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A target, the number that was reached, and whether it was met (None: it couldn't be measured)."""
+    """A target, the number that was reached, and whether it was met (None.
+
+    It couldn't be measured).
+    """
 
     work: str
     target: str
@@ -37,7 +40,10 @@ def judge(work: str, results: Sequence[Result]) -> list[Verdict]:
 
 
 def marginal(result: Result, one: Result) -> float:
-    """Return the CPU seconds of one item more: the cost of a map of one item is taken off, per map."""
+    """Return the CPU seconds of one item more.
+
+    The cost of a map of one item is taken off, per map.
+    """
     n = result.entry.n
     return (result.cpu * n - one.cpu) / (n - 1)
 
@@ -84,7 +90,10 @@ def _judge_d2(results: Sequence[Result]) -> Iterator[Verdict]:
 
 def _judge_h(results: Sequence[Result]) -> Iterator[Verdict]:
     yield _at_most("H", results, works.IMPORT_FLOOR, 1.5, ours=works.IMPORT_OURS)
-    for play, name, limit in (("memory", "growth_bytes", MOST_GROWTH), ("flight", "bytes_in_flight", MOST_IN_FLIGHT)):
+    for play, name, limit in (
+        ("memory", "growth_bytes", MOST_GROWTH),
+        ("flight", "bytes_in_flight", MOST_IN_FLIGHT),
+    ):
         yield _bytes_below(results, play, name, limit)
 
 
@@ -104,21 +113,28 @@ def _judge_w(results: Sequence[Result]) -> Iterator[Verdict]:
             continue
         last = them[-1]
         ratio = last.cpu / ours[last.entry.n].cpu
-        yield Verdict("W", f"ahead of {label} at {last.entry.n:,} items", f"{ratio:.1f} x", ratio > 1)
+        yield Verdict(
+            "W", f"ahead of {label} at {last.entry.n:,} items", f"{ratio:.1f} x", ratio > 1
+        )
 
 
 def _judge_growth(results: Sequence[Result]) -> Iterator[Verdict]:
     for label, ladder in ladders(results).items():
         if not label.startswith(works.OURS):
             continue
-        target = f"{label}: flat within 1.3 x from {ladder[1].entry.n:,} to {ladder[-1].entry.n:,} items"
+        target = (
+            f"{label}: flat within 1.3 x from {ladder[1].entry.n:,} to {ladder[-1].entry.n:,} items"
+        )
         if any(not result.samples for result in ladder):
             yield Verdict("growth", target)
             continue
         spread = _spread([marginal(result, ladder[0]) for result in ladder[1:]])
         with_fixed_cost = _spread([result.cpu for result in ladder[1:]])
         yield Verdict(
-            "growth", target, f"{spread:.2f} x (fixed cost of a map kept: {with_fixed_cost:.2f} x)", spread <= 1.3
+            "growth",
+            target,
+            f"{spread:.2f} x (fixed cost of a map kept: {with_fixed_cost:.2f} x)",
+            spread <= 1.3,
         )
 
 
@@ -127,10 +143,14 @@ def _spread(costs: Sequence[float]) -> float:
 
 
 def _find(results: Sequence[Result], label: str) -> Result | None:
-    return next((result for result in results if result.entry.label == label and result.samples), None)
+    return next(
+        (result for result in results if result.entry.label == label and result.samples), None
+    )
 
 
-def _at_most(work: str, results: Sequence[Result], reference: str, limit: float, *, ours: str = works.OURS) -> Verdict:
+def _at_most(
+    work: str, results: Sequence[Result], reference: str, limit: float, *, ours: str = works.OURS
+) -> Verdict:
     target = f"CPU <= {limit:g} x {reference}"
     us, them = _find(results, ours), _find(results, reference)
     if us is None or them is None:
@@ -143,18 +163,28 @@ def _at_most(work: str, results: Sequence[Result], reference: str, limit: float,
 def _ahead(work: str, results: Sequence[Result], labels: Sequence[str], times: float) -> Verdict:
     """Judge against the cheapest of a peer's forms."""
     target = f"ahead of {' and '.join(labels)}" + (f" by {times:g} x" if times > 1 else "")
-    us, them = _find(results, works.OURS), [result for label in labels if (result := _find(results, label))]
+    us, them = (
+        _find(results, works.OURS),
+        [result for label in labels if (result := _find(results, label))],
+    )
     if us is None or not them:
         return Verdict(work, target)
     best = min(them, key=lambda result: result.cpu)
     ratio = best.cpu / us.cpu
     return Verdict(
-        work, target, f"{ratio:.2f} x ({best.entry.label}; wall {best.wall / us.wall:.2f} x)", ratio >= times
+        work,
+        target,
+        f"{ratio:.2f} x ({best.entry.label}; wall {best.wall / us.wall:.2f} x)",
+        ratio >= times,
     )
 
 
 def _bytes_below(results: Sequence[Result], play: str, name: str, limit: int) -> Verdict:
-    ours = next(result for result in results if result.entry.play == play and result.entry.module == "abreast_map")
+    ours = next(
+        result
+        for result in results
+        if result.entry.play == play and result.entry.module == "abreast_map"
+    )
     target = f"{ours.entry.label} < {limit:,} bytes"
     if not ours.samples:
         return Verdict("H", target)

@@ -12,7 +12,10 @@ GROUP_COMMIT = "sqlite3 group commit"
 IMPORT_OURS = "import abreast"
 IMPORT_FLOOR = "import asyncio, sqlite3"
 # All that a first call would need: the lanes, the adapter, and aiohttp beneath it.
-OPEN_MODEL = 'import os, abreast; os.environ["OPENAI_API_KEY"] = "sk-none"; abreast.open_model("openai/gpt-4o-mini")'
+OPEN_MODEL = (
+    'import os, abreast; os.environ["OPENAI_API_KEY"] = "sk-none"; '
+    'abreast.open_model("openai/gpt-4o-mini")'
+)
 # Without asking the network for prices.
 IMPORT_LITELLM = 'import os; os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"; import litellm'
 LANGGRAPH_SAVERS = ("LangGraph AsyncSqliteSaver", "LangGraph SqliteSaver")
@@ -24,7 +27,10 @@ B_NAP = 0.050
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One contender in one work: a module of `contenders` with its arguments, or an import statement to time."""
+    """One contender in one work.
+
+    A module of `contenders` with its arguments, or an import statement to time.
+    """
 
     label: str
     module: str = ""
@@ -38,7 +44,8 @@ class Entry:
     # The environment under .peers; none: the interpreter that runs the harness.
     peer: str | None = None
     statement: str = ""
-    # Seconds that the chat server takes for a call, the fewest and the most; none: there is no server.
+    # Seconds that the chat server takes for a call, the fewest and the most; none: there is no
+    # server.
     latency: tuple[float, float] | None = None
 
 
@@ -76,12 +83,22 @@ def _work_a(*, quick: bool) -> Work:
         # Its cost per item grows with n (see growth): a tenth of the items flatters it.
         Entry("LangGraph Send", "langgraph_send", "A", n // 10, width, peer="langgraph"),
     )
-    return Work("A", f"map of {n:,} no-op async items that each yield once, width {width}, ordered", WINDOW, entries)
+    return Work(
+        "A",
+        f"map of {n:,} no-op async items that each yield once, width {width}, ordered",
+        WINDOW,
+        entries,
+    )
 
 
 def _work_a0(*, quick: bool) -> Work:
-    # Not a target, and shown because a semaphore nobody waits for is nearly free: A's items wait once.
-    entries = tuple(replace(entry, play="A0") for entry in _work_a(quick=quick).entries if entry.peer != "langgraph")
+    # Not a target, and shown because a semaphore nobody waits for is nearly free: A's items wait
+    # once.
+    entries = tuple(
+        replace(entry, play="A0")
+        for entry in _work_a(quick=quick).entries
+        if entry.peer != "langgraph"
+    )
     return Work("A0", "as A, with items that never wait", WINDOW, entries)
 
 
@@ -97,7 +114,12 @@ def _work_b(*, quick: bool) -> Work:
         Entry(ANYIO, "anyio_limiter", "B", n, width, peer="anyio"),
         Entry("LangGraph Send", "langgraph_send", "B", n, width, peer="langgraph"),
     )
-    return Work("B", f"{n:,} items of 50 ms, width {width}; ideal {n / width * B_NAP:.2f} s", WINDOW, entries)
+    return Work(
+        "B",
+        f"{n:,} items of 50 ms, width {width}; ideal {n / width * B_NAP:.2f} s",
+        WINDOW,
+        entries,
+    )
 
 
 def _work_c(*, quick: bool) -> Work:
@@ -113,7 +135,12 @@ def _work_c(*, quick: bool) -> Work:
         Entry(queue, "dbos_sqlite", "C-queue", n, width, rounds=2, peer="dbos"),
         Entry("whole-state JSON", "json_rewrite", "C", n, width),
     )
-    return Work("C", f"durable map of {n:,} items, on disk before reported, width {width}", GROUP_COMMIT, entries)
+    return Work(
+        "C",
+        f"durable map of {n:,} items, on disk before reported, width {width}",
+        GROUP_COMMIT,
+        entries,
+    )
 
 
 def _work_d(*, quick: bool) -> Work:
@@ -124,7 +151,9 @@ def _work_d(*, quick: bool) -> Work:
         Entry(f"{OURS}, no store", "chat_abreast", "D-memory", n, width),
         Entry(AIOHTTP, "chat_aiohttp", "D", n, width),
         Entry(openai, "chat_openai", "D", n, width, rounds=3, peer="openai"),
-        Entry(f"{openai} on aiohttp", "chat_openai", "D-aiohttp", n, width, rounds=3, peer="openai"),
+        Entry(
+            f"{openai} on aiohttp", "chat_openai", "D-aiohttp", n, width, rounds=3, peer="openai"
+        ),
         Entry(litellm, "chat_litellm", "D", n, width, rounds=3, peer="litellm"),
         Entry(any_llm, "chat_any_llm", "D", n, width, rounds=3, peer="any-llm"),
         Entry(pydantic_ai, "chat_pydantic_ai", "D", n, width, rounds=3, peer="pydantic-ai"),
@@ -132,7 +161,9 @@ def _work_d(*, quick: bool) -> Work:
         Entry("httpx", "chat_httpx", "D", n, width, rounds=1, peer="httpx"),
     )
     timed = tuple(replace(entry, latency=(0.050, 0.050)) for entry in entries)
-    return Work("D", f"{n:,} chat calls of 50 ms over loopback HTTP, {width} in flight", AIOHTTP, timed)
+    return Work(
+        "D", f"{n:,} chat calls of 50 ms over loopback HTTP, {width} in flight", AIOHTTP, timed
+    )
 
 
 def _work_d2(*, quick: bool) -> Work:
@@ -159,9 +190,22 @@ def _work_h(*, quick: bool) -> Work:
         Entry("import pydantic_ai", statement="import pydantic_ai", peer="pydantic-ai"),
         Entry("import inspect_ai.model", statement="import inspect_ai.model", peer="inspect-ai"),
         Entry("import litellm", statement=IMPORT_LITELLM, peer="litellm"),
-        Entry(f"abreast, memory growth over {many:,} items", "abreast_map", "memory", many, 100, rounds=1),
+        Entry(
+            f"abreast, memory growth over {many:,} items",
+            "abreast_map",
+            "memory",
+            many,
+            100,
+            rounds=1,
+        ),
         Entry("abreast, an item in flight", "abreast_map", "flight", in_flight, in_flight),
-        Entry("TaskGroup window, an item in flight", "taskgroup_window", "flight", in_flight, in_flight),
+        Entry(
+            "TaskGroup window, an item in flight",
+            "taskgroup_window",
+            "flight",
+            in_flight,
+            in_flight,
+        ),
     )
     return Work("H", "import time and memory", IMPORT_FLOOR, entries)
 
@@ -170,15 +214,25 @@ def _work_w(*, quick: bool) -> Work:
     # n = 1 is the fixed cost, which is subtracted where growth is judged.
     ladder, width = ((1, 100, 1_000) if quick else (1, 100, 1_000, 10_000)), 50
     entries = [Entry(OURS, "workflow_abreast", "W", n, width, _repeats(n, 2_000)) for n in ladder]
-    entries += [Entry("whole-state JSON", "json_rewrite", "W", n, width, rounds=1) for n in ladder[1:3]]
-    entries += [Entry(LANGGRAPH_SAVERS[0], "langgraph_send", "W", n, width, rounds=2, peer="langgraph")
-                for n in ladder[1:3]]  # fmt: skip
+    entries += [
+        Entry("whole-state JSON", "json_rewrite", "W", n, width, rounds=1) for n in ladder[1:3]
+    ]
+    entries += [
+        Entry(LANGGRAPH_SAVERS[0], "langgraph_send", "W", n, width, rounds=2, peer="langgraph")
+        for n in ladder[1:3]
+    ]
     entries.append(Entry("Prefect", "prefect_map", "W", 100, width, rounds=1, peer="prefect"))
-    return Work("W", f"a workflow's fan-out with results of 2 KB, on disk, width {width}", OURS, tuple(entries))
+    return Work(
+        "W",
+        f"a workflow's fan-out with results of 2 KB, on disk, width {width}",
+        OURS,
+        tuple(entries),
+    )
 
 
 def _growth(*, quick: bool) -> Work:
-    # n = 1 is the fixed cost of a map, which is subtracted: what is left is the cost of one item more.
+    # n = 1 is the fixed cost of a map, which is subtracted: what is left is the cost of one item
+    # more.
     ladder = (1, 100, 1_000, 10_000) if quick else (1, 100, 1_000, 10_000, 100_000)
     entries: list[Entry] = []
     for n in ladder:
@@ -191,7 +245,16 @@ def _growth(*, quick: bool) -> Work:
         ]
     sends = (1, 100, 1_000) if quick else (1, 100, 1_000, 10_000)
     entries += [
-        Entry("LangGraph Send", "langgraph_send", "A", n, 100, _repeats(n, 1_000), rounds=1, peer="langgraph")
+        Entry(
+            "LangGraph Send",
+            "langgraph_send",
+            "A",
+            n,
+            100,
+            _repeats(n, 1_000),
+            rounds=1,
+            peer="langgraph",
+        )
         for n in sends
     ]
     return Work("growth", f"cost per item from 100 to {ladder[-1]:,} items", WINDOW, tuple(entries))

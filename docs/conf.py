@@ -30,25 +30,34 @@ napoleon_use_ivar = True
 myst_heading_anchors = 3
 
 _CODE = re.compile(r"(?<!`)`(?P<code>[^`\n]+)`(?!`)(?P<next>\w?)")
-_SECTION = re.compile(r"\s*(- .*|[A-Z][\w ()]*:)")  # a list, or `Args:` and its like: what is indented there is text
+_SECTION = re.compile(
+    r"\s*(- .*|[A-Z][\w ()]*:)"
+)  # a list, or `Args:` and its like: what is indented there is text
 
 
 def setup(app: Sphinx) -> None:
-    """Docstrings are written to be read in `help()`; before napoleon sees them they become reStructuredText."""
+    """Docstrings are written to be read in `help()`.
+
+    Before napoleon sees them they become reStructuredText.
+    """
     app.connect("autodoc-process-docstring", _rewrite, priority=100)
 
 
-def _rewrite(_app: Sphinx, _what: str, _name: str, _thing: object, _options: object, lines: list[str]) -> None:
+def _rewrite(
+    _app: Sphinx, _what: str, _name: str, _thing: object, _options: object, lines: list[str]
+) -> None:
     lines[:] = _restructured(lines)
 
 
 def _restructured(lines: list[str]) -> Iterator[str]:
-    """Make `code` literal, and a literal block of a paragraph that is indented, or has lines that are."""
+    """Make `code` literal, and turn indented and partly indented paragraphs into literal blocks."""
     around = 0  # the indentation of the text
     for filled, group in groupby(lines, key=bool):
         paragraph = list(group)
         depth = _depth(paragraph[0])
-        ragged = any(_depth(line) > depth for line in paragraph) and not _SECTION.fullmatch(paragraph[0])
+        ragged = any(_depth(line) > depth for line in paragraph) and not _SECTION.fullmatch(
+            paragraph[0]
+        )
         if filled and (depth > around or ragged):
             yield from (f"{' ' * around}::", "")
             yield from indent(dedent("\n".join(paragraph)), " " * (around + 4)).splitlines()

@@ -1,4 +1,6 @@
-"""Two providers, one of them strict: each item holds the limits of its lane, and a full lane holds up nobody else.
+"""Two providers, one of them strict.
+
+Each item holds the limits of its lane, and a full lane holds up nobody else.
 
 Run it with `python examples/lanes.py`.
 """
@@ -35,9 +37,15 @@ def lane_of(question: str) -> str:
 
 
 async def main() -> None:
-    """Sixteen questions, eight at once: five places with the one, one place and ten a second with the other."""
+    """Sixteen questions, eight at once.
+
+    Five places with the one, one place and ten a second with the other.
+    """
     office = Office()
-    lanes = {"generous": abreast.Slots(5), "strict": [abreast.Slots(1), abreast.Rate(10, per=1, burst=1)]}
+    lanes = {
+        "generous": abreast.Slots(5),
+        "strict": [abreast.Slots(1), abreast.Rate(10, per=1, burst=1)],
+    }
     async with abreast.open_run("lanes", lanes=lanes) as run:
         async for outcome in run.map(office.answer, QUESTIONS, width=8, lane=lane_of):
             waited = outcome.timing.waited

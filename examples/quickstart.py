@@ -1,4 +1,6 @@
-"""A map whose outcomes you can watch: twelve items of uneven length, four at a time, released in order.
+"""A map whose outcomes you can watch.
+
+Twelve items of uneven length, four at a time, released in order.
 
 Run it with `make demo`, or `python examples/quickstart.py`.
 """

@@ -1,6 +1,9 @@
-"""A run that is interrupted and started again: what is recorded is not run again, and the answer is the same.
+"""A run that is interrupted and started again.
 
-Run it with `python examples/resume.py`. It is its own resume command, as every script with a store is.
+What is recorded is not run again, and the answer is the same.
+
+Run it with `python examples/resume.py`. It is its own resume command, as every script with a store
+is.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
 """Check how a branch is cut into commits: `python scripts/check_commits.py [--base REF]`.
 
-Looks at the commits that REF does not have, by default `origin/main`. Where there is none, or no git, it says so and
-exits 0. Otherwise it exits 1 if
+Looks at the commits that REF does not have, by default `origin/main`. Where there is none, or no
+git, it says so and exits 0. Otherwise it exits 1 if
 
 - a subject is empty or longer than 72 characters, or the line beneath it is not empty;
 - the code is changed, and no commit of the branch changes a test;
-- one commit with code tells of a repair and of something else in CHANGELOG.md: these are two commits;
-- one commit changes the code of two jobs and nothing that they share, and its message does not name both.
+- one commit with code adds a repair and something else to CHANGELOG.md: these are two commits;
+- one commit changes the code of two jobs, nothing that they share, and does not name both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHARED_BY_JOBS = "files"
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit: its message, the files it changes, and the headings of the changelog that it adds lines under."""
+    """One commit: its message, its files, and the headings of the changelog it adds lines under."""
 
     name: str
     message: str
@@ -42,14 +42,22 @@ class Commit:
     @property
     def jobs(self) -> set[str]:
         """The jobs whose own code is changed; none if something that they share is changed too."""
-        owners = [match[1] if (match := _JOB.match(file)) else "" for file in self.files if file.startswith(CODE)]
+        owners = [
+            match[1] if (match := _JOB.match(file)) else ""
+            for file in self.files
+            if file.startswith(CODE)
+        ]
         return set() if {"", _SHARED_BY_JOBS} & set(owners) else set(owners)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Check the commits, print every problem, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--base", default="origin/main", help="the branch that the commits are to be added to")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--base", default="origin/main", help="the branch that the commits are to be added to"
+    )
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     given = parser.parse_args(argv)
     names = _git(given.root, "rev-list", "--reverse", "--no-merges", f"{given.base}..HEAD")
@@ -83,17 +91,26 @@ def _problems(commit: Commit) -> Iterator[str]:
         others = ", ".join(sorted(commit.headings - {"Fixed"}))
         yield f"a repair and something else ({others}) in one commit: make it two"
     if len(commit.jobs) > 1 and not all(job in commit.message for job in commit.jobs):
-        yield f"it changes {' and '.join(sorted(commit.jobs))}: make it two commits, or name them in its message"
+        jobs = " and ".join(sorted(commit.jobs))
+        yield f"it changes {jobs}: make it two commits, or name them in its message"
 
 
 def _read(root: Path, name: str) -> Commit:
     message = _git(root, "show", "--no-patch", "--format=%B", name) or ""
     files = _git(root, "show", "--name-only", "--format=", "-z", "--no-renames", name) or ""
-    return Commit(name, message.strip("\n"), tuple(file for file in files.split("\0") if file), _headings(root, name))
+    return Commit(
+        name,
+        message.strip("\n"),
+        tuple(file for file in files.split("\0") if file),
+        _headings(root, name),
+    )
 
 
 def _headings(root: Path, name: str) -> frozenset[str]:
-    """The headings of the changelog beneath which a commit adds lines: the whole file is asked for as context."""
+    """The headings of the changelog beneath which a commit adds lines.
+
+    The diff is made with the whole file as context.
+    """
     change = _git(root, "show", "--format=", "--unified=1000000", name, "--", CHANGELOG) or ""
     found, heading = set(), ""
     for line in change.splitlines():

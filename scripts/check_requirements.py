@@ -1,6 +1,7 @@
 """Check that docs/requirements.md is well formed and that every test it names exists.
 
-Tests are looked up by parsing their files, never by importing them, so the check needs nothing installed.
+Tests are looked up by parsing their files, never by importing them, so the check needs nothing
+installed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,12 @@ class Row:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print one line per problem and a summary; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the project's root")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(__file__).resolve().parent.parent,
+        help="the project's root",
+    )
     root: Path = parser.parse_args(argv).root
     try:
         text = (root / DOCUMENT).read_text(encoding="utf-8")
@@ -83,7 +89,8 @@ def check(text: str, root: Path) -> tuple[list[Row], list[str]]:
 def _table_lines(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the cells of each table line that is neither a header nor a separator.
 
-    A line that opens with an id but lacks its outer bars is taken too: it must not drop out of the table unseen.
+    A line that opens with an id but lacks its outer bars is taken too: it must not drop out of the
+    table unseen.
     """
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()

@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the help of every command, or with --check say whether it is what would be written."""
+"""Write docs/cli.md from the help of every command; with --check only compare it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from abreast.cli import errors
-from abreast.cli.children import RUN_VARIABLE
-from abreast.cli.config import SETTINGS, Setting
+from abreast.cli.config import SETTINGS, ConfigSetting
+from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 from abreast.cli.main import cli
 
 DOCUMENT = Path("docs/cli.md")
@@ -22,10 +22,10 @@ WIDTH = 88  # columns of help, whatever the terminal
 _OPENING = """\
 # Command line
 
-<!-- Written by scripts/cli_reference.py (`make reference`); `make check` fails if it is out of date. -->
+<!-- Written by scripts/cli_reference.py (`make reference`); `make check` compares it. -->
 
-Results go to stdout, everything else to stderr. `--json` prints one object, or one per line. A run is named by its id
-(`map-3`), by its name (then the newest run of that name is meant), or by `last`.
+Results go to stdout, everything else to stderr. `--json` prints one object, or one per line. A run
+is named by its id (`map-3`), by its name (then the newest run of that name is meant), or by `last`.
 """
 
 _CODES: tuple[tuple[int, str], ...] = (
@@ -34,7 +34,10 @@ _CODES: tuple[tuple[int, str], ...] = (
     (errors.USAGE, "bad usage, or input that can't be used"),
     (errors.SPENT, "a budget is spent; the run can go on with a larger one"),
     (errors.CANCELLED, "the run was cancelled by `abreast cancel`"),
-    (errors.INTERRUPTED, "interrupted by Ctrl-C; the run can go on (143 after SIGTERM, 129 after SIGHUP)"),
+    (
+        errors.INTERRUPTED,
+        "interrupted by Ctrl-C; the run can go on (143 after SIGTERM, 129 after SIGHUP)",
+    ),
     (errors.PIPE_CLOSED, "whoever read the output has gone, as `head` does"),
 )
 
@@ -67,8 +70,15 @@ _PLACEHOLDERS: tuple[tuple[str, str], ...] = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the page, or check it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the project's root")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if the page is out of date"
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(__file__).resolve().parent.parent,
+        help="the project's root",
+    )
     given = parser.parse_args(argv)
     page: Path = given.root / DOCUMENT
     text = reference()
@@ -80,23 +90,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     before, after = there.splitlines(), text.splitlines()
     changes = difflib.unified_diff(before, after, str(DOCUMENT), "as the help says", lineterm="")
-    sys.stderr.write("\n".join(changes) + f"\n{DOCUMENT} is out of date; write it again with: make reference\n")
+    sys.stderr.write(
+        "\n".join(changes) + f"\n{DOCUMENT} is out of date; write it again with: make reference\n"
+    )
     return 1
 
 
 def reference() -> str:
     """The whole page."""
     parts = [_OPENING]
-    parts += (f"## {name}\n\n```text\n{text}\n```\n" for name, text in each_help(cli, "abreast", None))
+    parts += (
+        f"## {name}\n\n```text\n{text}\n```\n" for name, text in each_help(cli, "abreast", None)
+    )
     parts += (_placeholders(), _exit_codes(), _settings())
     return "\n".join(parts)
 
 
-def each_help(command: click.Command, name: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
+def each_help(
+    command: click.Command, name: str, parent: click.Context | None
+) -> Iterator[tuple[str, str]]:
     """The help of a command and of all beneath it, in the order in which help lists them."""
     # The second width is the widest that a command may ask for itself.
-    context = click.Context(command, parent, name.rpartition(" ")[2], terminal_width=WIDTH, max_content_width=WIDTH,
-                            help_option_names=["-h", "--help"])  # fmt: skip
+    context = click.Context(
+        command,
+        parent,
+        name.rpartition(" ")[2],
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
+        help_option_names=["-h", "--help"],
+    )
     with context.scope(cleanup=False):
         yield name, "\n".join(line.rstrip() for line in context.get_help().splitlines())
         if isinstance(command, click.Group):
@@ -113,16 +135,18 @@ def _exit_codes() -> str:
 
 def _settings() -> str:
     rows = "".join(
-        f"| `{each.name}` | `{each.variable}` | {_default(each)} | {_MEANINGS[each.name]} |\n" for each in SETTINGS
+        f"| `{each.name}` | `{each.variable}` | {_default(each)} | {_MEANINGS[each.name]} |\n"
+        for each in SETTINGS
     )
     return (
-        "## Settings\n\nA flag wins over the environment, that over `abreast.toml`, that over `[tool.abreast]` in\n"
-        "`pyproject.toml`, that over the default. `abreast doctor --config` shows where each value comes from.\n\n"
+        "## Settings\n\nA flag wins over the environment, that over `abreast.toml`, that over\n"
+        "`[tool.abreast]` in `pyproject.toml`, that over the default. `abreast doctor --config`\n"
+        "shows where each value comes from.\n\n"
         f"| in a file | in the environment | default | is |\n|---|---|---|---|\n{rows}"
     )
 
 
-def _default(setting: Setting[Any]) -> str:
+def _default(setting: ConfigSetting[Any]) -> str:
     if setting.name == "store":
         return "`.abreast/abreast.db` of the project"
     if setting.name == "keep":
@@ -135,8 +159,9 @@ def _default(setting: Setting[Any]) -> str:
 def _placeholders() -> str:
     rows = "".join(f"| `{mark}` | {meaning} |\n" for mark, meaning in _PLACEHOLDERS)
     return (
-        "## Placeholders\n\nIn the arguments of a command, and in `--key` those that name the item. A value is one\n"
-        "argument, whatever is in it. Any other braces stand for themselves.\n\n"
+        "## Placeholders\n\n"
+        "In the arguments of a command, and in `--key` those that name the item.\n"
+        "A value is one argument, whatever is in it. Any other braces stand for themselves.\n\n"
         f"| placeholder | is |\n|---|---|\n{rows}\n"
         f"A command finds the id of its run in its environment, as `{RUN_VARIABLE}`.\n"
     )

@@ -1,7 +1,9 @@
-"""Find a Chromium to open reports with, or install one: `python scripts/get_chromium.py`, `--find` only to look.
+"""Find a Chromium to open reports with, or install one.
 
-It prints the path of the program. Where apt is there and may be used, the distribution's headless shell is installed;
-elsewhere playwright's own, into the user's cache.
+`python scripts/get_chromium.py` installs one if needed, `--find` only looks.
+
+It prints the path of the program. Where apt is there and may be used, the distribution's headless
+shell is installed; elsewhere playwright's own, into the user's cache.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ import sys
 from pathlib import Path
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-APT = ("apt-get", "-q", "-o", "Dpkg::Options::=--force-unsafe-io")  # nothing here must outlive a power cut
+APT = (
+    "apt-get",
+    "-q",
+    "-o",
+    "Dpkg::Options::=--force-unsafe-io",
+)  # nothing here must outlive a power cut
 
 
 def find() -> str | None:
@@ -43,7 +50,9 @@ def _of_playwright() -> str | None:
         from playwright.sync_api import sync_playwright
     except ImportError:
         return None
-    cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", Path.home() / ".cache" / "ms-playwright"))
+    cache = Path(
+        os.environ.get("PLAYWRIGHT_BROWSERS_PATH", Path.home() / ".cache" / "ms-playwright")
+    )
     if not cache.exists():  # starting playwright only to ask takes a second
         return None
     with sync_playwright() as playwright:

@@ -1,8 +1,11 @@
-"""Take the pictures of the web page for README and docs: `python scripts/screenshots.py [--only NAME] [--keep STORE]`.
+"""Take the pictures of the web page for README and docs.
 
-Real runs of every kind of job are made first, in a folder of their own: commands, calls to a server that limits them, a
-sample, a workflow that waits at a gate, a study, candidates, a plan. That takes some minutes, most of them the embedded
-model's; with `--keep STORE` the runs are kept there, and used again the next time.
+    python scripts/screenshots.py [--only NAME] [--keep STORE]
+
+Real runs of every kind of job are made first, in a folder of their own: commands, calls to a server
+that limits them, a sample, a workflow that waits at a gate, a study, candidates, a plan. That takes
+some minutes, most of them the embedded model's; with `--keep STORE` the runs are kept there, and
+used again the next time.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ price = {{input = 0.4, output = 1.6}}
 """
 # Where the runs were made is of no interest, and differs every time.
 _AT_HOME = """async () => {
-  const { manifest } = location.pathname === "/" ? {} : await (await fetch(`${location.pathname}.json`)).json();
+  const at = location.pathname;
+  const { manifest } = at === "/" ? {} : await (await fetch(`${at}.json`)).json();
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (manifest?.cwd && walk.nextNode()) {
     walk.currentNode.data = walk.currentNode.data.replaceAll(manifest.cwd, "~/project");
@@ -84,17 +88,61 @@ def make_runs(folder: Path, store: Path) -> None:
     def abreast(*arguments: str, given: str = "") -> None:
         print("abreast", *arguments, flush=True)
         command = [*ABREAST, *arguments, "--store", str(store)]
-        subprocess.run(command, cwd=folder, input=given, text=True, stdout=subprocess.DEVNULL, check=False)
+        subprocess.run(
+            command, cwd=folder, input=given, text=True, stdout=subprocess.DEVNULL, check=False
+        )
 
-    abreast("plan", "run", "examples", "--command", "sleep 0.3; wc -l {files}", "--min-files", "2", "--width", "3")
-    abreast("optimize", "examples/slow/wordcount.py::top_words", "--tests", "examples/slow/test_wordcount.py",
-            "--candidates", "examples/slow/candidates", "--width", "2")  # fmt: skip
-    abreast("matrix", "run", "examples/study.yaml", "-i", "p01", "-i", "p02", "-i", "p03", "--no-report")
-    abreast("sample", "Write a sentence about rain.", "--check", "max-words 12", "--check", "hidden contains the",
-            "--breadth", "3", "--depth", "3", "--max-tokens", "24")  # fmt: skip
+    abreast(
+        "plan",
+        "run",
+        "examples",
+        "--command",
+        "sleep 0.3; wc -l {files}",
+        "--min-files",
+        "2",
+        "--width",
+        "3",
+    )
+    abreast(
+        "optimize",
+        "examples/slow/wordcount.py::top_words",
+        "--tests",
+        "examples/slow/test_wordcount.py",
+        "--candidates",
+        "examples/slow/candidates",
+        "--width",
+        "2",
+    )
+    abreast(
+        "matrix", "run", "examples/study.yaml", "-i", "p01", "-i", "p02", "-i", "p03", "--no-report"
+    )
+    abreast(
+        "sample",
+        "Write a sentence about rain.",
+        "--check",
+        "max-words 12",
+        "--check",
+        "hidden contains the",
+        "--breadth",
+        "3",
+        "--depth",
+        "3",
+        "--max-tokens",
+        "24",
+    )
     with storm(folder):
-        abreast("map", "--prompt", "Answer briefly: {}", "-m", "storm/gpt-4o-mini", "--retries", "2", "--width", "64",
-                given=asked)  # fmt: skip
+        abreast(
+            "map",
+            "--prompt",
+            "Answer briefly: {}",
+            "-m",
+            "storm/gpt-4o-mini",
+            "--retries",
+            "2",
+            "--width",
+            "64",
+            given=asked,
+        )
     abreast("run", "flow.yaml")
     abreast("demo", "--no-model")
 
@@ -147,9 +195,13 @@ def take(chromium: str, address: str, only: str | None) -> None:
         for name, (path, colours, size, before) in SHOTS.items():
             if only not in (None, name):
                 continue
-            context = browser.new_context(viewport=size, color_scheme=colours, reduced_motion="reduce")
+            context = browser.new_context(
+                viewport=size, color_scheme=colours, reduced_motion="reduce"
+            )
             page = context.new_page()
-            page.goto(f"{parts.scheme}://{parts.netloc}{parts.path}{path.removeprefix('/')}?{parts.query}")
+            page.goto(
+                f"{parts.scheme}://{parts.netloc}{parts.path}{path.removeprefix('/')}?{parts.query}"
+            )
             page.wait_for_load_state("load")
             page.wait_for_selector(".lane canvas, tr[data-run]")
             page.wait_for_timeout(1500)

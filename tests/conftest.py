@@ -1,4 +1,7 @@
-"""Hypothesis profiles: `ci` unless asked otherwise, `quick` for `make test`, `soak` for `make soak`; fast processes."""
+"""Hypothesis profiles.
+
+`ci` unless asked otherwise, `quick` for `make test`, `soak` for `make soak`; fast processes.
+"""
 
 import atexit
 import os
@@ -30,24 +33,34 @@ settings.load_profile("ci")
 os.environ["ABREAST_STATE"] = tempfile.mkdtemp(prefix="abreast-tests-")
 atexit.register(shutil.rmtree, os.environ["ABREAST_STATE"], ignore_errors=True)
 
-# A shell's background job ignores Ctrl-C, and nohup a hang-up, and so would every process that a test starts and ends.
+# A shell's background job ignores Ctrl-C, and nohup a hang-up, and so would every process that a
+# test starts and ends.
 for number, heard in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, heard)
 
 
 _SLOW = Path(__file__).with_name("slow.txt")
-_LONG = 300  # seconds that one of those may take, unless it says otherwise: they wait for models beside each other
+# seconds that one of those may take, unless it says otherwise: they wait for models beside each
+# other
+_LONG = 300
 
 
 def pytest_addoption(parser):
-    parser.addoption("--short", action="store_true", help="leave out the tests that tests/slow.txt lists")
+    parser.addoption(
+        "--short", action="store_true", help="leave out the tests that tests/slow.txt lists"
+    )
     parser.addoption("--slow", action="store_true", help="run just those")
 
 
 def pytest_collection_modifyitems(config, items):
-    """With --short, leave out what takes longest, which has more time; with --slow, run just that. CI does both."""
-    listed = {line for line in _SLOW.read_text("utf-8").splitlines() if line and not line.startswith("#")}
+    """With --short, leave out what takes longest, which has more time.
+
+    With --slow, run just that. CI does both.
+    """
+    listed = {
+        line for line in _SLOW.read_text("utf-8").splitlines() if line and not line.startswith("#")
+    }
     slow = [item for item in items if item.nodeid.partition("[")[0] in listed]
     for item in slow:
         item.add_marker(pytest.mark.timeout(_LONG))
@@ -67,6 +80,9 @@ def warm():
 
 @pytest.fixture
 def unmeasured(monkeypatch):
-    """For tests whose children are killed, or reach nothing that others don't: measuring takes 0.12 s to start."""
+    """For tests whose children are killed, or reach nothing that others don't.
+
+    Measuring takes 0.12 s to start.
+    """
     for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
         monkeypatch.delenv(name)

@@ -1,4 +1,7 @@
-"""A store that dies in the middle of a run, within one process: what it had not taken is lost, as by a kill."""
+"""A store that dies in the middle of a run, within one process.
+
+What it had not taken is lost, as by a kill.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from abreast.store.port import Store
 
 
 class Dying:
-    """Passes everything on to a real store, until it has taken so many commits; then every commit is a `StoreFull`."""
+    """Passes everything on to a real store, until it has taken so many commits.
+
+    Then every commit is a `StoreFull`.
+    """
 
     def __init__(self, store: Store, commits: int) -> None:
         self._store, self._left = store, commits
@@ -22,7 +28,9 @@ class Dying:
     def jot(self, *_: object) -> bool:
         return False
 
-    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
         if self._left == 0:
             raise StoreFull("it takes no more")
         self._left -= 1

@@ -23,7 +23,9 @@ class Branch:
 
     def git(self, *words: str) -> str:
         who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        done = subprocess.run(["git", *who, *words], cwd=self.root, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["git", *who, *words], cwd=self.root, capture_output=True, text=True, check=True
+        )
         return done.stdout
 
     def commit(self, message: str, files: dict[str, str]) -> None:
@@ -52,12 +54,24 @@ def branch(tmp_path: Path) -> Branch:
 
 
 def test_commits_that_are_cut_well_pass(branch):
-    fixed, added = CHANGES.format(added="", fixed="- mine\n"), CHANGES.format(added="- mine\n", fixed="- mine\n")
+    fixed, added = (
+        CHANGES.format(added="", fixed="- mine\n"),
+        CHANGES.format(added="- mine\n", fixed="- mine\n"),
+    )
     test = {"tests/test_a.py": "2"}
-    branch.commit("Repair a fault\n\nIt was one.", {"src/abreast/jobs/plan/a.py": "1", "CHANGELOG.md": fixed, **test})
+    branch.commit(
+        "Repair a fault\n\nIt was one.",
+        {"src/abreast/jobs/plan/a.py": "1", "CHANGELOG.md": fixed, **test},
+    )
     branch.commit("Add a thing", {"src/abreast/jobs/sample/a.py": "1", "CHANGELOG.md": added})
-    branch.commit("Rename in all jobs", {"src/abreast/core/a.py": "1", "src/abreast/jobs/plan/a.py": "2",
-                                         "src/abreast/jobs/sample/a.py": "2"})  # fmt: skip
+    branch.commit(
+        "Rename in all jobs",
+        {
+            "src/abreast/core/a.py": "1",
+            "src/abreast/jobs/plan/a.py": "2",
+            "src/abreast/jobs/sample/a.py": "2",
+        },
+    )
     both = {"src/abreast/jobs/plan/a.py": "3", "src/abreast/jobs/sample/a.py": "3"}
     branch.commit("Ask plan and sample for their names\n\nOne change.", both)
     assert branch.check() == (0, "4 commits beyond main: 0 problems\n", [])
@@ -82,13 +96,19 @@ def test_a_repair_and_a_feature_in_one_commit_are_refused(branch, code):
     files = {"src/abreast/core/a.py": "1", "tests/test_a.py": "1"} if code else {}
     branch.commit("Repair a fault and add a thing", {"CHANGELOG.md": both, **files})
     if code:
-        assert branch.problem().endswith("a repair and something else (Added) in one commit: make it two")
+        assert branch.problem().endswith(
+            "a repair and something else (Added) in one commit: make it two"
+        )
     else:
         assert branch.check()[0] == 0  # what others have changed is told of together
 
 
 def test_changes_of_two_jobs_in_one_commit_are_refused(branch):
-    files = {"src/abreast/jobs/plan/a.py": "1", "src/abreast/jobs/matrix/a.py": "1", "tests/test_a.py": "1"}
+    files = {
+        "src/abreast/jobs/plan/a.py": "1",
+        "src/abreast/jobs/matrix/a.py": "1",
+        "tests/test_a.py": "1",
+    }
     branch.commit("Repair the plan", files)
     assert "it changes matrix and plan: make it two commits" in branch.problem()
 

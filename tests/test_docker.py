@@ -1,4 +1,7 @@
-"""What Docker would send to a build: computed from .dockerignore by Docker's own rules, over a tree full of traps."""
+"""What Docker would send to a build.
+
+Computed from .dockerignore by Docker's own rules, over a tree full of traps.
+"""
 
 import posixpath
 import re
@@ -19,23 +22,55 @@ WANTED = (
     "README.md",
     "LICENSE",
     "requirements/run.txt",
-    "src/abreast/cli/map.py",
+    "src/abreast/cli/commands/map.py",
     "src/abreast/py.typed",
 )
 
 # None of these may be sent. Those beneath src lie where everything else is sent.
 PLANTED = (
-    ".env", ".env.local", "secrets/.env", ".git/config", ".venv/bin/python", ".vscode/settings.json", "x.log",
-    ".abreast/abreast.db", ".peers/dbos/bin/python", ".coverage", "build/docs/index.html", "notes.txt", "docs/index.md",
-    "requirements/dev.txt", "src/pkg/__pycache__/mod.cpython-311.pyc", "src/pkg/__pycache__/mod.data",
-    "src/.env", "src/abreast/.env.local",
-    "src/abreast/.envrc", "src/abreast/.git/config", "src/.venv/bin/python", "src/venv/bin/python",
-    "src/abreast/server.pem", "src/abreast/server.key", "src/abreast/mod.pyc", "src/abreast/mod.pyo",
-    "src/.mypy_cache/3.11/x.json", "src/.pytest_cache/README.md", "src/.ruff_cache/x", "src/.hypothesis/unicode/x",
-    "src/.coverage.host.1", "src/abreast/.abreast/abreast.db", "src/.peers/x/bin/python", "src/abreast/x.log",
-    "src/.vscode/settings.json", "src/.idea/workspace.xml", "src/abreast/.map.py.swp", "src/abreast/map.py~",
-    "src/.DS_Store", "src/build/lib/x.py", "src/dist/x.whl", "src/abreast.egg-info/PKG-INFO",
-)  # fmt: skip
+    ".env",
+    ".env.local",
+    "secrets/.env",
+    ".git/config",
+    ".venv/bin/python",
+    ".vscode/settings.json",
+    "x.log",
+    ".abreast/abreast.db",
+    ".peers/dbos/bin/python",
+    ".coverage",
+    "build/docs/index.html",
+    "notes.txt",
+    "docs/index.md",
+    "requirements/dev.txt",
+    "src/pkg/__pycache__/mod.cpython-311.pyc",
+    "src/pkg/__pycache__/mod.data",
+    "src/.env",
+    "src/abreast/.env.local",
+    "src/abreast/.envrc",
+    "src/abreast/.git/config",
+    "src/.venv/bin/python",
+    "src/venv/bin/python",
+    "src/abreast/server.pem",
+    "src/abreast/server.key",
+    "src/abreast/mod.pyc",
+    "src/abreast/mod.pyo",
+    "src/.mypy_cache/3.11/x.json",
+    "src/.pytest_cache/README.md",
+    "src/.ruff_cache/x",
+    "src/.hypothesis/unicode/x",
+    "src/.coverage.host.1",
+    "src/abreast/.abreast/abreast.db",
+    "src/.peers/x/bin/python",
+    "src/abreast/x.log",
+    "src/.vscode/settings.json",
+    "src/.idea/workspace.xml",
+    "src/abreast/.map.py.swp",
+    "src/abreast/map.py~",
+    "src/.DS_Store",
+    "src/build/lib/x.py",
+    "src/dist/x.whl",
+    "src/abreast.egg-info/PKG-INFO",
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +83,10 @@ class Pattern:
     def matches(self, path):
         """Whether it names the path, or a directory above it."""
         parts = path.split("/")
-        return any(expression(self.text).fullmatch("/".join(parts[: count + 1])) for count in range(len(parts)))
+        return any(
+            expression(self.text).fullmatch("/".join(parts[: count + 1]))
+            for count in range(len(parts))
+        )
 
 
 @cache
@@ -56,7 +94,9 @@ def expression(text):
     """A cleaned pattern as a regular expression for whole paths."""
     tokens = re.findall(r"\*\*/?|\*|\?|\[[^]]*]|\\.|[^*?[\\]+|.", text)
     last = len(tokens) - 1
-    return re.compile("".join(_translated(token, last=at == last) for at, token in enumerate(tokens)))
+    return re.compile(
+        "".join(_translated(token, last=at == last) for at, token in enumerate(tokens))
+    )
 
 
 def _translated(token, *, last):
@@ -95,7 +135,11 @@ def copied_by(dockerfile):
     lines = re.sub(r"\\\n", " ", dockerfile).splitlines()
     for line in lines:
         words = shlex.split(line, comments=True)
-        if words and words[0].upper() in ("COPY", "ADD") and not any(word.startswith("--from") for word in words):
+        if (
+            words
+            and words[0].upper() in ("COPY", "ADD")
+            and not any(word.startswith("--from") for word in words)
+        ):
             yield from (word for word in words[1:-1] if not word.startswith("--"))
 
 
@@ -147,13 +191,17 @@ def test_everything_that_the_dockerfile_copies_is_sent(patterns, dockerfile):
         assert (ROOT / name).exists(), name
         files = [ROOT / name] if (ROOT / name).is_file() else list((ROOT / name).rglob("*.py"))
         assert files, name
-        assert [path for path in files if not is_sent(path.relative_to(ROOT).as_posix(), patterns)] == []
+        assert [
+            path for path in files if not is_sent(path.relative_to(ROOT).as_posix(), patterns)
+        ] == []
 
 
 def test_what_is_copied_is_enough_to_build_the_package(patterns, dockerfile, tmp_path):
     for name in copied_by(dockerfile):
         files = (
-            [ROOT / name] if (ROOT / name).is_file() else [path for path in (ROOT / name).rglob("*") if path.is_file()]
+            [ROOT / name]
+            if (ROOT / name).is_file()
+            else [path for path in (ROOT / name).rglob("*") if path.is_file()]
         )
         for path in files:
             target = tmp_path / "build" / path.relative_to(ROOT)
@@ -163,8 +211,12 @@ def test_what_is_copied_is_enough_to_build_the_package(patterns, dockerfile, tmp
 
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "wheel")],
-        cwd=tmp_path / "build", capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=tmp_path / "build",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
     assert built.returncode == 0, built.stderr
     (wheel,) = (tmp_path / "wheel").iterdir()
@@ -177,7 +229,11 @@ def test_what_is_copied_is_enough_to_build_the_package(patterns, dockerfile, tmp
 def test_everything_that_is_sent_is_copied(tree, patterns, dockerfile):
     copied = tuple(copied_by(dockerfile))
 
-    assert [name for name in context(tree, patterns) if not any(f"{name}/".startswith(f"{at}/") for at in copied)] == []
+    assert [
+        name
+        for name in context(tree, patterns)
+        if not any(f"{name}/".startswith(f"{at}/") for at in copied)
+    ] == []
 
 
 def test_the_image_runs_as_nobody_special(dockerfile):

@@ -1,4 +1,7 @@
-"""What the repository promises about itself: its gates stop a change that breaks something, and its habits are held."""
+"""What the repository promises about itself.
+
+Its gates stop a change that breaks something, and its habits are held.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ SOURCE = ROOT / "src"
 
 CLOCKS = frozenset({"time", "monotonic", "perf_counter", "process_time", "thread_time"})
 SLEEPERS = ("time", "asyncio")
-CONTAINERS = frozenset({"list", "dict", "set", "bytearray", "deque", "Counter", "defaultdict", "OrderedDict", "count"})
+CONTAINERS = frozenset(
+    {"list", "dict", "set", "bytearray", "deque", "Counter", "defaultdict", "OrderedDict", "count"}
+)
 CHANGES = re.compile(
     r"(append|extend|pop|rotate)(left)?|insert|remove|popitem|clear|sort|reverse|add|discard|setdefault|subtract|(\w+_)?update"
 )
@@ -39,7 +44,7 @@ DEPRECATED = re.compile(
 # Definitions that nothing in src mentions, and why they are there all the same.
 UNMENTIONED = {
     "DrawFilter": "for users' loggers: which draw a record belongs to",
-    "Traveller": "what an executor may ask of an item's context, written down as a type",
+    "PortableContextValue": "what an executor may ask of an item's context, written down as a type",
     **dict.fromkeys(
         ("on_body", "on_header", "on_headers_complete", "on_message_begin", "on_message_complete"),
         "called by the parser of httptools, which finds them by name",
@@ -48,7 +53,10 @@ UNMENTIONED = {
     "join_path": "the form of a path; the driver spells it out, item by item",
 }
 COMING: dict[str, str] = {}
-"""Parts of a job whose command is still to come: nobody needs them yet. Remove them here once somebody does."""
+"""Parts of a job whose command is still to come: nobody needs them yet.
+
+Remove them here once somebody does.
+"""
 
 
 @cache
@@ -62,16 +70,31 @@ def text_of(name: str) -> str:
 
 @cache
 def files() -> tuple[Path, ...]:
-    """What belongs to the repository: what git has or would take, or, where there is no git, what lies there."""
+    """What belongs to the repository.
+
+    What git has or would take, or, where there is no git, what lies there.
+    """
     if shutil.which("git") and (ROOT / ".git").exists():
-        command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+        command = [
+            "git",
+            "-c",
+            "safe.directory=*",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]
+        names = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split("\0")
         return tuple(path for name in names if name and (path := ROOT / name).is_file())
     built = {"build", "dist", "__pycache__"}
     return tuple(
         path
         for path in ROOT.rglob("*")
-        if path.is_file() and not any(part[0] == "." or part in built for part in path.relative_to(ROOT).parts[:-1])
+        if path.is_file()
+        and not any(part[0] == "." or part in built for part in path.relative_to(ROOT).parts[:-1])
     )
 
 
@@ -104,29 +127,61 @@ esac
 
 
 class Gate:
-    """The Makefile and .ci/run in a project of its own, whose tools only note that they were called, or fail."""
+    """The Makefile and .ci/run in a temporary project.
+
+    Its tools only log that they were called, or fail.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.log = root / "log"
-        for name in ("Makefile", ".ci/run", "pyproject.toml", "requirements/dev.txt", "requirements/run.txt"):
+        for name in (
+            "Makefile",
+            ".ci/run",
+            "pyproject.toml",
+            "requirements/dev.txt",
+            "requirements/run.txt",
+        ):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
         for folder in ("src", "tests", "examples", ".venv/bin"):
             (root / folder).mkdir(parents=True)
-        for tool in ("python", "ruff", "mypy", "lint-imports", "coverage", "pytest", "sphinx-build"):
+        for tool in (
+            "python",
+            "ruff",
+            "mypy",
+            "lint-imports",
+            "coverage",
+            "pytest",
+            "sphinx-build",
+        ):
             (root / ".venv/bin" / tool).write_text(TOOL)
             (root / ".venv/bin" / tool).chmod(0o755)
         (root / ".venv/.made").touch()
         (root / ".venv/.tools").touch()
 
-    def run(self, *command: str, breaks: str = "nothing", ci: str = "true") -> tuple[int, list[str]]:
-        """Run a command of the project, with every call that matches `breaks` failing; its code, and the calls."""
+    def run(
+        self, *command: str, breaks: str = "nothing", ci: str = "true"
+    ) -> tuple[int, list[str]]:
+        """Run a command of the project, with every call that matches `breaks` failing.
+
+        Its code, and the calls.
+        """
         self.log.write_text("")
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("MAKE", "MFLAGS"))
+        }
         environment = {**inherited, "LOG": str(self.log), "BREAKS": breaks, "CI": ci}
         done = subprocess.run(
-            command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command,
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         return done.returncode, self.log.read_text().splitlines()
 
@@ -145,6 +200,7 @@ GATES = {
     "format": "ruff format --check .",
     "types": "mypy",
     "the arrow of imports": "lint-imports*",
+    "the tree": "python scripts/check_tree.py",
     "coverage of the core": "coverage report --include=*--fail-under=97",
     "coverage of all": "coverage report --fail-under=93",
     "the documentation": "sphinx-build *-W*docs*",
@@ -159,7 +215,8 @@ def test_one_command_runs_every_gate(gate):
     assert code == 0
     for name, pattern in GATES.items():
         assert any(
-            re.fullmatch(pattern.replace(".", r"\.").replace("*", ".*").strip(), call.strip()) for call in calls
+            re.fullmatch(pattern.replace(".", r"\.").replace("*", ".*").strip(), call.strip())
+            for call in calls
         ), name
 
 
@@ -172,14 +229,21 @@ def test_a_gate_that_fails_stops_the_one_command(gate, broken):
 
 
 def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
-    measured = ["pytest -n 4 --dist worksteal --slow", "coverage run -m pytest -n 4 --dist worksteal --short"]
+    measured = [
+        "pytest -n 4 --dist worksteal --slow",
+        "coverage run -m pytest -n 4 --dist worksteal --short",
+    ]
     quick = ["pytest -n 4 --dist worksteal --short --hypothesis-profile=quick"]
     for ci, commands in (("true", measured), ("", quick)):
         _, calls = gate.run("make", "test", ci=ci)
         assert [call for call in calls if "pytest" in call] == commands
     options = config()["tool"]["pytest"]["ini_options"]
     assert options["testpaths"] == ["tests"]
-    assert [option for option in options["addopts"] if "ignore" in option or option in ("-k", "-x", "--lf")] == []
+    assert [
+        option
+        for option in options["addopts"]
+        if "ignore" in option or option in ("-k", "-x", "--lf")
+    ] == []
     assert options["addopts"][options["addopts"].index("-m") + 1] == "not soak"
 
 
@@ -189,7 +253,9 @@ def test_what_a_newcomer_is_spared_is_there_and_few():
     assert len(slow) <= 160
     for line in slow:
         path, _, name = line.partition("::")
-        assert re.search(rf"def {name.rpartition('::')[2]}\b", text_of(path)), f"{line} is not there"
+        assert re.search(rf"def {name.rpartition('::')[2]}\b", text_of(path)), (
+            f"{line} is not there"
+        )
 
 
 def test_a_suite_that_failed_leaves_nothing_for_the_check_to_trust(gate):
@@ -206,7 +272,8 @@ def test_coverage_counts_branches_and_children_and_leaves_out_no_module():
     assert "subprocess" in measured["run"]["patch"]
     assert not {"omit", "include"} & {*measured["run"], *measured["report"]}
     marks = re.findall(
-        r"#\s*pragma: no (?:cover|branch)(.*)", "".join(path.read_text() for path in python_files("src"))
+        r"#\s*pragma: no (?:cover|branch)(.*)",
+        "".join(path.read_text() for path in python_files("src")),
     )
     assert all(reason.strip(" -") for reason in marks), "what is left out of coverage says why"
 
@@ -218,7 +285,9 @@ def branches(count: int) -> str:
 
 
 HALF, WHOLE = "f(99)\n", "f(99)\nf(-1)\n"
-MUCH = {"cli/much.py": (300, WHOLE)}  # so that the whole is well above its floor, whatever the rest is
+MUCH = {
+    "cli/much.py": (300, WHOLE)
+}  # so that the whole is well above its floor, whatever the rest is
 
 
 @pytest.mark.parametrize(
@@ -232,11 +301,23 @@ MUCH = {"cli/much.py": (300, WHOLE)}  # so that the whole is well above its floo
         ({"core/a.py": (30, WHOLE), "cli/c.py": (30, "")}, False),
         ({"core/a.py": (30, WHOLE), "cli/c.py": (30, HALF)}, False),
     ],
-    ids=["all", "half of the branches of a plan", "a new module of a sample", "a new module of the core", "a little",
-         "a new module", "half of the branches"],
-)  # fmt: skip
-def test_code_that_no_test_reaches_is_refused_by_the_floors_as_the_real_tool_measures_it(gate, modules, passes):
-    """The real coverage, with this project's settings and Makefile, over a package with that code and those tests."""
+    ids=[
+        "all",
+        "half of the branches of a plan",
+        "a new module of a sample",
+        "a new module of the core",
+        "a little",
+        "a new module",
+        "half of the branches",
+    ],
+)
+def test_code_that_no_test_reaches_is_refused_by_the_floors_as_the_real_tool_measures_it(
+    gate, modules, passes
+):
+    """Run the real coverage over a package made of `modules`.
+
+    The settings and the Makefile are this project's.
+    """
     package = gate.root / "src/abreast"
     test = ["import sys", f"sys.path.insert(0, {str(gate.root / 'src')!r})", "import abreast"]
     for name, (count, calls) in modules.items():
@@ -251,12 +332,29 @@ def test_code_that_no_test_reaches_is_refused_by_the_floors_as_the_real_tool_mea
     (gate.root / "run.py").write_text("\n".join(test))
     real = gate.root / ".venv/bin/coverage"
     real.write_text(f'#!/bin/sh\nexec {sys.executable} -m coverage "$@"\n')
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTHON", "MAKE"))}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("COV", "PYTHON", "MAKE"))
+    }
     (gate.root / ".venv/.dev").touch()
     for words in (["run", "run.py"], ["combine", "--quiet"]):
-        subprocess.run([real, *words], cwd=gate.root, env=inherited, check=True, capture_output=True, timeout=60)
+        subprocess.run(
+            [real, *words],
+            cwd=gate.root,
+            env=inherited,
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
     done = subprocess.run(
-        ["make", "coverage"], cwd=gate.root, env=inherited, capture_output=True, text=True, timeout=60, check=False
+        ["make", "coverage"],
+        cwd=gate.root,
+        env=inherited,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert "TOTAL" in done.stdout, done.stderr
     assert (done.returncode == 0) == passes, done.stdout
@@ -265,7 +363,11 @@ def test_code_that_no_test_reaches_is_refused_by_the_floors_as_the_real_tool_mea
 def test_the_linter_has_every_rule_on_and_says_why_where_one_is_off():
     lint = config()["tool"]["ruff"]["lint"]
     assert lint["select"] == ["ALL"]
-    table = text_of("pyproject.toml").partition("[tool.ruff.lint]")[2].partition("[tool.ruff.lint.flake8")[0]
+    table = (
+        text_of("pyproject.toml")
+        .partition("[tool.ruff.lint]")[2]
+        .partition("[tool.ruff.lint.flake8")[0]
+    )
     for line in table.splitlines():
         if re.match(r'\s+"[A-Z]+\d*",?', line):
             assert re.search(r"#\s*\S", line), f"no reason: {line}"
@@ -275,13 +377,19 @@ def test_types_are_strict_and_no_file_of_src_is_exempt():
     mypy = config()["tool"]["mypy"]
     assert mypy["strict"] is True
     assert "src" in mypy["files"]
-    assert not {"exclude", "ignore_errors", "follow_imports", "ignore_missing_imports"} & mypy.keys()
+    assert (
+        not {"exclude", "ignore_errors", "follow_imports", "ignore_missing_imports"} & mypy.keys()
+    )
     for override in mypy.get("overrides", []):
         assert not {"ignore_errors", "follow_imports"} & override.keys(), override
-        assert not any(name.startswith("disallow") and value is False for name, value in override.items()), override
+        assert not any(
+            name.startswith("disallow") and value is False for name, value in override.items()
+        ), override
     for path in python_files("src"):
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"#\s*(mypy:|ruff: *noqa|flake8: *noqa)", text), f"{path} exempts itself"
+        assert not re.search(r"#\s*(mypy:|ruff: *noqa|flake8: *noqa)", text), (
+            f"{path} exempts itself"
+        )
         assert not re.match(r"\s*#\s*type:\s*ignore", text), f"{path} exempts itself"
 
 
@@ -297,7 +405,9 @@ def test_every_warning_is_an_error():
 def sections(name: str) -> dict[str, str]:
     """The text beneath each heading of a page."""
     found = re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text_of(name), re.MULTILINE | re.DOTALL)
-    return {heading: re.sub(r"[ \t]*\n(?![-|\n])[ \t]*", " ", text).strip() for heading, text in found}
+    return {
+        heading: re.sub(r"[ \t]*\n(?![-|\n])[ \t]*", " ", text).strip() for heading, text in found
+    }
 
 
 def test_the_guide_asks_for_an_issue_that_was_agreed_to_before_a_change():
@@ -316,7 +426,10 @@ ADDITIONS = {
     "A new dependency": "docs/dependencies.md",
     "A faster way": "benchmarks",
 }
-"""What a change may add, and where such things are: a package that is none of these needs a row of its own."""
+"""What a change may add, and where such things are.
+
+A package that is none of these needs a row of its own.
+"""
 
 
 def test_the_guide_says_for_each_kind_of_addition_what_a_review_looks_at():
@@ -328,8 +441,17 @@ def test_the_guide_says_for_each_kind_of_addition_what_a_review_looks_at():
     assert [place for place in ADDITIONS.values() if not (ROOT / place).exists()] == []
     packages = {path.parent.name for path in (SOURCE / "abreast").glob("*/__init__.py")}
     of_kinds = {Path(place).name for place in ADDITIONS.values()} | {"executors", "core"}
-    # What is added to none of these has no kind of its own: parts that jobs and commands are made of.
-    assert packages - of_kinds == {"run", "testing", "web", "wiring", "worktrees"} & packages
+    # What is added to none of these has no kind of its own: parts that jobs and commands are made
+    # of.
+    assert packages - of_kinds == {
+        "assembly",
+        "run",
+        "system",
+        "testing",
+        "views",
+        "web",
+        "worktrees",
+    }
 
 
 def test_what_the_guide_names_is_there():
@@ -338,9 +460,17 @@ def test_what_the_guide_names_is_there():
     known = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
     assert len(targets) >= 5
     assert targets <= known, targets - known
-    paths = {path for path in re.findall(r"`([\w./-]+)`", guide) if "/" in path or path.endswith((".md", ".toml"))}
+    paths = {
+        path
+        for path in re.findall(r"`([\w./-]+)`", guide)
+        if "/" in path or path.endswith((".md", ".toml"))
+    }
     paths -= {"origin/main"}  # a branch
-    missing = [path for path in paths if not ((ROOT / path).exists() or (SOURCE / "abreast" / path).exists())]
+    missing = [
+        path
+        for path in paths
+        if not ((ROOT / path).exists() or (SOURCE / "abreast" / path).exists())
+    ]
     assert missing == []
 
 
@@ -348,28 +478,44 @@ def test_what_the_guide_names_is_there():
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
-    return (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+    return (
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    )
 
 
 def is_container(value: ast.AST | None) -> bool:
     if isinstance(value, ast.Call):
         called = value.func
-        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        name = (
+            called.attr
+            if isinstance(called, ast.Attribute)
+            else called.id
+            if isinstance(called, ast.Name)
+            else ""
+        )
         return name in CONTAINERS
-    return isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp)
+    return isinstance(
+        value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
+    )
 
 
 def names_bound(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
     """The names that a statement binds, and to what."""
     if isinstance(node, ast.Assign):
-        yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+        yield from (
+            (target.id, node.value) for target in node.targets if isinstance(target, ast.Name)
+        )
     elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and isinstance(node.target, ast.Name):
         yield node.target.id, node.value
 
 
 def locals_of(function: ast.AST) -> set[str]:
     arguments = [node.arg for node in ast.walk(function) if isinstance(node, ast.arg)]
-    stored = [n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    stored = [
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
     return {*arguments, *stored}
 
 
@@ -381,9 +527,18 @@ def root_name(node: ast.AST) -> str | None:
 
 def changed_by(node: ast.AST) -> Iterator[ast.AST]:
     """What a node changes in place: the thing itself, not what is bound to its name."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and CHANGES.fullmatch(node.func.attr):
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and CHANGES.fullmatch(node.func.attr)
+    ):
         yield node.func.value
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next" and node.args:
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "next"
+        and node.args
+    ):
         yield node.args[0]
     elif isinstance(node, ast.Assign | ast.Delete):
         yield from (t for t in node.targets if isinstance(t, ast.Attribute | ast.Subscript))
@@ -395,7 +550,11 @@ def shared_state(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     """Each place where tests of a module share something that one of them may change."""
     bound = dict(pair for node in tree.body for pair in names_bound(node))
     containers = {name for name, value in bound.items() if is_container(value)}
-    defined = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    defined = {
+        n.name
+        for n in tree.body
+        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
     for node in tree.body:
         for name, value in names_bound(node):
             if is_container(value) and not name.lstrip("_").isupper() and not name.startswith("__"):
@@ -403,7 +562,9 @@ def shared_state(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             yield node, f"global {', '.join(node.names)}"
-    suspects = {root_name(changed) for node in ast.walk(tree) for changed in changed_by(node)} & (containers | defined)
+    suspects = {root_name(changed) for node in ast.walk(tree) for changed in changed_by(node)} & (
+        containers | defined
+    )
     for function in functions(tree) if suspects else ():
         shared = suspects - locals_of(function)
         for node in ast.walk(function):
@@ -422,12 +583,13 @@ def is_clock(node: ast.AST) -> bool:
     if owner == "time" or (not owner and name != "time"):
         return name in CLOCKS
     return (
-        called.endswith(("datetime.now", "datetime.utcnow", "loop().time", "loop.time")) or called == "SYSTEM_CLOCK.now"
+        called.endswith(("datetime.now", "datetime.utcnow", "loop().time", "loop.time"))
+        or called == "SYSTEM_CLOCK.now"
     )
 
 
 def timing(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Each place where a test sleeps or asserts what a real clock says, or hides a clock from this."""
+    """Each place where a test sleeps, asserts what a real clock says, or renames a clock."""
     yield from sleeping(tree)
     for node in ast.walk(tree):
         if renames_a_clock(node):
@@ -445,7 +607,9 @@ def sleeping(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
             called = ast.unparse(node.func)
             if called == "time.sleep":
                 yield node, "sleeps"
-            if called == "asyncio.sleep" and [ast.unparse(argument) for argument in node.args] != ["0"]:
+            if called == "asyncio.sleep" and [ast.unparse(argument) for argument in node.args] != [
+                "0"
+            ]:
                 yield node, "sleeps for a time"
     for function in functions(tree) if has_clock(tree, set()) else ():
         timed = {
@@ -456,7 +620,10 @@ def sleeping(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
         }
         for _ in range(3):  # what is reckoned from it, and from that
             timed |= {
-                n for node in ast.walk(function) for n, value in names_bound(node) if value and has_clock(value, timed)
+                n
+                for node in ast.walk(function)
+                for n, value in names_bound(node)
+                if value and has_clock(value, timed)
             }
         for node in ast.walk(function):
             if isinstance(node, ast.Assert) and has_clock(node.test, timed):
@@ -466,23 +633,35 @@ def sleeping(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
 def renames_a_clock(node: ast.AST) -> bool:
     """Whether an import makes a clock hard to see: `import time as t`, `from time import time`."""
     if isinstance(node, ast.Import):
-        return any(alias.name == "time" and alias.asname not in (None, "time") for alias in node.names)
+        return any(
+            alias.name == "time" and alias.asname not in (None, "time") for alias in node.names
+        )
     if not isinstance(node, ast.ImportFrom) or node.module not in ("time", "timeit"):
         return False
     return any(alias.name in ("time", "default_timer") or alias.asname for alias in node.names)
 
 
 def has_clock(expression: ast.AST, timed: set[str]) -> bool:
-    return any(is_clock(n) or (isinstance(n, ast.Name) and n.id in timed) for n in ast.walk(expression))
+    return any(
+        is_clock(n) or (isinstance(n, ast.Name) and n.id in timed) for n in ast.walk(expression)
+    )
 
 
 def test_no_test_shares_what_another_can_change():
-    found = [f"{where(p, node)}: {what}" for p in python_files("tests") for node, what in shared_state(tree_of(p))]
+    found = [
+        f"{where(p, node)}: {what}"
+        for p in python_files("tests")
+        for node, what in shared_state(tree_of(p))
+    ]
     assert found == []
 
 
 def test_no_test_sleeps_or_asserts_a_wall_clock_time():
-    found = [f"{where(p, node)}: {what}" for p in python_files("tests") for node, what in timing(tree_of(p))]
+    found = [
+        f"{where(p, node)}: {what}"
+        for p in python_files("tests")
+        for node, what in timing(tree_of(p))
+    ]
     assert found == []
 
 
@@ -531,12 +710,18 @@ def test_state_inside_a_test_is_its_own(text):
         "async def test_a():\n    await asyncio.sleep(0.01)",
         "async def test_a():\n    await asyncio.sleep(delay)",
         "def test_a():\n    start = time.monotonic()\n    assert time.monotonic() - start < 1",
-        "def test_a():\n    start = time.time()\n    took = time.time() - start\n    assert took < 1",
+        (
+            "def test_a():\n    start = time.time()\n    took = time.time() - start\n"
+            "    assert took < 1"
+        ),
         "def test_a():\n    start = perf_counter_ns()\n    took = 3 - start\n    assert took < 1",
         "async def test_a():\n    assert asyncio.get_running_loop().time() < 3",
         "import time as t\ndef test_a():\n    start = t.time()\n    assert t.time() - start < 1",
         "from time import time\ndef test_a():\n    start = time()\n    assert time() - start < 1",
-        "from time import monotonic as now\ndef test_a():\n    start = now()\n    assert now() - start < 1",
+        (
+            "from time import monotonic as now\n"
+            "def test_a():\n    start = now()\n    assert now() - start < 1"
+        ),
         "from timeit import default_timer\ndef test_a():\n    assert default_timer() < 1",
     ],
 )
@@ -550,7 +735,10 @@ def test_a_test_of_time_is_seen(text):
         "async def test_a():\n    await asyncio.sleep(0)",
         "def test_a():\n    assert clock.now() == 3",
         "def test_a():\n    assert SystemClock.now is time.monotonic",
-        "def test_a():\n    due = time.monotonic() + 9\n    while time.monotonic() < due:\n        pass",
+        (
+            "def test_a():\n    due = time.monotonic() + 9\n"
+            "    while time.monotonic() < due:\n        pass"
+        ),
     ],
 )
 def test_a_test_of_something_else_is_not_one_of_time(text):
@@ -566,7 +754,10 @@ def module_name(path: Path) -> str:
 
 
 def imported_at_once(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Imports that are carried out when the module is: not those of a function, nor those for type checkers only."""
+    """Imports that are carried out when the module is.
+
+    Not those of a function, nor those for type checkers only.
+    """
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
@@ -590,14 +781,17 @@ def graph() -> dict[str, set[str]]:
     paths = {module_name(path): path for path in python_files("src")}
     known = set(paths)
     return {
-        name: {found for node in imported_at_once(tree_of(path)) for found in modules_of(node, known)} - {name}
+        name: {
+            found for node in imported_at_once(tree_of(path)) for found in modules_of(node, known)
+        }
+        - {name}
         for name, path in paths.items()
     }
 
 
 def test_no_two_modules_import_each_other_however_far_round():
     assert len(graph()) > 50
-    assert "abreast.core.window" in graph()["abreast.run.drive"]
+    assert "abreast.core.window" in graph()["abreast.run.map.scheduler"]
     graphlib.TopologicalSorter(graph()).prepare()
 
 
@@ -608,12 +802,17 @@ def test_the_contract_of_imports_is_kept():
     assert [re.sub(r"[()]", "", layer) for layer in layers["layers"]][-3:] == [
         "run",
         "limits | store | models | executors",
-        "core",
+        "core | system",
     ]
     tool = Path(sys.executable).with_name("lint-imports")
     if tool.exists():
         done = subprocess.run(
-            [tool, "--no-cache", "--no-logo"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+            [tool, "--no-cache", "--no-logo"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
         )
         assert done.returncode == 0, done.stdout
 
@@ -621,28 +820,49 @@ def test_the_contract_of_imports_is_kept():
 def required_names() -> set[str]:
     """Everything that an install, an extra or the development takes from elsewhere."""
     project = config()["project"]
-    asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    asked = [
+        *project["dependencies"],
+        *(one for extra in project["optional-dependencies"].values() for one in extra),
+    ]
     asked += config()["build-system"]["requires"]
     for path in (ROOT / "requirements").glob("*.in"):
-        asked += [line for line in path.read_text(encoding="utf-8").splitlines() if re.match(r"[A-Za-z]", line)]
+        asked += [
+            line
+            for line in path.read_text(encoding="utf-8").splitlines()
+            if re.match(r"[A-Za-z]", line)
+        ]
     return {re.match(r"[A-Za-z0-9._-]+", one)[0].lower() for one in asked} - {"abreast"}
 
 
 def test_every_dependency_is_chosen_on_purpose_and_the_reason_is_written_down():
     sections = dict(
-        re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text_of("docs/dependencies.md"), re.MULTILINE | re.DOTALL)
+        re.findall(
+            r"^## (.+?)\n(.*?)(?=^## |\Z)",
+            text_of("docs/dependencies.md"),
+            re.MULTILINE | re.DOTALL,
+        )
     )
-    run_time = re.findall(r"^\| [^|]+ \| ([^|]+) \| [^|]{20,} \|$", sections["At run time"], re.MULTILINE)
-    development = re.findall(r"^\| ([^|]+) \| [^|]{4,} \| [^|]*\|$", sections["For development"], re.MULTILINE)
+    run_time = re.findall(
+        r"^\| [^|]+ \| ([^|]+) \| [^|]{20,} \|$", sections["At run time"], re.MULTILINE
+    )
+    development = re.findall(
+        r"^\| ([^|]+) \| [^|]{4,} \| [^|]*\|$", sections["For development"], re.MULTILINE
+    )
     said = " ".join([*run_time, *development]).lower()
     assert len(required_names()) > 10
     for name in required_names():
-        wanted = name.removeprefix("pytest") if name.startswith("pytest-") else name.removesuffix("-parser")
-        assert re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", said), f"docs/dependencies.md has no line about {name}"
+        wanted = (
+            name.removeprefix("pytest")
+            if name.startswith("pytest-")
+            else name.removesuffix("-parser")
+        )
+        assert re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", said), (
+            f"docs/dependencies.md has no line about {name}"
+        )
 
 
 def foreign_packages(folders: str) -> set[str]:
-    """The packages that modules import, anywhere in them, besides their own and the standard library."""
+    """The packages that modules import, at any depth, except abreast and the standard library."""
     nodes = [
         node
         for path in python_files("src")
@@ -657,7 +877,10 @@ def foreign_packages(folders: str) -> set[str]:
 def test_every_package_that_is_imported_is_declared_and_the_library_needs_none():
     project = config()["project"]
     extras = [one for extra in project["optional-dependencies"].values() for one in extra]
-    declared = {re.match(r"[A-Za-z0-9_-]+", one)[0].replace("-", "_") for one in [*project["dependencies"], *extras]}
+    declared = {
+        re.match(r"[A-Za-z0-9_-]+", one)[0].replace("-", "_")
+        for one in [*project["dependencies"], *extras]
+    }
     imported_as = {"PyYAML": "yaml", "opentelemetry_api": "opentelemetry"}
     declared = {imported_as.get(name, name) for name in declared}
     assert foreign_packages("cli") >= {"click", "rich"}
@@ -676,9 +899,13 @@ def test_no_interface_that_a_supported_python_deprecates_is_used():
         if isinstance(node, ast.Attribute)
     }
     # Processes of their own with one thread, where forking is as it always was.
-    alone = ("src/abreast/worktrees/jail.py", "src/abreast/jobs/candidates/child/timed.py")
+    alone = ("src/abreast/worktrees/sandbox.py", "src/abreast/jobs/candidates/child/timed.py")
     deprecated = [(place, name) for place, name in used if DEPRECATED.fullmatch(name)]
-    assert [(place, name) for place, name in deprecated if not (place.startswith(alone) and name == "os.fork")] == []
+    assert [
+        (place, name)
+        for place, name in deprecated
+        if not (place.startswith(alone) and name == "os.fork")
+    ] == []
 
 
 def definitions() -> Iterator[tuple[Path, ast.AST, str, str]]:
@@ -687,7 +914,12 @@ def definitions() -> Iterator[tuple[Path, ast.AST, str, str]]:
         for node in ast.walk(tree_of(path)):
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                    yield path, child, child.name, node.name if isinstance(node, ast.ClassDef) else ""
+                    yield (
+                        path,
+                        child,
+                        child.name,
+                        node.name if isinstance(node, ast.ClassDef) else "",
+                    )
 
 
 def mentions() -> set[str]:
@@ -701,7 +933,11 @@ def mentions() -> set[str]:
                 found.add(node.attr)
             elif isinstance(node, ast.keyword) and node.arg:
                 found.add(node.arg)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            elif (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value.isidentifier()
+            ):
                 found.add(node.value)
     return found
 
@@ -717,7 +953,11 @@ def is_for_users(name: str, owner: str) -> bool:
 def is_asked_for_by_a_base(path: Path, name: str, owner: str) -> bool:
     """Whether a method stands in for one of a class from elsewhere, which calls it."""
     kind = getattr(importlib.import_module(module_name(path)), owner, object) if owner else object
-    return any(hasattr(base, name) for base in kind.__mro__[1:] if not base.__module__.startswith("abreast"))
+    return any(
+        hasattr(base, name)
+        for base in kind.__mro__[1:]
+        if not base.__module__.startswith("abreast")
+    )
 
 
 def test_every_definition_is_used():
@@ -742,8 +982,13 @@ def test_what_is_excused_from_being_used_is_still_there_and_still_unused():
 
 def test_the_linter_finds_unused_names_parameters_and_code_that_was_commented_out():
     lint = config()["tool"]["ruff"]["lint"]
-    off = [*lint["ignore"], *(c for glob, codes in lint["per-file-ignores"].items() if "src" in glob for c in codes)]
-    assert [code for code in off if code.startswith(("F4", "F8", "ARG", "ERA", "ALL")) or code == "F"] == []
+    off = [
+        *lint["ignore"],
+        *(c for glob, codes in lint["per-file-ignores"].items() if "src" in glob for c in codes),
+    ]
+    assert [
+        code for code in off if code.startswith(("F4", "F8", "ARG", "ERA", "ALL")) or code == "F"
+    ] == []
 
 
 def test_every_module_is_reached_and_no_file_was_left_over():
@@ -754,14 +999,17 @@ def test_every_module_is_reached_and_no_file_was_left_over():
             continue
         package, _, last = name.rpartition(".")
         called = re.compile(
-            rf"{re.escape(name)}\b|from {re.escape(package)} import (\([^)]*|[^\n]*)\b{last}\b|^ +\"{last}\": ",
+            rf"{re.escape(name)}\b|from {re.escape(package)} import (\([^)]*|[^\n]*)\b{last}\b"
+            rf"|^ +\"{last}\": ",
             re.MULTILINE,
         )
         entry = any(name in script for script in config()["project"]["scripts"].values())
-        assert entry or any(called.search(text) for other, text in texts.items() if other != path), (
-            f"nobody needs {name}"
-        )
-    leftovers = re.compile(r"\.(orig|rej|bak|swp|tmp|pyc|log)$|~$|(^|/)(\.DS_Store|Thumbs\.db|nohup\.out)$")
+        assert entry or any(
+            called.search(text) for other, text in texts.items() if other != path
+        ), f"nobody needs {name}"
+    leftovers = re.compile(
+        r"\.(orig|rej|bak|swp|tmp|pyc|log)$|~$|(^|/)(\.DS_Store|Thumbs\.db|nohup\.out)$"
+    )
     assert [path for path in files() if leftovers.search(path.as_posix())] == []
 
 
@@ -774,14 +1022,19 @@ def test_no_file_hides_characters_that_turn_the_direction_of_text():
         if path.suffix == ".png":  # of any bytes, which are no text
             continue
         text = path.read_bytes().decode("utf-8", errors="ignore")
-        assert not turning.search(text), f"{path.relative_to(ROOT)} holds a bidirectional control character"
+        assert not turning.search(text), (
+            f"{path.relative_to(ROOT)} holds a bidirectional control character"
+        )
 
 
 # --- docstrings
 
 
 def public_definitions(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """The module, its public classes and functions, and their public methods; not what an overload repeats."""
+    """The module, its public classes and functions, and their public methods.
+
+    Not what an overload repeats.
+    """
     yield tree, "the module"
     waiting = [(tree, "")]
     while waiting:
@@ -789,7 +1042,10 @@ def public_definitions(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.If | ast.Try):
                 waiting.append((child, prefix))
-            if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or child.name[0] == "_":
+            if (
+                not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+                or child.name[0] == "_"
+            ):
                 continue
             marks = {ast.unparse(mark).rpartition(".")[2] for mark in child.decorator_list}
             if not marks & {"overload", "override", "setter"}:
@@ -802,7 +1058,10 @@ def test_every_public_name_has_a_docstring():
     bare = [
         f"{where(path, node)}: {name}"
         for path in python_files("src")
-        if not any(part.startswith("_") and not part.startswith("__") for part in path.relative_to(SOURCE).parts)
+        if not any(
+            part.startswith("_") and not part.startswith("__")
+            for part in path.relative_to(SOURCE).parts
+        )
         for node, name in public_definitions(tree_of(path))
         if not (ast.get_docstring(node) or "").strip()
     ]
@@ -812,8 +1071,16 @@ def test_every_public_name_has_a_docstring():
 def test_the_linter_asks_for_docstrings_too():
     lint = config()["tool"]["ruff"]["lint"]
     missing = {f"D10{number}" for number in range(8)}
-    assert missing & set(lint["ignore"]) <= {"D105", "D107"}  # dunder methods, and __init__ beside its class
-    src = [code for glob, codes in lint["per-file-ignores"].items() if glob.startswith("src") for code in codes]
+    assert missing & set(lint["ignore"]) <= {
+        "D105",
+        "D107",
+    }  # dunder methods, and __init__ beside its class
+    src = [
+        code
+        for glob, codes in lint["per-file-ignores"].items()
+        if glob.startswith("src")
+        for code in codes
+    ]
     assert not [code for code in src if code in ("D", "D1") or code in missing]
 
 

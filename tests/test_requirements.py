@@ -27,7 +27,9 @@ class Check(Protocol):
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Check:
     """Load the check from its file, as it is no part of a package."""
-    spec = importlib.util.spec_from_file_location("check_requirements", ROOT / "scripts" / "check_requirements.py")
+    spec = importlib.util.spec_from_file_location(
+        "check_requirements", ROOT / "scripts" / "check_requirements.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -37,14 +39,17 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Check:
 
 
 class Project:
-    """A project of its own in a temporary directory, with enough good rows and a few tests to name."""
+    """A project in a temporary directory, with enough good rows and a few tests to name."""
 
     def __init__(self, root: Path, script: Check, capsys: pytest.CaptureFixture[str]) -> None:
         """Write the tests that rows may name, and keep the rows to be written."""
         self.root = root
         self.script = script
         self.capsys = capsys
-        self.rows = [f"| mellea-{number:02} | A thing. | core | open | issue 1 |" for number in range(1, FEWEST + 1)]
+        self.rows = [
+            f"| mellea-{number:02} | A thing. | core | open | issue 1 |"
+            for number in range(1, FEWEST + 1)
+        ]
         (root / "docs").mkdir()
         (root / "tests").mkdir()
         self.write_tests(
@@ -56,7 +61,7 @@ class Project:
             "class TestGroup:\n"
             "    def test_method(self): ...\n\n"
             "def helper():\n"
-            "    def test_inner(): ...\n",
+            "    def test_inner(): ...\n"
         )
 
     def write_tests(self, text: str) -> None:
@@ -86,7 +91,9 @@ def project(tmp_path: Path, script: Check, capsys: pytest.CaptureFixture[str]) -
     return Project(tmp_path, script, capsys)
 
 
-def test_the_table_of_this_project_passes(script: Check, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_this_project_passes(
+    script: Check, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = script.main([])
 
     printed = capsys.readouterr()
@@ -96,7 +103,9 @@ def test_the_table_of_this_project_passes(script: Check, capsys: pytest.CaptureF
 
 
 def test_good_rows_pass_and_are_counted(project: Project) -> None:
-    project.rows[0] = "| mellea-01 | A thing. | core, sample | held | `tests/test_it.py::test_plain` |"
+    project.rows[0] = (
+        "| mellea-01 | A thing. | core, sample | held | `tests/test_it.py::test_plain` |"
+    )
 
     assert project.check() == (0, "90 rows: 1 held, 89 open\n", [])
 
@@ -141,7 +150,9 @@ def test_a_missing_test_is_a_problem(project: Project, reference: str, status: s
 
 
 def test_a_missing_test_file_is_a_problem(project: Project) -> None:
-    problem = project.only_problem_with("| mellea-90 | A thing. | core | held | tests/test_gone.py::test_plain |")
+    problem = project.only_problem_with(
+        "| mellea-90 | A thing. | core | held | tests/test_gone.py::test_plain |"
+    )
 
     assert problem.endswith("no such test file: tests/test_gone.py")
 
@@ -155,7 +166,9 @@ def test_a_file_alone_is_no_test(project: Project) -> None:
 def test_a_test_file_that_does_not_parse_is_a_problem(project: Project) -> None:
     project.write_tests("def test_plain(:\n")
 
-    problem = project.only_problem_with("| mellea-90 | A thing. | core | held | tests/test_it.py::test_plain |")
+    problem = project.only_problem_with(
+        "| mellea-90 | A thing. | core | held | tests/test_it.py::test_plain |"
+    )
 
     assert "tests/test_it.py cannot be parsed" in problem
 
@@ -174,7 +187,9 @@ def test_a_held_row_names_a_test(project: Project, held_by: str) -> None:
 
 
 def test_a_held_row_names_no_issue(project: Project) -> None:
-    problem = project.only_problem_with("| mellea-90 | Things. | core | held | tests/test_it.py::test_plain, issue 1 |")
+    problem = project.only_problem_with(
+        "| mellea-90 | Things. | core | held | tests/test_it.py::test_plain, issue 1 |"
+    )
 
     assert problem.endswith("mellea-90: held, but still names an issue")
 
@@ -214,7 +229,9 @@ def test_a_malformed_row_is_a_problem(project: Project, row: str, reason: str) -
     code, summary, problems = project.check()
 
     assert (code, summary) == (1, "90 rows: 0 held, 90 open\n")
-    assert [problem.startswith("docs/requirements.md:93: malformed row: ") for problem in problems] == [True]
+    assert [
+        problem.startswith("docs/requirements.md:93: malformed row: ") for problem in problems
+    ] == [True]
     assert reason in problems[0]
 
 
@@ -243,7 +260,9 @@ def test_every_problem_is_reported_in_the_order_of_the_lines(project: Project) -
     assert [problem.split(":")[1] for problem in problems] == ["5", "7"]
 
 
-def test_a_missing_document_is_a_problem(script: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_document_is_a_problem(
+    script: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert script.main(["--root", str(tmp_path)]) == 1
 
     assert capsys.readouterr().err.startswith("docs/requirements.md: cannot be read: ")

@@ -1,4 +1,7 @@
-"""A call by fork is a call: what a function that abreast runs sees there is what it sees in a new interpreter."""
+"""A call by fork is a call.
+
+What a function that abreast runs sees there is what it sees in a new interpreter.
+"""
 
 import json
 import os
@@ -25,7 +28,7 @@ def there():
             pass
 
 def names():  # but for the one that reads the input, which ends at any time
-    return {thread.name for thread in threading.enumerate()} - {"abreast-intake-map/input"}
+    return {thread.name for thread in threading.enumerate()} - {"abreast-input-map/input"}
 
 def look(_):
     main = sys.modules["__main__"]
@@ -33,13 +36,20 @@ def look(_):
     return {
         "arguments": sys.argv, "path": sys.path, "flags": str(sys.flags), "cwd": os.getcwd(),
         "environment": dict(os.environ), "main": [main.__name__, main.__spec__.name, main.__file__],
-        "signals": [str(signal.getsignal(number)).partition(" at ")[0] for number in signal.valid_signals()],
+        "signals": [
+            str(signal.getsignal(number)).partition(" at ")[0] for number in signal.valid_signals()
+        ],
         "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), "umask": os.umask(0o22),
-        "streams": [(s.encoding, s.errors, s.line_buffering, s.fileno(), s.seekable(), s.isatty()) for s in streams],
+        "streams": [
+            (s.encoding, s.errors, s.line_buffering, s.fileno(), s.seekable(), s.isatty())
+            for s in streams
+        ],
         "files": sorted(there()), "threads": sorted(names()),
-        "group": os.getpgid(0), "session": os.getsid(0), "priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "group": os.getpgid(0), "session": os.getsid(0),
+        "priority": os.getpriority(os.PRIO_PROCESS, 0),
         "filters": [str(one[:3]) for one in warnings.filters],
-        "collects": [gc.isenabled(), *gc.get_threshold()], "limits": Path("/proc/self/limits").read_text(),
+        "collects": [gc.isenabled(), *gc.get_threshold()],
+        "limits": Path("/proc/self/limits").read_text(),
     }
 """
 
@@ -54,7 +64,10 @@ def abreast(tmp_path, warm):
 def test_it_sees_what_it_sees_in_a_new_interpreter(abreast):
     abreast.file("look.py", LOOKING)
     call = ("map", "--call", "look:look")
-    said = {how: run(*call, given="x\n", EXTRA="ü") for how, run in (("fork", abreast), ("new", abreast.anew))}
+    said = {
+        how: run(*call, given="x\n", EXTRA="ü")
+        for how, run in (("fork", abreast), ("new", abreast.anew))
+    }
     fork, new = (json.loads(same(said[how].out)) for how in ("fork", "new"))
     assert fork["environment"]["EXTRA"] == "ü"
     assert fork["cwd"] == str(abreast.folder)
@@ -63,9 +76,15 @@ def test_it_sees_what_it_sees_in_a_new_interpreter(abreast):
 
 
 def test_calls_do_not_see_each_other(abreast):
-    abreast.file("note.py", "import builtins\n\ndef note(_):\n    builtins.noted = getattr(builtins, 'noted', 0) + 1\n"
-                            "    return builtins.noted\n")  # fmt: skip
-    assert [abreast("map", "--call", "note:note", given="x\n").lines for _ in range(2)] == [["1"], ["1"]]
+    abreast.file(
+        "note.py",
+        "import builtins\n\ndef note(_):\n    builtins.noted = getattr(builtins, 'noted', 0) + 1\n"
+        "    return builtins.noted\n",
+    )
+    assert [abreast("map", "--call", "note:note", given="x\n").lines for _ in range(2)] == [
+        ["1"],
+        ["1"],
+    ]
 
 
 def test_calls_may_run_beside_each_other(abreast):
@@ -74,7 +93,9 @@ def test_calls_may_run_beside_each_other(abreast):
     said = {}
 
     def call(name):
-        said[name] = abreast("map", "--name", f"n{name}", "--", "sh", "-c", meet, "sh", "{}", given=name).lines
+        said[name] = abreast(
+            "map", "--name", f"n{name}", "--", "sh", "-c", meet, "sh", "{}", given=name
+        ).lines
 
     threads = [threading.Thread(target=call, args=(name,)) for name in ("1", "2")]
     for thread in threads:
@@ -84,15 +105,20 @@ def test_calls_may_run_beside_each_other(abreast):
     assert said == {"1": ["1"], "2": ["2"]}
 
 
-@pytest.mark.parametrize(("body", "code"), [
-    ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
-    ("raise LookupError('no')", 1),
-    ("atexit.register(print, 'at the end')", 0),
-    ("sys.stdout.write('never flushed'), os._exit(7)", 7),
-    ("atexit.register(lambda: os.close(1) or print('to nobody'))", 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+        ("raise LookupError('no')", 1),
+        ("atexit.register(print, 'at the end')", 0),
+        ("sys.stdout.write('never flushed'), os._exit(7)", 7),
+        ("atexit.register(lambda: os.close(1) or print('to nobody'))", 0),
+    ],
+)
 def test_it_ends_as_a_new_interpreter_ends(abreast, body, code):
-    abreast.file("work.py", f"import atexit, os, signal, sys, threading\n\ndef work(_):\n    {body}\n")
+    abreast.file(
+        "work.py", f"import atexit, os, signal, sys, threading\n\ndef work(_):\n    {body}\n"
+    )
     fork, new = (run("map", "--call", "work:work", given="x\n") for run in (abreast, abreast.anew))
     assert (fork.code, fork.out) == (new.code, new.out)
     assert same(fork.err) == same(new.err)
@@ -105,11 +131,15 @@ def same(text):
 
 
 def test_one_that_does_not_end_is_ended(tmp_path):
-    (tmp_path / "work.py").write_text("import threading\n\ndef stay(_):\n    threading.Event().wait()\n")
+    (tmp_path / "work.py").write_text(
+        "import threading\n\ndef stay(_):\n    threading.Event().wait()\n"
+    )
     call = ("map", "--call", "work:stay")
     with closing(Warm(plain_environment())) as warm:
         with pytest.raises(subprocess.TimeoutExpired):
-            warm.run("abreast", call, b"x\n", cwd=tmp_path, environment=plain_environment(), patience=0.5)
+            warm.run(
+                "abreast", call, b"x\n", cwd=tmp_path, environment=plain_environment(), patience=0.5
+            )
         assert warm.calls == []
 
 

@@ -1,8 +1,11 @@
-"""A Python that has imported abreast already, and forks for every call: to be `python -m abreast`, or a script.
+"""A Python that has imported abreast already, and forks for every call.
 
-Each call is a process of its own, with the standard files, the directory, the environment and the end that it would
-have anyway. Only the start of an interpreter and its imports are saved, which are most of a short call: 300 ms of
-360 ms where coverage is measured. `test_warm.py` holds it to what a new interpreter does.
+To be `python -m abreast`, or a script.
+
+Each call is a process of its own, with the standard files, the directory, the environment and the
+end that it would have anyway. Only the start of an interpreter and its imports are saved, which are
+most of a short call: 300 ms of 360 ms where coverage is measured. `test_warm.py` holds it to what a
+new interpreter does.
 """
 
 import gc
@@ -23,8 +26,20 @@ from pathlib import Path
 
 PROGRAM = "from tests.warm import serve; serve({line})"
 LONGEST = 200_000  # bytes of a request, as a packet on the line
-LATER = ("abreast.__main__", "abreast.models", "abreast.testing")  # run, heavy or optional, not for users
-ALSO = ("asyncio", "concurrent.futures.thread", "csv", "sqlite3", "tomllib", "rich.live", "rich.text")
+LATER = (
+    "abreast.__main__",
+    "abreast.models",
+    "abreast.testing",
+)  # run, heavy or optional, not for users
+ALSO = (
+    "asyncio",
+    "concurrent.futures.thread",
+    "csv",
+    "sqlite3",
+    "tomllib",
+    "rich.live",
+    "rich.text",
+)
 
 
 class Warm:
@@ -32,25 +47,36 @@ class Warm:
 
     def __init__(self, environment):
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pipe = subprocess.PIPE  # as in every call: what standard files are is found out when an interpreter starts
+        pipe = (
+            subprocess.PIPE
+        )  # as in every call: what standard files are is found out when an interpreter starts
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM.format(line=theirs.fileno())], env=environment,
-                stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=(theirs.fileno(),),
-            )  # fmt: skip
+                [sys.executable, "-c", PROGRAM.format(line=theirs.fileno())],
+                env=environment,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                pass_fds=(theirs.fileno(),),
+            )
 
     @property
     def calls(self):
         """The processes of calls under way."""
         pid = self._process.pid
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
 
     def close(self):
         self._line.close()
         self._process.communicate(timeout=60)
 
     def run(self, program, arguments, given=b"", *, cwd, environment, patience):
-        """Run a module by its name, or a script by its path, to its end: exit code, stdout, stderr."""
+        """Run a module by its name, or a script by its path, to its end.
+
+        Exit code, stdout, stderr.
+        """
         with ExitStack() as files:
             theirs_in, stdin = _pipe(files)
             stdout, theirs_out = _pipe(files)
@@ -67,7 +93,9 @@ class Warm:
             if not pid and not ended.closed:  # it was not even started
                 pid = ended.read(20).decode().partition(" ")[0]
             if not pid:
-                raise RuntimeError(f"there is nobody to fork: {self._process.stderr.read().decode()}")
+                raise RuntimeError(
+                    f"there is nobody to fork: {self._process.stderr.read().decode()}"
+                )
             if not ended.closed:
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
@@ -84,7 +112,7 @@ def _pipe(files):
 
 
 def _exchange(given, stdin, sources, patience):
-    """Write what is given and read all that is said, until everybody has hung up or patience is at its end."""
+    """Write `given` and read all output, until every pipe is closed or `patience` has passed."""
     said = {source: bytearray() for source in sources}
     rest = memoryview(given)
     due = time.monotonic() + patience
@@ -111,11 +139,14 @@ def _exchange(given, stdin, sources, patience):
     return (bytes(said[source]) for source in sources)
 
 
-# --- the other end ----------------------------------------------------------------------------------------------------
+# --- the other end --------------------------------------------------------------------------------
 
 
 def serve(number):
-    """Fork for every request; each child leaves by being the program, and this process when the line is closed."""
+    """Fork for every request.
+
+    Each child leaves by being the program, and this process when the line is closed.
+    """
     _import_all()
     _save_coverage()
     gc.freeze()  # a collection in a child would copy all that was imported
@@ -170,7 +201,7 @@ def _save_coverage():
 
 
 def become(program, arguments, cwd, environment, files):
-    """What `python -m program`, or `python program.py`, does once the interpreter is there, up to its exit."""
+    """Do what `python -m program` or `python program.py` does after start-up, up to its exit."""
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
     for file in files:

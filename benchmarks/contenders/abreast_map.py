@@ -12,7 +12,9 @@ async def play(load: Load, lap: Lap) -> list[object]:
     async with abreast.open_run("bench") as scope:
         with lap:
             outcomes = scope.map(ITEMS[load.work], range(load.n), width=load.width)
-            return [outcome.value async for outcome in outcomes if isinstance(outcome, abreast.Done)]
+            return [
+                outcome.value async for outcome in outcomes if isinstance(outcome, abreast.Done)
+            ]
 
 
 async def play_durable(load: Load, lap: Lap) -> list[object]:
@@ -20,7 +22,9 @@ async def play_durable(load: Load, lap: Lap) -> list[object]:
     async with abreast.open_run("bench", store=str(load.scratch / "runs.db")) as scope:
         with lap:
             outcomes = scope.map(ITEMS[load.work], range(load.n), width=load.width)
-            return [outcome.value async for outcome in outcomes if isinstance(outcome, abreast.Done)]
+            return [
+                outcome.value async for outcome in outcomes if isinstance(outcome, abreast.Done)
+            ]
 
 
 async def play_memory(load: Load, lap: Lap) -> list[object]:
@@ -48,7 +52,14 @@ async def play_flight(load: Load, lap: Lap) -> list[object]:
     return []
 
 
-PLAYS = {"A": play, "A0": play, "B": play, "C": play_durable, "memory": play_memory, "flight": play_flight}
+PLAYS = {
+    "A": play,
+    "A0": play,
+    "B": play,
+    "C": play_durable,
+    "memory": play_memory,
+    "flight": play_flight,
+}
 
 if __name__ == "__main__":
     run({work: on_loop(played) for work, played in PLAYS.items()}, package="abreast")

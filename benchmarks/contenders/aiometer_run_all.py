@@ -1,4 +1,7 @@
-"""aiometer's `run_all` with `max_at_once`: of its verbs the one that returns the results in order (`amap` doesn't)."""
+"""aiometer's `run_all` with `max_at_once`.
+
+Of its verbs the one that returns the results in order (`amap` doesn't).
+"""
 # mypy: disable-error-code="import-not-found"
 
 from functools import partial
@@ -12,7 +15,9 @@ async def play(load: Load, lap: Lap) -> list[object]:
     """Play A, A0 or B."""
     function = ITEMS[load.work]
     with lap:
-        results = await aiometer.run_all([partial(function, item) for item in range(load.n)], max_at_once=load.width)
+        results = await aiometer.run_all(
+            [partial(function, item) for item in range(load.n)], max_at_once=load.width
+        )
     return list(results)
 
 

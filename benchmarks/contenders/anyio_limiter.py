@@ -1,4 +1,7 @@
-"""anyio's task group and CapacityLimiter, on asyncio: each task holds the limiter, as its documentation shows."""
+"""anyio's task group and CapacityLimiter, on asyncio.
+
+Each task holds the limiter, as its documentation shows.
+"""
 # mypy: disable-error-code="import-not-found"
 
 import anyio
@@ -7,7 +10,10 @@ from benchmarks.contenders.meter import ITEMS, Lap, Load, on_loop, run
 
 
 async def play(load: Load, lap: Lap) -> list[object]:
-    """Play A, A0 or B; each task puts its result in its own place, which is how anyio returns results."""
+    """Play A, A0 or B.
+
+    Each task puts its result in its own place, which is how anyio returns results.
+    """
     function, limiter = ITEMS[load.work], anyio.CapacityLimiter(load.width)
     results: list[object] = [None] * load.n
 

@@ -1,7 +1,9 @@
-"""What the contenders of D share: where the server is, what is asked, and the window around a plain client.
+"""What the contenders of D share.
 
-The server echoes, so that everyone's results can be checked. It is a child of the harness and not of the contender:
-its CPU time is nobody's.
+Where the server is, what is asked, and the window around a plain client.
+
+The server echoes, so that everyone's results can be checked. It is a child of the harness and not
+of the contender: its CPU time is nobody's.
 """
 
 import os
@@ -29,7 +31,10 @@ def messages(text: str) -> list[dict[str, str]]:
 
 
 def windowed(opened: Callable[[int], AsyncIterator[Ask]]) -> Play:
-    """Make a play of a client: `opened(width)` yields what asks one question, and closes it afterwards."""
+    """Make a play of a client.
+
+    `opened(width)` yields what asks one question, and closes it afterwards.
+    """
     opening = asynccontextmanager(opened)
 
     async def play(load: Load, lap: Lap) -> list[object]:

@@ -1,4 +1,7 @@
-"""abreast, its whole stack: lane, rates, retries, prices, a map, and a journal in which every call is on disk twice."""
+"""abreast, its whole stack.
+
+Lane, rates, retries, prices, a map, and a journal in which every call is on disk twice.
+"""
 
 import abreast
 from abreast.models.lanes import LaneSettings
@@ -23,7 +26,9 @@ async def play_in_memory(load: Load, lap: Lap) -> list[object]:
 
 async def _play(load: Load, lap: Lap, store: str | None) -> list[object]:
     price = FlatPrice(input=0.15, output=0.60)
-    lane = LaneSettings("bench", base_url=base_url(), width=load.width, rpm=RPM, tpm=TPM, price=price)
+    lane = LaneSettings(
+        "bench", base_url=base_url(), width=load.width, rpm=RPM, tpm=TPM, price=price
+    )
     async with abreast.open_model(f"bench/{MODEL}", lanes={"bench": lane}) as model:
 
         async def ask(text: str) -> str:
@@ -33,7 +38,9 @@ async def _play(load: Load, lap: Lap, store: str | None) -> list[object]:
             prompts = [prompt(index) for index in range(load.n)]
             with lap:
                 outcomes = scope.map(ask, prompts, width=load.width)
-                return [outcome.value async for outcome in outcomes if isinstance(outcome, abreast.Done)]
+                return [
+                    outcome.value async for outcome in outcomes if isinstance(outcome, abreast.Done)
+                ]
 
 
 if __name__ == "__main__":

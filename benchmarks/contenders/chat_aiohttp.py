@@ -1,4 +1,7 @@
-"""The floor of D: aiohttp alone, in a window; no limits, no retries, no errors told apart, nothing kept."""
+"""The floor of D: aiohttp alone, in a window.
+
+No limits, no retries, no errors told apart, nothing kept.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -13,7 +16,9 @@ async def opened(width: int) -> AsyncIterator[Ask]:
     """Open a session, with room for as many connections as calls."""
     url = base_url() + "/chat/completions"
     headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=width), headers=headers) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=width), headers=headers
+    ) as session:
 
         async def ask(text: str) -> object:
             body = json.dumps({"model": MODEL, "messages": messages(text)}).encode()

@@ -1,4 +1,7 @@
-"""any-llm in a window: one client for all calls, which is its cheap form (its function makes a client per call)."""
+"""any-llm in a window.
+
+One client for all calls, which is its cheap form (its function makes a client per call).
+"""
 # mypy: disable-error-code="import-not-found"
 
 from collections.abc import AsyncIterator

@@ -13,10 +13,14 @@ async def opened(width: int) -> AsyncIterator[Ask]:
     """Open a client, with room for as many connections as calls."""
     limits = httpx.Limits(max_connections=width, max_keepalive_connections=width)
     headers = {"authorization": f"Bearer {KEY}"}
-    async with httpx.AsyncClient(base_url=base_url(), limits=limits, headers=headers, timeout=PATIENCE) as client:
+    async with httpx.AsyncClient(
+        base_url=base_url(), limits=limits, headers=headers, timeout=PATIENCE
+    ) as client:
 
         async def ask(text: str) -> object:
-            response = await client.post("/chat/completions", json={"model": MODEL, "messages": messages(text)})
+            response = await client.post(
+                "/chat/completions", json={"model": MODEL, "messages": messages(text)}
+            )
             return response.json()["choices"][0]["message"]["content"]
 
         yield ask

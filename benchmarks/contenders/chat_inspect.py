@@ -1,4 +1,7 @@
-"""inspect_ai in a window: `generate` of its model for OpenAI, with as many connections as calls; no log, no task."""
+"""inspect_ai in a window: `generate` of its model for OpenAI, with as many connections as calls.
+
+No log, no task.
+"""
 # mypy: disable-error-code="import-not-found"
 
 from collections.abc import AsyncIterator
@@ -13,7 +16,12 @@ async def opened(width: int) -> AsyncIterator[Ask]:
     """Open the model; chat completions, as its default for this model is another endpoint."""
     config = GenerateConfig(max_connections=width)
     async with get_model(
-        f"openai/{MODEL}", base_url=base_url(), api_key=KEY, config=config, memoize=False, responses_api=False
+        f"openai/{MODEL}",
+        base_url=base_url(),
+        api_key=KEY,
+        config=config,
+        memoize=False,
+        responses_api=False,
     ) as model:
 
         async def ask(text: str) -> object:

@@ -18,7 +18,11 @@ async def opened(width: int) -> AsyncIterator[Ask]:
 
     async def ask(text: str) -> object:
         reply = await litellm.acompletion(
-            model=f"openai/{MODEL}", messages=messages(text), api_base=base_url(), api_key=KEY, timeout=PATIENCE
+            model=f"openai/{MODEL}",
+            messages=messages(text),
+            api_base=base_url(),
+            api_key=KEY,
+            timeout=PATIENCE,
         )
         return reply.choices[0].message.content
 

@@ -1,4 +1,7 @@
-"""The SDK of OpenAI, in a window: as it comes, and on the aiohttp transport that it offers as an extra."""
+"""The SDK of OpenAI, in a window.
+
+As it comes, and on the aiohttp transport that it offers as an extra.
+"""
 # mypy: disable-error-code="import-not-found"
 
 from collections.abc import AsyncIterator
@@ -20,7 +23,9 @@ async def opened_on_aiohttp(width: int) -> AsyncIterator[Ask]:
     """Open a client over aiohttp."""
     del width
     http = openai.DefaultAioHttpClient()
-    async with openai.AsyncOpenAI(api_key=KEY, base_url=base_url(), timeout=PATIENCE, http_client=http) as client:
+    async with openai.AsyncOpenAI(
+        api_key=KEY, base_url=base_url(), timeout=PATIENCE, http_client=http
+    ) as client:
         yield _asking(client)
 
 

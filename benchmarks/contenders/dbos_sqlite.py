@@ -1,10 +1,11 @@
-"""DBOS on SQLite: each item a durable step of one workflow, or a durable workflow of its own from a queue.
+"""DBOS on SQLite: an item is a durable step of one workflow, or a queued workflow of its own.
 
-The steps are its cheapest form (a workflow per item, started directly, costs half as much again). The queue is its
-documented form of bounded work: it polls each second by default and takes at most `width` items per poll, which would
-measure waiting, so it polls every 50 ms here, and so do the waits for results; 10 ms gained nothing. The file is made
-WAL beforehand (DBOS leaves the rollback journal, which costs it a little more); synchronous is SQLite's default, FULL.
-Launching, with its migrations, is outside the lap. (These comparisons were single runs of 300 items.)
+The steps are its cheapest form (a workflow per item, started directly, costs half as much again).
+The queue is its documented form of bounded work: it polls each second by default and takes at most
+`width` items per poll, which would measure waiting, so it polls every 50 ms here, and so do the
+waits for results; 10 ms gained nothing. The file is made WAL beforehand (DBOS leaves the rollback
+journal, which costs it a little more); synchronous is SQLite's default, FULL. Launching, with its
+migrations, is outside the lap. (These comparisons were single runs of 300 items.)
 """
 # mypy: disable-error-code="import-not-found"
 
@@ -23,7 +24,10 @@ step = DBOS.step()(make)
 
 
 async def map_of_steps(n: int, width: int) -> list[object]:
-    """Run `n` steps, at most `width` at once; gather and a FIFO semaphore start them in item order, as replay needs."""
+    """Run `n` steps, at most `width` at once.
+
+    Gather and a FIFO semaphore start them in item order, as replay needs.
+    """
     room = asyncio.Semaphore(width)
 
     async def one(item: int) -> object:
@@ -67,7 +71,9 @@ async def play_steps(load: Load, lap: Lap) -> list[object]:
 async def play_queue(load: Load, lap: Lap) -> list[object]:
     """Play C as a queue of workflows."""
     async with launched(load):
-        queue = await DBOS.register_queue_async("items", worker_concurrency=load.width, polling_interval_sec=POLL)
+        queue = await DBOS.register_queue_async(
+            "items", worker_concurrency=load.width, polling_interval_sec=POLL
+        )
         with lap:
             handles = [await queue.enqueue_async(item_workflow, item) for item in range(load.n)]
             return [await handle.get_result(polling_interval_sec=POLL) for handle in handles]

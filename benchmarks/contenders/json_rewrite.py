@@ -1,7 +1,9 @@
-"""Whole-state JSON: each outcome rewrites the file of all outcomes (temporary file, fsync, os.replace).
+"""Whole-state JSON.
 
-The form in which many agent tools keep a run. It writes in place of the loop: with a thread per write the rewrites
-would still follow each other, as each needs the state of the one before.
+Each outcome rewrites the file of all outcomes (temporary file, fsync, os.replace).
+
+The form in which many agent tools keep a run. It writes in place of the loop: with a thread per
+write the rewrites would still follow each other, as each needs the state of the one before.
 """
 
 import json

@@ -1,8 +1,11 @@
-"""LangGraph: a Send per item to one node, `max_concurrency` for the width, a list reducer that keeps the order.
+"""LangGraph: one Send per item to a single node.
 
-C is played with both of its SQLite savers, the thread-based and the asynchronous one; the node's result is written as
-its own row when the node ends. Durability stays at its default, the cheapest that has every row on disk when the call
-returns. The graph is compiled and the saver's tables are made outside the lap.
+The width is `max_concurrency`, and a list reducer keeps the order.
+
+C is played with both of its SQLite savers, the thread-based and the asynchronous one; the node's
+result is written as its own row when the node ends. Durability stays at its default, the cheapest
+that has every row on disk when the call returns. The graph is compiled and the saver's tables are
+made outside the lap.
 """
 # mypy: disable-error-code="import-not-found"
 
@@ -78,7 +81,9 @@ async def play_durable(load: Load, lap: Lap) -> list[object]:
 
 def play_durable_threads(load: Load, lap: Lap) -> list[object]:
     """Play C on threads, with the SqliteSaver."""
-    with closing(sqlite3.connect(load.scratch / "checkpoints.db", check_same_thread=False)) as connection:
+    with closing(
+        sqlite3.connect(load.scratch / "checkpoints.db", check_same_thread=False)
+    ) as connection:
         saver = SqliteSaver(connection)
         saver.setup()
         connection.execute("PRAGMA synchronous=FULL")

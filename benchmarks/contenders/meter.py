@@ -1,7 +1,10 @@
-"""What every contender shares: the load it is given, the stopwatch around its work, and the line it prints.
+"""What every contender shares.
 
-A contender is a plain function `play(load, lap)` that opens what it needs, does the load inside `with lap:` and returns
-its results. It runs in a fresh process as `python -m benchmarks.contenders.NAME WORK N WIDTH [REPEAT]`.
+The load it is given, the stopwatch around its work, and the line it prints.
+
+A contender is a plain function `play(load, lap)` that opens what it needs, does the load inside
+`with lap:` and returns its results. It runs in a fresh process as `python -m
+benchmarks.contenders.NAME WORK N WIDTH [REPEAT]`.
 """
 
 import argparse
@@ -36,14 +39,20 @@ class Load:
 
 @dataclass(slots=True)
 class Lap:
-    """A stopwatch for wall and CPU time (self, threads, waited-for children); `with lap:` adds to it."""
+    """A stopwatch for wall and CPU time (self, threads, waited-for children).
+
+    `with lap:` adds to it.
+    """
 
     wall: float = 0.0
     cpu: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
-        """Start the watch; the CPU reading is taken last, so that reading the clocks isn't counted."""
+        """Start the watch.
+
+        The CPU reading is taken last, so that reading the clocks isn't counted.
+        """
         self.wall -= time.perf_counter()
         self.cpu -= cpu_seconds()
         return self
@@ -59,7 +68,10 @@ Play = Callable[[Load, Lap], Sequence[object]]
 
 
 def on_loop(play: Callable[[Load, Lap], Coroutine[object, object, Sequence[object]]]) -> Play:
-    """Make a play of an async one: each runs on a fresh event loop, made and closed outside the lap."""
+    """Make a play of an async one.
+
+    Each runs on a fresh event loop, made and closed outside the lap.
+    """
 
     def played(load: Load, lap: Lap) -> Sequence[object]:
         return asyncio.run(play(load, lap))
@@ -89,7 +101,10 @@ def prompt(index: int) -> str:
 
 
 async def no_op(index: int) -> object:
-    """Do nothing, but let the others go first once: the item of work A, which so fills the width."""
+    """Do nothing, but let the others go first once.
+
+    The item of work A, which so fills the width.
+    """
     await asyncio.sleep(0)
     return index
 
@@ -135,7 +150,8 @@ def run(plays: Mapping[str, Play], *, package: str | None = None, ordered: bool 
     lap, total = Lap(), Lap()
     with tempfile.TemporaryDirectory() as home:
         for number in range(args.repeat + 1):
-            # First a few items unmeasured: what is imported or compiled at a first call is start-up.
+            # First a few items unmeasured: what is imported or compiled at a first call is
+            # start-up.
             warm = number == 0
             # "C-queue" is another way to play C.
             work = args.work.partition("-")[0]
@@ -171,7 +187,8 @@ def _print_line(lap: Lap, total: Lap, args: argparse.Namespace, package: str | N
         "cpu": lap.cpu,
         "items": args.n * args.repeat,
         "maps": args.repeat,
-        # Opening and closing: a store, a graph, a service. Shown beside the cost per item, never inside it.
+        # Opening and closing: a store, a graph, a service. Shown beside the cost per item, never
+        # inside it.
         "around": (total.cpu - lap.cpu) / args.repeat,
         "version": _version_of(package),
         **lap.extra,

@@ -1,12 +1,16 @@
-"""Plans: `P15` is rounds of fifteen subplans at ten that do nothing, `P10k` divides files of mixed directories."""
+"""abreast: plans.
+
+`P15` is rounds of fifteen subplans, ten at once, that do nothing; `P10k` divides files of mixed
+directories.
+"""
 
 import random
 
 import abreast
-from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.execute import How, run_plan
-from abreast.jobs.plan.inventory import Inventory
-from abreast.jobs.plan.nodes import Node, Options
+from abreast.jobs.plan.decompose.decompose import decompose
+from abreast.jobs.plan.decompose.inventory import Inventory
+from abreast.jobs.plan.job import PlanOptions, run_plan
+from abreast.jobs.plan.spec import Options, PlanNode
 from benchmarks.contenders.meter import Lap, Load, no_op, on_loop, run
 from benchmarks.decomposition import imports_of, mixed
 
@@ -18,7 +22,7 @@ async def play_subplans(load: Load, lap: Lap) -> list[object]:
     paths = [f"part{number:03}/file{one}.py" for number in range(SUBPLANS) for one in range(3)]
     plan = decompose(Inventory.of(paths), options=Options(min_files=3))
 
-    async def work(leaf: Node) -> dict[str, object]:
+    async def work(leaf: PlanNode) -> dict[str, object]:
         await no_op(0)
         return {"leaf": leaf.id}
 
@@ -26,7 +30,7 @@ async def play_subplans(load: Load, lap: Lap) -> list[object]:
         with lap:
             for number in range(-(-load.n // SUBPLANS)):
                 async with scope.child(f"round{number}") as child:
-                    await run_plan(child, plan, work, How(width=load.width))
+                    await run_plan(child, plan, work, PlanOptions(width=load.width))
     return []
 
 

@@ -1,4 +1,7 @@
-"""Prefect: a task mapped over the items, its results persisted, on a thread pool as wide as asked; its own server."""
+"""Prefect: a task mapped over the items, its results persisted, on a thread pool as wide as asked.
+
+Its own server.
+"""
 # mypy: disable-error-code="import-not-found,untyped-decorator"
 
 import os

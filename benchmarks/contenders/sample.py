@@ -1,4 +1,7 @@
-"""What the contenders of S share: samples one after the other, and what the server counted meanwhile."""
+"""What the contenders of S share.
+
+Samples one after the other, and what the server counted meanwhile.
+"""
 
 import argparse
 import asyncio
@@ -53,7 +56,12 @@ async def _play(opened: Opened, args: argparse.Namespace) -> dict[str, float]:
         wall = time.perf_counter() - began
         after = await _settled()
     gone = after["disconnects"] - before["disconnects"]
-    return {"wall": wall, "passed": passed, "requests": after["admitted"] - before["admitted"], "cancelled": gone}
+    return {
+        "wall": wall,
+        "passed": passed,
+        "requests": after["admitted"] - before["admitted"],
+        "cancelled": gone,
+    }
 
 
 async def _settled() -> dict[str, int]:

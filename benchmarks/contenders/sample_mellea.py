@@ -16,8 +16,13 @@ _create = AsyncCompletions.create
 
 
 async def _without_nulls(self: AsyncCompletions, **given: Any) -> object:
-    """Leave out what is None: mellea sends `tools: null`, which a provider ignores and the storm refuses."""
-    return await _create(self, **{name: value for name, value in given.items() if value is not None})
+    """Leave out what is None.
+
+    Mellea sends `tools: null`, which a provider ignores and the storm refuses.
+    """
+    return await _create(
+        self, **{name: value for name, value in given.items() if value is not None}
+    )
 
 
 async def opened(breadth: int, depth: int) -> AsyncIterator[Draw]:
@@ -28,7 +33,9 @@ async def opened(breadth: int, depth: int) -> AsyncIterator[Draw]:
     good = Requirement("Good.", validation_fn=simple_validate(is_good), check_only=True)
 
     async def draw(prompt: str) -> bool:
-        result = await session.ainstruct(prompt, requirements=[good], strategy=strategy, return_sampling_results=True)
+        result = await session.ainstruct(
+            prompt, requirements=[good], strategy=strategy, return_sampling_results=True
+        )
         return bool(result.success)
 
     yield draw

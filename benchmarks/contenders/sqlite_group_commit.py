@@ -1,7 +1,9 @@
-"""The floor of C: one sqlite3 writer thread that commits whatever has gathered; each item waits for its own commit.
+"""The floor of C: one sqlite3 writer thread that commits whatever has gathered.
 
-WAL with synchronous=FULL: one fsync per commit. The window around it is the reference of A. No keys, no events, no
-resume, no codec beyond json.dumps: what is left is the price of being on disk.
+Each item waits for its own commit.
+
+WAL with synchronous=FULL: one fsync per commit. The window around it is the reference of A. No
+keys, no events, no resume, no codec beyond json.dumps: what is left is the price of being on disk.
 """
 
 import asyncio
@@ -49,7 +51,9 @@ class Journal:
     def _commit_for_ever(self) -> None:
         while (first := self._entries.get()) is not None:
             batch = [first, *self._gathered()]
-            self._db.executemany("INSERT INTO outcomes VALUES (?, ?)", [(place, value) for place, value, _ in batch])
+            self._db.executemany(
+                "INSERT INTO outcomes VALUES (?, ?)", [(place, value) for place, value, _ in batch]
+            )
             self._db.commit()
             self._loop.call_soon_threadsafe(self._settle, batch)
 

@@ -1,4 +1,7 @@
-"""asyncio.TaskGroup with a semaphore: every task is made up front and waits inside; the form written most."""
+"""asyncio.TaskGroup with a semaphore: every task is made up front and waits inside.
+
+The form written most.
+"""
 
 import asyncio
 

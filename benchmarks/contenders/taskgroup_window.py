@@ -1,8 +1,9 @@
 """The reference: a sliding window over asyncio.TaskGroup, as one would write it with care.
 
-At most `width` tasks exist; a task gives its place back as soon as it ends, so that a slow first item never idles the
-window. Results are kept by position and finished tasks let go: keeping the tasks and asking each for its result cost
-about a third more. Awaiting the oldest task of a deque cost about the same, but idles behind it: not the same work.
+At most `width` tasks exist; a task gives its place back as soon as it ends, so that a slow first
+item never idles the window. Results are kept by position and finished tasks let go: keeping the
+tasks and asking each for its result cost about a third more. Awaiting the oldest task of a deque
+cost about the same, but idles behind it: not the same work.
 """
 
 import asyncio

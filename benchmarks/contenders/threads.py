@@ -1,4 +1,7 @@
-"""A ThreadPoolExecutor of `width` threads: `map` keeps the order; the items are plain functions, not coroutines."""
+"""A ThreadPoolExecutor of `width` threads: `map` keeps the order.
+
+The items are plain functions, not coroutines.
+"""
 
 import time
 from collections.abc import Callable
@@ -22,7 +25,10 @@ FUNCTIONS: dict[str, Callable[[int], object]] = {"A": no_op, "A0": no_op, "B": n
 
 
 def play(load: Load, lap: Lap) -> list[object]:
-    """Play A, A0 or B; starting the threads is part of the work, as starting tasks is for the others."""
+    """Play A, A0 or B.
+
+    Starting the threads is part of the work, as starting tasks is for the others.
+    """
     with lap, ThreadPoolExecutor(max_workers=load.width) as pool:
         return list(pool.map(FUNCTIONS[load.work], range(load.n)))
 

@@ -1,6 +1,9 @@
-"""The floor of A and B: `width` workers that share one iterator; no order, no outcome, no task per item.
+"""The floor of A and B: `width` workers that share one iterator.
 
-In A0 no item ever waits, so that the first worker does them all: it is the price of the bare coroutine calls.
+No order, no outcome, no task per item.
+
+In A0 no item ever waits, so that the first worker does them all: it is the price of the bare
+coroutine calls.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""abreast: a workflow's fan-out with a store, as `abreast run` does it, the step being a Python function."""
+"""abreast: a workflow's fan-out with a store, as `abreast run` does it; the step is a function."""
 
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.load import load as load_workflow
-from abreast.toolkit import Toolkit, Tools
-from abreast.wiring import open_run
+from abreast.assembly.names import open_run
+from abreast.assembly.workflow_tools import RunTools, Tools
+from abreast.jobs.workflow.job import Flow
+from abreast.jobs.workflow.load.load import load as load_workflow
 from benchmarks.contenders.meter import Lap, Load, large, on_loop, run
 
 FLOW = """
@@ -33,7 +33,10 @@ async def play(load: Load, lap: Lap) -> list[object]:
     """Play W."""
     functions = {"bench:numbers": numbers, "bench:one": one}
     workflow = load_workflow(FLOW.replace("WIDTH", str(load.width)), "bench.yaml")
-    toolkit, opened = Toolkit(Tools(find=functions.__getitem__)), open_run("bench", store=str(load.scratch / "runs.db"))
+    toolkit, opened = (
+        RunTools(Tools(find=functions.__getitem__)),
+        open_run("bench", store=str(load.scratch / "runs.db")),
+    )
     async with toolkit as kit, opened as scope:
         with lap:
             result = await Flow(workflow, kit).run(scope, {"count": load.n})

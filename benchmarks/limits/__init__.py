@@ -1,1 +1,4 @@
-"""Limiters against a server with exact limits, in virtual time: what they reach of what could be reached."""
+"""Limiters against a server with exact limits, in virtual time.
+
+What they reach of what could be reached.
+"""

@@ -1,8 +1,11 @@
-"""Print what limiters reach: `python -m benchmarks.limits [--virtual] [--worlds 100] [--only WORD] [--repeat 3]`.
+"""Print what limiters reach.
 
-Over loopback, against storm servers whose minute lasts three seconds: the nine scenarios with every limiter, and
-inspect_ai's own controller from its environment (`make bench-peers`). With --virtual the same in virtual time, which
-takes seconds and gives the same numbers on every machine, and worlds drawn at random.
+`python -m benchmarks.limits [--virtual] [--worlds 100] [--only WORD] [--repeat 3]`.
+
+Over loopback, against storm servers whose minute lasts three seconds: the nine scenarios with every
+limiter, and inspect_ai's own controller from its environment (`make bench-peers`). With --virtual
+the same in virtual time, which takes seconds and gives the same numbers on every machine, and
+worlds drawn at random.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from abreast.limits.governor import Governor
+from abreast.limits.governor.governor import Governor
 from abreast.testing.storm.settings import Settings
 from benchmarks.limits.rivals import Aimd, Pacer, Static
 from benchmarks.limits.scenarios import Scenario, drawn, five_providers, scenarios
@@ -57,10 +60,14 @@ def main() -> int:
     """Print the table of scenarios and the verdict, or how the worlds are distributed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.limits", description=__doc__)
     parser.add_argument("--virtual", action="store_true", help="in virtual time")
-    parser.add_argument("--worlds", type=int, default=0, help="with --virtual: how many worlds to draw at random")
+    parser.add_argument(
+        "--worlds", type=int, default=0, help="with --virtual: how many worlds to draw at random"
+    )
     parser.add_argument("--only", default="", help="scenarios with this in their names")
     parser.add_argument("--limiter", action="append", help="only this limiter; may be repeated")
-    parser.add_argument("--minute", type=float, default=3.0, help="over loopback: seconds that a minute lasts (3)")
+    parser.add_argument(
+        "--minute", type=float, default=3.0, help="over loopback: seconds that a minute lasts (3)"
+    )
     parser.add_argument("--repeat", type=int, default=1, help="how often (1)")
     args = parser.parse_args()
     chosen = {name: lanes for name, lanes in courses().items() if args.only in name}
@@ -71,15 +78,22 @@ def main() -> int:
     limiters = [name for name in limiters if not args.limiter or name in args.limiter]
     is_well = True
     for _ in range(args.repeat if chosen else 0):
-        is_well = _print_table(chosen, limiters, virtual=args.virtual, minute=args.minute) and is_well
+        is_well = (
+            _print_table(chosen, limiters, virtual=args.virtual, minute=args.minute) and is_well
+        )
     if args.virtual and args.worlds:
         is_well = _print_worlds(args.worlds) and is_well
     return 0 if is_well else 1
 
 
-def _print_table(chosen: dict[str, list[Scenario]], limiters: Sequence[str], *, virtual: bool, minute: float) -> bool:
+def _print_table(
+    chosen: dict[str, list[Scenario]], limiters: Sequence[str], *, virtual: bool, minute: float
+) -> bool:
     times = "twice" if virtual else "one and a half times"
-    print(f"Utilisation % / rejected %; * = cut off at {times} the best time, and what was used until then\n")
+    print(
+        f"Utilisation % / rejected %; * = cut off at {times} the best time, "
+        "and what was used until then\n"
+    )
     print(f"{'scenario':26}" + "".join(f"{name:>13}" for name in limiters))
     failures: list[str] = []
     strict = list(courses())[:_STRICT]
@@ -87,15 +101,19 @@ def _print_table(chosen: dict[str, list[Scenario]], limiters: Sequence[str], *, 
         print(f"{name:26}", end="", flush=True)
         row: dict[str, Cell] = {}
         for limiter in limiters:
-            row[limiter] = lanes_played(lanes, limiter) if virtual else _sent(lanes, limiter, minute)
+            row[limiter] = (
+                lanes_played(lanes, limiter) if virtual else _sent(lanes, limiter, minute)
+            )
             print(f"{row[limiter]!s:>13}", end="", flush=True)
         print()
         failures += _failures(name, row, strict=name in strict)
     for failure in failures:
         print(f"not reached: {failure}")
     if not failures:
-        print("all reached: no call lost, of those that reject less than 1% the best, "
-              f"and in the first {_STRICT} at least 95% and less than 1% rejected")  # fmt: skip
+        print(
+            "all reached: no call lost, of those that reject less than 1% the best, "
+            f"and in the first {_STRICT} at least 95% and less than 1% rejected"
+        )
     print(flush=True)
     return not failures
 
@@ -111,7 +129,12 @@ def _failures(name: str, row: dict[str, Cell], *, strict: bool) -> list[str]:
     if strict and (ours.utilisation < _ENOUGH or ours.rejected >= _FEW):
         found.append(f"{name}: {ours} is not 95/1")
     for other, cell in row.items():
-        if other != OURS and cell.rejected < _FEW and not cell.lost and cell.utilisation > ours.utilisation + _TIE:
+        if (
+            other != OURS
+            and cell.rejected < _FEW
+            and not cell.lost
+            and cell.utilisation > ours.utilisation + _TIE
+        ):
             found.append(f"{name}: {other} is better, {cell} to {ours}")
     return found
 
@@ -125,7 +148,9 @@ def _sent(lanes: Sequence[Scenario], limiter: str, minute: float) -> Cell:
 
 def lanes_played(lanes: Sequence[Scenario], limiter: str, cut: float = 2, seed: int = 0) -> Cell:
     """Lanes that know nothing of each other: all is done when the last one is."""
-    scores = [play(lane.settings, lane.calls, LIMITERS[limiter], seed=seed, cut=cut) for lane in lanes]
+    scores = [
+        play(lane.settings, lane.calls, LIMITERS[limiter], seed=seed, cut=cut) for lane in lanes
+    ]
     lost = sum(score.lost for score in scores)
     seconds, best = max(score.seconds for score in scores), max(score.best for score in scores)
     sent = sum(score.sent for score in scores)
@@ -145,9 +170,12 @@ def _print_worlds(count: int) -> bool:
     rejected = sorted(100 * score.rejected for score in scores)
     median, worst, refused = statistics.median(reached), reached[0], statistics.median(rejected)
     lost = sum(score.lost > 0 for score in scores)
-    print(f"{count} worlds drawn at random: utilisation median {median:.1f}%, worst {worst:.1f}%, "
-          f"tenth {reached[count // 10]:.1f}%; rejected median {refused:.2f}%, most {rejected[-1]:.1f}%; "
-          f"{lost} with calls cut off")  # fmt: skip
+    print(
+        f"{count} worlds drawn at random: utilisation median {median:.1f}%, worst {worst:.1f}%, "
+        f"tenth {reached[count // 10]:.1f}%; rejected median {refused:.2f}%, "
+        f"most {rejected[-1]:.1f}%; "
+        f"{lost} with calls cut off"
+    )
     return median >= 95 and worst >= 80 and refused < 1 and not lost
 
 

@@ -1,8 +1,9 @@
 """Calls through inspect_ai's own controller, in its own environment: one line of JSON in, one out.
 
-Only the controller is inspect_ai's (its defaults, its cooldown scaled as all times are); what sends is a plain client
-that does with a rejection what its models do: the place is kept, and after three to six seconds, which double each
-time, or as long as the server asks for if that is longer, the call is sent again; that is not reported as a success.
+Only the controller is inspect_ai's (its defaults, its cooldown scaled as all times are); what sends
+is a plain client that does with a rejection what its models do: the place is kept, and after three
+to six seconds, which double each time, or as long as the server asks for if that is longer, the
+call is sent again; that is not reported as a success.
 """
 # mypy: disable-error-code="import-not-found"
 
@@ -31,12 +32,24 @@ class Client:
 
     async def post(self, prompt: str) -> tuple[int, dict[str, str]]:
         """Ask once; the status and the headers."""
-        body = json.dumps({"model": "storm", "messages": [{"role": "user", "content": prompt}]}).encode()
-        reader, writer = self._free.pop() if self._free else await asyncio.open_connection(self._host, self._port)
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: storm\r\ncontent-type: application/json\r\n"
-                     b"content-length: %d\r\n\r\n%s" % (len(body), body))  # fmt: skip
+        body = json.dumps(
+            {"model": "storm", "messages": [{"role": "user", "content": prompt}]}
+        ).encode()
+        reader, writer = (
+            self._free.pop()
+            if self._free
+            else await asyncio.open_connection(self._host, self._port)
+        )
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nhost: storm\r\n"
+            b"content-type: application/json\r\n"
+            b"content-length: %d\r\n\r\n%s" % (len(body), body)
+        )
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in head[1:] if line)
+        }
         await reader.readexactly(int(headers["content-length"]))
         self._free.append((reader, writer))
         return int(head[0].split()[1]), headers
@@ -72,7 +85,10 @@ async def lane(client: Client, prompts: list[str], scale: float, counts: dict[st
 
 
 async def main() -> None:
-    """Do what the line says: lanes of an address and prompts each, until all is done or the time is over."""
+    """Do what the line says.
+
+    Lanes of an address and prompts each, until all is done or the time is over.
+    """
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     asked = json.loads(sys.stdin.readline())
@@ -80,7 +96,9 @@ async def main() -> None:
     try:
         async with asyncio.timeout(asked["until"]), asyncio.TaskGroup() as group:
             for each in asked["lanes"]:
-                group.create_task(lane(Client(each["url"]), each["prompts"], asked["scale"], counts))
+                group.create_task(
+                    lane(Client(each["url"]), each["prompts"], asked["scale"], counts)
+                )
     except TimeoutError:
         counts["seconds"] = asked["until"]
     sys.stdout.write(json.dumps(counts) + "\n")

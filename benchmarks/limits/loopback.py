@@ -1,7 +1,9 @@
-"""A lane in real time: a limiter, our own client, and storm servers on this machine in processes of their own.
+"""A lane in real time.
 
-The servers' log is the truth of what was rejected, and the best time is that of who knows everything, on the same
-server. Time is scaled: a minute of the server lasts a few seconds.
+A limiter, our own client, and storm servers on this machine in processes of their own.
+
+The servers' log is the truth of what was rejected, and the best time is that of who knows
+everything, on the same server. Time is scaled: a minute of the server lasts a few seconds.
 """
 
 from __future__ import annotations
@@ -15,15 +17,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from abreast.limits.governed import Governed
-from abreast.models.openai import OpenAI
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.assembly.names import open_run
+from abreast.limits.governor.limit import GovernorLimit
+from abreast.models.providers.openai import OpenAI
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.testing.storm.dialects.dialect import key_of
 from abreast.testing.storm.process import StormProcess, start_process
 from abreast.testing.storm.settings import Settings
-from abreast.testing.storm.shape import key_of
-from abreast.testing.storm.world import Request
-from abreast.wiring import open_run
+from abreast.testing.storm.world import WorldRequest
 from benchmarks.limits.scenarios import Scenario
 from benchmarks.limits.virtual import Limiter, best_time
 from benchmarks.peers import ROOT, python_of
@@ -35,7 +37,10 @@ CUT = 1.5  # times the best time
 
 
 class Result(NamedTuple):
-    """How it went: seconds and the best ones, requests and rejections by the servers' log, calls not done of all."""
+    """The time taken, the best possible time, and the counts of requests and calls.
+
+    `sent` and `rejected` come from the servers' log; `lost` of all `calls` were not done.
+    """
 
     seconds: float
     best: float
@@ -46,7 +51,10 @@ class Result(NamedTuple):
 
     @property
     def utilisation(self) -> float:
-        """The best time as a share of the limiter's; of what was cut off, the share of the work that was done."""
+        """The best time as a share of the limiter's.
+
+        Of what was cut off, the share of the work that was done.
+        """
         return self.best / self.seconds * (1 - self.lost / self.calls) if self.seconds else 0.0
 
     @property
@@ -60,18 +68,26 @@ class Course(NamedTuple):
 
     settings: Settings
     prompts: list[str]
-    requests: list[Request]
+    requests: list[WorldRequest]
 
 
 def course_of(scenario: Scenario, minute: float) -> Course:
-    """The scenario at another speed, with replies of one length, so that the best time is known exactly."""
+    """The scenario at another speed.
+
+    All replies have one length, so that the best time is known exactly.
+    """
     settings = replace(scenario.settings, minute=minute, output_min=SAID, output_max=SAID)
     prompts = [f"{call.key} ".ljust(4 * call.input_tokens, "x") for call in scenario.calls]
-    requests = [Request(key_of(_MODEL, None, [text]), (len(text) + 3) // 4, None, SAID) for text in prompts]
+    requests = [
+        WorldRequest(key_of(_MODEL, None, [text]), (len(text) + 3) // 4, None, SAID)
+        for text in prompts
+    ]
     return Course(settings, prompts, requests)
 
 
-def run(scenarios: Sequence[Scenario], make: Callable[[Settings], Limiter] | None, minute: float) -> Result:
+def run(
+    scenarios: Sequence[Scenario], make: Callable[[Settings], Limiter] | None, minute: float
+) -> Result:
     """Send all calls of all lanes at once; without a limiter, by inspect_ai's controller."""
     minute *= max(scenario.slow for scenario in scenarios)
     courses = [course_of(scenario, minute) for scenario in scenarios]
@@ -88,21 +104,38 @@ def run(scenarios: Sequence[Scenario], make: Callable[[Settings], Limiter] | Non
 
 
 def _storm(settings: Settings) -> Any:  # noqa: ANN401 - a context manager
-    given = {name: value for name, value in asdict(settings).items() if value is not None and name != "steps"}
+    given = {
+        name: value
+        for name, value in asdict(settings).items()
+        if value is not None and name != "steps"
+    }
     return start_process(**given, steps=[(step.at, dict(step.changes)) for step in settings.steps])
 
 
 def _result(
-    seconds: float, best: float, done: int, courses: Sequence[Course], storms: Sequence[StormProcess]
+    seconds: float,
+    best: float,
+    done: int,
+    courses: Sequence[Course],
+    storms: Sequence[StormProcess],
 ) -> Result:
     stats = [storm.stats() for storm in storms]
     calls = sum(len(course.prompts) for course in courses)
-    return Result(seconds, best, sum(each.arrived for each in stats), sum(each.rejected for each in stats),
-                  calls - done, calls)  # fmt: skip
+    return Result(
+        seconds,
+        best,
+        sum(each.arrived for each in stats),
+        sum(each.rejected for each in stats),
+        calls - done,
+        calls,
+    )
 
 
 async def _sent(
-    courses: Sequence[Course], storms: Sequence[StormProcess], make: Callable[[Settings], Limiter], until: float
+    courses: Sequence[Course],
+    storms: Sequence[StormProcess],
+    make: Callable[[Settings], Limiter],
+    until: float,
 ) -> tuple[float, int]:
     """The seconds until the last reply, and how many came."""
     done, last = 0, 0.0
@@ -110,9 +143,11 @@ async def _sent(
 
     async def lane(course: Course, storm: StormProcess) -> None:
         nonlocal done, last
-        governed = Governed(make(course.settings))  # type: ignore[arg-type] # a rival is no Governor, but does the same
+        governed = GovernorLimit(make(course.settings))  # type: ignore[arg-type] # a rival is no Governor, but does the same
         name = f"openai/{_MODEL}"
-        async with Caller(OpenAI(name, f"{storm.url}/v1", "sk-storm"), Lane("openai", governed=governed)) as model:
+        async with Caller(
+            OpenAI(name, f"{storm.url}/v1", "sk-storm"), ModelLane("openai", governed=governed)
+        ) as model:
 
             async def ask(prompt: str) -> bool:
                 return bool((await model.ask(prompt)).text)
@@ -137,11 +172,18 @@ async def _sent(
 @contextmanager
 def inspecting() -> Iterator[subprocess.Popen[str]]:
     """The process of inspect_ai's controller, once it has imported all it needs."""
-    command = [str(python_of("inspect-ai")), str(ROOT / "benchmarks" / "limits" / "inspect_lane.py")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    command = [
+        str(python_of("inspect-ai")),
+        str(ROOT / "benchmarks" / "limits" / "inspect_lane.py"),
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         try:
             if child.stdout is None or child.stdout.readline().strip() != "ready":
-                raise RuntimeError("inspect_ai's environment is missing or broken: make bench-peers")
+                raise RuntimeError(
+                    "inspect_ai's environment is missing or broken: make bench-peers"
+                )
             yield child
         finally:
             child.kill()
@@ -154,7 +196,10 @@ def _inspected(
     minute: float,
     until: float,
 ) -> tuple[float, int]:
-    lanes = [{"url": storm.url, "prompts": course.prompts} for course, storm in zip(courses, storms, strict=True)]
+    lanes = [
+        {"url": storm.url, "prompts": course.prompts}
+        for course, storm in zip(courses, storms, strict=True)
+    ]
     if child.stdin is None or child.stdout is None:
         raise RuntimeError("its process has no pipes")
     child.stdin.write(json.dumps({"lanes": lanes, "scale": minute / 60, "until": until}) + "\n")

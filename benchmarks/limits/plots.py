@@ -1,4 +1,6 @@
-"""Draw what the governor does in some scenarios, in virtual time: `python -m benchmarks.limits.plots FOLDER`.
+"""Draw what the governor does in some scenarios, in virtual time.
+
+`python -m benchmarks.limits.plots FOLDER`.
 
 The pictures are those of `abreast watch --limits --svg`, and the same on every machine.
 """
@@ -8,11 +10,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from abreast.cli.limit_chart import LimitChart
-from abreast.cli.limit_picture import svg
+from abreast.cli.terminal.limit_drawing import svg
 from abreast.core.events import CALL_SETTLED, CALL_STARTED, LIMIT_CHANGED, RUN_STARTED, Event, Plain
-from abreast.limits.governor import Costs, Governor, Hit, Permit, Tellings
+from abreast.limits.governor.governor import CallPermit, Costs, Governor, Hit, LimitHeaders
 from abreast.testing.storm.settings import Settings
+from abreast.views.limits import LimitChart
 from benchmarks.limits.scenarios import Scenario, scenarios
 from benchmarks.limits.virtual import play
 
@@ -32,30 +34,36 @@ class Drawn(Governor):
         self._chart = chart
         self._note(RUN_STARTED, 0.0)
 
-    def _note(self, kind: str, now: float, permit: Permit | None = None, **data: Plain | list[float]) -> None:
+    def _note(
+        self, kind: str, now: float, permit: CallPermit | None = None, **data: Plain | list[float]
+    ) -> None:
         path = f"run/item/{permit.serial}" if permit is not None else "run"
         path += "/call" if kind in (CALL_STARTED, CALL_SETTLED) else ""
-        self._chart.add(Event(0, kind, path, now, now, "provider" if permit is not None else None, data))
+        self._chart.add(
+            Event(0, kind, path, now, now, "provider" if permit is not None else None, data)
+        )
 
-    def _note_changes(self, now: float, permit: Permit, cause: str) -> int:
+    def _note_changes(self, now: float, permit: CallPermit, cause: str) -> int:
         found = self.changes(cause)
         for change in found:
             self._note(LIMIT_CHANGED, now, permit, **change._asdict())
         return len(found)
 
-    def send(self, costs: Costs, now: float) -> Permit:
+    def send(self, costs: Costs, now: float) -> CallPermit:
         """A call goes out."""
         permit = super().send(costs, now)
         self._note(CALL_STARTED, now, permit)
         return permit
 
-    def answered(self, permit: Permit, now: float, used: Costs, told: Tellings) -> None:
+    def answered(self, permit: CallPermit, now: float, used: Costs, told: LimitHeaders) -> None:
         """It was answered."""
         super().answered(permit, now, used, told)
         self._note(CALL_SETTLED, now, permit)
         self._note_changes(now, permit, "header" if told else "room")
 
-    def rejected(self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Tellings) -> bool:
+    def rejected(
+        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: LimitHeaders
+    ) -> bool:
         """It was turned away."""
         news = super().rejected(permit, now, hit, wait, told)
         if not self._note_changes(now, permit, "429"):

@@ -1,4 +1,6 @@
-"""What a lane could do instead: a fixed number in flight, additive increase and multiplicative decrease, a plain pacer.
+"""What a lane could do instead.
+
+A fixed number in flight, additive increase and multiplicative decrease, a plain pacer.
 
 Each waits after a rejection for as long as the server says, or a second, and sends again.
 """
@@ -8,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from abreast.limits.governor import Change, Costs, Dimension, Hit, Permit
-from abreast.limits.pace import Told
+from abreast.limits.governor.governor import CallPermit, Costs, Dimension, Hit, WidthChange
+from abreast.limits.governor.rate_estimate import HeaderFacts
 
 
 class Static:
@@ -29,38 +31,49 @@ class Static:
             return self.hold
         return None if len(self._flying) + 1 <= self.width else inf
 
-    def send(self, costs: Costs, now: float) -> Permit:
-        """One more is in flight."""
+    def send(self, costs: Costs, now: float) -> CallPermit:
+        """One call more is in flight."""
         self._serial += 1
         self._flying.add(self._serial)
-        return Permit(self._serial, now, costs)
+        return CallPermit(self._serial, now, costs)
 
-    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:  # noqa: ARG002
-        """One less is."""
+    def answered(
+        self,
+        permit: CallPermit,
+        now: float,  # noqa: ARG002 - the port passes it to all
+        used: Costs,  # noqa: ARG002 - the port passes it to all
+        told: Mapping[Dimension, HeaderFacts],  # noqa: ARG002 - the port passes it to all
+    ) -> None:
+        """One call fewer is in flight."""
         self._flying.discard(permit.serial)
 
-    def failed(self, permit: Permit, now: float) -> None:  # noqa: ARG002
-        """One less is."""
+    def failed(self, permit: CallPermit, now: float) -> None:  # noqa: ARG002 - the port passes it to all
+        """One call fewer is in flight."""
         self._flying.discard(permit.serial)
 
-    def withdraw(self, permit: Permit) -> None:
-        """One less is."""
+    def withdraw(self, permit: CallPermit) -> None:
+        """One call fewer is in flight."""
         self._flying.discard(permit.serial)
 
-    def listens(self, permit: Permit) -> bool:  # noqa: ARG002
+    def listens(self, permit: CallPermit) -> bool:  # noqa: ARG002 - the port passes it to all
         """Every header is read."""
         return True
 
-    def changes(self, cause: str) -> list[Change]:  # noqa: ARG002
+    def changes(self, cause: str) -> list[WidthChange]:  # noqa: ARG002 - the port passes it to all
         """Nobody reads what these decide."""
         return []
 
-    def held_until(self, hit: Hit) -> float:  # noqa: ARG002
+    def held_until(self, hit: Hit) -> float:  # noqa: ARG002 - the port passes it to all
         """When the next may go."""
         return self.hold
 
     def rejected(
-        self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, Told]
+        self,
+        permit: CallPermit,
+        now: float,
+        hit: Hit,
+        wait: float | None,
+        told: Mapping[Dimension, HeaderFacts],
     ) -> bool:
         """One less is, and nothing goes for a while."""
         del hit, told
@@ -77,13 +90,20 @@ class Aimd(Static):
         super().__init__(4, tick)
         self._cut_at = -inf
 
-    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:
+    def answered(
+        self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]
+    ) -> None:
         """Grow by one in a round."""
         super().answered(permit, now, used, told)
         self.width += 1 / self.width
 
     def rejected(
-        self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, Told]
+        self,
+        permit: CallPermit,
+        now: float,
+        hit: Hit,
+        wait: float | None,
+        told: Mapping[Dimension, HeaderFacts],
     ) -> bool:
         """Halve, once for all that were sent before."""
         if permit.sent > self._cut_at:
@@ -106,13 +126,15 @@ class Pacer(Static):
         due = max((self._next.get(name, -inf) for name in self._rate), default=-inf)
         return due if now < due else super().refusal(costs, now)
 
-    def send(self, costs: Costs, now: float) -> Permit:
+    def send(self, costs: Costs, now: float) -> CallPermit:
         """The next one goes after as long as this one takes of each rate."""
         for name, rate in self._rate.items():
             self._next[name] = max(now, self._next.get(name, now)) + costs.get(name, 0.0) / rate
         return super().send(costs, now)
 
-    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:
+    def answered(
+        self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]
+    ) -> None:
         """Take the limits from the headers."""
         super().answered(permit, now, used, told)
         for name, each in told.items():

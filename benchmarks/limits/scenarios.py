@@ -1,4 +1,7 @@
-"""The scenarios of the spec, and worlds drawn at random: a storm, and calls that take some minutes of it."""
+"""The scenarios of the spec, and worlds drawn at random.
+
+A storm, and calls that take some minutes of it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from math import log2
 from typing import Any
 
 from abreast.testing.storm.settings import Settings, make_settings
-from abreast.testing.storm.world import Request
+from abreast.testing.storm.world import WorldRequest
 
 MOST_CALLS = 6_000
 
@@ -20,32 +23,46 @@ class Scenario:
 
     name: str
     settings: Settings
-    calls: tuple[Request, ...]
+    calls: tuple[WorldRequest, ...]
     slow: float = 1.0
-    """Over loopback, times as slow as the others: where calls are short, what this machine does with each is felt."""
+    """Over loopback, times as slow as the others.
+
+    Where calls are short, what this machine does with each is felt.
+    """
 
 
-def requests(n: int, seed: int, sizes: tuple[int, int] = (100, 100)) -> tuple[Request, ...]:
+def requests(n: int, seed: int, sizes: tuple[int, int] = (100, 100)) -> tuple[WorldRequest, ...]:
     """Calls whose input has so many tokens, drawn evenly by their magnitude."""
     draw = random.Random(seed)
     low, high = (log2(size) for size in sizes)
     return tuple(
-        Request(f"call {number}", round(2.0 ** draw.uniform(low, high)), None, draw.randint(8, 32))
+        WorldRequest(
+            f"call {number}", round(2.0 ** draw.uniform(low, high)), None, draw.randint(8, 32)
+        )
         for number in range(n)
     )
 
 
-def _scenario(name: str, n: int, sizes: tuple[int, int] = (100, 100), slow: float = 1.0, **settings: Any) -> Scenario:
+def _scenario(
+    name: str, n: int, sizes: tuple[int, int] = (100, 100), slow: float = 1.0, **settings: Any
+) -> Scenario:
     return Scenario(name, make_settings(settings), requests(n, 1, sizes), slow)
 
 
 def five_providers() -> list[Scenario]:
-    """The ninth: five lanes that know nothing of each other, one of them slow; all would be done after some minutes."""
+    """The ninth: five lanes that know nothing of each other, one of them slow.
+
+    All would be done after some minutes.
+    """
     lanes = [
         _scenario("five: rpm", 1_800, rpm=600, burst=20, latency=1, noise=0.5),
         _scenario("five: small rpm", 240, rpm=80, burst=5, latency=2, noise=1),
-        _scenario("five: tpm", 500, (100, 5_000), tpm=200_000, rpm=6_000, latency=1, per_token=0.02),
-        _scenario("five: concurrency", 1_400, concurrency=12, latency=1, noise=0.5, headers="absent"),
+        _scenario(
+            "five: tpm", 500, (100, 5_000), tpm=200_000, rpm=6_000, latency=1, per_token=0.02
+        ),
+        _scenario(
+            "five: concurrency", 1_400, concurrency=12, latency=1, noise=0.5, headers="absent"
+        ),
         _scenario("five: slow", 900, rpm=300, burst=10, latency=20, noise=5),
     ]
     return [replace(lane, slow=2) for lane in lanes]  # six processes share this machine
@@ -57,8 +74,24 @@ def scenarios() -> list[Scenario]:
     return [
         _scenario("rpm, short", 2_400, rpm=600, latency=0.5, noise=0.2),
         _scenario("rpm, long", 2_400, rpm=600, latency=25, noise=5),
-        _scenario("tpm, mixed sizes", 200, (100, 30_000), tpm=200_000, rpm=6_000, latency=1, per_token=0.01),
-        _scenario("concurrency, no headers", 3_200, slow=2.5, concurrency=20, latency=1, noise=0.3, headers="absent"),
+        _scenario(
+            "tpm, mixed sizes",
+            200,
+            (100, 30_000),
+            tpm=200_000,
+            rpm=6_000,
+            latency=1,
+            per_token=0.01,
+        ),
+        _scenario(
+            "concurrency, no headers",
+            3_200,
+            slow=2.5,
+            concurrency=20,
+            latency=1,
+            noise=0.3,
+            headers="absent",
+        ),
         _scenario("tiny tier", 15, rpm=3, latency=2),
         _scenario("step", 2_700, rpm=600, latency=1, steps=steps),
         _scenario("Retry-After 89 s", 1_800, rpm=600, latency=1, retry_after=89.0, burst=10),
@@ -71,14 +104,18 @@ def drawn(seed: int) -> Scenario:
     draw = random.Random(seed)
     settings = _drawn_settings(draw)
     sizes = (100, 100) if draw.random() < 0.5 else (50, 5_000)
-    tokens = statistics.mean(call.input_tokens + (call.output_tokens or 0) for call in requests(200, seed, sizes))
+    tokens = statistics.mean(
+        call.input_tokens + (call.output_tokens or 0) for call in requests(200, seed, sizes)
+    )
     wanted = draw.uniform(4, 7) * _calls_in_a_minute(settings, tokens)
     if wanted > MOST_CALLS:  # the same world, of a smaller tier
         for name in ("rpm", "tpm", "burst", "concurrency"):
             if name in settings:
                 settings[name] = max(5, round(settings[name] * MOST_CALLS / wanted))
         wanted = MOST_CALLS
-    return Scenario(f"world {seed}", make_settings(settings), requests(max(20, int(wanted)), seed, sizes))
+    return Scenario(
+        f"world {seed}", make_settings(settings), requests(max(20, int(wanted)), seed, sizes)
+    )
 
 
 def _drawn_settings(draw: random.Random) -> dict[str, Any]:
@@ -113,7 +150,11 @@ def _drawn_settings(draw: random.Random) -> dict[str, Any]:
 def _calls_in_a_minute(settings: dict[str, Any], tokens: float) -> float:
     share = 1 - settings.get("neighbour", 0.0)
     mean = settings["latency"] + settings["noise"] / 2 + 20 * settings["per_token"]
-    most = [settings[name] * share / each for name, each in (("rpm", 1), ("tpm", tokens)) if name in settings]
+    most = [
+        settings[name] * share / each
+        for name, each in (("rpm", 1), ("tpm", tokens))
+        if name in settings
+    ]
     if "concurrency" in settings:
         most.append(settings["concurrency"] * 60 / mean)
     return float(min(most))

@@ -1,6 +1,9 @@
-"""A lane in virtual time: a limiter, the storm's own state machine, and the time that a perfect one would need.
+"""A lane in virtual time.
 
-Nothing waits and nothing is random: the same world, calls and limiter give the same result on every machine.
+A limiter, the storm's own state machine, and the time that a perfect one would need.
+
+Nothing waits and nothing is random: the same world, calls and limiter give the same result on every
+machine.
 """
 
 from __future__ import annotations
@@ -12,12 +15,12 @@ from itertools import count
 from math import inf
 from typing import Any, Protocol
 
-from abreast.limits.governor import Costs, Dimension, Hit, Permit
-from abreast.limits.pace import Told
-from abreast.models.faults import seconds_of
-from abreast.testing.storm.limits import cost_of
+from abreast.limits.governor.governor import CallPermit, Costs, Dimension, Hit
+from abreast.limits.governor.rate_estimate import HeaderFacts
+from abreast.models.providers.errors import seconds_of
+from abreast.testing.storm.limits.limits import cost_of
 from abreast.testing.storm.settings import Settings
-from abreast.testing.storm.world import Request, Verdict, World
+from abreast.testing.storm.world import StormVerdict, World, WorldRequest
 
 TRIP = 0.02  # seconds to the server and back
 _HITS: dict[str, Hit] = {"concurrency": "concurrency", "rpm": "requests"}
@@ -26,29 +29,39 @@ _NAMES: tuple[Dimension, ...] = ("requests", "tokens")
 
 
 class Limiter(Protocol):
-    """What decides when a call goes out; `abreast.limits.governor` says more."""
+    """What decides when a call goes out; `abreast.limits.governor.governor` says more."""
 
     def refusal(self, costs: Costs, now: float) -> float | None:
         """None if a call may go now, else when it might."""
 
-    def send(self, costs: Costs, now: float) -> Permit:
+    def send(self, costs: Costs, now: float) -> CallPermit:
         """A call goes out."""
 
-    def answered(self, permit: Permit, now: float, used: Costs, told: Mapping[Dimension, Told]) -> None:
+    def answered(
+        self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]
+    ) -> None:
         """It was answered."""
 
-    def failed(self, permit: Permit, now: float) -> None:
+    def failed(self, permit: CallPermit, now: float) -> None:
         """It came to nothing."""
 
     def rejected(
-        self, permit: Permit, now: float, hit: Hit, wait: float | None, told: Mapping[Dimension, Told]
+        self,
+        permit: CallPermit,
+        now: float,
+        hit: Hit,
+        wait: float | None,
+        told: Mapping[Dimension, HeaderFacts],
     ) -> bool:
         """It was turned away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How a limiter did: its time and the best one, the share of requests that were turned away, calls not done."""
+    """How a limiter did.
+
+    Its time and the best one, the share of requests that were turned away, calls not done.
+    """
 
     seconds: float
     best: float
@@ -63,7 +76,12 @@ class Score:
 
 
 def play(
-    settings: Settings, calls: Sequence[Request], make: Callable[[Settings], Limiter], *, seed: int = 0, cut: float = 8
+    settings: Settings,
+    calls: Sequence[WorldRequest],
+    make: Callable[[Settings], Limiter],
+    *,
+    seed: int = 0,
+    cut: float = 8,
 ) -> Score:
     """Let a limiter send all calls to a world; it is cut off at `cut` times the best time."""
     best = best_time(settings, calls, seed)
@@ -73,8 +91,11 @@ def play(
     return Score(lane.ended, best, rejected, len(calls) - lane.done, lane.sent)
 
 
-def best_time(settings: Settings, calls: Sequence[Request], seed: int = 0) -> float:
-    """The time of who knows everything: each call goes, in its order, when the server would take it."""
+def best_time(settings: Settings, calls: Sequence[WorldRequest], seed: int = 0) -> float:
+    """The time of who knows everything.
+
+    Each call goes, in its order, when the server would take it.
+    """
     world = World(settings, seed)
     trip = TRIP * settings.scale
     now, last = trip / 2, 0.0
@@ -89,7 +110,7 @@ def best_time(settings: Settings, calls: Sequence[Request], seed: int = 0) -> fl
     return last + trip / 2
 
 
-def _wait(world: World, call: Request, now: float, flying: list[tuple[float, int]]) -> float:
+def _wait(world: World, call: WorldRequest, now: float, flying: list[tuple[float, int]]) -> float:
     while flying and flying[0][0] <= now:
         ended, number = heapq.heappop(flying)
         world.finish(ended, number)
@@ -99,7 +120,7 @@ def _wait(world: World, call: Request, now: float, flying: list[tuple[float, int
 class _Lane:
     """One play: events by their time."""
 
-    def __init__(self, world: World, line: list[Request], limiter: Limiter) -> None:
+    def __init__(self, world: World, line: list[WorldRequest], limiter: Limiter) -> None:
         self._world = world
         self._line = line
         self._limiter = limiter
@@ -141,18 +162,22 @@ class _Lane:
             self.sent += 1
             self._at(now + self._trip / 2, self._arrive, self._limiter.send(costs, now), call)
 
-    def _arrive(self, now: float, permit: Permit, call: Request) -> None:
+    def _arrive(self, now: float, permit: CallPermit, call: WorldRequest) -> None:
         verdict = self._world.arrive(now, call)
         if verdict.admitted:
             self._at(now + verdict.latency, self._finish, permit, call, verdict)
         else:
             self._at(now + self._trip / 2, self._turned_away, permit, call, verdict)
 
-    def _finish(self, now: float, permit: Permit, call: Request, verdict: Verdict) -> None:
+    def _finish(
+        self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict
+    ) -> None:
         self._world.finish(now, verdict.id)
         self._at(now + self._trip / 2, self._answered, permit, call, verdict)
 
-    def _answered(self, now: float, permit: Permit, call: Request, verdict: Verdict) -> None:
+    def _answered(
+        self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict
+    ) -> None:
         if verdict.fault is not None:
             self._limiter.failed(permit, now)
             self._line.append(call)
@@ -163,7 +188,9 @@ class _Lane:
         used: Costs = {"requests": 1.0, "tokens": verdict.input_tokens + verdict.output_tokens}
         self._limiter.answered(permit, now, used, told_by(verdict.headers or {}))
 
-    def _turned_away(self, now: float, permit: Permit, call: Request, verdict: Verdict) -> None:
+    def _turned_away(
+        self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict
+    ) -> None:
         self._line.append(call)
         if verdict.status != _TOO_MANY:
             self._limiter.failed(permit, now)
@@ -174,12 +201,14 @@ class _Lane:
         self._limiter.rejected(permit, now, hit, wait, told_by(verdict.headers or {}))
 
 
-def told_by(headers: Mapping[str, str]) -> dict[Dimension, Told]:
+def told_by(headers: Mapping[str, str]) -> dict[Dimension, HeaderFacts]:
     """What the headers say of each rate."""
-    told: dict[Dimension, Told] = {}
+    told: dict[Dimension, HeaderFacts] = {}
     for name in _NAMES:
         limit = headers.get(f"x-ratelimit-limit-{name}")
         if limit is not None:
             left = float(headers[f"x-ratelimit-remaining-{name}"])
-            told[name] = Told(float(limit), left, seconds_of(headers[f"x-ratelimit-reset-{name}"]) or 0.0)
+            told[name] = HeaderFacts(
+                float(limit), left, seconds_of(headers[f"x-ratelimit-reset-{name}"]) or 0.0
+            )
     return told

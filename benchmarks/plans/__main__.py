@@ -1,7 +1,8 @@
 """Measure plans and hold their targets: `python -m benchmarks.plans [--rounds 3]`.
 
-Fifteen subplans at ten, fifty at one to fifty: at most 1.1 x the best there can be. 10,000 files are divided within 2 s
-of CPU, alike ones within 1 s. The best of some rounds counts; exits with 1 if one is missed.
+Fifteen subplans at ten, fifty at one to fifty: at most 1.1 x the best there can be. 10,000 files
+are divided within 2 s of CPU, alike ones within 1 s. The best of some rounds counts; exits with 1
+if one is missed.
 """
 
 import argparse
@@ -32,12 +33,21 @@ def main() -> int:
         fifteen, fifty = plan_of(15), plan_of(50)
         say("15 subplans at 10", min(makespan(fifteen, 10) for _ in range(rounds)), MOST, "x ideal")
         say(
-            "15 subplans at 10, in a store", min(makespan(fifteen, 10, 0.3, place) for place in stores), MOST, "x ideal"
+            "15 subplans at 10, in a store",
+            min(makespan(fifteen, 10, 0.3, place) for place in stores),
+            MOST,
+            "x ideal",
         )
     for width in WIDTHS:
-        # One by one they take five seconds: once is enough, there is nothing to wait for but themselves.
+        # One by one they take five seconds: once is enough, there is nothing to wait for but
+        # themselves.
         times = 1 if width == 1 else rounds
-        say(f"50 subplans at {width}", min(makespan(fifty, width) for _ in range(times)), MOST, "x ideal")
+        say(
+            f"50 subplans at {width}",
+            min(makespan(fifty, width) for _ in range(times)),
+            MOST,
+            "x ideal",
+        )
     for kind, target in SECONDS.items():
         for count in (1_000, 10_000):
             files = layout(kind, count)

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import abreast
-from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.execute import How, run_plan
-from abreast.jobs.plan.inventory import Inventory
-from abreast.jobs.plan.nodes import Node, Options, Plan
+from abreast.jobs.plan.decompose.decompose import decompose
+from abreast.jobs.plan.decompose.inventory import Inventory
+from abreast.jobs.plan.job import PlanOptions, run_plan
+from abreast.jobs.plan.spec import Options, Plan, PlanNode
 from benchmarks.decomposition import imports_of, mixed
 
 NAP = 0.1
@@ -24,15 +24,17 @@ def plan_of(count: int) -> Plan:
 
 
 async def _play(plan: Plan, width: int, nap: float, store: Path | None) -> tuple[float, int]:
-    async def work(leaf: Node) -> dict[str, object]:
+    async def work(leaf: PlanNode) -> dict[str, object]:
         await asyncio.sleep(nap)
         return {"leaf": leaf.id}
 
     async with abreast.open_run("bench", store=None if store is None else str(store)) as run:
         begun = time.perf_counter()
-        result = await run_plan(run, plan, work, How(width=width))
+        result = await run_plan(run, plan, work, PlanOptions(width=width))
         took = time.perf_counter() - begun
-    if not result.ok or [one.value["leaf"] for one in result.subplans] != [leaf.id for leaf in plan.leaves]:
+    if not result.ok or [one.value["leaf"] for one in result.subplans] != [
+        leaf.id for leaf in plan.leaves
+    ]:
         raise RuntimeError("the subplans did not come back as they were")
     return took, result.peak
 
@@ -48,7 +50,11 @@ def makespan(plan: Plan, width: int, nap: float = NAP, store: Path | None = None
 
 def layout(kind: str, count: int) -> Inventory:
     """So many files: of mixed directories, or alike in one."""
-    paths = mixed(count, random.Random(9)) if kind == "mixed" else [f"flat/f{one:05}.py" for one in range(count)]
+    paths = (
+        mixed(count, random.Random(9))
+        if kind == "mixed"
+        else [f"flat/f{one:05}.py" for one in range(count)]
+    )
     return Inventory.of(dict.fromkeys(paths, 100))
 
 

@@ -22,7 +22,9 @@ class FifteenAtTen:
             self.folder.cleanup()
 
     def track_makespan(self, kept: str) -> float:  # noqa: ARG002 - asv hands it over
-        return makespan(self.plan, 10, store=Path(self.folder.name, "runs.db") if self.folder else None)
+        return makespan(
+            self.plan, 10, store=Path(self.folder.name, "runs.db") if self.folder else None
+        )
 
 
 class Curve:

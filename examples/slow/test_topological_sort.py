@@ -7,11 +7,17 @@ from topological_sort import topological_sort
 
 def chain(length: int) -> dict[str, list[str]]:
     """Each needs the two before it."""
-    return {f"n{at:03}": [f"n{one:03}" for one in range(max(0, at - 2), at)] for at in range(length)}
+    return {
+        f"n{at:03}": [f"n{one:03}" for one in range(max(0, at - 2), at)] for at in range(length)
+    }
 
 
 def test_what_is_needed_comes_first() -> None:
-    assert topological_sort({"roof": ["walls"], "walls": ["floor"], "floor": []}) == ["floor", "walls", "roof"]
+    assert topological_sort({"roof": ["walls"], "walls": ["floor"], "floor": []}) == [
+        "floor",
+        "walls",
+        "roof",
+    ]
 
 
 def test_ties_are_in_the_order_of_the_alphabet() -> None:

@@ -9,7 +9,9 @@ SENTENCE = "the quick brown fox jumps over the lazy dog and the dog sleeps while
 
 def made_up(count: int) -> str:
     """A text of so many words, some of them more frequent."""
-    return " ".join(f"{'ab'[at % 2]}{chr(97 + at * at % 23)}{chr(97 + at * 7 % 19)}" for at in range(count))
+    return " ".join(
+        f"{'ab'[at % 2]}{chr(97 + at * at % 23)}{chr(97 + at * 7 % 19)}" for at in range(count)
+    )
 
 
 def test_words_are_counted() -> None:

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 
 
 def topological_sort(needs: Mapping[str, Iterable[str]]) -> list[str]:
-    """All names, each after those that it needs; of several that could come next, the first by the alphabet.
+    """All names, each after those that it needs.
+
+    Of several that could come next, the first by the alphabet.
 
     Raises ValueError if some need each other in a circle; the message names them.
     """

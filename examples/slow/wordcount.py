@@ -4,7 +4,10 @@ import re
 
 
 def top_words(text: str, n: int) -> list[tuple[str, int]]:
-    """The `n` most frequent words with their counts; words of the same count in the order of the alphabet."""
+    """The `n` most frequent words with their counts.
+
+    Words of the same count in the order of the alphabet.
+    """
     words = re.findall(r"[a-z']+", text.lower())
     counted: list[tuple[str, int]] = []
     for word in words:

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 from abreast.core.version import VERSION
 
 if TYPE_CHECKING:
+    from abreast.assembly.names import open_model, open_run
     from abreast.core.item import Item
     from abreast.core.outcome import Cancelled, Done, Failed
-    from abreast.doors import map, plan_sample, sample, sample_sync, workflow
     from abreast.jobs.sample import checks, strategies
-    from abreast.jobs.sample.here import current_draw
+    from abreast.jobs.sample.draw_context import current_draw
     from abreast.limits.budget import Budget
     from abreast.limits.pool import Pool
     from abreast.limits.rate import Rate
     from abreast.limits.slots import Slots
     from abreast.run.current import current
     from abreast.run.retry import Retry
-    from abreast.wiring import open_model, open_run
+    from abreast.sync import map, plan_sample, sample, sample_sync, workflow
 
 __version__ = VERSION
 
@@ -54,8 +54,9 @@ __all__ = [
     "workflow",
 ]
 
-# Each name is fetched when it is first used: the command line says its help, and a worker starts, without the rest.
-_HOME = {
+# Each name is imported at its first use, so that the command line's help and a worker's start do
+# not import the rest.
+_MODULE_OF = {
     "Budget": "abreast.limits.budget",
     "Cancelled": "abreast.core.outcome",
     "Done": "abreast.core.outcome",
@@ -66,25 +67,25 @@ _HOME = {
     "Retry": "abreast.run.retry",
     "Slots": "abreast.limits.slots",
     "current": "abreast.run.current",
-    "current_draw": "abreast.jobs.sample.here",
-    "map": "abreast.doors",
-    "open_model": "abreast.wiring",
-    "open_run": "abreast.wiring",
-    "plan_sample": "abreast.doors",
-    "sample": "abreast.doors",
-    "sample_sync": "abreast.doors",
-    "workflow": "abreast.doors",
+    "current_draw": "abreast.jobs.sample.draw_context",
+    "map": "abreast.sync",
+    "open_model": "abreast.assembly.names",
+    "open_run": "abreast.assembly.names",
+    "plan_sample": "abreast.sync",
+    "sample": "abreast.sync",
+    "sample_sync": "abreast.sync",
+    "workflow": "abreast.sync",
 }
 
 
 def __getattr__(name: str) -> object:
     if name in ("checks", "strategies"):
         return import_module(f"abreast.jobs.sample.{name}")
-    home = _HOME.get(name)
-    if home is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module 'abreast' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(home), name)
-    return found
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""A project of its own for each test, and abreast in it."""
+"""Fixtures: a new project for each test, and a function that runs abreast in it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Everything that can be asked wrongly: one clear sentence, the right exit code, no traceback, nothing lost."""
+"""Bad usage and bad input: one clear sentence, the right exit code, no traceback, nothing lost."""
 
 import os
 import re
@@ -17,7 +17,7 @@ MAP = ("map", "--", "true")
 
 
 class Case(NamedTuple):
-    """Something that can't be done, and what is said of it."""
+    """A command that must fail, and its message."""
 
     arguments: tuple[str, ...]
     sentence: str
@@ -73,7 +73,12 @@ def one_run(abreast):
 
 def gone_directory(abreast):
     (abreast.folder / "inner").mkdir()
-    assert abreast("map", "--budget", "1req", "--", "true", given="x\ny\n", cwd=abreast.folder / "inner").code == 3
+    assert (
+        abreast(
+            "map", "--budget", "1req", "--", "true", given="x\ny\n", cwd=abreast.folder / "inner"
+        ).code
+        == 3
+    )
     (abreast.folder / "inner").rmdir()
 
 
@@ -109,17 +114,29 @@ USAGE = [
         ("map", "--", "/bin/bash", "-lc", "echo {key}"),
         "hand it over as an argument",
     ),
-    bad("runs in a state there is not", ("runs", "--state", "nosuch"), "there is no state 'nosuch'"),
+    bad(
+        "runs in a state there is not", ("runs", "--state", "nosuch"), "there is no state 'nosuch'"
+    ),
     bad("an unknown command", ("mpa",), "there is no command 'mpa'; did you mean map?"),
-    bad("a command that resembles none", ("xyzzy",), "there is no command 'xyzzy'; `abreast --help` lists them"),
+    bad(
+        "a command that resembles none",
+        ("xyzzy",),
+        "there is no command 'xyzzy'; `abreast --help` lists them",
+    ),
     bad("an unknown option", ("map", "--nope", "--", "true"), "no such option"),
     bad("an unknown option of the group", ("--nope",), "no such option"),
     bad("an option without its value", ("map", "--width"), "requires an argument"),
-    bad("no command", ("map",), "there is no command to run; write: abreast map -- COMMAND {} < items"),
+    bad(
+        "no command",
+        ("map",),
+        "there is no command to run; write: abreast map -- COMMAND {} < items",
+    ),
     bad("no command after the dashes", ("map", "--"), "there is no command to run"),
     bad("an empty command", ("map", "--", ""), "the command's name is empty"),
     bad(
-        "a missing command", ("map", "--", "no-such-tool"), "there is no command 'no-such-tool' (it is not on the PATH)"
+        "a missing command",
+        ("map", "--", "no-such-tool"),
+        "there is no command 'no-such-tool' (it is not on the PATH)",
     ),
     bad("a missing path", ("map", "--", "./no-such-tool"), "it is not a program that can be run"),
     bad("a directory as a command", ("map", "--", "/tmp"), "it is not a program that can be run"),
@@ -184,20 +201,38 @@ USAGE = [
         ("map", "--", "echo", "{.id}"),
         "the command: {.id} is a field of a JSON item; add --jsonl",
     ),
-    bad("a path's part with --jsonl", ("map", "--jsonl", "--", "echo", "{/}"), "{/} works on lines that are paths"),
     bad(
-        "a command and a call", ("map", "--call", "os:getpid", "--", "true"), "--call and a command exclude each other"
+        "a path's part with --jsonl",
+        ("map", "--jsonl", "--", "echo", "{/}"),
+        "{/} works on lines that are paths",
     ),
     bad(
-        "an unknown executor", ("map", "--call", "os.path:basename", "--executor", "ray"), "there is no executor 'ray'"
+        "a command and a call",
+        ("map", "--call", "os:getpid", "--", "true"),
+        "--call and a command exclude each other",
     ),
-    bad("a call without a function", ("map", "--call", "os"), "'os' is no function; write it as pkg.mod:function"),
+    bad(
+        "an unknown executor",
+        ("map", "--call", "os.path:basename", "--executor", "ray"),
+        "there is no executor 'ray'",
+    ),
+    bad(
+        "a call without a function",
+        ("map", "--call", "os"),
+        "'os' is no function; write it as pkg.mod:function",
+    ),
     bad("a call without a module", ("map", "--call", ":f"), "is no function"),
     bad("a call of nonsense", ("map", "--call", "a b:c d"), "is no function"),
     bad("a call of nothing", ("map", "--call", ""), "there is no command to run"),
-    bad("a missing module", ("map", "--call", "no_such.mod:f"), "there is no module 'no_such' here"),
+    bad(
+        "a missing module", ("map", "--call", "no_such.mod:f"), "there is no module 'no_such' here"
+    ),
     bad("a missing function", ("map", "--call", "os:no_such"), "os has no 'no_such'"),
-    bad("something that is no function", ("map", "--call", "os:sep"), "os:sep is not a function, but str"),
+    bad(
+        "something that is no function",
+        ("map", "--call", "os:sep"),
+        "os:sep is not a function, but str",
+    ),
     bad(
         "a module with a mistake",
         ("map", "--call", "work:f"),
@@ -230,8 +265,15 @@ INPUT = [
         ("map", "--input", "no-such", "--", "true"),
         "no-such can't be read: no such file or directory",
     ),
-    bad("a directory as input", ("map", "--input", ".", "--", "true"), "is a directory; name a file"),
-    bad("an input below a file", ("map", "--input", "items/x", "--", "true"), "not a directory", prepare=as_items("x")),
+    bad(
+        "a directory as input", ("map", "--input", ".", "--", "true"), "is a directory; name a file"
+    ),
+    bad(
+        "an input below a file",
+        ("map", "--input", "items/x", "--", "true"),
+        "not a directory",
+        prepare=as_items("x"),
+    ),
     bad(
         "an input that can't be read",
         ("map", "--input", "/proc/self/mem", "--", "true"),
@@ -242,11 +284,18 @@ INPUT = [
         ("map", "--input", "a\nb", "--", "true"),
         "can't be read: no such file or directory",
     ),
-    bad("no UTF-8", MAP, "the input, line 2: it is not UTF-8 (0xff at byte 2)", given=b"ok\nx\xff\n"),
+    bad(
+        "no UTF-8", MAP, "the input, line 2: it is not UTF-8 (0xff at byte 2)", given=b"ok\nx\xff\n"
+    ),
     bad("UTF-16", MAP, "it is not UTF-8 (0xff at byte 1)", given="x\n".encode("utf-16")),
     bad("a NUL in a line", MAP, "line 1: it contains a NUL character", given=b"a\0b\n"),
     bad("a line of 100 MB", MAP, "line 1: it is longer than 16 MiB", given=b"x" * 100_000_000),
-    bad("a line of 100 MB after others", MAP, "line 3: it is longer than 16 MiB", given=b"1\n2\n" + b"x" * 100_000_000),
+    bad(
+        "a line of 100 MB after others",
+        MAP,
+        "line 3: it is longer than 16 MiB",
+        given=b"1\n2\n" + b"x" * 100_000_000,
+    ),
     bad(
         "no JSON",
         ("map", "--jsonl", "--", "true"),
@@ -255,31 +304,83 @@ INPUT = [
     ),
     bad("half JSON", ("map", "--jsonl", "--", "true"), "it is not JSON", given='{"a": \n'),
     bad("JSON with NaN", ("map", "--jsonl", "--", "true"), "NaN is not JSON", given="NaN\n"),
-    bad("JSON with infinity", ("map", "--jsonl", "--", "true"), "-Infinity is not JSON", given="[-Infinity]\n"),
-    bad("JSON nested too deeply", ("map", "--jsonl", "--", "true"), "nested too deeply", given="[" * 100_000 + "\n"),
-    bad("a number of too many digits", ("map", "--jsonl", "--", "true"), "line 1: ", given="9" * 5000 + "\n"),
+    bad(
+        "JSON with infinity",
+        ("map", "--jsonl", "--", "true"),
+        "-Infinity is not JSON",
+        given="[-Infinity]\n",
+    ),
+    bad(
+        "JSON nested too deeply",
+        ("map", "--jsonl", "--", "true"),
+        "nested too deeply",
+        given="[" * 100_000 + "\n",
+    ),
+    bad(
+        "a number of too many digits",
+        ("map", "--jsonl", "--", "true"),
+        "line 1: ",
+        given="9" * 5000 + "\n",
+    ),
     bad(
         "a field that isn't there",
         ("map", "--jsonl", "--", "echo", "{.id}"),
         "line 1: it has no field .id",
         given="{}\n",
     ),
-    bad("a field of a number", ("map", "--jsonl", "--", "echo", "{.a.b}"), "it has no field .a.b", given='{"a": 3}\n'),
-    bad("an index that isn't there", ("map", "--jsonl", "--", "echo", "{.2}"), "it has no field .2", given="[1, 2]\n"),
-    bad("a NUL in a field", ("map", "--jsonl", "--", "echo", "{.a}"), "it contains a NUL", given='{"a": "\\u0000"}\n'),
+    bad(
+        "a field of a number",
+        ("map", "--jsonl", "--", "echo", "{.a.b}"),
+        "it has no field .a.b",
+        given='{"a": 3}\n',
+    ),
+    bad(
+        "an index that isn't there",
+        ("map", "--jsonl", "--", "echo", "{.2}"),
+        "it has no field .2",
+        given="[1, 2]\n",
+    ),
+    bad(
+        "a NUL in a field",
+        ("map", "--jsonl", "--", "echo", "{.a}"),
+        "it contains a NUL",
+        given='{"a": "\\u0000"}\n',
+    ),
     bad(
         "half a surrogate pair",
         ("map", "--jsonl", "--", "echo", "{.a}"),
         "half a surrogate pair",
         given='{"a": "\\ud800"}\n',
     ),
-    bad("an empty key", ("map", "--jsonl", "--key", "{.a}", "--", "true"), "its key is empty", given='{"a": ""}\n'),
     bad(
-        "a key that isn't there", ("map", "--jsonl", "--key", "{.a}", "--", "true"), "it has no field .a", given="{}\n"
+        "an empty key",
+        ("map", "--jsonl", "--key", "{.a}", "--", "true"),
+        "its key is empty",
+        given='{"a": ""}\n',
     ),
-    bad("a key twice", ("map", "--key", "{}", "--", "true"), "two items have the key 'a'", given="a\nb\na\n"),
-    bad("a dry run of no JSON", ("map", "--dry-run", "--jsonl", "--", "true"), "it is not JSON", given="x\n"),
-    bad("a dry run of no input", ("map", "--dry-run", "--input", "nope", "--", "true"), "can't be read"),
+    bad(
+        "a key that isn't there",
+        ("map", "--jsonl", "--key", "{.a}", "--", "true"),
+        "it has no field .a",
+        given="{}\n",
+    ),
+    bad(
+        "a key twice",
+        ("map", "--key", "{}", "--", "true"),
+        "two items have the key 'a'",
+        given="a\nb\na\n",
+    ),
+    bad(
+        "a dry run of no JSON",
+        ("map", "--dry-run", "--jsonl", "--", "true"),
+        "it is not JSON",
+        given="x\n",
+    ),
+    bad(
+        "a dry run of no input",
+        ("map", "--dry-run", "--input", "nope", "--", "true"),
+        "can't be read",
+    ),
 ]
 
 STORES = [
@@ -289,7 +390,12 @@ STORES = [
         "is not an abreast store, or is damaged",
         prepare=store("no " * 400),
     ),
-    bad("a listing of no store", ("runs", "--store", "runs.db"), "is not an abreast store", prepare=store("no " * 400)),
+    bad(
+        "a listing of no store",
+        ("runs", "--store", "runs.db"),
+        "is not an abreast store",
+        prepare=store("no " * 400),
+    ),
     bad("a damaged store", ("runs", "--store", "runs.db"), "damaged", prepare=damaged),
     bad(
         "a store of a later abreast",
@@ -321,7 +427,11 @@ STORES = [
         "is not a file, so it can't be a store",
         prepare=fifo("pipe"),
     ),
-    bad("a device as a store", ("map", "--store", "/dev/null", "--", "true"), "is not a file, so it can't be a store"),
+    bad(
+        "a device as a store",
+        ("map", "--store", "/dev/null", "--", "true"),
+        "is not a file, so it can't be a store",
+    ),
     bad(
         "a store below a file",
         ("map", "--store", "items/x.db", "--", "true"),
@@ -329,28 +439,73 @@ STORES = [
         code=1,
         prepare=as_items("x"),
     ),
-    bad("a store where none can be", ("map", "--store", "/proc/x/y.db", "--", "true"), "/proc/x/y.db", code=1),
+    bad(
+        "a store where none can be",
+        ("map", "--store", "/proc/x/y.db", "--", "true"),
+        "/proc/x/y.db",
+        code=1,
+    ),
     bad("an empty store name", ("map", "--store", "", "--", "true"), "--store: must be a text"),
-    bad("a store of an unknown kind", ("map", "--store", "redis://x", "--", "true"), "there is no store for redis://"),
+    bad(
+        "a store of an unknown kind",
+        ("map", "--store", "redis://x", "--", "true"),
+        "there is no store for redis://",
+    ),
     bad("a store that isn't there", ("show", "last", "--store", "no.db"), "there is no store at"),
     bad("no store yet", ("resume",), "there is no store at"),
 ]
 
 RUNS = [
-    bad("an unknown run", ("show", "jbo-1"), "there is no run 'jbo-1'; did you mean job-1?", prepare=one_run),
+    bad(
+        "an unknown run",
+        ("show", "jbo-1"),
+        "there is no run 'jbo-1'; did you mean job-1?",
+        prepare=one_run,
+    ),
     bad("an unknown run to resume", ("resume", "nope"), "there is no run 'nope'", prepare=one_run),
     bad("an unknown run to retry", ("retry", "nope"), "there is no run 'nope'", prepare=one_run),
     bad("an unknown run to cancel", ("cancel", "nope"), "there is no run 'nope'", prepare=one_run),
     bad("an unknown run to export", ("export", "nope"), "there is no run 'nope'", prepare=one_run),
-    bad("an unknown run to remove", ("rm", "job-1", "nope"), "there is no run 'nope'", prepare=one_run),
+    bad(
+        "an unknown run to remove",
+        ("rm", "job-1", "nope"),
+        "there is no run 'nope'",
+        prepare=one_run,
+    ),
     bad("no run to show", ("show",), "missing argument 'RUN'"),
     bad("no run to remove", ("rm",), "missing argument 'RUN...'"),
-    bad("an unknown item", ("show", "job", "0007"), "nothing is recorded of an item '0007' in job-1", prepare=one_run),
-    bad("an unknown item to retry", ("retry", "job", "0007"), "nothing is recorded of an item", prepare=one_run),
-    bad("an item that did not fail", ("retry", "job", "0000"), "is done, not failed", prepare=one_run),
+    bad(
+        "an unknown item",
+        ("show", "job", "0007"),
+        "nothing is recorded of an item '0007' in job-1",
+        prepare=one_run,
+    ),
+    bad(
+        "an unknown item to retry",
+        ("retry", "job", "0007"),
+        "nothing is recorded of an item",
+        prepare=one_run,
+    ),
+    bad(
+        "an item that did not fail",
+        ("retry", "job", "0000"),
+        "is done, not failed",
+        prepare=one_run,
+    ),
     bad("too many arguments", ("show", "a", "b", "c"), "got unexpected extra argument"),
-    bad("an unknown format", ("export", "job", "--format", "xml"), "there is no format 'xml'", prepare=one_run),
-    bad("an export into a directory", ("export", "job", "-o", "."), "can't be written", code=1, prepare=one_run),
+    bad(
+        "an unknown format",
+        ("export", "job", "--format", "xml"),
+        "there is no format 'xml'",
+        prepare=one_run,
+    ),
+    bad(
+        "an export into a directory",
+        ("export", "job", "-o", "."),
+        "can't be written",
+        code=1,
+        prepare=one_run,
+    ),
     bad(
         "an export nowhere",
         ("export", "job", "-o", "no/where"),
@@ -360,14 +515,39 @@ RUNS = [
     ),
     bad("a prune without an age", ("prune",), "missing option '--older-than'"),
     bad("a prune of no age", ("prune", "--older-than", "x"), "--older-than: must be a time"),
-    bad("a prune of a negative age", ("prune", "--older-than", "-1d"), "--older-than: must be a time"),
-    bad("a prune of an unknown state", ("prune", "--older-than", "1d", "--state", "x"), "there is no state 'x'"),
+    bad(
+        "a prune of a negative age",
+        ("prune", "--older-than", "-1d"),
+        "--older-than: must be a time",
+    ),
+    bad(
+        "a prune of an unknown state",
+        ("prune", "--older-than", "1d", "--state", "x"),
+        "there is no state 'x'",
+    ),
     bad("a listing of none", ("runs", "--limit", "0"), "--limit: it must be at least 1"),
     bad("an unknown shell", ("completion", "tcsh"), "there is no completion for 'tcsh'"),
-    bad("a resume with a bad width", ("resume", "map", "--width", "0"), "it must be at least 1", prepare=gone_input),
-    bad("a resume where nothing is any more", ("resume", "last"), "which is gone", prepare=gone_directory),
-    bad("a resume without its command", ("resume", "last"), "there is no command './tool'", prepare=gone_command),
-    bad("a resume without its input", ("resume", "last"), "items can't be read", prepare=gone_input),
+    bad(
+        "a resume with a bad width",
+        ("resume", "map", "--width", "0"),
+        "it must be at least 1",
+        prepare=gone_input,
+    ),
+    bad(
+        "a resume where nothing is any more",
+        ("resume", "last"),
+        "which is gone",
+        prepare=gone_directory,
+    ),
+    bad(
+        "a resume without its command",
+        ("resume", "last"),
+        "there is no command './tool'",
+        prepare=gone_command,
+    ),
+    bad(
+        "a resume without its input", ("resume", "last"), "items can't be read", prepare=gone_input
+    ),
 ]
 
 FAILURES = [
@@ -378,8 +558,19 @@ FAILURES = [
         code=1,
         given="x" * 200_000,
     ),
-    bad("a command named by the item", ("map", "--", "{}"), "there is no such command", code=1, given="no-such-tool\n"),
-    bad("a command that kills itself", ("map", "--", "sh", "-c", "kill -9 $$"), "failed: killed by SIGKILL", code=1),
+    bad(
+        "a command named by the item",
+        ("map", "--", "{}"),
+        "there is no such command",
+        code=1,
+        given="no-such-tool\n",
+    ),
+    bad(
+        "a command that kills itself",
+        ("map", "--", "sh", "-c", "kill -9 $$"),
+        "failed: killed by SIGKILL",
+        code=1,
+    ),
     bad(
         "a function that raises",
         ("map", "--call", "work:f"),
@@ -408,7 +599,12 @@ FAILURES = [
         code=1,
         prepare=module("def f(x):\n    return lambda: x\n"),
     ),
-    bad("a flood", ("map", "--keep", "1MiB", "--", "sh", "-c", "yes | head -c 50000000"), "raise --keep", code=1),
+    bad(
+        "a flood",
+        ("map", "--keep", "1MiB", "--", "sh", "-c", "yes | head -c 50000000"),
+        "raise --keep",
+        code=1,
+    ),
     bad("a lasting flood", ("map", "--timeout", "1s", "--", "yes"), "took longer than 1 s", code=1),
     bad(
         "a command that forks and stays",
@@ -434,13 +630,26 @@ def test_it_is_told_in_one_sentence(abreast, case):
     assert all(len(line) < 1000 for line in lines)
 
 
-# Of each kind of trouble, one: for what only the start of an interpreter could spoil.
+# One of each kind of error, run in a new interpreter.
 ANEW = {
-    "an unknown command", "an unknown option of the group", "a missing path", "--width 2.5", "a module that exits",
-    "a directory as input", "UTF-16", "a line of 100 MB", "JSON nested too deeply", "a damaged store",
-    "a FIFO as a store", "an unknown run", "an unknown shell", "a resume without its input",
-    "an item too long for an argument", "a command that kills itself", "a function that exits",
-}  # fmt: skip
+    "an unknown command",
+    "an unknown option of the group",
+    "a missing path",
+    "--width 2.5",
+    "a module that exits",
+    "a directory as input",
+    "UTF-16",
+    "a line of 100 MB",
+    "JSON nested too deeply",
+    "a damaged store",
+    "a FIFO as a store",
+    "an unknown run",
+    "an unknown shell",
+    "a resume without its input",
+    "an item too long for an argument",
+    "a command that kills itself",
+    "a function that exits",
+}
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.id in ANEW])
@@ -452,7 +661,12 @@ def test_a_new_interpreter_says_the_same(abreast, tmp_path, case):
     for shell, run in ((abreast, abreast), (another, another.anew)):
         case.prepare(shell)
         found = run(*case.arguments, given=case.given)
-        said.append((found.code, re.sub(r"\d+\.\d+ s", "TIME", found.err.replace(str(shell.folder), "HERE"))))
+        said.append(
+            (
+                found.code,
+                re.sub(r"\d+\.\d+ s", "TIME", found.err.replace(str(shell.folder), "HERE")),
+            )
+        )
     assert said[0] == said[1]
     assert said[1][0] == case.code
     assert case.sentence in said[1][1]
@@ -467,24 +681,41 @@ def test_a_store_that_somebody_keeps_locked_is_not_waited_for_for_ever(abreast):
     assert abreast("map", "--store", "runs.db", "--", "true", given="x\n").code == 0
     with closing(sqlite3.connect(abreast.folder / "runs.db", isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
-        said = abreast("map", "--store", "runs.db", "--", "true", given="x\n", ABREAST_PATIENCE="50ms")
+        said = abreast(
+            "map", "--store", "runs.db", "--", "true", given="x\n", ABREAST_PATIENCE="50ms"
+        )
     assert said.code == 1
     assert "was kept locked by another process for too long; end that process" in said.err
     assert said.err.count("\n") == 1
 
 
 def test_a_run_whose_store_is_removed_says_so_and_does_not_seem_to_be_done(abreast):
-    said = abreast("map", "--width", "1", "--store", "runs.db", "--", "rm", "-f", given="runs.db\n" * 20)
+    said = abreast(
+        "map", "--width", "1", "--store", "runs.db", "--", "rm", "-f", given="runs.db\n" * 20
+    )
     assert said.code == 1
-    assert "runs.db was removed or replaced while it was in use: nothing more can be recorded\n" in said.err
+    assert (
+        "runs.db was removed or replaced while it was in use: nothing more can be recorded\n"
+        in said.err
+    )
     assert "Traceback" not in said.err
 
 
 def test_a_store_that_can_no_longer_grow_ends_the_run_and_keeps_what_is_recorded(abreast):
     abreast.file("items", "".join(f"{number}\n" for number in range(500)))
-    script = 'ulimit -f 1600; exec "$0" -m abreast map --input items -- sh -c "yes long | head -c 3000" sh'
-    process = subprocess.run(["sh", "-c", script, sys.executable], cwd=abreast.folder, env=abreast.environment,
-                             capture_output=True, text=True, timeout=PATIENCE, check=False)  # fmt: skip
+    script = (
+        "ulimit -f 1600; "
+        'exec "$0" -m abreast map --input items -- sh -c "yes long | head -c 3000" sh'
+    )
+    process = subprocess.run(
+        ["sh", "-c", script, sys.executable],
+        cwd=abreast.folder,
+        env=abreast.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert process.returncode == 1
     assert "can't grow" in process.stderr
     assert "abreast resume map-1" in process.stderr
@@ -508,8 +739,15 @@ def test_an_input_that_may_not_be_read(abreast):
 
 def test_the_current_directory_may_be_gone(abreast):
     command = 'mkdir gone; cd gone; rmdir ../gone; exec "$0" -m abreast map -- true'
-    process = subprocess.run(["sh", "-c", command, sys.executable], cwd=abreast.folder, env=abreast.environment,
-                             capture_output=True, text=True, timeout=PATIENCE, check=False)  # fmt: skip
+    process = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        cwd=abreast.folder,
+        env=abreast.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert process.returncode == 2
     assert process.stderr == "abreast: the current directory is gone; go to one that exists\n"
 
@@ -533,12 +771,18 @@ def test_what_was_read_before_a_bad_line_is_done_and_the_rest_follows_once_it_is
 
 
 def test_a_fault_of_ours_is_one_line_and_its_traceback_for_those_who_ask(abreast):
-    # A store that breaks in a way that nobody thought of.
-    broken = "import abreast.wiring\n\ndef broken(*_, **__):\n    raise LookupError('oh\\nno')\n\n"
-    abreast.file("sitecustomize.py", f"{broken}abreast.wiring.find_store = broken\n")
+    # A store that raises an unexpected error.
+    broken = (
+        "import abreast.assembly.names\n\ndef broken(*_, **__):\n"
+        "    raise LookupError('oh\\nno')\n\n"
+    )
+    abreast.file("sitecustomize.py", f"{broken}abreast.assembly.names.find_store = broken\n")
     path = os.pathsep.join((str(abreast.folder), abreast.environment["PYTHONPATH"]))
     said = abreast(*MAP, given="x\n", PYTHONPATH=path)
     assert said.code == 1
-    assert said.err == "abreast: internal error: LookupError: oh no (-v shows where); please report it\n"
+    assert (
+        said.err
+        == "abreast: internal error: LookupError: oh no (-v shows where); please report it\n"
+    )
     said = abreast("map", "-v", "--", "true", given="x\n", PYTHONPATH=path)
     assert "Traceback (most recent call last)" in said.err

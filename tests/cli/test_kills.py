@@ -1,4 +1,7 @@
-"""SIGKILL at any time, then `abreast resume`: nothing lost, nothing recorded run again, nobody left behind."""
+"""SIGKILL at any time, then `abreast resume`.
+
+Nothing is lost, no recorded item runs again, and no process is left behind.
+"""
 
 import os
 import random
@@ -32,7 +35,7 @@ COUNTING = ("--", "sh", "-c", 'echo x >> "counts/$1"; echo "got $1"', "sh", "{}"
 
 
 def kill(process, chance, *, lines, group):
-    """Kill the driver, or all that is in its group, at some moment: when so much is printed, or a little later."""
+    """Kill the driver, or its process group, when so much is printed or a little later."""
 
     def strike():
         with suppress(ProcessLookupError):
@@ -52,14 +55,24 @@ def kill(process, chance, *, lines, group):
 
 
 def storm(abreast, *, items, kills, seed):
-    """Kill it again and again, then let it end: the output is as if nothing had been, and nothing ran that had to."""
+    """Kill it several times, then let it end.
+
+    The output equals that of an undisturbed run, and no recorded item ran again.
+    """
     chance = random.Random(seed)
     expected = set_up(abreast, items)
     killed, recorded, before = 0, set(), {}
     arguments = ("map", "--input", "items", "-P", str(WIDTH), *COUNTING)
     while killed < kills and len(recorded) < items:
-        with abreast.start(*arguments, measured=False) as process:  # a killed one leaves no measures
-            kill(process, chance, lines=chance.randrange(len(recorded) + 20), group=chance.random() < 0.5)
+        with abreast.start(
+            *arguments, measured=False
+        ) as process:  # a killed one leaves no measures
+            kill(
+                process,
+                chance,
+                lines=chance.randrange(len(recorded) + 20),
+                group=chance.random() < 0.5,
+            )
         killed += process.returncode == -signal.SIGKILL
         after = counts(abreast)
         assert all(after[key] == before[key] for key in recorded), "a recorded item ran again"
@@ -93,11 +106,13 @@ def test_killed_a_hundred_times_it_still_gives_the_same(tmp_path):
 
 
 def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast):
-    # The whole session of the driver is killed and its warden too: only the journal knows of the child any more.
+    # The driver's session is killed, and its supervisor too: only the journal has a record of the
+    # child.
     os.mkfifo(abreast.folder / "here")
     here = os.open(abreast.folder / "here", os.O_RDWR)
     script = (
-        '[ -e go ] && { echo got; exit; }; trap "" TERM HUP; exec 3> here; echo $$ >&3; while :; do sleep 600; done'
+        '[ -e go ] && { echo got; exit; }; trap "" TERM HUP; exec 3> here; echo $$ >&3; '
+        "while :; do sleep 600; done"
     )
     abreast.file("items", "1\n")
     with abreast.start("map", "--input", "items", "--", "sh", "-c", script) as process:
@@ -106,13 +121,15 @@ def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast):
         handle = os.pidfd_open(child)
         while not abreast.noted():
             pass
-        wardens = [pid for pid in children_of_process(process.pid) if pid != child]
-        for pid in (process.pid, *wardens):
+        supervisors = [pid for pid in children_of_process(process.pid) if pid != child]
+        for pid in (process.pid, *supervisors):
             os.kill(pid, signal.SIGSTOP)
-        for pid in (*wardens, process.pid):
+        for pid in (*supervisors, process.pid):
             os.kill(pid, signal.SIGKILL)
         process.wait()
-    assert not select.select([handle], [], [], 0)[0], "the child was to outlive its driver, for this test"
+    assert not select.select([handle], [], [], 0)[0], (
+        "the child was to outlive its driver, for this test"
+    )
     abreast.file("go", "")
     said = abreast("resume")
     assert (said.code, said.out) == (0, "got\n")
@@ -137,7 +154,9 @@ def test_a_second_driver_is_refused_while_the_first_is_alive(abreast):
             assert said.code == 1
             assert f"run map-1 is being driven by process {process.pid} on " in said.err
             assert abreast("rm", "map-1").code == 1
-            assert abreast("resume").err == "abreast: nothing to resume: no run is waiting to go on\n"
+            assert (
+                abreast("resume").err == "abreast: nothing to resume: no run is waiting to go on\n"
+            )
             go.write("on\n")
         assert end(process).out == "got\n"
 
@@ -153,7 +172,7 @@ def test_input_of_which_nothing_was_read_is_not_taken_for_none(abreast):
 
 
 def test_input_that_was_cut_off_is_asked_for_again(abreast):
-    # The driver dies while its pipe is still open, so nobody knows whether there was more to come.
+    # The driver dies while its pipe is still open, so it is unknown whether there was more input.
     with abreast.start("map", "--", "echo", "got", stdin=subprocess.PIPE) as process:
         process.stdin.write(b"1\n2\n")
         process.stdin.flush()

@@ -1,14 +1,14 @@
-"""What limits did, to be looked at: `abreast show RUN --limits`, `abreast watch --limits`, `abreast models`."""
+"""Limits shown by `abreast show RUN --limits`, `abreast watch --limits` and `abreast models`."""
 
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from abreast.cli.limit_chart import LimitChart
-from abreast.cli.limit_picture import draw, one_liner, snapshot, svg
-from abreast.cli.picture import Canvas
+from abreast.cli.terminal.lane_drawing import Canvas
+from abreast.cli.terminal.limit_drawing import draw, snapshot, summary_line, svg
 from abreast.core.events import Event
 from abreast.testing.storm import start_process
+from abreast.views.limits import LimitChart
 
 
 def decided(dimension, old, new, cause):
@@ -20,15 +20,23 @@ def chart():
     """Two lanes: one grows, is turned away once and goes on; the other has one call in flight."""
     found = LimitChart(whole=True)
     happened = [
-        (0.0, "run-started", "r", None, {}), (0.1, "call-started", "r/m/0/call/a-0", "openai", {}),
+        (0.0, "run-started", "r", None, {}),
+        (0.1, "call-started", "r/m/0/call/a-0", "openai", {}),
         (1.0, "call-settled", "r/m/0/call/a-0", "openai", {"state": "done"}),
         (1.0, "limit-changed", "r/m/0", "openai", decided("concurrency", 1.0, 4.0, "room")),
         (1.0, "limit-changed", "r/m/0", "openai", decided("requests", None, 600.0, "header")),
         *((1.1 + n / 10, "call-started", f"r/m/{n}/call/a-0", "openai", {}) for n in range(1, 4)),
-        (2.0, "limit-changed", "r/m/3", "openai", decided("concurrency", 4.0, 2.0, "429") | {"held": 0.5}),
-        (3.0, "call-started", "r/m/3/call/a-0", "openai", {}), (3.0, "call-started", "r/m/9/call/b-0", "other", {}),
+        (
+            2.0,
+            "limit-changed",
+            "r/m/3",
+            "openai",
+            decided("concurrency", 4.0, 2.0, "429") | {"held": 0.5},
+        ),
+        (3.0, "call-started", "r/m/3/call/a-0", "openai", {}),
+        (3.0, "call-started", "r/m/9/call/b-0", "other", {}),
         (9.0, "call-settled", "r/m/3/call/a-0", "openai", {"state": "done"}),
-    ]  # fmt: skip
+    ]
     for number, (when, kind, path, lane, data) in enumerate(happened):
         found.add(Event(number + 1, kind, path, 100.0 + when, 1e9 + when, lane, data))
     return found
@@ -45,14 +53,18 @@ def test_calls_are_in_flight_from_their_start_until_they_settle_or_are_turned_aw
 
 def test_the_picture_has_every_lane_its_decisions_and_why(chart):
     said = draw(chart, "r-1", "done", chart.now, Canvas(width=80)).plain
-    assert "openai  2 in flight, 3 at most, 2 allowed, 600 rpm, 2 calls, 1 times turned away" in said
+    assert (
+        "openai  2 in flight, 3 at most, 2 allowed, 600 rpm, 2 calls, 1 times turned away" in said
+    )
     assert "concurrency 1 -> 4 (room)" in said
     assert "requests ? -> 600 (header)" in said
     assert "concurrency 4 -> 2 (429, held for 0.5 s)" in said
     assert all(len(line) <= 80 for line in said.splitlines())
     plain = draw(chart, "r-1", "done", chart.now, Canvas(width=80, ascii=True)).plain
     assert plain.isascii()
-    assert one_liner(chart, "r-1", "done", 9.0).startswith("r-1 done for 9 s: openai: 2 in flight")
+    assert summary_line(chart, "r-1", "done", 9.0).startswith(
+        "r-1 done for 9 s: openai: 2 in flight"
+    )
 
 
 def test_the_same_in_json_and_as_an_svg(chart):
@@ -76,9 +88,19 @@ def test_a_run_shows_what_its_limits_did_and_what_was_learned_is_listed(abreast)
     with start_process(rpm=6000, latency=0.05) as storm:
         abreast.file(
             "abreast.toml",
-            f'[lanes.a]\nbase_url = "{storm.url}/v1"\n[lanes.b]\nbase_url = "{storm.url}/v1"\nwidth = 3\n',
+            (
+                f'[lanes.a]\nbase_url = "{storm.url}/v1"\n[lanes.b]\n'
+                f'base_url = "{storm.url}/v1"\nwidth = 3\n'
+            ),
         )
-        asked = abreast("map", "--prompt", "say {}", "--model", "a/storm", given="".join(f"{n}\n" for n in range(40)))
+        asked = abreast(
+            "map",
+            "--prompt",
+            "say {}",
+            "--model",
+            "a/storm",
+            given="".join(f"{n}\n" for n in range(40)),
+        )
         assert asked.code == 0
         assert storm.stats().peak_in_flight > 4
     said = abreast("show", "last", "--limits")

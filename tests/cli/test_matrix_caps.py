@@ -1,4 +1,7 @@
-"""The cap of each provider, from the flag to the server's own count; and rows that are whole though it was killed."""
+"""The cap of each provider, from the flag to the server's own count.
+
+And rows that are whole though it was killed.
+"""
 
 import json
 import os
@@ -15,10 +18,15 @@ LANES = '[lanes.{name}]\nbase_url = "{url}/v1"\n'
 
 def write(abreast, models, lanes, more=""):
     """Twelve cells for each model, of a prompt alone."""
-    abreast.file("abreast.toml", "".join(LANES.format(name=name, url=storm.url) for name, storm in lanes.items()))
+    abreast.file(
+        "abreast.toml",
+        "".join(LANES.format(name=name, url=storm.url) for name, storm in lanes.items()),
+    )
     rows = [{"id": f"i{number}", "text": f"text {number}", "truth": "e"} for number in range(6)]
     abreast.file("data.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
-    abreast.file("study.yaml", f"""
+    abreast.file(
+        "study.yaml",
+        f"""
 matrix:
   models: {json.dumps(models)}
   strategies:
@@ -28,7 +36,8 @@ matrix:
   scores: [contains]
   controls: [empty]
   {more}
-""")  # fmt: skip
+""",
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,17 +50,30 @@ matrix:
         ("lane_width: 3", [], 3),
         ("lane_width: 3", ["--lane-width", "2"], 2),
     ],
-    ids=["neither", "for a free account", "by its other name", "for a large one", "in the file", "the flag first"],
+    ids=[
+        "neither",
+        "for a free account",
+        "by its other name",
+        "for a large one",
+        "in the file",
+        "the flag first",
+    ],
 )
-def test_as_many_calls_as_the_flag_says_are_in_flight_at_each_provider_and_never_more(abreast, more, words, cap):
-    """Two models of one provider share its cap; the other provider has its own. No server answers before it is full."""
+def test_as_many_calls_as_the_flag_says_are_in_flight_at_each_provider_and_never_more(
+    abreast, more, words, cap
+):
+    """Two models of one provider share its cap.
+
+    The other provider has its own. No server answers before it is full.
+    """
     with start_process(latency=3600.0) as one, start_process(latency=3600.0) as other:
         write(abreast, ["a/one", "a/two", "b/one"], {"a": one, "b": other}, more)
         command = ("matrix", "run", "study.yaml", "--no-report", *words)
         with abreast.start(*command, measured=False) as process:
             while one.stats().in_flight < cap or other.stats().in_flight < cap:
                 assert process.poll() is None
-            # The controls call nobody and take no permit: all twelve are recorded while every permit is taken.
+            # The controls make no call and take no permit: all twelve are recorded while every
+            # permit is taken.
             while len([key for key in abreast.recorded("study-1") if "empty" in key]) < 12:
                 assert process.poll() is None
             process.send_signal(signal.SIGINT)
@@ -113,11 +135,19 @@ def score(row):
 """
 
 
-def test_killed_between_the_reply_and_its_score_no_row_has_a_part_missing_and_no_reply_is_paid_twice(abreast):
+def test_killed_between_reply_and_score_no_row_lacks_a_part_and_no_reply_is_paid_twice(
+    abreast,
+):
     with start_process(latency=0.001) as storm:
         write(abreast, ["a/one"], {"a": storm})
-        study = (abreast.folder / "study.yaml").read_text().replace("[contains]", '[contains, {python: "mine:score"}]')
-        study = study.replace("plain: {prompt:", 'steps: {python: "mine:steps"}\n    plain: {prompt:')
+        study = (
+            (abreast.folder / "study.yaml")
+            .read_text()
+            .replace("[contains]", '[contains, {python: "mine:score"}]')
+        )
+        study = study.replace(
+            "plain: {prompt:", 'steps: {python: "mine:steps"}\n    plain: {prompt:'
+        )
         abreast.file("study.yaml", study)
         abreast.file("mine.py", KILLS)
         abreast.file("armed", "")
@@ -127,10 +157,15 @@ def test_killed_between_the_reply_and_its_score_no_row_has_a_part_missing_and_no
         assert process.returncode == -signal.SIGKILL
         cut = abreast("matrix", "export", "study").rows
         assert all(is_whole(row) for row in cut)
-        assert not [row for row in cut if row["input"] == "i3" and row["scores"]["python"] == 0.5]  # it died there
+        assert not [
+            row for row in cut if row["input"] == "i3" and row["scores"]["python"] == 0.5
+        ]  # it died there
         assert abreast(*command).code == 0
         rows = abreast("matrix", "export", "study").rows
         assert all(is_whole(row) for row in rows)
-        assert Counter(row["strategy"] for row in rows if not row["control"]) == {"steps": 12, "plain": 12}
+        assert Counter(row["strategy"] for row in rows if not row["control"]) == {
+            "steps": 12,
+            "plain": 12,
+        }
         # A reply that came is never asked for again: at most what was in flight at the kill is.
         assert 36 <= storm.stats().arrived <= 36 + 4

@@ -1,4 +1,4 @@
-"""`abreast matrix` on a study that was changed since: what was taken out, what it has cost, what prices it knew."""
+"""`abreast matrix` on a study that was changed since: removed cells, cost, and prices."""
 
 import json
 import re
@@ -19,12 +19,19 @@ def study(abreast):
     def write(*strategies, words=WORDS, repeats=1, controls="[empty]"):
         rows = [{"id": text, "text": text, "truth": text.upper()} for text in words]
         abreast.file("data.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
-        lines = [{"prompt": f"{how} {text}", "reply": text.upper()} for text in WORDS for how in ("say", "cry", "sing")]
+        lines = [
+            {"prompt": f"{how} {text}", "reply": text.upper()}
+            for text in WORDS
+            for how in ("say", "cry", "sing")
+        ]
         abreast.file("replies.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
-        named = "".join(f'    {how}: {{prompt: "{how} {{{{ input.text }}}}"}}\n' for how in strategies)
+        named = "".join(
+            f'    {how}: {{prompt: "{how} {{{{ input.text }}}}"}}\n' for how in strategies
+        )
         abreast.file(
             "study.yaml",
-            f"matrix:\n  models: [scripted/replies.jsonl]\n  strategies:\n{named}  inputs: data.jsonl\n"
+            "matrix:\n  models: [scripted/replies.jsonl]\n  strategies:\n"
+            f"{named}  inputs: data.jsonl\n"
             f"  repeats: {repeats}\n  scores: [exact]\n  controls: {controls}\n",
         )
 
@@ -40,7 +47,9 @@ def exported(abreast, *words):
     return {(row["strategy"], row["input"], row["repeat"]) for row in said.rows}, said.err
 
 
-def test_what_was_taken_out_of_the_file_stays_recorded_and_is_in_no_export_unless_asked_for(abreast, study):
+def test_what_was_taken_out_of_the_file_stays_recorded_and_is_in_no_export_unless_asked_for(
+    abreast, study
+):
     study("say", "cry")
     assert run(abreast).code == 0
     study("say", "sing")
@@ -48,7 +57,10 @@ def test_what_was_taken_out_of_the_file_stays_recorded_and_is_in_no_export_unles
 
     assert said.code == 0
     left = "4 recorded cells are no longer in the file (strategy cry)"
-    assert f"{left}: what is recorded of them stays, but is in no report and no export without --all" in said.err
+    assert (
+        f"{left}: what is recorded of them stays, but is in no report and no export without --all"
+        in said.err
+    )
     rows, err = exported(abreast)
     assert {strategy for strategy, _, _ in rows} == {"say", "sing", "empty"}
     assert err == f"abreast: {left}, and left out; --all has them too\n"
@@ -67,8 +79,12 @@ def test_inputs_repeats_and_controls_that_are_gone_are_left_out_too(abreast, stu
     study("say", words=WORDS[:3], repeats=1)
     said = run(abreast)
 
-    # 4 x 2 cells and 4 x 2 of each control: of these, those of 3 inputs, 1 repeat and 1 control are still there.
-    assert "18 recorded cells are no longer in the file (control truth, input four, repeat 1)" in said.err
+    # 4 x 2 cells and 4 x 2 of each control: of these, those of 3 inputs, 1 repeat and 1 control are
+    # still there.
+    assert (
+        "18 recorded cells are no longer in the file (control truth, input four, repeat 1)"
+        in said.err
+    )
     rows, _ = exported(abreast)
     assert rows == {(strategy, text, 0) for strategy in ("say", "empty") for text in WORDS[:3]}
 
@@ -106,16 +122,19 @@ def test_a_report_and_a_comparison_are_of_the_file_as_it_is(abreast, study):
     assert abreast("matrix", "report", "study-1", "--out", "report.md", "--all").code == 0
     text = (abreast.folder / "report.md").read_text("utf-8")
     assert ("· cry" in text, "left out" in text) == (True, False)
-    compared = json.loads(abreast("matrix", "compare", "study-1", "study-2", "--json").out)["changes"]
+    compared = json.loads(abreast("matrix", "compare", "study-1", "study-2", "--json").out)[
+        "changes"
+    ]
     assert (compared["both"], compared["only_before"]) == (4, 0)
 
 
-# --- what it has cost -------------------------------------------------------------------------------------------------
+# --- what it has cost ----------------------------------------------------------------------------
 
 
 def server_study(abreast, storm, how):
     abreast.file(
-        "abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\nprice = {{input = 1000.0, output = 1000.0}}\n'
+        "abreast.toml",
+        f'[lanes.a]\nbase_url = "{storm.url}/v1"\nprice = {{input = 1000.0, output = 1000.0}}\n',
     )
     abreast.file(
         "study.yaml",
@@ -143,13 +162,15 @@ def test_a_later_budget_counts_what_superseded_cells_and_drivers_without_one_hav
 
         server_study(abreast, storm, "whisper")
         assert run(abreast, "--budget", f"{paid:.6f}usd").code == 3
-        assert run(abreast, "--budget", "24req").code == 3  # what was spent without a budget is not forgotten
+        assert (
+            run(abreast, "--budget", "24req").code == 3
+        )  # what was spent without a budget is not forgotten
         assert storm.stats().arrived == 24
         assert run(abreast, "--budget", "36req").code == 0
         assert storm.stats().arrived == 36
 
 
-# --- provenance -------------------------------------------------------------------------------------------------------
+# --- provenance ----------------------------------------------------------------------------------
 
 
 def facts(abreast):
@@ -168,7 +189,9 @@ def test_the_table_of_prices_is_named_with_its_date_where_it_was_asked(abreast, 
         abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
         assert run(abreast, "--no-resume").code == 0
     told = facts(abreast)
-    said = re.fullmatch(r"genai-prices [\d.]+, whose newest price is of (\d{4}-\d\d-\d\d)", told["prices"])
+    said = re.fullmatch(
+        r"genai-prices [\d.]+, whose newest price is of (\d{4}-\d\d-\d\d)", told["prices"]
+    )
     assert said is not None
     assert said[1] == str(table_date(date.fromisoformat(told["created"].partition(" ")[0])))
 
@@ -180,17 +203,21 @@ def test_a_date_of_the_table_is_no_later_than_the_day_that_asks():
     assert found <= today
 
 
-@pytest.mark.parametrize(("words", "least", "most"), [((), 1, 4), (("--adaptive",), 5, 99),
-                                                      (("--adaptive", "--lane-width", "2"), 1, 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "least", "most"),
+    [((), 1, 4), (("--adaptive",), 5, 99), (("--adaptive", "--lane-width", "2"), 1, 2)],
+)
 def test_a_lane_keeps_its_width_unless_it_is_to_find_it_out(abreast, words, least, most):
     rows = "".join(f"{json.dumps({'id': f'i{n}', 'text': f'word {n}'})}\n" for n in range(60))
     abreast.file("data.jsonl", rows)
     with start_process(latency=0.1) as storm:
         abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
         abreast.file(
-            "study.yaml", 'matrix:\n  models: [a/storm]\n  strategies:\n    say: {prompt: "say {{ input.text }}"}\n'
+            "study.yaml",
+            "matrix:\n  models: [a/storm]\n  strategies:\n"
+            '    say: {prompt: "say {{ input.text }}"}\n'
             "  inputs: data.jsonl\n",
-        )  # fmt: skip
+        )
         assert run(abreast, *words).code == 0
         assert least <= storm.stats().peak_in_flight <= most
 
@@ -202,13 +229,18 @@ def test_a_study_in_which_all_cells_failed_but_its_controls_has_failed(abreast, 
     assert "8 of 12 cells done, 4 failed" in said.err
     (row,) = abreast("runs", "--json").rows
     assert (row["state"], row["reason"]) == ("failed", "no item succeeded: 4 cells failed")
-    assert "run the failed again with: abreast resume study-1 --only-failed" in abreast("show", "last").out
+    assert (
+        "run the failed again with: abreast resume study-1 --only-failed"
+        in abreast("show", "last").out
+    )
     assert "study-1 is failed" in abreast("resume", "study-1").err
 
     lines = [{"prompt": f"moan {text}", "reply": text.upper()} for text in WORDS]
     abreast.file("replies.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
     assert abreast("resume", "study-1", "--only-failed").code == 0
-    assert [(row["run"], row["state"]) for row in abreast("runs", "--json").rows] == [("study-1", "done")]
+    assert [(row["run"], row["state"]) for row in abreast("runs", "--json").rows] == [
+        ("study-1", "done")
+    ]
 
 
 def test_a_study_that_goes_on_with_cells_that_all_fail_keeps_what_succeeded_before(abreast, study):
@@ -216,4 +248,6 @@ def test_a_study_that_goes_on_with_cells_that_all_fail_keeps_what_succeeded_befo
     assert run(abreast).code == 0
     study("say", "moan")
     assert run(abreast, "--strategy", "moan").code == 1
-    assert [(row["run"], row["state"]) for row in abreast("runs", "--json").rows] == [("study-1", "done")]
+    assert [(row["run"], row["state"]) for row in abreast("runs", "--json").rows] == [
+        ("study-1", "done")
+    ]

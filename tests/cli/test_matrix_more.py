@@ -1,4 +1,4 @@
-"""`abreast matrix` around a run: the report that it leaves, two runs compared, flags by other names, a dry run."""
+"""`abreast matrix` around a run: report, comparison of two runs, aliases of flags, dry run."""
 
 import json
 import os
@@ -31,7 +31,11 @@ def study(abreast):
         rows = [{"id": text, "text": text, "truth": text.upper()} for text in WORDS]
         abreast.file("data.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
         lines = [{"prompt": f"say {text}", "reply": text.upper()} for text in WORDS]
-        lines += [{"prompt": f"{how} {text}", "reply": text} for text in WORDS for how in ("in a word:", "tell")]
+        lines += [
+            {"prompt": f"{how} {text}", "reply": text}
+            for text in WORDS
+            for how in ("in a word:", "tell")
+        ]
         abreast.file("replies.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
         abreast.file("study.yaml", STUDY.format(word=word, more=more))
 
@@ -40,14 +44,20 @@ def study(abreast):
 
 
 def told(said):
-    return [re.sub(r"\d+\.\d s", "T s", line.removeprefix("abreast: ")) for line in said.err.splitlines()]
+    return [
+        re.sub(r"\d+\.\d s", "T s", line.removeprefix("abreast: "))
+        for line in said.err.splitlines()
+    ]
 
 
 def test_a_run_ends_with_its_report_beside_the_store(abreast, study):
     said = abreast("run", "study.yaml")
 
     assert (said.code, said.out) == (0, "")
-    assert told(said) == ["32 of 32 cells done in T s (study-1)", "the report is .abreast/reports/study-1.html"]
+    assert told(said) == [
+        "32 of 32 cells done in T s (study-1)",
+        "the report is .abreast/reports/study-1.html",
+    ]
     page = (abreast.folder / ".abreast/reports/study-1.html").read_text("utf-8")
     assert "can&#39;t be told apart" not in page
     assert "scripted/replies.jsonl · plain has the highest mean, 1.000" in page
@@ -56,7 +66,10 @@ def test_a_run_ends_with_its_report_beside_the_store(abreast, study):
 def test_where_the_report_is_stands_in_what_programs_read_and_quiet_says_nothing(abreast, study):
     said = abreast("matrix", "run", "study.yaml", "--json")
     found = json.loads(said.out)
-    assert (said.err, found["report"]) == ("", str(abreast.folder / ".abreast/reports/study-1.html"))
+    assert (said.err, found["report"]) == (
+        "",
+        str(abreast.folder / ".abreast/reports/study-1.html"),
+    )
 
     again = abreast("matrix", "run", "study.yaml", "--quiet", "--store", "other/here.db")
     assert (again.code, again.out, again.err) == (0, "", "")
@@ -75,14 +88,18 @@ def test_without_a_report_there_is_none_until_it_is_asked_for(abreast, study):
 
 
 @pytest.mark.parametrize("missing", ["scipy", "plotly"])
-def test_without_the_extra_one_sentence_says_how_to_get_it_and_the_run_is_as_good(abreast, study, missing):
+def test_without_the_extra_one_sentence_says_how_to_get_it_and_the_run_is_as_good(
+    abreast, study, missing
+):
     abreast.file(f"shadow/{missing}.py", f'raise ImportError("no {missing}")')
     path = os.pathsep.join([str(abreast.folder / "shadow"), *filter(None, sys.path)])
 
     said = abreast("matrix", "run", "study.yaml", PYTHONPATH=path)
 
     assert said.code == 0
-    assert told(said)[1:] == ["for a report: pip install 'abreast[report]', then abreast matrix report study-1"]
+    assert told(said)[1:] == [
+        "for a report: pip install 'abreast[report]', then abreast matrix report study-1"
+    ]
     asked = abreast("matrix", "report", "study", PYTHONPATH=path)
     assert (asked.code, "install 'abreast[report]'" in asked.err) == (2, True)
 
@@ -108,14 +125,21 @@ def test_a_failed_cell_is_an_exit_code_of_1_and_is_in_the_report(abreast, study)
 
 
 def test_the_facts_of_a_report_are_for_people(abreast, study):
-    said = abreast("matrix", "run", "study.yaml", "-i", "one", "-i", "two", "--seed", "7", "--lane-width", "3")
+    said = abreast(
+        "matrix", "run", "study.yaml", "-i", "one", "-i", "two", "--seed", "7", "--lane-width", "3"
+    )
     assert said.code == 0
     assert abreast("matrix", "report", "study", "--out", "report.md").code == 0
 
     text = (abreast.folder / "report.md").read_text("utf-8")
     facts = dict(re.findall(r"(?m)^\| ([\w ]+) \| (.*) \|$", text.partition("## Provenance")[2]))
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", facts["created"])
-    assert (facts["run"], facts["state"], facts["file"], facts["seed"]) == ("study-1", "done", "study.yaml", "7")
+    assert (facts["run"], facts["state"], facts["file"], facts["seed"]) == (
+        "study-1",
+        "done",
+        "study.yaml",
+        "7",
+    )
     assert (facts["only"], facts["lane width"]) == ("inputs one, two", "3")
     assert {"abreast", "Python", "packages", "platform", "cores", "prices"} <= set(facts)
     assert "aiohttp " in facts["packages"]
@@ -169,39 +193,54 @@ def test_the_usual_width_is_four_and_a_study_may_say_another(abreast, study):
     assert widths == [4, 7, 2]
 
 
-# --- against a server's own count -------------------------------------------------------------------------------------
+# --- against a server's own count ----------------------------------------------------------------
 
 
 def many_steps(abreast, storm, lane=""):
     abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n{lane}')
-    abreast.file("mine.py", """
+    abreast.file(
+        "mine.py",
+        """
 async def steps(value, model):
     draft = await model.ask(f"draft {value['text']}", step="draft")
     return await model.ask(f"better {draft}", step="better")
-""")  # fmt: skip
-    abreast.file("study.yaml", """
+""",
+    )
+    abreast.file(
+        "study.yaml",
+        """
 matrix:
   models: [{name: a/one, max_tokens: 20}]
   strategies: {steps: {python: "mine:steps"}}
   inputs: [one, two, three, four, five, six]
   repeats: 2
   scores: [{regex: "."}]
-""")  # fmt: skip
+""",
+    )
     said = abreast("matrix", "run", "study.yaml", "--no-report", "--json")
     assert (said.code, said.err) == (0, "")
     return abreast("matrix", "export", "study").rows
 
 
 def test_cells_of_many_steps_keep_all_of_them_and_within_the_limits_nothing_is_tried_twice(abreast):
-    with start_process(latency=0.01, concurrency=4) as storm:  # which the usual width is just within
+    with start_process(
+        latency=0.01, concurrency=4
+    ) as storm:  # which the usual width is just within
         rows = many_steps(abreast, storm)
         stats = storm.stats()
 
     assert (stats.arrived, stats.rejected, stats.peak_in_flight) == (24, 0, 4)
     assert len(rows) == 12
     for row in rows:
-        assert ([step["name"] for step in row["steps"]], row["attempts"]) == (["draft", "better"], 2)
-        assert (row["state"], row["scores"], row["steps"][1]["output"]) == ("done", {"regex": 1.0}, row["output"])
+        assert ([step["name"] for step in row["steps"]], row["attempts"]) == (
+            ["draft", "better"],
+            2,
+        )
+        assert (row["state"], row["scores"], row["steps"][1]["output"]) == (
+            "done",
+            {"regex": 1.0},
+            row["output"],
+        )
         assert (row["hold_s"], row["backoff_s"]) == (0.0, 0.0)
 
 
@@ -212,7 +251,9 @@ def test_a_lane_that_knows_its_rate_stays_clear_of_429s(abreast):
 
     assert (stats.arrived, stats.rejected, len(rows)) == (24, 0, 12)
     assert {row["hold_s"] for row in rows} == {0.0}
-    assert max(row["queue_s"] for row in rows) > max(row["service_s"] for row in rows)  # it waited here, not there
+    assert max(row["queue_s"] for row in rows) > max(
+        row["service_s"] for row in rows
+    )  # it waited here, not there
 
 
 def test_a_lane_that_does_not_is_held_by_429s_and_its_rows_are_the_same(abreast):
@@ -226,18 +267,22 @@ def test_a_lane_that_does_not_is_held_by_429s_and_its_rows_are_the_same(abreast)
     assert max(row["hold_s"] for row in rows) > 0
 
 
-# --- going on ---------------------------------------------------------------------------------------------------------
+# --- going on ------------------------------------------------------------------------------------
 
 
 def test_resume_goes_on_with_the_file_as_it_was_run_last_and_not_with_an_older_one(abreast, study):
     assert abreast("matrix", "run", "study.yaml", "--no-report").code == 0
     study(word="tell")
-    assert abreast("matrix", "run", "study.yaml", "--no-report", "--budget", "19req").code == 3  # 16 are spent already
+    assert (
+        abreast("matrix", "run", "study.yaml", "--no-report", "--budget", "19req").code == 3
+    )  # 16 are spent already
 
     said = abreast("resume", "study-1", "--budget", "100req")
 
     assert said.code == 0
-    assert "5 cells run again, because the strategy plain changed" in said.err  # and not the three that were
+    assert (
+        "5 cells run again, because the strategy plain changed" in said.err
+    )  # and not the three that were
     rows = [row for row in abreast("matrix", "export", "study").rows if row["strategy"] == "plain"]
     assert {row["prompt"].partition(" ")[0] for row in rows} == {"tell"}
 
@@ -274,4 +319,7 @@ def test_scores_that_could_not_be_given_are_told_and_make_the_exit_code_1(abreas
     found = json.loads(abreast("matrix", "run", "study.yaml", "--no-report", "--json").out)
     assert (found["failed"], found["score_errors"]) == (0, {"python": 32})
     assert abreast("matrix", "report", "study", "--out", "report.md").code == 0
-    assert "could not be given in 32 of 32 cells" in (abreast.folder / "report.md").read_text().splitlines()[2]
+    assert (
+        "could not be given in 32 of 32 cells"
+        in (abreast.folder / "report.md").read_text().splitlines()[2]
+    )

@@ -1,4 +1,4 @@
-"""The cap of a provider covers strategies that call it by themselves: counted by a server's own log."""
+"""The cap of a provider holds for strategies with a client of their own, by the server's log."""
 
 import json
 import sys
@@ -52,7 +52,7 @@ steps:
 
 
 class Provider(ThreadingHTTPServer):
-    """Answers nothing until as many requests are under way as `full` says, and logs what is under way."""
+    """Answers only when `full` requests are in flight, and logs how many are."""
 
     daemon_threads = True
 
@@ -130,9 +130,13 @@ matrix:
 
 
 @pytest.mark.parametrize("cap", [1, 4])
-@pytest.mark.parametrize("strategy", ["python: mine:plain", "python: mine:awaited", "python: mine:permitted",
-                                      "workflow: flow.yaml"])  # fmt: skip
-def test_a_strategy_with_its_own_client_keeps_the_cap_by_the_servers_log(abreast, provider, strategy, cap):
+@pytest.mark.parametrize(
+    "strategy",
+    ["python: mine:plain", "python: mine:awaited", "python: mine:permitted", "workflow: flow.yaml"],
+)
+def test_a_strategy_with_its_own_client_keeps_the_cap_by_the_servers_log(
+    abreast, provider, strategy, cap
+):
     server = provider(cap)
     write(abreast, server, f"{{{strategy}}}")
 
@@ -142,7 +146,10 @@ def test_a_strategy_with_its_own_client_keeps_the_cap_by_the_servers_log(abreast
     assert (len(server.log), max(server.log)) == (CELLS, cap)
     rows = abreast("matrix", "export", "study").rows
     assert {row["output"] for row in rows} == {f"t{number}" for number in range(CELLS)}
-    assert all(row["service_s"] > 0 and row["attempts"] == 1 and 1 <= row["in_flight"] <= cap for row in rows)
+    assert all(
+        row["service_s"] > 0 and row["attempts"] == 1 and 1 <= row["in_flight"] <= cap
+        for row in rows
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,8 +168,12 @@ def test_the_width_of_a_lane_in_the_configuration_counts_unless_the_command_line
     assert f"| lane width | {cap} |" in (abreast.folder / "report.md").read_text()
 
 
-@pytest.mark.parametrize(("given", "said"), [("own=0", "1"), ("own=x", "x"), ("other=2", "no lane 'other'; there are")])
-def test_a_width_that_makes_no_sense_is_refused_before_anything_is_sent(abreast, provider, given, said):
+@pytest.mark.parametrize(
+    ("given", "said"), [("own=0", "1"), ("own=x", "x"), ("other=2", "no lane 'other'; there are")]
+)
+def test_a_width_that_makes_no_sense_is_refused_before_anything_is_sent(
+    abreast, provider, given, said
+):
     server = provider(1)
     write(abreast, server, "{python: mine:plain}")
 
@@ -174,8 +185,15 @@ def test_a_width_that_makes_no_sense_is_refused_before_anything_is_sent(abreast,
 
 def test_a_plain_function_gets_the_whole_reply(abreast, provider):
     write(abreast, provider(1), '{python: "mine:asked"}')
-    abreast.file("replies.jsonl", "".join(f'{{"prompt": "t{n}", "reply": "T{n}"}}\n' for n in range(CELLS)))
-    abreast.file("study.yaml", (abreast.folder / "study.yaml").read_text().replace("own/any", "scripted/replies.jsonl"))
+    abreast.file(
+        "replies.jsonl", "".join(f'{{"prompt": "t{n}", "reply": "T{n}"}}\n' for n in range(CELLS))
+    )
+    abreast.file(
+        "study.yaml",
+        (abreast.folder / "study.yaml").read_text().replace("own/any", "scripted/replies.jsonl"),
+    )
 
     assert abreast("matrix", "run", "study.yaml", "--no-report").code == 0
-    assert [row["value"] for row in abreast("matrix", "export", "study").rows] == [[f"T{n}", 1] for n in range(CELLS)]
+    assert [row["value"] for row in abreast("matrix", "export", "study").rows] == [
+        [f"T{n}", 1] for n in range(CELLS)
+    ]

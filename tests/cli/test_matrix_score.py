@@ -1,4 +1,4 @@
-"""`abreast matrix score`: judges are asked, no other model is, and nothing that is recorded is lost by it."""
+"""`abreast matrix score`: judges are asked, no other model is, and no record is lost."""
 
 import json
 
@@ -16,7 +16,8 @@ price = {{input = 1.0, output = 2.0}}
 base_url = "{judge}/v1"
 price = {{input = 1.0, output = 2.0}}
 """
-JUDGED = '[contains, {judge: "yes: is it good?", model: judge/one, name: good}]'  # an echo of that says yes
+# an echo of that says yes
+JUDGED = '[contains, {judge: "yes: is it good?", model: judge/one, name: good}]'
 INPUTS = ("one", "two", "three")
 
 
@@ -55,7 +56,11 @@ def score(abreast):
 
 
 def rows_of(abreast):
-    return {row["input"]: row for row in abreast("matrix", "export", "study-1").rows if not row["control"]}
+    return {
+        row["input"]: row
+        for row in abreast("matrix", "export", "study-1").rows
+        if not row["control"]
+    }
 
 
 def test_judges_are_asked_and_no_other_model_is_not_even_for_its_key(abreast, servers):
@@ -70,8 +75,12 @@ def test_judges_are_asked_and_no_other_model_is_not_even_for_its_key(abreast, se
     assert said.code == 0, said
     assert (arm.stats().arrived, judge.stats().arrived) == (3, 3)
     after = rows_of(abreast)
-    assert {name: row["scores"]["good"] for name, row in after.items()} == dict.fromkeys(INPUTS, 1.0)
-    assert {name: row["output"] for name, row in after.items()} == {name: row["output"] for name, row in before.items()}
+    assert {name: row["scores"]["good"] for name, row in after.items()} == dict.fromkeys(
+        INPUTS, 1.0
+    )
+    assert {name: row["output"] for name, row in after.items()} == {
+        name: row["output"] for name, row in before.items()
+    }
     assert all(row["judge_usd"] > 0 for row in after.values())
     assert abreast("show", "study-1", "--json").rows[0]["usage"]["judge/one"]["requests"] == 3
 
@@ -97,7 +106,10 @@ def test_cells_that_have_no_reply_yet_are_left_to_the_next_run(abreast, servers)
     said = score(abreast)
 
     assert said.code == 0, said
-    assert "cells have no reply yet, and are not scored; ask for them with: abreast matrix run study.yaml" in said.err
+    assert (
+        "cells have no reply yet, and are not scored; ask for them with: "
+        "abreast matrix run study.yaml"
+    ) in said.err
     assert (arm.stats().arrived, judge.stats().arrived) == (asked, scored)
     assert [row["state"] for row in abreast("runs", "--json").rows] == ["halted"]
     assert abreast("resume", "study-1").code == 3  # the budget is the study's still
@@ -117,4 +129,6 @@ def test_replies_to_a_prompt_that_was_edited_since_stay_as_they_are(abreast, ser
     assert rows_of(abreast) == before
     assert (arm.stats().arrived, judge.stats().arrived) == (3, 0)
     assert run(abreast).code == 0
-    assert {row["prompt"] for row in rows_of(abreast).values()} == {f"shout {text}" for text in INPUTS}
+    assert {row["prompt"] for row in rows_of(abreast).values()} == {
+        f"shout {text}" for text in INPUTS
+    }

@@ -1,4 +1,4 @@
-"""What a study cost, over real HTTP: killed and resumed it tells the figures of one that was left alone."""
+"""The cost of a study over real HTTP: kills and resumes do not change what is reported."""
 
 import json
 import signal
@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from abreast.testing.storm import start_process
+from tests.cli.commands.test_matrix import _strike, declare, lasting, rows_of
 from tests.cli.shell import PATIENCE, Shell
-from tests.cli.test_matrix import _strike, declare, lasting, rows_of
 
 STUDY = """
 matrix:
@@ -40,7 +40,8 @@ steps:
 """
 MINE = """
 async def ask(value, model):
-    said = [await model.ask(f"{word} {value['text']}", step=word, max_tokens=20) for word in ("one", "two", "three")]
+    said = [await model.ask(f"{word} {value['text']}", step=word, \
+max_tokens=20) for word in ("one", "two", "three")]
     return " ".join(said)
 """
 CALLS = 4 * (1 + 3 + 1 + 4 + 2) + 4 * 4  # of strategies, and of the judge for cells that are done
@@ -56,11 +57,18 @@ def write(abreast, storm):
 
 
 def figures(abreast):
-    """Rows with their attempts; what cells and what is beneath them used; the totals by model, as the page has them."""
+    """Rows with their attempts; what cells and what is beneath them used.
+
+    The totals by model, as the page has them.
+    """
     rows = rows_of(abreast, "costs-1")
-    counted = {key: {**row, "attempts": rows[key]["attempts"]} for key, row in lasting(rows).items()}
+    counted = {
+        key: {**row, "attempts": rows[key]["attempts"]} for key, row in lasting(rows).items()
+    }
     words = ("state", "requests", "input_tokens", "output_tokens", "usd", "estimate")
-    items = {row["path"]: [row.get(word) for word in words] for row in abreast("export", "costs").rows}
+    items = {
+        row["path"]: [row.get(word) for word in words] for row in abreast("export", "costs").rows
+    }
     shown = abreast("show", "costs", "--json").rows[0]
     return counted, items, shown["usage"]
 
@@ -91,7 +99,9 @@ def test_the_figures_are_those_of_the_calls(calm):
 
 
 @pytest.mark.parametrize("after", [9, 26, 49])
-def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_left_alone(abreast, calm, after):
+def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_left_alone(
+    abreast, calm, after
+):
     with start_process(latency=0.02) as storm:
         write(abreast, storm)
         arguments = ("matrix", "run", "study.yaml", "--seed", "7", "--no-report")
@@ -111,7 +121,17 @@ def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_l
 def test_a_call_that_was_in_flight_at_a_kill_is_told_apart_from_what_was_used(abreast):
     with start_process(fault_at={2: "stall"}) as storm:
         declare(abreast, storm)
-        arguments = ("map", "--prompt", "say {}", "--model", "a/one", "--width", "1", "--max-tokens", "20")
+        arguments = (
+            "map",
+            "--prompt",
+            "say {}",
+            "--model",
+            "a/one",
+            "--width",
+            "1",
+            "--max-tokens",
+            "20",
+        )
         with abreast.start(*arguments, stdin=subprocess.PIPE, measured=False) as process:
             striker = threading.Thread(target=_strike, args=(process, storm, 2))
             striker.start()

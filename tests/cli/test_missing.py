@@ -1,4 +1,4 @@
-"""What a job needs and is not installed: told in one sentence before the first item, as a missing key is."""
+"""A missing package or key is reported in one sentence before the first item."""
 
 import os
 import sys
@@ -67,9 +67,18 @@ def test_a_missing_pytest_is_found_before_a_model_is_asked(abreast, tmp_path):
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without site-packages
     bare.chmod(0o755)
     said = abreast(
-        "optimize", "sums.py::pairs", "--tests", "test_sums.py", "--candidates", "drafts", "--python", bare,
-        PYTHONPATH=os.pathsep.join(path for path in sys.path if path and "site-packages" not in path),
-    )  # fmt: skip
+        "optimize",
+        "sums.py::pairs",
+        "--tests",
+        "test_sums.py",
+        "--candidates",
+        "drafts",
+        "--python",
+        bare,
+        PYTHONPATH=os.pathsep.join(
+            path for path in sys.path if path and "site-packages" not in path
+        ),
+    )
     assert said.code == 2, said.err
     assert f"pytest is not installed for {bare}" in said.err
     assert not abreast.store.exists()
@@ -92,7 +101,10 @@ def test_a_missing_runner_is_found_before_the_first_step(abreast, program):
     abreast.file("abreast.toml", f'[runners.agent]\nargv = ["{program}", "{{prompt}}"]\n')
     said = abreast("run", "flow.yaml")
     assert said.code == 2, said.err
-    assert f"flow.yaml:8: the runner 'agent' can't be started: there is no command '{program}' here" in said.err
+    assert (
+        f"flow.yaml:8: the runner 'agent' can't be started: there is no command '{program}' here"
+        in said.err
+    )
     assert not (abreast.folder / "ran").exists()
     assert abreast("run", "flow.yaml", "--simulate").code == 0  # which starts nothing
 
@@ -110,7 +122,8 @@ inputs: {{agent: {{default: theirs}}, hidden: {{secret: true}}}}
 steps:
   - {{id: first, type: shell, run: "touch ran"}}
   - {{id: ask, type: gate, message: "Go on?", options: [approve, reject]}}
-  - {{id: choose, type: if, condition: "{{{{ steps.ask.output.choice == 'approve' }}}}", then: [{step}]}}
+  - {{id: choose, type: if, condition: "{{{{ steps.ask.output.choice == 'approve' }}}}", then: \
+[{step}]}}
 """
 CALLED = "workflow: {id: inner, integration: theirs}\nsteps:\n  - {id: b, command: speckit.plan}\n"
 
@@ -118,11 +131,31 @@ CALLED = "workflow: {id: inner, integration: theirs}\nsteps:\n  - {id: b, comman
 @pytest.mark.parametrize(
     ("header", "step", "says"),
     [
-        ("", "{id: a, command: plan, integration: theirs}", "flow.yaml:7: there is no runner 'theirs'; declare it in"),
-        (", integration: theirs", "{id: a, command: plan}", "flow.yaml:7: there is no runner 'theirs'"),
-        ("", "{id: a, command: plan, integration: '{{ inputs.agent }}'}", "flow.yaml:7: there is no runner 'theirs'"),
-        ("", "{id: a, type: workflow, workflow: inner.yaml}", "inner.yaml:3: there is no runner 'theirs'"),
-        ("", "{id: a, command: plan, integration: gone}", "flow.yaml:7: the runner 'gone' can't be started"),
+        (
+            "",
+            "{id: a, command: plan, integration: theirs}",
+            "flow.yaml:7: there is no runner 'theirs'; declare it in",
+        ),
+        (
+            ", integration: theirs",
+            "{id: a, command: plan}",
+            "flow.yaml:7: there is no runner 'theirs'",
+        ),
+        (
+            "",
+            "{id: a, command: plan, integration: '{{ inputs.agent }}'}",
+            "flow.yaml:7: there is no runner 'theirs'",
+        ),
+        (
+            "",
+            "{id: a, type: workflow, workflow: inner.yaml}",
+            "inner.yaml:3: there is no runner 'theirs'",
+        ),
+        (
+            "",
+            "{id: a, command: plan, integration: gone}",
+            "flow.yaml:7: the runner 'gone' can't be started",
+        ),
     ],
 )
 def test_an_agent_without_a_runner_is_found_before_the_first_step_though_a_gate_stands_before_it(
@@ -135,7 +168,9 @@ def test_an_agent_without_a_runner_is_found_before_the_first_step_though_a_gate_
     assert (said.code, said.out, len(said.err.splitlines())) == (2, "", 1), said
     assert says in said.err
     assert not (abreast.folder / "ran").exists()
-    both = "".join(f'[runners.{name}]\nargv = ["echo", "{{prompt}}"]\n' for name in ("theirs", "gone"))
+    both = "".join(
+        f'[runners.{name}]\nargv = ["echo", "{{prompt}}"]\n' for name in ("theirs", "gone")
+    )
     abreast.file("abreast.toml", both)
     assert "paused: the gate 'ask' waits" in abreast("run", "flow.yaml").err
 
@@ -145,7 +180,10 @@ def test_a_command_for_no_agent_at_all_is_found_before_the_first_step(abreast):
     for more in ([], ["--check"]):
         said = abreast("run", "flow.yaml", *more)
         assert (said.code, said.out) == (2, "")
-        assert "flow.yaml:7: the command 'plan' is for an agent, and no integration says which" in said.err
+        assert (
+            "flow.yaml:7: the command 'plan' is for an agent, and no integration says which"
+            in said.err
+        )
     assert not (abreast.folder / "ran").exists()
 
 

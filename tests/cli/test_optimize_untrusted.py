@@ -1,25 +1,36 @@
-"""Candidates that do harm, through `abreast optimize`: each is refused; the report says why, and which walls stood."""
+"""Candidates that do harm, through `abreast optimize`: each is refused.
+
+The report says why, and which walls stood.
+"""
 
 import socket
 import threading
 
 import pytest
 
-from tests.cli.test_optimize import TARGET, drafts, patiently, project, seen
+from tests.cli.commands.test_optimize import TARGET, drafts, patiently, project, seen
 from tests.jobs.candidates.projects import FAST
 
 assert project  # the fixture: a repository with a slow function and its tests
 
 ANSWER = FAST.partition("    seen = ")
-# What a look at the text would find is put together when it runs, so that the walls and the watching must do.
+# Names that the source checks would find are assembled at run time, so that confinement and tracing
+# must catch them.
 HIDDEN = "import os\n\n\ndef others():\n    return getattr(os.sys, 'modu' + 'les')\n\n\n"
 KEY = "sk-do-not-tell"
 
 
 def harmful(inside, top="", tried=True):
-    """A candidate that answers right, after something else; which may fail, as far as it is concerned."""
+    """A candidate that answers right, after something else.
+
+    Which may fail, as far as it is concerned.
+    """
     lines = [f"    {line}\n" for line in inside.splitlines()]
-    body = "    try:\n" + "".join(f"    {line}" for line in lines) + "    except Exception:\n        pass\n"
+    body = (
+        "    try:\n"
+        + "".join(f"    {line}" for line in lines)
+        + "    except Exception:\n        pass\n"
+    )
     return HIDDEN + top + ANSWER[0] + (body if tried else "".join(lines)) + ANSWER[1] + ANSWER[2]
 
 
@@ -27,37 +38,51 @@ def harms(place, port):
     """By name: the candidate, and words of the reason."""
     outside = f"from pathlib import Path\nPath({str(place / 'stolen.txt')!r}).write_text('1')"
     return {
-        "allocates": (harmful("hoard = bytearray(10 << 30)", tried=False), "more memory than it may have"),
+        "allocates": (
+            harmful("hoard = bytearray(10 << 30)", tried=False),
+            "more memory than it may have",
+        ),
         "forks": (harmful("while True:\n    getattr(os, 'fo' + 'rk')()"), "starts a process"),
         "opens_socket": (
-            harmful(f"others()['socket'].create_connection(('127.0.0.1', {port}), 2)", "import asyncio\n"),
+            harmful(
+                f"others()['socket'].create_connection(('127.0.0.1', {port}), 2)",
+                "import asyncio\n",
+            ),
             "opens a socket",
         ),
         "patches_clock": (
-            harmful("setattr(others()['time'], 'perf_' + 'counter', lambda: 0.0)"), "patches time.perf_counter"
+            harmful("setattr(others()['time'], 'perf_' + 'counter', lambda: 0.0)"),
+            "patches time.perf_counter",
         ),
         "patches_conftest": (
             harmful("others()['conftest'].__dict__['pytest_configure'] = print"),
             "changes code that is not its own: conftest.pytest_configure",
         ),
-        "patches_pytest": (harmful("others()['pytest'].__dict__['raises'] = None"), "patches pytest.raises"),
+        "patches_pytest": (
+            harmful("others()['pytest'].__dict__['raises'] = None"),
+            "patches pytest.raises",
+        ),
         "patches_tests": (
             harmful("others()['test_sums'].test_many.__code__ = (lambda: None).__code__"),
             "changes code that is not its own: test_sums.test_many",
         ),
-        "reads_environment": (FAST.replace("seen =", "seen = os.environ and").replace("from", "import os\nfrom", 1),
-                              "reads or changes the environment"),
+        "reads_environment": (
+            FAST.replace("seen =", "seen = os.environ and").replace("from", "import os\nfrom", 1),
+            "reads or changes the environment",
+        ),
         "writes_conftest": (
-            harmful("from pathlib import Path\nPath(__file__).with_name('conftest.py').write_text('')"),
+            harmful(
+                "from pathlib import Path\nPath(__file__).with_name('conftest.py').write_text('')"
+            ),
             "conftest.py",
         ),
         "writes_outside": (harmful(outside), "writes "),
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
 def caught():
-    """A port of this machine, and whether anybody came."""
+    """A port of this machine, and the connections that were made to it."""
     came = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -76,19 +101,23 @@ def caught():
 
 
 @pytest.mark.timeout(600)
-def test_what_does_harm_is_refused_and_the_report_says_why_and_which_walls_stood(project, tmp_path, caught):
+def test_what_does_harm_is_refused_and_the_report_says_why_and_which_walls_stood(
+    project, tmp_path, caught
+):
     port, came = caught
     project.file("conftest.py", "def pytest_configure():\n    pass\n")
     (tmp_path / "elsewhere").mkdir()
     given = harms(tmp_path / "elsewhere", port)
-    # It tells what it found by what it returns: nothing that it prints or raises is lost.
+    # The candidate returns what it found, as what it prints or raises could get lost.
     peeping = "found = getattr(os, 'envi' + 'ron')\nreturn [KEY in str(found), *sorted(found)]"
     peeping = peeping.replace("KEY", f"{KEY[:4]!r} + {KEY[4:]!r}")
     files = {name: text for name, (text, _) in given.items()} | {"peeps": harmful(peeping)}
     words = drafts(project, **files)
     project.environment["OPENAI_API_KEY"] = KEY
     before = seen(project)
-    said = patiently(project, "optimize", *TARGET, *words, "--timeout", "20s", "--generated", "0", "--json")
+    said = patiently(
+        project, "optimize", *TARGET, *words, "--timeout", "20s", "--generated", "0", "--json"
+    )
     assert said.code == 0, said.err
     (found,) = said.rows
     told = {one["name"]: one for one in found["candidates"]}
@@ -102,14 +131,21 @@ def test_what_does_harm_is_refused_and_the_report_says_why_and_which_walls_stood
     assert "[False, 'HOME'" in peeped[0]
     kept = [path for path in (project.folder / ".abreast").rglob("*") if path.is_file()]
     assert any(path.suffix == ".html" for path in kept)
-    for text in (said.out, said.err, *(path.read_bytes().decode("utf-8", "replace") for path in kept)):
+    for text in (
+        said.out,
+        said.err,
+        *(path.read_bytes().decode("utf-8", "replace") for path in kept),
+    ):
         assert KEY not in text
         assert "OPENAI_API_KEY" not in text
-    # Nobody was reached, nothing was written, and the report names the walls, those that are missing with a reason.
+    # No server was reached, nothing was written, and the report names the confinement, with a
+    # reason for each missing part.
     assert came == []
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert seen(project) == before
-    assert {"process group", "environment", "memory", "cpu", "file size"} <= set(found["confinement"])
+    assert {"process group", "environment", "memory", "cpu", "file size"} <= set(
+        found["confinement"]
+    )
     for wall in ("network", "read-only files", "processes", "processes apart"):
         assert (wall in found["confinement"]) != bool(found["unconfined"].get(wall))
     page = next(path for path in kept if path.suffix == ".html").read_text()

@@ -1,7 +1,7 @@
-"""A real change of a real package: a keyword renamed everywhere by a function, many subplans abreast, then merged.
+"""Renames a keyword throughout a real package by a function, in many subplans, then merges.
 
-The package is docutils, which the documentation is made with. Its distribution has no tests: what it does is compared,
-every module is imported, and a text is turned into seven formats.
+The package is docutils, which the documentation is made with. Its distribution has no tests, so its
+behaviour is compared: every module is imported, and a text is turned into seven formats.
 """
 
 import json
@@ -19,7 +19,8 @@ from tests.jobs.plan.repositories import git, repository
 OLD, NEW = "reporter", "messenger"
 WIDTH = 15
 PROBE = '''
-"""Prints what the package in this directory does: whether its modules can be imported, and what becomes of a text."""
+"""Prints what the package in this directory does: whether its modules can be imported, \
+and what becomes of a text."""
 import importlib, io, json, pkgutil, sys
 sys.path.insert(0, "")
 import docutils
@@ -65,8 +66,10 @@ a    b
 formats = {}
 for name in ("html5", "html4", "latex", "xetex", "manpage", "docutils_xml", "pseudoxml"):
     said = io.StringIO()
-    settings = {"warning_stream": said, "_disable_config": True, "embed_stylesheet": False, "datestamp": None}
-    formats[name] = core.publish_string(text, writer=name, settings_overrides=settings).decode() + said.getvalue()
+    settings = {"warning_stream": said, "_disable_config": True, "embed_stylesheet": False, \
+"datestamp": None}
+    formats[name] = core.publish_string(text, writer=name, \
+settings_overrides=settings).decode() + said.getvalue()
 assert docutils.__file__.startswith(sys.argv[1]), docutils.__file__
 print(json.dumps({"modules": modules, "formats": formats}, sort_keys=True))
 '''
@@ -97,9 +100,16 @@ def package(tmp_path):
 def test_a_keyword_is_renamed_in_a_whole_package_by_many_subplans_and_it_works_as_before(package):
     before = behaviour(package.folder)
     said = package(
-        "plan", "run", "--call", "tests.jobs.plan.codemod:rename_keyword", "--prompt", f"{OLD} {NEW}",
-        "-w", WIDTH, "--json",
-    )  # fmt: skip
+        "plan",
+        "run",
+        "--call",
+        "tests.jobs.plan.codemod:rename_keyword",
+        "--prompt",
+        f"{OLD} {NEW}",
+        "-w",
+        WIDTH,
+        "--json",
+    )
     assert said.code == 0, said
     found = json.loads(said.out)
     assert len(found["subplans"]) >= 15
@@ -120,13 +130,25 @@ def test_a_keyword_is_renamed_in_a_whole_package_by_many_subplans_and_it_works_a
 
 @pytest.mark.timeout(300)
 def test_a_change_that_forgets_a_part_is_stopped_by_the_check(package):
-    """The same with one subplan left out: what calls the keyword by its old name fails, and is caught."""
+    """The same with one subplan left out: a call by the old keyword fails, and is caught."""
     probe = package.file("../probe.py", PROBE)
     package.file("../codemods/forgetful.py", FORGETFUL)
     package.environment["PYTHONPATH"] += f":{package.folder.parent}/codemods"
-    ran = ("plan", "run", "--call", "forgetful:rename", "--prompt", f"{OLD} {NEW}", "-w", "4", "--quiet")
+    ran = (
+        "plan",
+        "run",
+        "--call",
+        "forgetful:rename",
+        "--prompt",
+        f"{OLD} {NEW}",
+        "-w",
+        "4",
+        "--quiet",
+    )
     assert package(*ran).code == 0
-    said = package("plan", "apply", "plan", "--check", f'{sys.executable} -B -W ignore {probe} "$PWD"')
+    said = package(
+        "plan", "apply", "plan", "--check", f'{sys.executable} -B -W ignore {probe} "$PWD"'
+    )
     assert said.code == 1
     assert "fails (exit code 1" in said.out
     assert git(package.folder, "status", "--porcelain") == b""

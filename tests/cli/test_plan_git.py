@@ -1,4 +1,4 @@
-"""Git commands of those who work in a part: they work, and none of them reaches the repository."""
+"""Git commands of subplans work in their worktree, and none of them changes the repository."""
 
 import pytest
 
@@ -16,7 +16,11 @@ def project(tmp_path):
     made = Shell(folder)
     (folder / ".git").rmdir()
     git(folder, "init", "-q", "-b", "main")
-    for name in ("user.name=Mine", "user.email=mine@example.com", "remote.origin.url=/nowhere/at/all"):
+    for name in (
+        "user.name=Mine",
+        "user.email=mine@example.com",
+        "remote.origin.url=/nowhere/at/all",
+    ):
         git(folder, "config", *name.split("="))
     for part in PARTS:
         for one in range(6):
@@ -62,12 +66,17 @@ WRITES = 'echo "y = 1" > "${ABREAST_SCOPE}m1.py"; echo new > "${ABREAST_SCOPE}ne
         'git worktree add -q "../another-$$"; git worktree prune',
         "rm -rf .git",
         "rm -rf .git; if git status; then exit 1; fi; git init -q; git add -A",
-        "git push origin HEAD && exit 1; git remote add origin . && git push -q origin HEAD:refs/heads/pushed",
+        (
+            "git push origin HEAD && exit 1; "
+            "git remote add origin . && git push -q origin HEAD:refs/heads/pushed"
+        ),
         "git reset -q --hard; git clean -qfdx",
         "echo '*' > .git/info/exclude; git rm -rq --cached .",
     ],
 )
-def test_whatever_git_is_told_in_a_part_the_repository_stays_and_later_edits_arrive(project, command):
+def test_whatever_git_is_told_in_a_part_the_repository_stays_and_later_edits_arrive(
+    project, command
+):
     ran(project, f"{WRITES}{command}\n{WRITES}")
     said = project("plan", "apply", "plan")
     assert said.code == 0, said
@@ -81,7 +90,8 @@ def test_what_was_committed_in_a_part_is_its_result_and_what_was_stashed_is_not(
         project,
         f"""{WRITES}
 case $ABREAST_SCOPE in
-    alpha/) git commit -qam one; git add -A; git commit -qm two; echo z > alpha/a.log; git add -f alpha/a.log;;
+    alpha/) git commit -qam one; git add -A; git commit -qm two; echo z > alpha/a.log; \
+git add -f alpha/a.log;;
     beta/) git stash -qu;;
 esac""",
     )
@@ -120,7 +130,10 @@ def test_going_back_in_a_part_never_goes_behind_the_edits_of_the_user(project):
     git(project.folder, "add", "alpha/staged.py")
     project.file("beta/untracked.py", "x = 'untracked'\n")
     (project.folder / "beta/m3.py").unlink()
-    said = ran(project, '[ -z "$(git status --porcelain)" ]; git log --format=%s; git stash -u; git reset --hard')
+    said = ran(
+        project,
+        '[ -z "$(git status --porcelain)" ]; git log --format=%s; git stash -u; git reset --hard',
+    )
     assert {one["stdout"].splitlines()[1] for one in _values(said)} == {"first"}
     assert [one["changed"] for one in _values(said)] == [[], []]
 
@@ -137,7 +150,8 @@ def test_a_part_that_needs_another_goes_back_to_what_that_one_did(project):
     (project.folder.parent / "hooked").unlink()
     command = """
 case $ABREAST_SCOPE in
-    alpha/) git stash -u; git reset -q --hard; cat beta/m1.py; [ "$(git log --format=%s | tail -n 1)" = first ];;
+    alpha/) git stash -u; git reset -q --hard; cat beta/m1.py; \
+[ "$(git log --format=%s | tail -n 1)" = first ];;
     beta/) echo 'x = "by beta"' > beta/m1.py;;
 esac"""
     said = ran(project, command, "--order", "dependencies")
@@ -186,7 +200,8 @@ def test_any_kind_of_repository_can_be_the_source(project, tmp_path, kind):
     place = folder / git(folder, "rev-parse", "--git-common-dir").decode().strip()
     before = look(place)
     command = (
-        f'set -e\n[ "$(git log --format=%s)" = "{made}" ]; git fsck; {WRITES} git commit -qam x; git stash -u; {WRITES}'
+        f'set -e\n[ "$(git log --format=%s)" = "{made}" ]; git fsck; '
+        f"{WRITES} git commit -qam x; git stash -u; {WRITES}"
     )
     said = project("plan", "run", str(folder), "--command", command, "--json")
     assert said.code == 0, said

@@ -1,4 +1,4 @@
-"""SIGKILL while subplans run, then `abreast resume`: nothing is done twice, and no work in a worktree is lost."""
+"""SIGKILL while subplans run, then `abreast resume`: nothing is done twice, no work is lost."""
 
 import os
 import random
@@ -16,7 +16,8 @@ from tests.jobs.plan.repositories import git, repository
 
 PARTS = 8
 WIDTH = 3
-# It says who it is, works, and says that it is about to end: a kill comes at any of these, or between them.
+# Each subplan reports its start, works, and reports that it is about to end: a kill comes at any of
+# these points, or between them.
 WORK = """
 echo "$ABREAST_SUBPLAN $$" >> "$LOG"
 printf '%s\\n' "$ABREAST_SUBPLAN $$" > "$ABREAST_SCOPE"m0.txt
@@ -27,14 +28,16 @@ printf 'done\\n' > "$ABREAST_SCOPE"m1.txt
 
 @pytest.fixture
 def begin(tmp_path):
-    """A project of several parts, its own cache for worktrees, and a pipe in which subplans say that they work."""
+    """A project of several parts, with its own cache of worktrees, and a pipe for subplans."""
 
     def begin(number):
         folder = tmp_path / str(number)
         folder.mkdir()
         project = Shell(folder)
         (folder / ".git").rmdir()
-        parts = {f"part{part}/m{one}.txt": f"x = {one}\n" for part in range(PARTS) for one in range(6)}
+        parts = {
+            f"part{part}/m{one}.txt": f"x = {one}\n" for part in range(PARTS) for one in range(6)
+        }
         repository(folder, parts)
         os.mkfifo(tmp_path / f"here{number}")
         project.cache = tmp_path / f"cache{number}"
@@ -42,43 +45,54 @@ def begin(tmp_path):
         project.log = tmp_path / f"log{number}"
         project.log.touch()
         project.environment |= {
-            "ABREAST_CACHE": str(project.cache), "LOG": str(project.log), "HERE": str(tmp_path / f"here{number}"),
-        }  # fmt: skip
+            "ABREAST_CACHE": str(project.cache),
+            "LOG": str(project.log),
+            "HERE": str(tmp_path / f"here{number}"),
+        }
         return project
 
     return begin
 
 
 def started(project):
-    """Which subplans have been started, as often as they were."""
+    """The subplans that were started, once for each start."""
     return [line.split()[0] for line in project.log.read_text().splitlines()]
 
 
 def worktrees(project):
-    """The worktrees that are there, of whatever driver; git knows of none of them."""
+    """The existing worktrees of all drivers; git lists none of them."""
     assert len(git(project.folder, "worktree", "list").splitlines()) == 1
     return sorted(project.cache.glob("worktrees/*/*/abreast-*-*[0-9]"))
 
 
 def in_worktrees(project):
     """What subplans had written into worktrees that are still there."""
-    written = [file.read_text() for place in worktrees(project) for file in place.glob("part*/m0.txt")]
+    written = [
+        file.read_text() for place in worktrees(project) for file in place.glob("part*/m0.txt")
+    ]
     return {text for text in written if text.startswith("part")}
 
 
 def held(project):
-    """What is held by references: the first file of each part, where a subplan has written it."""
+    """The results held by references: the first file of each part that a subplan has written."""
     home = project.folder / ".abreast/plan.git"
     if not (home / "HEAD").exists():
         return set()
-    names = git(project.folder, "--git-dir", home, "for-each-ref", "--format=%(refname)").decode().split()
+    names = (
+        git(project.folder, "--git-dir", home, "for-each-ref", "--format=%(refname)")
+        .decode()
+        .split()
+    )
     leaves = [(name, name.split("/")[3].split("-")[0]) for name in names]
-    texts = [git(project.folder, "--git-dir", home, "show", f"{name}:{leaf}/m0.txt").decode() for name, leaf in leaves]
+    texts = [
+        git(project.folder, "--git-dir", home, "show", f"{name}:{leaf}/m0.txt").decode()
+        for name, leaf in leaves
+    ]
     return {text for text in texts if text.startswith("part")}
 
 
 def strike(project, process, chance):
-    """Kill the driver, or all of its group, when so many subplans have begun to write, or a little later."""
+    """Kill the driver, or its group, when so many subplans have begun to write or a bit later."""
 
     def kill():
         with suppress(ProcessLookupError):
@@ -97,7 +111,10 @@ def strike(project, process, chance):
 
 
 def storm(project, *, kills, seed):
-    """Kill it again and again, resume it each time, let it end and apply it; how often it was killed."""
+    """Kill it again and again, resume it each time, let it end and apply it.
+
+    How often it was killed.
+    """
     chance = random.Random(seed)
     arguments = ("plan", "run", "--command", WORK, "-w", str(WIDTH))
     killed, lost_if_not_held, recorded = 0, set(), set()
@@ -108,7 +125,9 @@ def storm(project, *, kills, seed):
         killed += process.returncode == -signal.SIGKILL
         again = started(project)[len(before) :]
         assert not recorded & set(again), "a subplan that was recorded as done ran again"
-        assert lost_if_not_held <= held(project) | in_worktrees(project), "work in a worktree was lost"
+        assert lost_if_not_held <= held(project) | in_worktrees(project), (
+            "work in a worktree was lost"
+        )
         lost_if_not_held |= in_worktrees(project)
         if project.store.exists() and project("runs", "--json").rows:
             arguments, recorded = ("resume", "plan-1"), done(project)
@@ -121,7 +140,9 @@ def storm(project, *, kills, seed):
     assert in_worktrees(project) <= held(project)  # if the last kill came when all was done
     said = project("plan", "apply", "plan-1")
     assert said.code == 0, said
-    assert all((project.folder / f"part{part}/m1.txt").read_text() == "done\n" for part in range(PARTS))
+    assert all(
+        (project.folder / f"part{part}/m1.txt").read_text() == "done\n" for part in range(PARTS)
+    )
     assert held(project) == set()
     assert not list(project.cache.rglob("*"))
     return killed
@@ -169,7 +190,11 @@ def test_what_was_cut_off_and_never_resumed_is_kept_and_its_worktrees_go_at_appl
     assert said.err.count("was cut off; what it had done is kept") == 2
     assert not worktrees(project)
     home = project.folder / ".abreast/plan.git"
-    names = git(project.folder, "--git-dir", home, "for-each-ref", "--format=%(refname)").decode().split()
+    names = (
+        git(project.folder, "--git-dir", home, "for-each-ref", "--format=%(refname)")
+        .decode()
+        .split()
+    )
     assert sorted(name.split("/")[3][:5] for name in names) == ["part0", "part1"]
     assert git(project.folder, "--git-dir", home, "show", f"{names[0]}:part0/m0.txt") == b"half\n"
     assert (project.folder / "part0/m0.txt").read_text() == "x = 0\n"
@@ -181,7 +206,8 @@ import importlib, os, signal, sys
 
 module, name, when, count, *arguments = sys.argv[1:]
 owner, _, function = name.rpartition(".")
-owner = getattr(importlib.import_module(module), owner) if owner else importlib.import_module(module)
+owner = getattr(importlib.import_module(module), \
+owner) if owner else importlib.import_module(module)
 real, calls = getattr(owner, function), []
 
 def dies(*given, **named):
@@ -201,31 +227,41 @@ main()
 """
 
 
-@pytest.mark.parametrize("point", [
-    ("abreast.worktrees.pool", "_Base.prepare", "after", 1),
-    ("abreast.worktrees.own_git", "OwnGit.install", "after", 1),
-    ("abreast.worktrees.own_git", "_Model._fill_index", "before", 1),
-    ("abreast.jobs.plan.commands", "_variables", "after", 2),
-    ("abreast.jobs.plan.commands", "_wrote", "before", 3),
-    ("abreast.jobs.plan.kept", "Kept.hold", "after", 4),
-    ("abreast.worktrees.slot", "Slot.let_go", "after", PARTS),
-    ("abreast.worktrees.pool", "_Base.remove", "before", 1),
-    ("abreast.worktrees.pool", "_remove_files", "after", 1),
-    ("abreast.worktrees.pool", "_Base._drop", "after", 1),
-    ("abreast.worktrees.pool", "remove_tree", "after", WIDTH + 1),
-    ("abreast.worktrees.pool", "_Base._tidy", "before", 1),
-    ("abreast.store.locks", "DriverLocks.free", "before", 1),
-], ids=lambda point: f"{point[2]}-{point[1]}")  # fmt: skip
-def test_after_a_kill_anywhere_the_next_command_clears_up_and_no_work_is_lost(begin, tmp_path, point):
+@pytest.mark.parametrize(
+    "point",
+    [
+        ("abreast.worktrees.pool", "_PoolStorage.prepare", "after", 1),
+        ("abreast.worktrees.own_git", "OwnGit.install", "after", 1),
+        ("abreast.worktrees.own_git", "_Template._fill_index", "before", 1),
+        ("abreast.jobs.plan.work.commands", "_variables", "after", 2),
+        ("abreast.jobs.plan.work.commands", "_output", "before", 3),
+        ("abreast.jobs.plan.work.held_results", "HeldResults.hold", "after", 4),
+        ("abreast.worktrees.slot", "Slot.let_go", "after", PARTS),
+        ("abreast.worktrees.pool", "_PoolStorage.remove", "before", 1),
+        ("abreast.worktrees.pool", "_remove_files", "after", 1),
+        ("abreast.worktrees.pool", "_PoolStorage._drop", "after", 1),
+        ("abreast.worktrees.pool", "remove_tree", "after", WIDTH + 1),
+        ("abreast.worktrees.pool", "_PoolStorage._remove_empty_directories", "before", 1),
+        ("abreast.store.driver_locks", "DriverLocks.free", "before", 1),
+    ],
+    ids=lambda point: f"{point[2]}-{point[1]}",
+)
+def test_after_a_kill_anywhere_the_next_command_clears_up_and_no_work_is_lost(
+    begin, tmp_path, point
+):
     project = begin(0)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     project.environment["TMPDIR"] = str(temporary)
     command = [sys.executable, "-c", DIES, *map(str, point), "plan", "run", "--command", WORK]
     killed = subprocess.run(
-        [*command, "-w", str(WIDTH)], cwd=project.folder, env=unmeasured(project.environment), capture_output=True,
-        timeout=PATIENCE, check=False,
-    )  # fmt: skip
+        [*command, "-w", str(WIDTH)],
+        cwd=project.folder,
+        env=unmeasured(project.environment),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert killed.returncode == -signal.SIGKILL, killed
     written = in_worktrees(project) | held(project)
     said = project("plan", "show")
@@ -238,5 +274,7 @@ def test_after_a_kill_anywhere_the_next_command_clears_up_and_no_work_is_lost(be
     else:
         assert project("plan", "run", "--command", WORK).code == 0
     assert project("plan", "apply", "plan-1").code == 0
-    assert all((project.folder / f"part{part}/m1.txt").read_text() == "done\n" for part in range(PARTS))
+    assert all(
+        (project.folder / f"part{part}/m1.txt").read_text() == "done\n" for part in range(PARTS)
+    )
     assert not list(project.cache.rglob("*"))

@@ -1,4 +1,7 @@
-"""Plans of repositories with a submodule, and with names of files that have anything in them; and what is counted."""
+"""Plans of repositories with a submodule, and with unusual characters in file names.
+
+And what is counted.
+"""
 
 import json
 import os
@@ -6,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.test_plan import project
+from tests.cli.commands.test_plan import project
 from tests.jobs.plan.repositories import QUIET, repository
 
 __all__ = ["project"]
@@ -16,7 +19,16 @@ __all__ = ["project"]
 def with_submodule(project, tmp_path):
     project.environment["ABREAST_CACHE"] = str(tmp_path / "cache")
     inner = repository(tmp_path / "inner", {"s.txt": "inner\n"})
-    add = ["git", "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "src/vendor/sub"]
+    add = [
+        "git",
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "add",
+        "-q",
+        str(inner),
+        "src/vendor/sub",
+    ]
     subprocess.run(add, cwd=project.folder, check=True, env=QUIET, capture_output=True)
     project.git("commit", "-qam", "with a submodule")
     return project
@@ -37,7 +49,10 @@ def test_a_file_written_in_the_place_of_a_submodule_is_refused(with_submodule, t
     project = with_submodule
     if not there:
         project.git("submodule", "deinit", "-f", "src/vendor/sub")
-    command = "case $ABREAST_SUBPLAN in alpha*) rm -rf vendor/sub; mkdir -p vendor; echo x > vendor/sub;; esac"
+    command = (
+        "case $ABREAST_SUBPLAN in alpha*) rm -rf vendor/sub; mkdir -p vendor; "
+        "echo x > vendor/sub;; esac"
+    )
     assert project("plan", "run", "src", "--command", command).code == 0
     said = project("plan", "apply", "plan")
     assert said.code == 1, said
@@ -111,7 +126,16 @@ line.py"
 
 def test_a_conflict_in_a_file_with_an_odd_name_is_one_printable_line(odd):
     assert (
-        odd("plan", "run", "odd", "--min-files", "2", "--command", 'for f in {files}; do echo y > "$f"; done').code == 0
+        odd(
+            "plan",
+            "run",
+            "odd",
+            "--min-files",
+            "2",
+            "--command",
+            'for f in {files}; do echo y > "$f"; done',
+        ).code
+        == 0
     )
     odd.file("odd/\x1b[2J/new\nline.py", "mine\n")
     said = odd("plan", "apply", "plan", "--no-gate")

@@ -1,4 +1,4 @@
-"""Everything that `abreast plan` is told has an effect: nothing is taken and then not read."""
+"""Every option of `abreast plan` has an effect: none is accepted and then not read."""
 
 import asyncio
 import json
@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from abreast.cli.plan_job import PlanJob
+from abreast.cli.jobs.plan.job import PlanJob
 from abreast.testing.storm import open_storm
 from tests.cli import test_plan_work as plan_work
+from tests.cli.commands.test_plan import MARK, project
 from tests.cli.shell import PATIENCE
-from tests.cli.test_plan import MARK, project
 from tests.cli.test_plan_work import editor
 
 __all__ = ["project"]
@@ -28,7 +28,8 @@ def ran(project, *arguments, code=0, **environment):
 
 
 @pytest.mark.parametrize(
-    ("told", "peak"), [([], 4), (["-w", "2"], 2), (["--max-parallel", "3"], 3), (["--order", "sequential"], 1)]
+    ("told", "peak"),
+    [([], 4), (["-w", "2"], 2), (["--max-parallel", "3"], 3), (["--order", "sequential"], 1)],
 )
 def test_the_width_and_the_order_are_those_of_the_run(project, told, peak):
     assert ran(project, "--command", "true", *told)[1]["peak"] == peak
@@ -41,14 +42,29 @@ def test_dependencies_wait_for_what_they_import(project):
     project.git("add", "-A")
     log = project.folder / ".abreast/log"
     log.parent.mkdir()
-    ran(project, "--command", 'echo "$ABREAST_SCOPE" >> "$LOG"', "--order", "dependencies", LOG=str(log))
+    ran(
+        project,
+        "--command",
+        'echo "$ABREAST_SCOPE" >> "$LOG"',
+        "--order",
+        "dependencies",
+        LOG=str(log),
+    )
     assert log.read_text().split() == ["gamma/", "delta/", "beta/", "alpha/"]
     found, _ = ran(
-        project, "--command", "case $ABREAST_SCOPE in delta/) exit 3;; esac", "--order", "dependencies", code=1
+        project,
+        "--command",
+        "case $ABREAST_SCOPE in delta/) exit 3;; esac",
+        "--order",
+        "dependencies",
+        code=1,
     )
     assert {name: one["state"] for name, one in found.items()} == {
-        "alpha": "blocked", "beta": "blocked", "delta": "failed", "gamma": "done",
-    }  # fmt: skip
+        "alpha": "blocked",
+        "beta": "blocked",
+        "delta": "failed",
+        "gamma": "done",
+    }
     assert found["alpha"]["error"].startswith("it needs delta-")
 
 
@@ -66,19 +82,27 @@ case $ABREAST_SCOPE in beta/) [ -e "$GO" ];; esac
     go = project.folder / ".git/go"
     found, _ = ran(project, "--command", command, "--order", "dependencies", code=1, GO=str(go))
     assert {name: one["state"] for name, one in found.items()} == {
-        "alpha": "blocked", "beta": "failed", "delta": "done", "gamma": "done",
-    }  # fmt: skip
+        "alpha": "blocked",
+        "beta": "failed",
+        "delta": "done",
+        "gamma": "done",
+    }
     go.touch()
     assert project("plan", "resume", GO=str(go)).code == 0
     said = project("plan", "apply", "plan")
     assert said.code == 0, said
-    seen = {part: (project.folder / f"src/{part}/seen.txt").read_text().split("\n") for part in ("alpha", "gamma")}
+    seen = {
+        part: (project.folder / f"src/{part}/seen.txt").read_text().split("\n")
+        for part in ("alpha", "gamma")
+    }
     assert seen["alpha"] == ["by = 'gamma/'", "by = 'delta/'", "by = 'beta/'", ""]
     assert seen["gamma"] == ["x = 1", "x = 1", "x = 1", ""]
     assert (project.folder / "src/delta/m1.py").read_text() == "by = 'delta/'\n"
 
 
-def test_a_circle_of_imports_runs_as_one_group_after_what_it_needs_and_before_what_needs_it(project, tmp_path):
+def test_a_circle_of_imports_runs_as_one_group_after_what_it_needs_and_before_what_needs_it(
+    project, tmp_path
+):
     imported = {"alpha": "beta", "beta": "delta", "delta": "beta\nimport gamma", "gamma": "os"}
     for folder, name in imported.items():
         project.file(f"src/{folder}/__init__.py", f"import {name}\n")
@@ -99,8 +123,15 @@ mv seen "$ABREAST_SCOPE"seen.txt
     found, _ = ran(project, *arguments, PIPES=str(tmp_path))
     assert {one["state"] for one in found.values()} == {"done"}
     assert project("plan", "apply", "plan").code == 0
-    seen = {part: (project.folder / f"src/{part}/seen.txt").read_text().split() for part in imported}
-    assert seen == {"gamma": [], "beta": ["gamma/"], "delta": ["gamma/"], "alpha": ["beta/", "delta/", "gamma/"]}
+    seen = {
+        part: (project.folder / f"src/{part}/seen.txt").read_text().split() for part in imported
+    }
+    assert seen == {
+        "gamma": [],
+        "beta": ["gamma/"],
+        "delta": ["gamma/"],
+        "alpha": ["beta/", "delta/", "gamma/"],
+    }
 
 
 def test_what_needs_a_circle_is_blocked_if_any_of_it_failed(project):
@@ -110,8 +141,11 @@ def test_what_needs_a_circle_is_blocked_if_any_of_it_failed(project):
     command = "case $ABREAST_SCOPE in delta/) exit 3;; esac"
     found, _ = ran(project, "--command", command, "--order", "dependencies", code=1)
     assert {name: one["state"] for name, one in found.items()} == {
-        "alpha": "blocked", "beta": "done", "delta": "failed", "gamma": "done",
-    }  # fmt: skip
+        "alpha": "blocked",
+        "beta": "done",
+        "delta": "failed",
+        "gamma": "done",
+    }
     assert found["alpha"]["error"].startswith("it needs delta-")
 
 
@@ -120,14 +154,28 @@ def test_at_a_failure_all_stop_or_all_others_end(project, tmp_path):
     command = 'case $ABREAST_SCOPE in alpha/) exit 7;; *) cat "$NEVER";; esac'
     never = str(tmp_path / "never")
     found, _ = ran(project, "--command", command, "--fail-fast", "-w", "2", code=1, NEVER=never)
-    assert [one["state"] for one in found.values()] == ["failed", "cancelled", "cancelled", "cancelled"]
-    found, _ = ran(project, "--command", "case $ABREAST_SCOPE in alpha/|delta/) exit 7;; esac", code=1)
+    assert [one["state"] for one in found.values()] == [
+        "failed",
+        "cancelled",
+        "cancelled",
+        "cancelled",
+    ]
+    found, _ = ran(
+        project, "--command", "case $ABREAST_SCOPE in alpha/|delta/) exit 7;; esac", code=1
+    )
     assert [one["state"] for one in found.values()] == ["failed", "done", "failed", "done"]
     assert found["delta"]["error"] == "exit code 7"
 
 
 def test_a_subplan_is_tried_again_as_often_as_told(project):
-    found, _ = ran(project, "--command", "case $ABREAST_SCOPE in alpha/) exit 7;; esac", "--retries", "2", code=1)
+    found, _ = ran(
+        project,
+        "--command",
+        "case $ABREAST_SCOPE in alpha/) exit 7;; esac",
+        "--retries",
+        "2",
+        code=1,
+    )
     assert [one["attempts"] for one in found.values()] == [3, 1, 1, 1]
 
 
@@ -151,12 +199,20 @@ esac"""
 
 
 def test_how_far_it_is_divided_is_as_told(project):
-    for told, count in (([], 4), (["--max-depth", "0"], 1), (["--min-files", "50"], 1), (["--max-files", "3"], 8)):
+    for told, count in (
+        ([], 4),
+        (["--max-depth", "0"], 1),
+        (["--min-files", "50"], 1),
+        (["--max-files", "3"], 8),
+    ):
         assert len(ran(project, "--command", "true", *told)[1]["subplans"]) == count
 
 
 def test_the_instruction_is_in_a_file_and_in_the_environment(project):
-    command = '[ "$ABREAST_INSTRUCTION" = "Be kind." ] && [ "$(cat "$ABREAST_INSTRUCTION_FILE")" = "Be kind." ]'
+    command = (
+        '[ "$ABREAST_INSTRUCTION" = "Be kind." ] && [ "$(cat "$ABREAST_INSTRUCTION_FILE")" = '
+        '"Be kind." ]'
+    )
     ran(project, "--command", command, "--prompt", "Be kind.")
     ran(project, "--command", command, "--prompt", "Be quick.", code=1)
 
@@ -164,7 +220,19 @@ def test_the_instruction_is_in_a_file_and_in_the_environment(project):
 async def test_a_budget_stops_it_and_a_larger_one_goes_on(project):
     async with open_storm(script=editor) as storm:
         project.file("abreast.toml", f'[lanes.storm]\nbase_url = "{storm.url}/v1"\n')
-        asked = ("plan", "run", "src", "-m", "storm/model", "--prompt", "# x", "-w", "1", "--budget", "2req")
+        asked = (
+            "plan",
+            "run",
+            "src",
+            "-m",
+            "storm/model",
+            "--prompt",
+            "# x",
+            "-w",
+            "1",
+            "--budget",
+            "2req",
+        )
         said = await asyncio.to_thread(project, *asked)
         assert said.code == 3, said
         assert "abreast resume plan-1 --budget MORE" in said.err
@@ -185,8 +253,12 @@ def test_what_is_asked_of_others_is_listed_or_left_out(project):
     assert project("plan", "apply", "plan", "--outside", "request", "--leave-requests").code == 0
     assert (project.folder / "src/beta/m1.py").read_text() == "x = 1\n# seen\n"
     assert (project.folder / "src/alpha/m1.py").read_text() == "x = 1\n# seen\n"
-    kept = project.git("--git-dir", "src/.abreast/plan.git", "for-each-ref", "--format=%(refname)").split()
-    assert [name.split("/")[3].split("-")[0] for name in kept] == ["beta"]  # a part of it is in no tree yet
+    kept = project.git(
+        "--git-dir", "src/.abreast/plan.git", "for-each-ref", "--format=%(refname)"
+    ).split()
+    assert [name.split("/")[3].split("-")[0] for name in kept] == [
+        "beta"
+    ]  # a part of it is in no tree yet
 
 
 def test_what_was_changed_by_hand_stays_whichever_strategy_is_told(project):
@@ -217,8 +289,14 @@ async def asked_server():
 
     async def answer(request):
         asked.append(await request.json())
-        choice = {"message": {"role": "assistant", "content": "No."}, "finish_reason": "stop", "index": 0}
-        return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+        choice = {
+            "message": {"role": "assistant", "content": "No."},
+            "finish_reason": "stop",
+            "index": 0,
+        }
+        return web.json_response(
+            {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+        )
 
     app = web.Application(client_max_size=1 << 24)
     app.router.add_post("/v1/chat/completions", answer)
@@ -235,10 +313,23 @@ async def asked_server():
 async def test_what_is_said_of_the_model_is_what_it_is_asked_with(project):
     words = {"--temperature": "0.25", "--reply-tokens": "77", "--repairs": "1"}
     async with asked_server() as (url, asked):
-        project.file("abreast.toml", f'[lanes.a]\nbase_url = "{url}"\n[lanes.b]\nbase_url = "{url}"\n')
+        project.file(
+            "abreast.toml", f'[lanes.a]\nbase_url = "{url}"\n[lanes.b]\nbase_url = "{url}"\n'
+        )
         for name, given in (("a/one", words), ("b/two", words | {"--repairs": "0"})):
             more = [word for pair in given.items() for word in pair]
-            command = ("plan", "run", "src", "-m", name, "--prompt", "Do it.", *more, "--max-depth", "0")
+            command = (
+                "plan",
+                "run",
+                "src",
+                "-m",
+                name,
+                "--prompt",
+                "Do it.",
+                *more,
+                "--max-depth",
+                "0",
+            )
             said = await asyncio.to_thread(project, *command)
             assert said.code == 1, said
     assert [one["model"] for one in asked] == ["one", "one", "two"]
@@ -281,7 +372,9 @@ def test_every_fact_of_a_plan_has_a_test_that_shows_what_it_does():
     assert set(SHOWN_BY) == set(PlanJob.__dataclass_fields__)
 
 
-def test_files_belong_to_those_who_had_them_when_they_ran_though_the_tree_divides_otherwise_by_now(project):
+def test_files_belong_to_those_who_had_them_when_they_ran_though_the_tree_divides_otherwise_by_now(
+    project,
+):
     ran(project, "--command", MARK)
     before = project("plan", "show", "src", "--json").out
     for number in range(20):

@@ -1,4 +1,4 @@
-"""`abreast plan show` on this repository and on installed packages of about 50, 500 and 2,000 files."""
+"""`abreast plan show` on this repository and on packages of about 50, 500 and 2,000 files."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from abreast.jobs.plan.nodes import LEAF_REASONS
+from abreast.jobs.plan.spec import LEAF_REASONS
 
 HERE = Path(__file__).parents[2]
 PACKAGES = {"importlinter": (30, 120), "sphinx": (400, 900), "pandas": (1200, 2500)}
@@ -28,11 +28,16 @@ def assert_exact(found):
     """Links, depths and files of what was printed."""
     nodes = {node["id"]: node for node in found["nodes"]}
     root = nodes[found["root"]]
-    assert sorted(child for node in nodes.values() for child in node["children"]) == sorted(set(nodes) - {root["id"]})
+    assert sorted(child for node in nodes.values() for child in node["children"]) == sorted(
+        set(nodes) - {root["id"]}
+    )
     for node in nodes.values():
         children = [nodes[child] for child in node["children"]]
         assert (node["reason"] in {str(reason) for reason in LEAF_REASONS}) == (not children)
-        assert all(child["parent"] == node["id"] and child["depth"] == node["depth"] + 1 for child in children)
+        assert all(
+            child["parent"] == node["id"] and child["depth"] == node["depth"] + 1
+            for child in children
+        )
         if children:
             assert len(children) >= 2
             assert all(0 < len(child["files"]) < len(node["files"]) for child in children)
@@ -51,7 +56,9 @@ def files_of(place):
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_is_divided_exactly_and_alike_from_any_place_and_hash_seed(name, tmp_path, unmeasured):
+def test_a_package_is_divided_exactly_and_alike_from_any_place_and_hash_seed(
+    name, tmp_path, unmeasured
+):
     place = Path(find_spec(name).origin).parent
     printed, found = shown(place)
     assert_exact(found)
@@ -62,7 +69,9 @@ def test_a_package_is_divided_exactly_and_alike_from_any_place_and_hash_seed(nam
     assert len([node for node in found["nodes"] if not node["children"]]) > 1
     if name != "pandas":  # which would take minutes to copy and to read so often
         assert shown(".", cwd=place, seed="1")[0] == printed
-        shutil.copytree(place, tmp_path / "another name", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            place, tmp_path / "another name", ignore=shutil.ignore_patterns("__pycache__")
+        )
         assert shown("another name", cwd=tmp_path, seed="4242")[0] == printed
 
 
@@ -71,7 +80,9 @@ def test_this_repository_is_divided_exactly(unmeasured):
         pytest.skip("no git repository: an archive of it")
     found = shown(HERE)[1]
     assert_exact(found)
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=HERE, capture_output=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=HERE, capture_output=True, check=True
+    ).stdout
     there = [name for name in listed.decode().split("\0") if name and (HERE / name).exists()]
     assert found["nodes"][0]["files"] == sorted(there)
     assert found["max_depth_reached"] >= 4

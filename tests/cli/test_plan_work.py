@@ -1,4 +1,4 @@
-"""What `abreast plan` does by Python functions and by models, and the gate before its merges are written."""
+"""`abreast plan` with Python functions and models, and the gate before a merge is written."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from abreast.testing.storm import open_storm
-from tests.cli.test_plan import project
+from tests.cli.commands.test_plan import project
 
 __all__ = ["project"]
 
@@ -51,7 +51,18 @@ NOTHING = 7
 @pytest.mark.parametrize("function", ["rename", "later"])
 def test_a_python_function_gets_the_subplan_and_works_in_its_worktree(project, function):
     project.file("codemods.py", CODEMOD)
-    said = project("plan", "run", "src", "--call", f"codemods:{function}", "--prompt", "renamed", "-w", "4", "--json")
+    said = project(
+        "plan",
+        "run",
+        "src",
+        "--call",
+        f"codemods:{function}",
+        "--prompt",
+        "renamed",
+        "-w",
+        "4",
+        "--json",
+    )
     assert said.code == 0, said
     found = json.loads(said.out)
     assert [one["value"]["value"] for one in found["subplans"]] == [{"changed": 6}] * 4
@@ -67,25 +78,44 @@ def test_what_a_function_raises_is_its_error_and_what_it_had_done_is_kept(projec
     project.file("codemods.py", CODEMOD)
     found = json.loads(project("plan", "run", "src", "--call", "codemods:fails", "--json").out)
     assert {one["leaf"][:5]: one["error"] for one in found["subplans"]} == {
-        "alpha": None, "beta-": "ValueError: no beta today", "delta": None, "gamma": None,
-    }  # fmt: skip
-    kept = project.git("--git-dir", "src/.abreast/plan.git", "for-each-ref", "--format=%(refname)").split()
+        "alpha": None,
+        "beta-": "ValueError: no beta today",
+        "delta": None,
+        "gamma": None,
+    }
+    kept = project.git(
+        "--git-dir", "src/.abreast/plan.git", "for-each-ref", "--format=%(refname)"
+    ).split()
     assert [name.split("/")[3][:4] for name in kept if "/failed-" in name] == ["beta"]
     tree = next(name for name in kept if "/failed-" in name)
-    assert project.git("--git-dir", "src/.abreast/plan.git", "show", f"{tree}:beta/m0.py") == "half\n"
+    assert (
+        project.git("--git-dir", "src/.abreast/plan.git", "show", f"{tree}:beta/m0.py") == "half\n"
+    )
 
 
 def test_a_path_of_python_that_is_relative_is_so_to_where_it_was_asked(project):
     project.file("tools/codemods.py", CODEMOD)
     path = f"tools:{project.environment['PYTHONPATH']}"
-    said = project("plan", "run", "src", "--call", "codemods:rename", "--prompt", "y", "--quiet", PYTHONPATH=path)
+    said = project(
+        "plan",
+        "run",
+        "src",
+        "--call",
+        "codemods:rename",
+        "--prompt",
+        "y",
+        "--quiet",
+        PYTHONPATH=path,
+    )
     assert said.code == 0, said
 
 
 def test_what_a_function_returns_must_be_json(project):
     project.file("codemods.py", "def numbers(subplan):\n    return {1, 2}\n")
     found = json.loads(project("plan", "run", "src", "--call", "codemods:numbers", "--json").out)
-    assert {one["error"] for one in found["subplans"]} == {"TypeError: Object of type set is not JSON serializable"}
+    assert {one["error"] for one in found["subplans"]} == {
+        "TypeError: Object of type set is not JSON serializable"
+    }
 
 
 def test_a_function_whose_process_dies_or_that_is_none_says_so(project):
@@ -97,19 +127,30 @@ def test_a_function_whose_process_dies_or_that_is_none_says_so(project):
 
 
 def editor(prompt):
-    """A model that puts a line before each file that it is shown, as it is told in the first line."""
+    """A model that puts the line of its instruction before each file that it is shown."""
     wanted = prompt.split("\n", 1)[0]
     found = re.findall(r"^=== (\w+) FILE (.+)\n((?:.*\n)*?)=== \1 END", prompt, re.MULTILINE)
     python = [(mark, path, text) for mark, path, text in found if path.endswith(".py")]
-    return "".join(f"=== {mark} FILE {path}\n{wanted}\n{text}=== {mark} END\n" for mark, path, text in python) or (
-        "NOTHING TO CHANGE"
-    )
+    return "".join(
+        f"=== {mark} FILE {path}\n{wanted}\n{text}=== {mark} END\n" for mark, path, text in python
+    ) or ("NOTHING TO CHANGE")
 
 
 async def test_a_model_edits_the_files_of_each_subplan_over_http(project):
     async with open_storm(script=editor) as storm:
         project.file("abreast.toml", f'[lanes.storm]\nbase_url = "{storm.url}/v1"\nwidth = 2\n')
-        asked = ("plan", "run", "src", "-m", "storm/model", "--prompt", "# by a model", "-w", "4", "--json")
+        asked = (
+            "plan",
+            "run",
+            "src",
+            "-m",
+            "storm/model",
+            "--prompt",
+            "# by a model",
+            "-w",
+            "4",
+            "--json",
+        )
         said = await asyncio.to_thread(project, *asked)
         assert said.code == 0, said
         assert [one["value"]["replies"] for one in json.loads(said.out)["subplans"]] == [1] * 4
@@ -127,13 +168,27 @@ async def test_a_model_that_breaks_the_rules_fails_its_subplan_alone(project):
 
     async with open_storm(script=wild) as storm:
         project.file("abreast.toml", f'[lanes.storm]\nbase_url = "{storm.url}/v1"\n')
-        asked = ("plan", "run", "src", "-m", "storm/model", "--prompt", "# x", "--repairs", "1", "--json")
+        asked = (
+            "plan",
+            "run",
+            "src",
+            "-m",
+            "storm/model",
+            "--prompt",
+            "# x",
+            "--repairs",
+            "1",
+            "--json",
+        )
         said = await asyncio.to_thread(project, *asked)
         assert storm.stats().arrived == 5
     assert said.code == 1
     errors = [one["error"] for one in json.loads(said.out)["subplans"]]
     assert errors == [
-        "there is no file in the reply, in the form that was asked for, nor NOTHING TO CHANGE (after 2 replies)",
+        (
+            "there is no file in the reply, in the form that was asked for, "
+            "nor NOTHING TO CHANGE (after 2 replies)"
+        ),
         None,
         None,
         None,
@@ -169,18 +224,27 @@ def test_a_check_of_the_users_own_stops_a_merge(project):
     said = project("plan", "apply", "plan")
     assert said.code == 1
     assert re.search(r"fails \(exit code 1\), by alpha-\w+ and beta-\w+ together", said.out), said
-    assert project("plan", "apply", "plan", "--check", f"{sys.executable} -c 1", "--dry-run").code == 0
+    assert (
+        project("plan", "apply", "plan", "--check", f"{sys.executable} -c 1", "--dry-run").code == 0
+    )
     assert not (project.folder / "src/alpha/flag.py").exists()
     assert len(project.git("worktree", "list").splitlines()) == 1
 
 
 def test_what_was_applied_is_let_go_of_and_nothing_else(project):
-    command = "case $ABREAST_SUBPLAN in beta*) echo x >> beta/m1.py; exit 1;; *) echo y >> $ABREAST_SCOPE/m1.py;; esac"
+    command = (
+        "case $ABREAST_SUBPLAN in beta*) echo x >> beta/m1.py; exit 1;; "
+        "*) echo y >> $ABREAST_SCOPE/m1.py;; esac"
+    )
     assert project("plan", "run", "src", "--command", command).code == 1
 
     def kept():
-        names = project.git("--git-dir", "src/.abreast/plan.git", "for-each-ref", "--format=%(refname)").split()
-        return sorted((name.split("/")[3].split("-")[0], name.split("/")[4].split("-")[0]) for name in names)
+        names = project.git(
+            "--git-dir", "src/.abreast/plan.git", "for-each-ref", "--format=%(refname)"
+        ).split()
+        return sorted(
+            (name.split("/")[3].split("-")[0], name.split("/")[4].split("-")[0]) for name in names
+        )
 
     assert kept() == [("alpha", "done"), ("beta", "failed"), ("delta", "done"), ("gamma", "done")]
     said = project("plan", "apply", "plan", "--partial")

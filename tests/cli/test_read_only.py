@@ -1,4 +1,7 @@
-"""A store that can't be written is listed, shown and exported; what would write says one sentence, and exits with 2."""
+"""A store that can't be written is listed, shown and exported.
+
+What would write says one sentence, and exits with 2.
+"""
 
 import os
 import shutil
@@ -12,13 +15,16 @@ import pytest
 
 from tests.cli.shell import ABREAST
 
-READS = (("runs", "--json"), ("show", "job", "--json"), ("show", "job", "0001", "--json"), ("export", "job"))
+READS = (
+    ("runs", "--json"),
+    ("show", "job", "--json"),
+    ("show", "job", "0001", "--json"),
+    ("export", "job"),
+)
 KILLED = """
 import asyncio, os, signal, sys
 import abreast
-from abreast.run import journal
-from abreast.store import scribe
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 class OnlyNoted(SqliteStore):
     def commit(self, run_id, epoch, events, spent):
@@ -40,7 +46,16 @@ asyncio.run(main())
 def read_only(folder, *arguments):
     """Run abreast where `folder` is mounted read-only, in a mount namespace of its own."""
     script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && cd "$0" && exec "$@"'
-    command = ["unshare", "--mount", "sh", "-c", script, str(folder), *ABREAST, *map(str, arguments)]
+    command = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        str(folder),
+        *ABREAST,
+        *map(str, arguments),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -52,9 +67,17 @@ def mounted(tmp_path):
     if shutil.which("unshare") is None or os.geteuid() != 0:
         pytest.skip("only root can mount a folder read-only")
     tried = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0"', str(folder)],
-        capture_output=True, check=False,
-    )  # fmt: skip
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0"',
+            str(folder),
+        ],
+        capture_output=True,
+        check=False,
+    )
     if tried.returncode:
         pytest.skip(f"no folder can be mounted read-only here: {tried.stderr.decode()}")
     return folder
@@ -81,7 +104,12 @@ def test_a_store_on_a_read_only_mount_is_listed_shown_and_exported(abreast, moun
 
 @pytest.mark.parametrize(
     "arguments",
-    [("map", "--name", "job", "--", "true"), ("rm", "job-1"), ("retry", "job"), ("resume", "job-1")],
+    [
+        ("map", "--name", "job", "--", "true"),
+        ("rm", "job-1"),
+        ("retry", "job"),
+        ("resume", "job-1"),
+    ],
 )
 def test_what_would_write_says_one_sentence_and_exits_with_2(abreast, mounted, arguments):
     store = mounted / "runs.db"
@@ -102,18 +130,26 @@ def test_a_copy_with_a_log_beside_it_shows_what_is_only_in_the_log(abreast, moun
         for name in ("runs.db", "runs.db-wal"):
             shutil.copyfile(tmp_path / name, mounted / name)
     assert (mounted / "runs.db-wal").stat().st_size
-    found = [read_only(mounted, *arguments, "--store", mounted / "runs.db").stdout for arguments in READS]
+    found = [
+        read_only(mounted, *arguments, "--store", mounted / "runs.db").stdout for arguments in READS
+    ]
     assert found == expected
 
 
 def test_what_a_killed_driver_had_only_noted_is_shown(abreast, mounted):
     store = mounted / "runs.db"
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(store)], capture_output=True, check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(store)], capture_output=True, check=False
+    )
     assert killed.returncode == -signal.SIGKILL, killed
     before = {path.name: path.stat().st_size for path in mounted.rglob("*") if path.is_file()}
     noted = read_only(mounted, "export", "job", "--store", store)
     assert (noted.returncode, noted.stderr) == (0, "")
     assert '"state":"crashed"' in read_only(mounted, "runs", "--json", "--store", store).stdout
-    assert {path.name: path.stat().st_size for path in mounted.rglob("*") if path.is_file()} == before
-    assert noted.stdout == abreast("export", "job", "--store", store).out  # which commits them, and is no longer needed
+    assert {
+        path.name: path.stat().st_size for path in mounted.rglob("*") if path.is_file()
+    } == before
+    assert (
+        noted.stdout == abreast("export", "job", "--store", store).out
+    )  # which commits them, and is no longer needed
     assert noted.stdout.count('"state":"done"') >= 1

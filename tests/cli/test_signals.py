@@ -1,4 +1,4 @@
-"""Ctrl-C and its relatives: stop at once, leave nothing, say how to go on."""
+"""Signals stop a run at once, leave no process, and print the command that resumes it."""
 
 import os
 import select
@@ -13,13 +13,15 @@ import pytest
 
 from tests.cli.shell import PATIENCE, children_of, end
 
-# Says that it is there on a pipe which it holds open, counts itself, and does not end when asked to.
-STUBBORN = 'trap "" INT TERM HUP; echo x >> ran; exec 3> here; echo "$1" >&3; while :; do sleep 600; done'
+# Reports its start on a pipe that it keeps open, counts itself, and ignores SIGINT and SIGTERM.
+STUBBORN = (
+    'trap "" INT TERM HUP; echo x >> ran; exec 3> here; echo "$1" >&3; while :; do sleep 600; done'
+)
 
 
 @pytest.fixture
 def here(abreast):
-    """A pipe that children say on that they are there."""
+    """A pipe on which children report that they have started."""
     os.mkfifo(abreast.folder / "here")
     opened = os.open(abreast.folder / "here", os.O_RDWR)
     yield opened
@@ -27,7 +29,7 @@ def here(abreast):
 
 
 def arrivals(here, count):
-    """Wait until so many children are there."""
+    """Wait until so many children have started."""
     said = b""
     while said.count(b"\n") < count:
         assert select.select([here], [], [], PATIENCE)[0], f"only {said!r} came"
@@ -36,15 +38,22 @@ def arrivals(here, count):
 
 def start_stubborn(abreast, *options):
     abreast.file("items", "".join(f"{number}\n" for number in range(100)))
-    return abreast.start("map", "--input", "items", "-P", "4", *options, "--", "sh", "-c", STUBBORN, "sh", "{}")
+    return abreast.start(
+        "map", "--input", "items", "-P", "4", *options, "--", "sh", "-c", STUBBORN, "sh", "{}"
+    )
 
 
-@pytest.mark.parametrize(("number", "code", "word"), [
-    (signal.SIGINT, 130, "interrupted"),
-    (signal.SIGTERM, 143, "ended by SIGTERM"),
-    (signal.SIGHUP, 129, "ended by SIGHUP"),
-])  # fmt: skip
-def test_a_signal_ends_children_that_ignore_it_and_prints_how_to_go_on(abreast, here, number, code, word):
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "ended by SIGTERM"),
+        (signal.SIGHUP, 129, "ended by SIGHUP"),
+    ],
+)
+def test_a_signal_ends_children_that_ignore_it_and_prints_how_to_go_on(
+    abreast, here, number, code, word
+):
     with start_stubborn(abreast) as process:
         arrivals(here, 4)
         process.send_signal(number)
@@ -69,18 +78,19 @@ def test_the_whole_foreground_group_gets_ctrl_c_and_it_ends_as_well(abreast, her
 
 
 def test_a_second_ctrl_c_ends_it_there_and_then(abreast, here):
-    # The warden is held, so the children can't be ended in good order, and only the second Ctrl-C ends the driver.
+    # The supervisor is stopped, so it can't end the children, and only the second Ctrl-C ends the
+    # driver.
     with start_stubborn(abreast) as process:
         arrivals(here, 4)
-        (warden,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        os.kill(int(warden), signal.SIGSTOP)
+        (supervisor,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(supervisor), signal.SIGSTOP)
         handles = [os.pidfd_open(pid) for pid in children_of("map-1", abreast.folder)]
         ended = None
         while ended is None:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 ended = process.wait(0.05)
-        os.kill(int(warden), signal.SIGCONT)
+        os.kill(int(supervisor), signal.SIGCONT)
         said = end(process)
     for handle in handles:
         assert select.select([handle], [], [], PATIENCE)[0]
@@ -90,9 +100,13 @@ def test_a_second_ctrl_c_ends_it_there_and_then(abreast, here):
 
 
 def test_what_was_interrupted_goes_on_and_ends_as_if_nothing_had_been(abreast, here):
-    script = '[ -e go ] || [ "$1" -lt 3 ] || { exec 3> here; echo x >&3; sleep 600; }; echo "got $1"'
+    script = (
+        '[ -e go ] || [ "$1" -lt 3 ] || { exec 3> here; echo x >&3; sleep 600; }; echo "got $1"'
+    )
     abreast.file("items", "".join(f"{number}\n" for number in range(8)))
-    with abreast.start("map", "--input", "items", "-P", "2", "--", "sh", "-c", script, "sh", "{}") as process:
+    with abreast.start(
+        "map", "--input", "items", "-P", "2", "--", "sh", "-c", script, "sh", "{}"
+    ) as process:
         arrivals(here, 2)
         process.send_signal(signal.SIGTERM)
         said = end(process)
@@ -139,8 +153,11 @@ def test_ctrl_c_while_it_waits_for_the_writer_of_a_fifo(abreast, here):
 
 
 def test_a_function_that_cannot_be_stopped_does_not_hold_up_ctrl_c(abreast, here):
-    abreast.file("work.py", "import os, threading\n\ndef stay(_):\n    fd = os.open('here', os.O_WRONLY)\n"
-                            "    os.write(fd, b'x\\n')\n    threading.Event().wait()\n")  # fmt: skip
+    abreast.file(
+        "work.py",
+        "import os, threading\n\ndef stay(_):\n    fd = os.open('here', os.O_WRONLY)\n"
+        "    os.write(fd, b'x\\n')\n    threading.Event().wait()\n",
+    )
     abreast.file("items", "1\n")
     with abreast.start("map", "--input", "items", "--call", "work:stay") as process:
         arrivals(here, 1)
@@ -161,7 +178,9 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly(abreast):
     assert abreast("runs", "--json").rows[0]["state"] == "interrupted"
 
 
-@pytest.mark.parametrize("command", [["runs", "--json"], ["export", "last"], ["show", "last", "--json"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command", [["runs", "--json"], ["export", "last"], ["show", "last", "--json"], ["doctor"]]
+)
 def test_other_commands_end_quietly_too_when_nobody_reads(abreast, command):
     items = "".join(f"{number}\n" for number in range(2000))
     assert abreast("map", "--call", "builtins:str", given=items).lines == items.splitlines()
@@ -184,16 +203,25 @@ def test_a_full_disk_behind_stdout_is_told_and_nothing_is_lost(abreast):
     assert "the results can't be written to stdout: no space left on device" in said.err
     assert "abreast resume map-1" in said.err
     assert abreast("resume").lines == ["1", "2", "3"]
-    with Path("/dev/full").open("wb") as full, abreast.start("export", "last", stdout=full) as process:
+    with (
+        Path("/dev/full").open("wb") as full,
+        abreast.start("export", "last", stdout=full) as process,
+    ):
         said = end(process)
-    assert (said.code, said.err) == (1, "abreast: the output can't be written: no space left on device\n")
+    assert (said.code, said.err) == (
+        1,
+        "abreast: the output can't be written: no space left on device\n",
+    )
 
 
 def test_closed_standard_files_are_no_invitation_to_write_into_the_store(abreast):
     abreast.file("items", "1\n2\n")
     command = 'exec "$0" -m abreast map --input items -- echo <&- >&- 2>&-'
     process = subprocess.run(
-        ["sh", "-c", command, sys.executable], cwd=abreast.folder, env=abreast.environment, check=False
+        ["sh", "-c", command, sys.executable],
+        cwd=abreast.folder,
+        env=abreast.environment,
+        check=False,
     )
     assert process.returncode == 0
     assert [row["stdout"] for row in abreast("export", "last").rows] == ["1\n", "2\n"]
@@ -204,8 +232,13 @@ def test_nohup_is_respected(abreast, here):
     os.mkfifo(abreast.folder / "go")
     abreast.file("items", "1\n")
     command = 'trap "" HUP; exec "$0" -m abreast map --input items -- sh -c "$1"'
-    with subprocess.Popen(["sh", "-c", command, sys.executable, script], cwd=abreast.folder, env=abreast.environment,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # fmt: skip
+    with subprocess.Popen(
+        ["sh", "-c", command, sys.executable, script],
+        cwd=abreast.folder,
+        env=abreast.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         arrivals(here, 1)
         process.send_signal(signal.SIGHUP)
         with (abreast.folder / "go").open("w") as go:
@@ -239,5 +272,5 @@ def holds(pid, name):
 
 
 def waits_in(pid):
-    """The function of the kernel that a process waits in."""
+    """The kernel function in which a process waits."""
     return Path(f"/proc/{pid}/wchan").read_text()

@@ -1,4 +1,4 @@
-"""Models that think before they answer: their reasoning tokens count against the bound of the reply."""
+"""Models that think before they answer: reasoning tokens count against the limit of the reply."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ price = {{input = 1.0, output = 2.0}}
 
 
 class Thinker(BaseHTTPRequestHandler):
-    """Chat completions whose reply begins only after `THOUGHT` tokens: with a smaller bound there is none."""
+    """Chat completions whose reply begins after `THOUGHT` tokens; a smaller limit leaves none."""
 
     protocol_version = "HTTP/1.1"
 
@@ -32,7 +32,9 @@ class Thinker(BaseHTTPRequestHandler):
         used = {"prompt_tokens": 9, "completion_tokens": THOUGHT + 1 if enough else most}
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop" if enough else "length"}
-        said = json.dumps({"id": "1", "model": "thinker", "choices": [choice], "usage": used}).encode()
+        said = json.dumps(
+            {"id": "1", "model": "thinker", "choices": [choice], "usage": used}
+        ).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(said)))
@@ -85,12 +87,16 @@ def test_a_judge_of_a_study_leaves_room_to_think(thinking):
     thinking.file("study.yaml", STUDY)
     said = thinking("matrix", "run", "study.yaml", "--no-report")
     assert said.code == 0, said.err
-    (row,) = [row for row in thinking("matrix", "export", "last").rows if row["strategy"] == "plain"]
+    (row,) = [
+        row for row in thinking("matrix", "export", "last").rows if row["strategy"] == "plain"
+    ]
     assert row["scores"] == {"good": 1.0}
 
 
 def test_a_judge_of_a_sample_leaves_room_to_think(thinking):
-    said = thinking("sample", "Say hello", "-m", "think/deep", "--check", "judge: is kind", "--json")
+    said = thinking(
+        "sample", "Say hello", "-m", "think/deep", "--check", "judge: is kind", "--json"
+    )
     assert said.code == 0, said.err
     assert said.rows[-1]["ok"]
 

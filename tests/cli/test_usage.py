@@ -9,13 +9,15 @@ import abreast as library
 from abreast.core.outcome import Usage
 from abreast.models.port import Reply
 from abreast.models.price import FlatPrice
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.store.sqlite.store import SqliteStore
 from abreast.web import pages
-from abreast.web.pages import Desk
+from abreast.web.pages import PageSource
 
-CALLS = 3 * (1 + 2 + 1)  # of three items: one of its own, two in a map beneath it, one in a step beneath that
+CALLS = 3 * (
+    1 + 2 + 1
+)  # of three items: one of its own, two in a map beneath it, one in a step beneath that
 
 
 class Echo:
@@ -32,8 +34,8 @@ class Echo:
 
 @pytest.fixture
 def nested(abreast):
-    """A run whose items ask a model themselves, in a map beneath them, and in a step beneath one of its items."""
-    model = Caller(Echo(), Lane("test", ()), price=FlatPrice(1.0, 2.0))
+    """A run whose items ask a model: directly, in a nested map, and in a step of its items."""
+    model = Caller(Echo(), ModelLane("test", ()), price=FlatPrice(1.0, 2.0))
 
     async def ask(text):
         return (await model.ask(text)).text
@@ -59,7 +61,11 @@ def nested(abreast):
 def test_watch_show_export_and_the_page_say_the_same_of_a_run_with_nested_items(nested):
     (shown,) = nested("show", "nested-1", "--json").rows
     used = shown["usage"]["test/echo"]
-    assert (used["requests"], used["input_tokens"], used["output_tokens"]) == (CALLS, 10 * CALLS, 5 * CALLS)
+    assert (used["requests"], used["input_tokens"], used["output_tokens"]) == (
+        CALLS,
+        10 * CALLS,
+        5 * CALLS,
+    )
     usd = pytest.approx(used["usd"])
 
     (watched,) = nested("watch", "nested-1", "--once", "--json").rows
@@ -72,8 +78,13 @@ def test_watch_show_export_and_the_page_say_the_same_of_a_run_with_nested_items(
     assert sum(row["usd"] for row in exported) == usd
 
     with closing(SqliteStore(nested.store)) as store:
-        desk = Desk(store)
+        desk = PageSource(store)
         head = pages.head(desk, "nested-1", {})["usage"]
-        assert (head["requests"], head["input"], head["output"], head["usd"]) == (CALLS, 10 * CALLS, 5 * CALLS, usd)
+        assert (head["requests"], head["input"], head["output"], head["usd"]) == (
+            CALLS,
+            10 * CALLS,
+            5 * CALLS,
+            usd,
+        )
         (line,) = pages.runs(desk, {})["runs"]
         assert (line["tokens"], line["usd"]) == (15 * CALLS, usd)

@@ -1,4 +1,4 @@
-"""What a gate is told on resume answers the question that it asked, and no later one."""
+"""A verdict given on resume answers the gate's current question, and no later one."""
 
 import pytest
 
@@ -8,7 +8,8 @@ inputs:
   text: {type: string, default: hello}
 steps:
   - {id: draft, type: shell, run: "echo {{ inputs.text }}"}
-  - {id: look, type: gate, message: "Send {{ steps.draft.output.stdout | trim }}?", on_reject: retry}
+  - {id: look, type: gate, message: "Send {{ steps.draft.output.stdout | trim }}?", on_reject: \
+retry}
   - {id: send, type: shell, run: "echo sent {{ steps.draft.output.stdout | trim }} | tee -a sent"}
 """
 
@@ -36,6 +37,8 @@ def test_an_approval_of_something_else_does_not_count(gated):
 
 
 def test_a_rejected_gate_that_may_be_asked_again_is(gated):
-    assert "was rejected, and is asked again" in gated("resume", "gated", "--input", "look=reject").err
+    assert (
+        "was rejected, and is asked again" in gated("resume", "gated", "--input", "look=reject").err
+    )
     assert "the gate 'look' waits for a decision" in gated("resume", "gated").err
     assert gated("resume", "gated", "--input", "look=approve").out == "sent hello\n"

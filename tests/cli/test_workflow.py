@@ -48,15 +48,17 @@ def nested(count, width=WIDTH):
 
 
 def steps_of(said):
-    """What is told of the steps, without what the width alone decides."""
+    """The output about the steps, without what depends on the width."""
     return json.loads(re.sub(r'"max_concurrency":\s*(\d+|null),', "", said.out))["steps"]
 
 
-# --- inputs, output, exit codes ---------------------------------------------------------------------------------------
+# --- inputs, output, exit codes ------------------------------------------------------------------
 
 
 def test_a_workflow_says_what_its_last_step_said(abreast):
-    abreast.file("flow.yaml", "workflow: {id: hi}\nsteps:\n  - {id: a, type: shell, run: 'echo hello'}\n")
+    abreast.file(
+        "flow.yaml", "workflow: {id: hi}\nsteps:\n  - {id: a, type: shell, run: 'echo hello'}\n"
+    )
     said = abreast("run", "flow.yaml")
     assert (said.code, said.out, said.err) == (0, "hello\n", "")
     assert abreast("runs", "--json").rows[0]["run"] == "hi-1"
@@ -78,7 +80,14 @@ def test_json_is_one_object_with_every_step_by_its_full_id(abreast):
     assert said.code == 0
     found = json.loads(said.out)
     assert (found["run"], found["status"], found["error"]) == ("nested-1", "completed", None)
-    assert list(found["steps"])[:6] == ["list", "fan", "fan:first:0", "fan:odd:0", "fan:inner:0", "fan:inner:0:leaf:0"]
+    assert list(found["steps"])[:6] == [
+        "list",
+        "fan",
+        "fan:first:0",
+        "fan:odd:0",
+        "fan:inner:0",
+        "fan:inner:0:leaf:0",
+    ]
     assert found["steps"]["fan:more:1"]["output"]["stdout"] == "more 1 one\n"
     assert found["steps"]["after"]["output"]["all"] == "done 0\ndone 1\ndone 2\n"
 
@@ -112,7 +121,10 @@ steps:
     assert "--input: there is no input 'm'" in said.err
     assert "'loud'" in said.err
     assert "the input 'n' is required" in said.err
-    assert abreast("run", "flow.yaml", "-i", "nonsense").err == "abreast: --input: 'nonsense' should be NAME=VALUE\n"
+    assert (
+        abreast("run", "flow.yaml", "-i", "nonsense").err
+        == "abreast: --input: 'nonsense' should be NAME=VALUE\n"
+    )
     assert not abreast.store.exists()
     assert abreast("run", "flow.yaml", "-i", "n=3", "-i", "loud=yes").out == "3\n"
 
@@ -130,7 +142,10 @@ steps:
     )
     said = abreast("run", "flow.yaml")
     assert (said.code, said.out) == (1, "")
-    assert "failed: the step 'b': exit code 1: oh no (2 steps, 1 not done); go on with: abreast resume f-1" in said.err
+    assert (
+        "failed: the step 'b': exit code 1: oh no (2 steps, 1 not done); go on with: "
+        "abreast resume f-1"
+    ) in said.err
     assert abreast("runs", "--json").rows[0]["state"] == "failed"
     abreast.file("fixed", "")
     said = abreast("resume")
@@ -149,18 +164,38 @@ steps:
   - {id: c, type: fan-out, items: [1], step: {id: x, type: nonsense}}
 """,
     )
-    for words in (["run", "flow.yaml"], ["run", "flow.yaml", "--check"], ["run", "flow.yaml", "--dry-run"]):
+    for words in (
+        ["run", "flow.yaml"],
+        ["run", "flow.yaml", "--check"],
+        ["run", "flow.yaml", "--dry-run"],
+    ):
         said = abreast(*words)
         assert said.code == 2
         for line, what in [(3, "shel"), (4, "run"), (5, "b"), (6, "nonsense")]:
-            assert any(f"flow.yaml:{line}: " in told and what in told for told in said.err.splitlines()), (line, said)
+            assert any(
+                f"flow.yaml:{line}: " in told and what in told for told in said.err.splitlines()
+            ), (line, said)
     assert not abreast.store.exists()
 
 
-# --- shell safety, end to end -----------------------------------------------------------------------------------------
+# --- shell safety, end to end --------------------------------------------------------------------
 
-NASTY = ["$(touch pwned)", "`touch pwned`", "; touch pwned", "' ; touch pwned ; '", '" ; touch pwned ; "', "a\nb",
-         "*", "~", "-n", "\\n", "$HOME", "été ☃", " two  spaces ", "x" * 100_000]  # fmt: skip
+NASTY = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    "; touch pwned",
+    "' ; touch pwned ; '",
+    '" ; touch pwned ; "',
+    "a\nb",
+    "*",
+    "~",
+    "-n",
+    "\\n",
+    "$HOME",
+    "été ☃",
+    " two  spaces ",
+    "x" * 100_000,
+]
 
 
 def test_values_reach_the_shell_as_data(abreast):
@@ -188,7 +223,7 @@ steps:
     assert not (abreast.folder / "pwned").exists()
 
 
-# --- gates ------------------------------------------------------------------------------------------------------------
+# --- gates ---------------------------------------------------------------------------------------
 
 GATED = """
 workflow: {id: gated}
@@ -206,7 +241,7 @@ def test_a_gate_without_a_terminal_pauses_and_goes_on_by_an_input(abreast):
     assert (said.code, said.out) == (0, "")
     assert "decide with: abreast resume gated-1 --input ok=approve" in said.err
     assert abreast("runs", "--json").rows[0]["state"] == "paused"
-    assert abreast("resume").code == 0  # nobody has decided: it pauses again
+    assert abreast("resume").code == 0  # without a verdict it pauses again
     for answer in ("ok=approve", "verdict=approve"):
         if answer.startswith("verdict"):
             abreast.file("flow.yaml", GATED.replace("id: gated", "id: other"))
@@ -235,7 +270,8 @@ steps:
     type: fan-out
     items: [1, 2]
     max_concurrency: 2
-    steps: [{id: g, type: gate, message: "{{ item }}?"}, {id: z, type: shell, run: 'echo "{{ item }}" >> log'}]
+    steps: [{id: g, type: gate, message: "{{ item }}?"}, {id: z, type: shell, run: \
+'echo "{{ item }}" >> log'}]
 """,
     )
     assert "fan:g:0" in abreast("run", "flow.yaml").err
@@ -244,7 +280,7 @@ steps:
     assert (abreast.folder / "log").read_text() == "1\n2\n"
 
 
-# --- resuming ---------------------------------------------------------------------------------------------------------
+# --- resuming ------------------------------------------------------------------------------------
 
 
 def test_changed_inputs_run_again_what_reads_them_and_nothing_else(abreast):
@@ -259,7 +295,8 @@ steps:
   - id: fan
     type: fan-out
     items: [1, 2]
-    step: {id: each, type: shell, run: 'echo "{{ item }} {{ steps.here.output.stdout | trim }}" >> log'}
+    step: {id: each, type: shell, run: \
+'echo "{{ item }} {{ steps.here.output.stdout | trim }}" >> log'}
 """,
     )
     assert abreast("run", "flow.yaml").code == 0
@@ -267,8 +304,14 @@ steps:
     assert said.code == 0
     assert "changed: city; runs again where what it reads differs: here, fan, each" in said.err
     assert (abreast.folder / "log").read_text().splitlines() == [
-        "other", "Paris", "1 Paris", "2 Paris", "Rome", "1 Rome", "2 Rome",
-    ]  # fmt: skip
+        "other",
+        "Paris",
+        "1 Paris",
+        "2 Paris",
+        "Rome",
+        "1 Rome",
+        "2 Rome",
+    ]
 
 
 def test_what_was_tolerated_is_run_again_when_asked(abreast):
@@ -293,7 +336,9 @@ steps:
     )
     said = abreast("run", "flow.yaml", "--json")
     assert said.code == 0
-    assert json.loads(said.out)["steps"]["fan"]["output"]["quarantine"] == [{"index": 1, "error": "exit code 1"}]
+    assert json.loads(said.out)["steps"]["fan"]["output"]["quarantine"] == [
+        {"index": 1, "error": "exit code 1"}
+    ]
     assert "resume tolerant-1 --only-failed" in abreast("resume", "tolerant-1").err
     abreast.file("fixed", "")
     said = abreast("resume", "tolerant-1", "--only-failed")
@@ -302,11 +347,13 @@ steps:
 
 
 def counts(abreast):
-    return {path.name: path.read_bytes().count(b"x") for path in (abreast.folder / "counts").iterdir()}
+    return {
+        path.name: path.read_bytes().count(b"x") for path in (abreast.folder / "counts").iterdir()
+    }
 
 
 def storm(abreast, *, items, kills, seed):
-    """Kill it again and again, then let it end: the result is that of an undisturbed run."""
+    """Kill it several times, then let it end: the result is that of an undisturbed run."""
     chance = random.Random(seed)
     abreast.file("counts/.keep", "")
     abreast.file("flow.yaml", nested(items))
@@ -322,7 +369,9 @@ def storm(abreast, *, items, kills, seed):
     arguments, killed = ("run", "flow.yaml", "--json"), 0
     while killed < kills:
         with abreast.start(*arguments, measured=False) as process:
-            striker = threading.Thread(target=_strike, args=(process, here, chance.randrange(1, 20), chance.random()))
+            striker = threading.Thread(
+                target=_strike, args=(process, here, chance.randrange(1, 20), chance.random())
+            )
             striker.start()
             process.communicate(timeout=PATIENCE)
             striker.join()
@@ -333,7 +382,7 @@ def storm(abreast, *, items, kills, seed):
     os.close(here)
     (abreast.folder / "here").unlink()
     said = abreast("resume", "nested-1", "--json")
-    if not said.out:  # it had ended before: its state is that of the last one who drove it
+    if not said.out:  # it had ended before: its state is that of the last driver
         said = abreast("resume", "nested-1", "--only-failed", "--json")
     assert said.code == 0, said
     assert steps_of(said) == expected
@@ -346,7 +395,7 @@ def storm(abreast, *, items, kills, seed):
 
 
 def _strike(process, here, items, chance):
-    """Kill it, or all that is in its group, when so many items have begun since."""
+    """Kill it, or its process group, when so many items have started."""
     seen = 0
     while seen < items and process.poll() is None:
         if select.select([here], [], [], 0.01)[0]:
@@ -370,10 +419,13 @@ def test_killed_fifty_times_a_workflow_of_200_items_ends_as_if_nothing_had_been(
         killed += storm(Shell(folder), items=200, kills=12, seed=seed)
         seed += 1
     with capsys.disabled():
-        print(f"\n{killed} kills over {seed} workflows of 200 items: every result equal to an undisturbed run's")  # noqa: T201
+        print(  # noqa: T201 - the result of a soak test
+            f"\n{killed} kills over {seed} workflows of 200 items: "
+            "every result equal to an undisturbed run's"
+        )
 
 
-# --- without running --------------------------------------------------------------------------------------------------
+# --- without running -----------------------------------------------------------------------------
 
 
 def test_a_dry_run_counts_at_worst(abreast):
@@ -398,8 +450,10 @@ steps:
     found = json.loads(said.out)
     assert (found["calls"], found["usd"]) == (15, 0.0)
     assert [(step["id"], step["times"], step["width"]) for step in found["steps"]] == [
-        ("fan", 1, 3), ("loop", 3, None), ("ask", 15, None),
-    ]  # fmt: skip
+        ("fan", 1, 3),
+        ("loop", 3, None),
+        ("ask", 15, None),
+    ]
     assert "model calls at worst: 15" in abreast("run", "flow.yaml", "--dry-run").out
     assert not abreast.store.exists()
 
@@ -409,10 +463,13 @@ def test_a_rehearsal_does_nothing_and_ends_the_same_way_each_time(abreast):
     abreast.file(
         "flow.yaml",
         nested(3).replace(
-            "output_format: json", "output_format: json\n    output_schema: {type: array, items: {type: integer}}"
+            "output_format: json",
+            "output_format: json\n    output_schema: {type: array, items: {type: integer}}",
         ),
     )
-    first, again = (abreast("run", "flow.yaml", "--simulate", "--json", "--seed", "1") for _ in range(2))
+    first, again = (
+        abreast("run", "flow.yaml", "--simulate", "--json", "--seed", "1") for _ in range(2)
+    )
     assert first.code == 0, first.err
     assert first.out == again.out
     assert list(counts(abreast)) == [".keep"]
@@ -434,11 +491,13 @@ def test_the_schema_for_editors_is_json(abreast):
     assert found["$schema"].startswith("https://json-schema.org/")
 
 
-# --- agents -----------------------------------------------------------------------------------------------------------
+# --- agents --------------------------------------------------------------------------------------
 
 
 def test_commands_and_prompts_go_to_the_runner_that_is_configured(abreast):
-    abreast.file("abreast.toml", '[runners.echo]\nargv = ["printf", "%s", "{prompt}"]\nmodel = ["{model}"]\n')
+    abreast.file(
+        "abreast.toml", '[runners.echo]\nargv = ["printf", "%s", "{prompt}"]\nmodel = ["{model}"]\n'
+    )
     abreast.file(
         "flow.yaml",
         """
@@ -457,18 +516,23 @@ steps:
 
 
 def test_a_command_without_a_runner_says_what_to_write(abreast):
-    abreast.file("flow.yaml", "workflow: {id: none, integration: claude}\nsteps: [{id: a, command: plan}]\n")
+    abreast.file(
+        "flow.yaml", "workflow: {id: none, integration: claude}\nsteps: [{id: a, command: plan}]\n"
+    )
     said = abreast("run", "flow.yaml")
     assert said.code == 2
     assert '[runners.claude] with argv = ["claude", "-p", "{prompt}"]' in said.err
 
 
-# --- what abreast.toml must have --------------------------------------------------------------------------------------
+# --- what abreast.toml must have -----------------------------------------------------------------
 
 
 def test_a_step_may_wait_for_a_lane_that_is_only_a_width(abreast):
     abreast.file("abreast.toml", "[lanes.machine]\nwidth = 2\n")
-    abreast.file("flow.yaml", "workflow: {id: l}\nsteps: [{id: a, type: shell, run: echo hi, lane: machine}]\n")
+    abreast.file(
+        "flow.yaml",
+        "workflow: {id: l}\nsteps: [{id: a, type: shell, run: echo hi, lane: machine}]\n",
+    )
     assert abreast("run", "flow.yaml", "--check").code == 0
     said = abreast("run", "flow.yaml")
     assert (said.code, said.out, said.err) == (0, "hi\n", "")
@@ -480,15 +544,33 @@ def test_a_step_may_wait_for_a_lane_that_is_only_a_width(abreast):
 @pytest.mark.parametrize(
     ("table", "step", "words"),
     [
-        ("", "{id: a, type: shell, run: ls, lane: machine}", "flow.yaml:2: there is no lane 'machine'"),
-        ("[lanes.machine]\nrpm = 3\n", "{id: a, type: shell, run: ls, lane: machine}", "needs a base_url"),
-        ("[lanes.machine]\nwidth = 0\n", "{id: a, type: shell, run: ls, lane: machine}", "width must be"),
-        ('[runners.x]\nargv = "x"\n', "{id: a, type: shell, run: ls}", "runners.x.argv must be a list of texts"),
+        (
+            "",
+            "{id: a, type: shell, run: ls, lane: machine}",
+            "flow.yaml:2: there is no lane 'machine'",
+        ),
+        (
+            "[lanes.machine]\nrpm = 3\n",
+            "{id: a, type: shell, run: ls, lane: machine}",
+            "needs a base_url",
+        ),
+        (
+            "[lanes.machine]\nwidth = 0\n",
+            "{id: a, type: shell, run: ls, lane: machine}",
+            "width must be",
+        ),
+        (
+            '[runners.x]\nargv = "x"\n',
+            "{id: a, type: shell, run: ls}",
+            "runners.x.argv must be a list of texts",
+        ),
         ("[runners.x]\n", "{id: a, type: shell, run: ls}", "runners.x must be a table with argv"),
         ("[workflow]\nmax_items = 0\n", "{id: a, type: shell, run: ls}", "workflow.max_items"),
     ],
 )
-def test_what_is_wrong_with_lanes_and_runners_is_one_sentence_before_anything_runs(abreast, table, step, words):
+def test_what_is_wrong_with_lanes_and_runners_is_one_sentence_before_anything_runs(
+    abreast, table, step, words
+):
     abreast.file("abreast.toml", table)
     abreast.file("flow.yaml", f"workflow: {{id: l}}\nsteps: [{step}]\n")
     for more in (["--check"], ["--dry-run"], []):
@@ -500,34 +582,51 @@ def test_what_is_wrong_with_lanes_and_runners_is_one_sentence_before_anything_ru
 
 
 def test_check_finds_a_command_whose_agent_has_no_runner(abreast):
-    inner = "workflow: {id: inner, integration: theirs}\nsteps:\n  - {id: b, command: speckit.plan}\n"
+    inner = (
+        "workflow: {id: inner, integration: theirs}\nsteps:\n  - {id: b, command: speckit.plan}\n"
+    )
     abreast.file("inner.yaml", inner)
-    steps = "  - {id: a, command: speckit.plan, integration: ours}\n  - {id: w, type: workflow, workflow: inner.yaml}\n"
+    steps = (
+        "  - {id: a, command: speckit.plan, integration: ours}\n  - {id: w, type: workflow, "
+        "workflow: inner.yaml}\n"
+    )
     abreast.file("flow.yaml", f"workflow: {{id: l}}\nsteps:\n{steps}")
     said = abreast("run", "flow.yaml", "--check")
     assert said.code == 2
-    assert "flow.yaml:3: there is no runner 'ours'; declare it in abreast.toml as [runners.ours]" in said.err
+    assert (
+        "flow.yaml:3: there is no runner 'ours'; declare it in abreast.toml as [runners.ours]"
+        in said.err
+    )
     assert "there is no runner 'theirs'" in said.err
-    both = "".join(f'[runners.{name}]\nargv = ["echo", "{{prompt}}"]\n' for name in ("ours", "theirs"))
+    both = "".join(
+        f'[runners.{name}]\nargv = ["echo", "{{prompt}}"]\n' for name in ("ours", "theirs")
+    )
     abreast.file("abreast.toml", both)
     assert abreast("run", "flow.yaml", "--check").code == 0
 
 
-# --- a fan-out at the end; a plan without inputs ----------------------------------------------------------------------
+# --- a fan-out at the end; a plan without inputs -------------------------------------------------
 
 
 def test_a_fan_out_at_the_end_says_what_every_item_said(abreast):
-    inner = "{id: n, type: fan-out, items: [a, b], step: {id: y, type: shell, run: 'echo {{ item }}'}}"
+    inner = (
+        "{id: n, type: fan-out, items: [a, b], step: {id: y, type: shell, run: 'echo {{ item }}'}}"
+    )
     for steps, said in (
         ("step: {id: x, type: shell, run: 'echo {{ item }}'}", "1\n2\n3\n"),
         (f"steps: [{{id: x, type: shell, run: 'echo {{{{ item }}}}'}}, {inner}]", "a\nb\n" * 3),
     ):
         abreast.file(
-            "flow.yaml", f"workflow: {{id: f}}\nsteps:\n  - {{id: a, type: fan-out, items: [1, 2, 3], {steps}}}"
+            "flow.yaml",
+            f"workflow: {{id: f}}\nsteps:\n  - {{id: a, type: fan-out, items: [1, 2, 3], {steps}}}",
         )
         assert abreast("run", "flow.yaml").out == said
     abreast.file(
-        "flow.yaml", "workflow: {id: f}\nsteps:\n  - {id: a, type: fan-out, items: [], step: {type: shell, run: ls}}"
+        "flow.yaml",
+        (
+            "workflow: {id: f}\nsteps:\n  - {id: a, type: fan-out, items: [], step: {type: "
+            "shell, run: ls}}"
+        ),
     )
     assert abreast("run", "flow.yaml").out == ""
 
@@ -539,7 +638,8 @@ def test_a_plan_needs_no_inputs_and_those_that_are_given_must_be_right(abreast):
 workflow: {id: p}
 inputs: {n: {type: number, required: true}}
 steps:
-  - {id: a, type: fan-out, items: [1, 2, 3], max_concurrency: "{{ inputs.n }}", step: {id: x, type: shell, run: ls}}
+  - {id: a, type: fan-out, items: [1, 2, 3], max_concurrency: "{{ inputs.n }}", step: {id: x, \
+type: shell, run: ls}}
 """,
     )
     said = abreast("run", "flow.yaml", "--dry-run")
@@ -547,7 +647,9 @@ steps:
     assert "3 x" in said.out
     assert [
         step["width"]
-        for step in json.loads(abreast("run", "flow.yaml", "--dry-run", "--json", "-i", "n=2").out)["steps"]
+        for step in json.loads(abreast("run", "flow.yaml", "--dry-run", "--json", "-i", "n=2").out)[
+            "steps"
+        ]
     ] == [2, None]
     said = abreast("run", "flow.yaml", "--dry-run", "-i", "n=many")
     assert (said.code, said.out) == (2, "")
@@ -569,7 +671,10 @@ steps:
     assert (alone.code, json.loads(alone.out)["error"]) == (1, "it took longer than 1 seconds")
     assert abreast("resume", "w-1", "--json").code == 1
     assert (
-        json.loads(abreast("resume", "w-1", "--width", "2", "--json").out)["steps"]["a"]["output"]["stdout"] == "met\n"
+        json.loads(abreast("resume", "w-1", "--width", "2", "--json").out)["steps"]["a"]["output"][
+            "stdout"
+        ]
+        == "met\n"
     )
     said = abreast("run", "flow.yaml", "--width", "0")
     assert (said.code, said.out) == (2, "")
@@ -579,21 +684,31 @@ steps:
 
 @pytest.mark.parametrize("size", [99_999, 100_000, 2_000_000])
 def test_a_prompt_too_long_for_an_argument_goes_by_stdin(abreast, size):
-    count = "import sys; print(len(sys.argv) - 1, sum(map(len, sys.argv[1:])), len(sys.stdin.read()))"
+    count = (
+        "import sys; print(len(sys.argv) - 1, sum(map(len, sys.argv[1:])), len(sys.stdin.read()))"
+    )
     argv = json.dumps([sys.executable, "-c", count, "{prompt}"])
     glued = "['echo', '--p={prompt}']"
     tables = {"mine": argv, "glued": glued, "other": f"{glued}\nstdin = ['wc', '-c']"}
-    abreast.file("abreast.toml", "\n".join(f"[runners.{name}]\nargv = {words}" for name, words in tables.items()))
+    abreast.file(
+        "abreast.toml",
+        "\n".join(f"[runners.{name}]\nargv = {words}" for name, words in tables.items()),
+    )
     text = "x" * (size - 3)
-    abreast.file("flow.yaml", "workflow: {id: long}\nsteps:\n  - {id: list, type: python, call: 'texts:long'}\n"
-                              "  - {id: a, command: c, integration: '{{ steps.list.output.who }}',\n"
-                              "     input: {args: '{{ steps.list.output.text }}'}}\n")  # fmt: skip
+    abreast.file(
+        "flow.yaml",
+        "workflow: {id: long}\nsteps:\n  - {id: list, type: python, call: 'texts:long'}\n"
+        "  - {id: a, command: c, integration: '{{ steps.list.output.who }}',\n"
+        "     input: {args: '{{ steps.list.output.text }}'}}\n",
+    )
     for who, said in (
         ("mine", f"1 {size} 0\n" if size < 100_000 else f"0 0 {size}\n"),
         ("other", None),
         ("glued", None),
     ):
-        abreast.file("texts.py", f"def long():\n    return {{'who': {who!r}, 'text': 'x' * {len(text)}}}\n")
+        abreast.file(
+            "texts.py", f"def long():\n    return {{'who': {who!r}, 'text': 'x' * {len(text)}}}\n"
+        )
         found = abreast("run", "flow.yaml", "--json")
         step = json.loads(found.out)["steps"]["a"]
         if said is not None:
@@ -609,13 +724,17 @@ def test_a_prompt_too_long_for_an_argument_goes_by_stdin(abreast, size):
 
 def test_a_step_has_an_environment_and_a_directory_of_its_own(abreast):
     abreast.file("sub/here.txt", "in sub\n")
-    abreast.file("abreast.toml", "[runners.mine]\nargv = ['sh', '-c', 'echo $WHO; cat here.txt', '{prompt}']\n")
+    abreast.file(
+        "abreast.toml",
+        "[runners.mine]\nargv = ['sh', '-c', 'echo $WHO; cat here.txt', '{prompt}']\n",
+    )
     abreast.file(
         "flow.yaml",
         """
 workflow: {id: e}
 steps:
-  - {id: a, type: shell, run: 'echo "$WHO $KEPT"; cat here.txt', cwd: "{{ 'sub' }}", env: {WHO: "{{ 'me; $(id)' }}"}}
+  - {id: a, type: shell, run: 'echo "$WHO $KEPT"; cat here.txt', cwd: "{{ 'sub' }}", env: \
+{WHO: "{{ 'me; $(id)' }}"}}
   - {id: b, command: c, integration: mine, cwd: sub, env: {WHO: 3}}
   - {id: c, type: shell, run: 'echo "[$WHO]"; ls here.txt', continue_on_error: true}
   - {id: d, type: shell, run: ls, cwd: nowhere}
@@ -631,7 +750,7 @@ steps:
     assert "nowhere" in steps["d"]["error"]
 
 
-# --- secrets ----------------------------------------------------------------------------------------------------------
+# --- secrets -------------------------------------------------------------------------------------
 
 SECRET = "s3cr3t-0f-7"
 SECRET_FLOW = """
@@ -657,14 +776,18 @@ SECRET_INNER = """
 workflow: {id: inner}
 inputs: {key: {secret: true, required: true}, open: {}}
 steps:
-  - {id: a, type: shell, run: 'echo "{{ inputs.key }}" > inner-got; echo "{{ inputs.open }} {{ inputs.key }}"'}
+  - {id: a, type: shell, run: 'echo "{{ inputs.key }}" > inner-got; \
+echo "{{ inputs.open }} {{ inputs.key }}"'}
 """
 
 
 def test_a_secret_input_reaches_the_steps_and_nothing_that_is_stored_or_shown(abreast):
     abreast.file("flow.yaml", SECRET_FLOW)
     abreast.file("inner.yaml", SECRET_INNER)
-    give = "def give(token):\n    open('given', 'w').write(token)\n    return {'length': len(token), 'it': [token]}\n"
+    give = (
+        "def give(token):\n    open('given', 'w').write(token)\n"
+        "    return {'length': len(token), 'it': [token]}\n"
+    )
     abreast.file("own.py", give + "def boom(token):\n    raise ValueError(f'bad {token}')\n")
     reply = {"prompt": f"Use {SECRET}", "reply": f"used {SECRET}"}
     abreast.file("replies.jsonl", json.dumps(reply) + "\n" + json.dumps(reply) + "\n")
@@ -679,7 +802,9 @@ def test_a_secret_input_reaches_the_steps_and_nothing_that_is_stored_or_shown(ab
     found = json.loads(run("run", "flow.yaml", "-i", f"token={SECRET}", "--json").out)
     assert found["status"] == "paused"
     steps = found["steps"]
-    assert [(abreast.folder / name).read_text().strip() for name in ("got", "given", "inner-got")] == [SECRET] * 3
+    assert [
+        (abreast.folder / name).read_text().strip() for name in ("got", "given", "inner-got")
+    ] == [SECRET] * 3
     assert steps["shell"]["output"]["stdout"] == "*** *** seen\n"
     assert steps["call"]["output"] == {"length": len(SECRET), "it": ["***"]}
     assert steps["ask"]["output"]["text"] == "used ***"
@@ -688,18 +813,24 @@ def test_a_secret_input_reaches_the_steps_and_nothing_that_is_stored_or_shown(ab
     assert steps["file:a"]["output"]["stdout"] == "*** ***\n"
     assert steps["look"]["output"]["message"] == "Send ***?"
     assert "never" not in steps
-    stored = b"".join(path.read_bytes() for path in abreast.store.parent.rglob("*") if path.is_file())
+    stored = b"".join(
+        path.read_bytes() for path in abreast.store.parent.rglob("*") if path.is_file()
+    )
     assert SECRET.encode() not in stored
     assert "is required" in run("resume", "hidden-1", "-i", "look=approve", code=2).err
     again = run("resume", "hidden-1", "-i", "look=approve", "-i", "token=an0ther")
     assert again.out == "*** *** *** seen\n"
     assert "token" not in again.err
-    assert (abreast.folder / "ran").read_text() == "x\n"  # another value of a secret runs nothing again
+    assert (
+        abreast.folder / "ran"
+    ).read_text() == "x\n"  # another value of a secret runs nothing again
     run("show", "hidden-1")
     run("export", "hidden-1")
     run("run", "flow.yaml", "-i", f"token={SECRET}", "--dry-run")
     run("run", "flow.yaml", "-i", f"token={SECRET}", "--simulate", "--json")
-    stored = b"".join(path.read_bytes() for path in abreast.store.parent.rglob("*") if path.is_file())
+    stored = b"".join(
+        path.read_bytes() for path in abreast.store.parent.rglob("*") if path.is_file()
+    )
     for text in (SECRET, "an0ther"):
         assert text.encode() not in stored
         assert text not in "".join(everything)
@@ -709,7 +840,10 @@ def test_a_secret_input_reaches_the_steps_and_nothing_that_is_stored_or_shown(ab
 def test_a_secret_input_is_a_text_that_does_not_stand_in_the_file(abreast, more):
     abreast.file(
         "flow.yaml",
-        f"workflow: {{id: s}}\ninputs: {{a: {{secret: true, {more}}}}}\nsteps: [{{id: x, type: shell, run: ls}}]",
+        (
+            f"workflow: {{id: s}}\ninputs: {{a: {{secret: true, {more}}}}}\n"
+            "steps: [{id: x, type: shell, run: ls}]"
+        ),
     )
     said = abreast("run", "flow.yaml", "--check")
     assert said.code == 2
@@ -718,7 +852,11 @@ def test_a_secret_input_is_a_text_that_does_not_stand_in_the_file(abreast, more)
 
 def test_what_is_wrong_with_a_secret_is_said_without_it(abreast):
     abreast.file(
-        "flow.yaml", "workflow: {id: s}\ninputs: {a: {secret: true, enum: [x]}}\nsteps: [{id: x, type: shell, run: ls}]"
+        "flow.yaml",
+        (
+            "workflow: {id: s}\ninputs: {a: {secret: true, enum: [x]}}\n"
+            "steps: [{id: x, type: shell, run: ls}]"
+        ),
     )
     said = abreast("run", "flow.yaml", "-i", f"a={SECRET}")
     assert said.code == 2

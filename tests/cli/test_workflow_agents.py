@@ -1,4 +1,4 @@
-"""What a step asks of an agent's command line is passed on, or refused before anything runs."""
+"""Options of a step for an agent's command line are passed on, or refused before anything runs."""
 
 import json
 
@@ -16,7 +16,10 @@ safe = ["--safe"]
 [runners.deaf]
 argv = ["echo", "{prompt}"]
 """
-HEAD = "workflow: {id: a}\ninputs: {agent: {type: string, default: parrot}, tools: {type: string, default: Read}}\n"
+HEAD = (
+    "workflow: {id: a}\ninputs: {agent: {type: string, default: parrot}, tools: {type: string, "
+    "default: Read}}\n"
+)
 
 
 def flow(*words):
@@ -37,9 +40,18 @@ def test_arguments_and_options_of_a_step_reach_the_agent_as_they_are(abreast):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["integration: deaf", 'integration_args: ["-x"]'], "the runner 'deaf' would leave out integration_args"),
-        (["integration: parrot", "integration_options: {tool: Read}"], "has no words for the option 'tool'"),
-        (["integration: deaf", "integration_options: {tools: Read}"], "has no words for the option 'tools'"),
+        (
+            ["integration: deaf", 'integration_args: ["-x"]'],
+            "the runner 'deaf' would leave out integration_args",
+        ),
+        (
+            ["integration: parrot", "integration_options: {tool: Read}"],
+            "has no words for the option 'tool'",
+        ),
+        (
+            ["integration: deaf", "integration_options: {tools: Read}"],
+            "has no words for the option 'tools'",
+        ),
     ],
 )
 def test_what_a_runner_would_leave_out_is_refused_before_anything_runs(abreast, words, says):
@@ -66,17 +78,24 @@ def test_an_agent_that_an_input_names_is_refused_too(abreast):
 def test_an_agent_that_only_a_step_names_fails_rather_than_runs_without_its_restrictions(abreast):
     abreast.file("abreast.toml", PARROT)
     named = "  - {id: who, type: shell, run: printf deaf}\n"
-    step = flow('integration: "{{ steps.who.output.stdout }}"', "integration_options: {tools: Read}")
+    step = flow(
+        'integration: "{{ steps.who.output.stdout }}"', "integration_options: {tools: Read}"
+    )
     abreast.file("flow.yaml", step.replace("steps:\n", f"steps:\n{named}"))
     said = abreast("run", "flow.yaml")
     assert said.code == 1
-    assert "the step 's': the runner 'deaf' can't be started: it has no words for the option 'tools'" in said.err
+    assert (
+        "the step 's': the runner 'deaf' can't be started: it has no words for the option 'tools'"
+        in said.err
+    )
 
 
 @pytest.mark.parametrize("value", ["[a]", "null", "{a: 1}"])
 def test_an_option_that_has_no_form_as_an_argument_fails_the_step(abreast, value):
     abreast.file("abreast.toml", PARROT)
-    abreast.file("flow.yaml", flow("integration: parrot", f"integration_options: {{tools: {value}}}"))
+    abreast.file(
+        "flow.yaml", flow("integration: parrot", f"integration_options: {{tools: {value}}}")
+    )
     said = abreast("run", "flow.yaml")
     assert said.code == 1
     assert "its option 'tools' must be a text or a number" in said.err
@@ -96,7 +115,9 @@ argv = ["sh", "-c", "printf 'aaaaé'; printf 'bbbbbb' >&2"]
         ("capture_max_bytes: 6", "aaaaé", "bbbbbb", False),
     ],
 )
-def test_no_more_is_kept_of_what_an_agent_wrote_than_the_step_says(abreast, capture, stdout, stderr, cut):
+def test_no_more_is_kept_of_what_an_agent_wrote_than_the_step_says(
+    abreast, capture, stdout, stderr, cut
+):
     abreast.file("abreast.toml", LOUD)
     abreast.file("flow.yaml", flow("integration: loud", "capture: true", capture))
     found = json.loads(abreast("run", "flow.yaml", "--json").out)["steps"]["s"]["output"]
@@ -106,7 +127,10 @@ def test_no_more_is_kept_of_what_an_agent_wrote_than_the_step_says(abreast, capt
 
 def test_no_more_is_kept_of_a_reply_than_the_step_says(abreast):
     abreast.file("replies.jsonl", '{"prompt": "x", "reply": "aaaaé and more"}\n')
-    prompt = "{id: s, type: prompt, prompt: x, model: scripted/replies.jsonl, capture: true, capture_max_bytes: 5}"
+    prompt = (
+        "{id: s, type: prompt, prompt: x, model: scripted/replies.jsonl, capture: true, "
+        "capture_max_bytes: 5}"
+    )
     abreast.file("flow.yaml", f"workflow: {{id: a}}\nsteps:\n  - {prompt}\n")
     found = json.loads(abreast("run", "flow.yaml", "--json").out)["steps"]["s"]["output"]
     assert (found["text"], found["stdout"], found["stdout_truncated"]) == ("aaaa", "aaaa", True)

@@ -1,11 +1,11 @@
-"""A step that names a provider's lane waits for it, and the provider's calls keep the limits of their lane."""
+"""A step that names a provider's lane waits for it, and calls keep the limits of their lane."""
 
 import json
 import threading
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 FLOW = """
 workflow: {id: lanes}
@@ -18,8 +18,10 @@ steps:
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
-        reply = {"choices": [{"message": {"content": "said"}, "finish_reason": "stop"}],
-                 "usage": {"prompt_tokens": 3, "completion_tokens": 1}}  # fmt: skip
+        reply = {
+            "choices": [{"message": {"content": "said"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 1},
+        }
         body = json.dumps(reply).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -50,8 +52,13 @@ def test_calls_in_a_step_that_names_their_providers_lane_are_still_governed(abre
     with provider() as url:
         abreast.file("abreast.toml", f'[lanes.openai]\nbase_url = "{url}"\n')
         abreast.file("flow.yaml", FLOW)
-        said = abreast("run", "flow.yaml", OPENAI_API_KEY="sk-x", ABREAST_STATE=str(tmp_path / "state"))
+        said = abreast(
+            "run", "flow.yaml", OPENAI_API_KEY="sk-x", ABREAST_STATE=str(tmp_path / "state")
+        )
     assert (said.code, said.out) == (0, "said\n"), said
     with closing(SqliteStore(abreast.store)) as store:
-        found = [(event.lane, event.data["cause"]) for event in store.events("lanes-1", kinds={"limit-changed"})]
+        found = [
+            (event.lane, event.data["cause"])
+            for event in store.events("lanes-1", kinds={"limit-changed"})
+        ]
     assert ("openai", "header") in found

@@ -1,4 +1,4 @@
-"""What is told of a workflow's run: `--json`, the line about a failure, `show`, `export` and the page."""
+"""Output about a workflow's run: `--json`, the line about a failure, `show`, `export`, the page."""
 
 import json
 import sys
@@ -11,18 +11,20 @@ def no_such_number(name):
 
 
 def strictly(text):
-    """What strict JSON says: infinity and NaN have no form in it."""
+    """Parse strict JSON: infinity and NaN are errors."""
     return json.loads(text, parse_constant=no_such_number)
 
 
 INFINITE = """
 workflow: {id: infinite}
 steps:
-  - {id: said, type: shell, run: "echo '[NaN, Infinity, -1e999]'", output_format: json, input: {most: .inf}}
+  - {id: said, type: shell, run: "echo '[NaN, Infinity, -1e999]'", output_format: json, input: \
+{most: .inf}}
   - {id: fan, type: fan-out, items: [.inf, .nan, 1], max_concurrency: .inf,
      step: {id: one, type: shell, run: "echo {{ item }}"}}
   - {id: all, type: fan-in, wait_for: [said], output: {none: .nan, least: -.inf}}
-  - {id: choose, type: switch, expression: .inf, cases: {inf: [{id: chosen, type: shell, run: "echo y"}]}}
+  - {id: choose, type: switch, expression: .inf, cases: {inf: [{id: chosen, type: shell, run: \
+"echo y"}]}}
   - {id: look, type: gate, message: .nan}
 outputs:
   items: {value: "{{ steps.fan.output.items }}"}
@@ -63,16 +65,23 @@ steps:
   - id: fan
     type: fan-out
     items: [1, 2]
-    step: {id: one, type: shell, run: 'echo "out {{ item }}"; echo "err {{ item }}" >&2; [ {{ item }} = 1 ]'}
+    step: {id: one, type: shell, run: 'echo "out {{ item }}"; echo "err {{ item }}" >&2; \
+[ {{ item }} = 1 ]'}
 """
 
 
 def test_json_has_the_keys_of_spec_kit_beside_ours(abreast):
     abreast.file("flow.yaml", TOLD)
     found = json.loads(abreast("run", "flow.yaml", "--json").out)
-    assert {word: found[word] for word in ("run", "run_id", "workflow_id", "status", "current_step_id")} == {
-        "run": "told-1", "run_id": "told-1", "workflow_id": "told", "status": "failed", "current_step_id": "fan:one:1",
-    }  # fmt: skip
+    assert {
+        word: found[word] for word in ("run", "run_id", "workflow_id", "status", "current_step_id")
+    } == {
+        "run": "told-1",
+        "run_id": "told-1",
+        "workflow_id": "told",
+        "status": "failed",
+        "current_step_id": "fan:one:1",
+    }
     assert found["current_step_index"] == 2
     assert "gate" not in found
 
@@ -80,15 +89,21 @@ def test_json_has_the_keys_of_spec_kit_beside_ours(abreast):
 def test_a_plain_id_is_the_newest_round_and_each_round_is_told_by_its_own(abreast):
     abreast.file("flow.yaml", TOLD)
     steps = json.loads(abreast("run", "flow.yaml", "--json").out)["steps"]
-    assert [steps[name]["output"]["data"] for name in ("again:count:0", "again:count:1", "again:count:2", "count")] == [
-        1, 2, 3, 3,
-    ]  # fmt: skip
+    assert [
+        steps[name]["output"]["data"]
+        for name in ("again:count:0", "again:count:1", "again:count:2", "count")
+    ] == [1, 2, 3, 3]
 
 
-def test_outputs_hold_the_condition_and_the_template_as_they_are_written_and_a_slot_is_skipped(abreast):
+def test_outputs_hold_the_condition_and_the_template_as_they_are_written_and_a_slot_is_skipped(
+    abreast,
+):
     abreast.file("flow.yaml", TOLD)
     steps = json.loads(abreast("run", "flow.yaml", "--json").out)["steps"]
-    assert (steps["place"]["status"], steps["place"]["output"]) == ("skipped", {"slot": "more checks"})
+    assert (steps["place"]["status"], steps["place"]["output"]) == (
+        "skipped",
+        {"slot": "more checks"},
+    )
     assert steps["again"]["output"]["condition"] == "{{ steps.count.output.data < 3 }}"
     assert steps["fan"]["output"]["step_template"]["run"].startswith('echo "out {{ item }}"')
 
@@ -96,7 +111,9 @@ def test_outputs_hold_the_condition_and_the_template_as_they_are_written_and_a_s
 def test_a_gate_that_is_waited_for_or_was_rejected_is_told(abreast):
     gate = "{id: look, type: gate, message: 'Send {{ item }}?'}"
     fan = f"{{id: fan, type: fan-out, items: [a, b], step: {gate}}}"
-    abreast.file("flow.yaml", f"workflow: {{id: g}}\nsteps: [{{id: s, type: shell, run: echo s}}, {fan}]\n")
+    abreast.file(
+        "flow.yaml", f"workflow: {{id: g}}\nsteps: [{{id: s, type: shell, run: echo s}}, {fan}]\n"
+    )
     found = json.loads(abreast("run", "flow.yaml", "--json", "-i", "fan:look:0=approve").out)
     asked = {"step_id": "fan:look:1", "message": "Send b?", "options": ["approve", "reject"]}
     assert (found["status"], found["gate"]) == ("paused", {**asked, "choice": None})
@@ -129,7 +146,10 @@ def test_what_a_failed_step_wrote_is_in_show_and_export_and_on_the_page(abreast)
 def test_a_step_is_shown_by_its_full_id(abreast):
     abreast.file("flow.yaml", TOLD)
     abreast("run", "flow.yaml")
-    found = {name: abreast("show", "told", name, "--json").rows[0] for name in ("fan:one:0", "again:count:0", "count")}
+    found = {
+        name: abreast("show", "told", name, "--json").rows[0]
+        for name in ("fan:one:0", "again:count:0", "count")
+    }
     assert found["fan:one:0"]["path"] == "told/fan/0000"
     assert found["fan:one:0"]["value"]["output"]["stdout"] == "out 1\n"
     assert [found[name]["value"]["output"]["data"] for name in ("again:count:0", "count")] == [1, 3]
@@ -141,7 +161,8 @@ def test_a_step_knows_the_directory_of_its_own_file(abreast):
     step = "{id: %s, type: shell, run: 'echo \"$SPECKIT_WORKFLOW_DIR\" {{ context.workflow_dir }}'}"
     head = "workflow: {id: dirs}\nsteps:\n"
     abreast.file(
-        "flows/outer.yaml", f"{head}  - {step % 'a'}\n  - {{id: w, type: workflow, workflow: deep/inner.yaml}}\n"
+        "flows/outer.yaml",
+        f"{head}  - {step % 'a'}\n  - {{id: w, type: workflow, workflow: deep/inner.yaml}}\n",
     )
     abreast.file("flows/deep/inner.yaml", f"{head}  - {step % 'b'}\n")
     steps = json.loads(abreast("run", "flows/outer.yaml", "--json").out)["steps"]
@@ -151,10 +172,16 @@ def test_a_step_knows_the_directory_of_its_own_file(abreast):
 
 
 def test_a_run_has_just_the_id_that_spec_kits_variable_gives(abreast):
-    abreast.file("flow.yaml", "workflow: {id: hi}\nsteps: [{id: a, type: shell, run: 'echo {{ context.run_id }}'}]\n")
+    abreast.file(
+        "flow.yaml",
+        "workflow: {id: hi}\nsteps: [{id: a, type: shell, run: 'echo {{ context.run_id }}'}]\n",
+    )
     assert abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="nightly_7").out == "nightly_7\n"
     assert abreast("show", "nightly_7", "--json").rows[0]["run"] == "nightly_7"
-    assert abreast("run", "flow.yaml", "--name", "mine", SPECKIT_WORKFLOW_RUN_ID="nightly_7").out == "mine-1\n"
+    assert (
+        abreast("run", "flow.yaml", "--name", "mine", SPECKIT_WORKFLOW_RUN_ID="nightly_7").out
+        == "mine-1\n"
+    )
     assert abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID=" ").out == "hi-1\n"
 
 
@@ -175,7 +202,10 @@ def test_an_id_that_a_run_has_already_is_refused_and_that_run_stays_as_it_is(abr
     before = abreast("show", "mine", "--json").out
     said = abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="mine")
     assert (said.code, said.out, len(said.err.splitlines())) == (2, "", 1)
-    assert "there is a run 'mine' already; go on with it by `abreast resume`, or choose another id" in said.err
+    assert (
+        "there is a run 'mine' already; go on with it by `abreast resume`, or choose another id"
+        in said.err
+    )
     assert abreast("show", "mine", "--json").out == before
     assert abreast("resume", "mine", "--input", "ask=approve").out == "mine\n"
     assert (abreast.folder / "ran").read_text() == "once\n"
@@ -183,9 +213,12 @@ def test_an_id_that_a_run_has_already_is_refused_and_that_run_stays_as_it_is(abr
 
 def test_a_workflow_that_a_step_starts_does_not_take_the_id_of_the_run_around_it(abreast):
     abreast.file(
-        "inner.yaml", "workflow: {id: inner}\nsteps: [{id: a, type: shell, run: 'echo {{ context.run_id }}'}]\n"
+        "inner.yaml",
+        "workflow: {id: inner}\nsteps: [{id: a, type: shell, run: 'echo {{ context.run_id }}'}]\n",
     )
     nested = f"{sys.executable} -m abreast run inner.yaml"
-    abreast.file("flow.yaml", f"workflow: {{id: outer}}\nsteps: [{{id: a, type: shell, run: {nested}}}]\n")
+    abreast.file(
+        "flow.yaml", f"workflow: {{id: outer}}\nsteps: [{{id: a, type: shell, run: {nested}}}]\n"
+    )
     said = abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="mine")
     assert (said.code, said.out) == (0, "inner-1\n"), said

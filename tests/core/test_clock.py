@@ -1,4 +1,4 @@
-"""Time as everything sees it: the machine's clock, and waiting on any clock."""
+"""The system clock, and waiting on any clock."""
 
 from __future__ import annotations
 

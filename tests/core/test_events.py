@@ -1,4 +1,4 @@
-"""An event is a frozen fact with a name of its own."""
+"""An event is a frozen record with a kind of its own."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A record is what a dataclass is, in every way but how long it takes."""
+"""A record behaves as a dataclass in every way, and differs only in speed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @record(frozen=True, slots=True)
 class Quick(Generic[T]):
-    """One with all kinds of fields."""
+    """A record with all kinds of fields."""
 
     kind: ClassVar[str] = "a class's own"
 
@@ -34,7 +34,7 @@ class Quick(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Plain(Generic[T]):
-    """The same by dataclasses."""
+    """The same made by dataclasses."""
 
     kind: ClassVar[str] = "a class's own"
 
@@ -47,7 +47,7 @@ class Plain(Generic[T]):
 
 @record(slots=True)
 class Open:
-    """One that may be written to."""
+    """A record that is not frozen."""
 
     name: str
     tags: list[int] = field(default_factory=list)
@@ -55,29 +55,33 @@ class Open:
 
 @record(frozen=True)
 class Checked:
-    """One without slots that looks at what it was given, and says itself what it is."""
+    """A record without slots, with `__post_init__` and a repr of its own."""
 
     name: str
 
     def __post_init__(self) -> None:
-        """Refuse nothing."""
+        """Do nothing."""
         if not self.name:
             raise ValueError("a name is missing")
 
     def __repr__(self) -> str:
-        """Its name."""
+        """Return its name."""
         return f"<{self.name}>"
 
 
 @record(frozen=True, slots=True)
 class Empty:
-    """One without fields."""
+    """A record without fields."""
 
 
 NAMES = st.sampled_from(["a", "b"])
 GIVEN = st.fixed_dictionaries(
     {"name": NAMES, "value": st.integers(0, 1)},
-    optional={"size": st.integers(3, 4), "tags": st.lists(st.integers(0, 1), max_size=1), "times": st.just((1,))},
+    optional={
+        "size": st.integers(3, 4),
+        "tags": st.lists(st.integers(0, 1), max_size=1),
+        "times": st.just((1,)),
+    },
 )
 
 
@@ -90,14 +94,21 @@ def test_it_does_what_a_plain_one_does(one, other):
     assert quick != plain
     assert type(quick) is Quick
     assert not hasattr(quick, "__dict__")
-    for again in (copy.copy(quick), copy.deepcopy(quick), pickle.loads(pickle.dumps(quick)), replace(quick)):
+    for again in (
+        copy.copy(quick),
+        copy.deepcopy(quick),
+        pickle.loads(pickle.dumps(quick)),
+        replace(quick),
+    ):
         assert (again, again.times) == (quick, quick.times)
     assert replace(quick, size=9) == Quick(**{**one, "size": 9})
 
 
 def test_its_class_says_of_itself_what_a_plain_one_does():
     assert str(inspect.signature(Quick)) == str(inspect.signature(Plain))
-    assert [part.name for part in dataclasses.fields(Quick)] == [part.name for part in dataclasses.fields(Plain)]
+    assert [part.name for part in dataclasses.fields(Quick)] == [
+        part.name for part in dataclasses.fields(Plain)
+    ]
     assert Quick.__match_args__ == Plain.__match_args__
     assert Quick.__slots__ == Plain.__slots__
     assert Quick.__dataclass_params__.frozen

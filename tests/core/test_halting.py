@@ -27,8 +27,10 @@ def outcomes_of(states: States) -> list[Outcome[int]]:
     return made
 
 
-def plain_loop(outcomes: Iterable[Outcome[int]], until: Until[int], on_error: OnError) -> list[Outcome[int]]:
-    """What a person would write."""
+def plain_loop(
+    outcomes: Iterable[Outcome[int]], until: Until[int], on_error: OnError
+) -> list[Outcome[int]]:
+    """The reference: a plain loop."""
     seen: list[Outcome[int]] = []
     for outcome in outcomes:
         seen.append(outcome)
@@ -124,7 +126,9 @@ def test_on_error_is_one_of_three_words(on_error):
 
 
 @given(states=STATES, until=st.none() | st.integers(1, 6), on_error=RULES, data=st.data())
-def test_the_end_is_never_before_the_stop_and_is_known_as_soon_as_it_can_be(states, until, on_error, data):
+def test_the_end_is_never_before_the_stop_and_is_known_as_soon_as_it_can_be(
+    states, until, on_error, data
+):
     outcomes = outcomes_of(states)
     rule: Halting[int] = Halting(until, on_error)
     stop = plain_loop(outcomes, until, on_error)
@@ -143,10 +147,14 @@ def test_the_end_is_never_before_the_stop_and_is_known_as_soon_as_it_can_be(stat
 
 
 @given(states=STATES, number=st.integers(1, 4), first=st.integers(0, 12), data=st.data())
-def test_a_number_reached_before_the_first_item_that_may_end_counts_from_there(states, number, first, data):
+def test_a_number_reached_before_the_first_item_that_may_end_counts_from_there(
+    states, number, first, data
+):
     outcomes = outcomes_of(states)
     failed = [one.index for one in outcomes if not one.ok]
-    expected = next((at for place, at in enumerate(failed) if place + 1 >= number and at >= first), None)
+    expected = next(
+        (at for place, at in enumerate(failed) if place + 1 >= number and at >= first), None
+    )
 
     class Until:
         ends = (EndsAt[int](lambda outcome: not outcome.ok, number, first),)
@@ -159,7 +167,9 @@ def test_a_number_reached_before_the_first_item_that_may_end_counts_from_there(s
         rule.settle(outcome)
     assert rule.end == expected
     seen = halted(outcomes, rule)
-    assert [one.index for one in seen] == list(range(len(outcomes) if expected is None else expected + 1))
+    assert [one.index for one in seen] == list(
+        range(len(outcomes) if expected is None else expected + 1)
+    )
 
 
 @given(states=STATES, until=st.integers(1, 6))

@@ -1,4 +1,4 @@
-"""Keys and paths: every item has a name of its own, and can be found again by it."""
+"""Keys and paths: every item has a unique name, and can be found again by it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from abreast.core.item import Item, escape, join_path, position_key, unescape
 
-# Mostly what escaping is made of, so that a collision would be met.
+# Mostly characters that escaping uses, so that a collision would be found.
 PARTS = st.text(st.sampled_from("%25Ff/a")) | st.text()
 PATHS = st.lists(PARTS, min_size=1, max_size=4)
 
@@ -55,7 +55,9 @@ def test_position_keys_sort_as_the_numbers_do_within_four_digits(one, other):
     assert (position_key(one) < position_key(other)) == (one < other)
 
 
-@pytest.mark.parametrize(("index", "key"), [(0, "0000"), (7, "0007"), (999, "0999"), (1000, "1000"), (12345, "12345")])
+@pytest.mark.parametrize(
+    ("index", "key"), [(0, "0000"), (7, "0007"), (999, "0999"), (1000, "1000"), (12345, "12345")]
+)
 def test_a_position_is_padded_to_four_digits(index, key):
     assert position_key(index) == key
 

@@ -1,4 +1,4 @@
-"""Outcomes, usage and timing are values: they add up, compare by what they say, and can't be changed."""
+"""Outcomes, usage and timing are values: they add up, compare by content, and are frozen."""
 
 from __future__ import annotations
 
@@ -9,14 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.core.outcome import NO_TIMES, NO_USAGE, Cancelled, Done, Failed, Timing, Usage, timing_of
+from abreast.core.outcome import (
+    NO_TIMES,
+    NO_USAGE,
+    Cancelled,
+    Done,
+    Failed,
+    Timing,
+    Usage,
+    timing_of,
+)
 
 COUNTS = st.integers(0, 10**9)
-# Whole cents in binary fractions: sums are exact, so that the laws can be told without a tolerance.
+# Whole cents in binary fractions: sums are exact, so that the laws need no tolerance.
 MONEY = st.none() | st.integers(0, 10**6).map(lambda cents: cents / 64)
 USAGES = st.builds(Usage, COUNTS, COUNTS, COUNTS, MONEY, st.booleans())
 SECONDS = st.floats(0, 1e6)
-TIMES = st.tuples(SECONDS, SECONDS, SECONDS) | st.tuples(SECONDS, SECONDS, SECONDS, SECONDS, SECONDS)
+TIMES = st.tuples(SECONDS, SECONDS, SECONDS) | st.tuples(
+    SECONDS, SECONDS, SECONDS, SECONDS, SECONDS
+)
 FIELDS = st.tuples(COUNTS, st.text(), st.integers(), st.none() | st.text(), USAGES, TIMES)
 
 
@@ -62,11 +73,7 @@ def test_the_timing_of_nothing_is_zero():
 
 @pytest.mark.parametrize(
     "outcome",
-    [
-        Done(0, "0000", "value"),
-        Failed(0, "0000", OSError()),
-        Cancelled(0, "0000", "stopped"),
-    ],
+    [Done(0, "0000", "value"), Failed(0, "0000", OSError()), Cancelled(0, "0000", "stopped")],
     ids=["Done", "Failed", "Cancelled"],
 )
 def test_an_outcome_is_frozen(outcome):
@@ -92,7 +99,13 @@ def test_usage_and_timing_are_frozen():
 def test_outcomes_are_equal_when_all_but_their_times_are(fields, changed):
     outcome = Done(*fields)
     assert outcome == Done(*fields[:5], (9.0, 9.0, 9.0, 9.0))
-    others = (fields[0] + 1, fields[1] + "x", fields[2] + 1, (fields[3] or "") + "x", fields[4] + Usage(requests=1))
+    others = (
+        fields[0] + 1,
+        fields[1] + "x",
+        fields[2] + 1,
+        (fields[3] or "") + "x",
+        fields[4] + Usage(requests=1),
+    )
     assert outcome != Done(*fields[:changed], others[changed], *fields[changed + 1 :])
 
 

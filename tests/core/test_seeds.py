@@ -21,13 +21,23 @@ PATHS = [f"run/map/{index:04}" for index in range(4000)]
 def test_another_process_derives_the_same_seeds(hash_seed):
     script = (
         "from abreast.core.seeds import derive_fraction, derive_seed\n"
-        "print(derive_seed(7, 'run/map/0000'), derive_seed(-1, 'größe/\\u96ea'), derive_fraction(2**62, ''))"
+        "seeds = derive_seed(7, 'run/map/0000'), derive_seed(-1, 'größe/\\u96ea')\n"
+        "print(*seeds, derive_fraction(2**62, ''))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONUTF8": "1"}
     child = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
-    here = (derive_seed(7, "run/map/0000"), derive_seed(-1, "größe/\u96ea"), derive_fraction(2**62, ""))
+    here = (
+        derive_seed(7, "run/map/0000"),
+        derive_seed(-1, "größe/\u96ea"),
+        derive_fraction(2**62, ""),
+    )
     assert child.stdout.split() == [str(number) for number in here]
 
 
@@ -50,7 +60,9 @@ def test_different_paths_have_different_seeds(seed, one, other):
 
 @given(one=SEEDS, other=SEEDS)
 def test_different_runs_have_different_seeds_at_one_path(one, other):
-    assert (derive_seed(one, "run/map/0000") == derive_seed(other, "run/map/0000")) == (one == other)
+    assert (derive_seed(one, "run/map/0000") == derive_seed(other, "run/map/0000")) == (
+        one == other
+    )
 
 
 def test_seed_and_path_do_not_run_into_each_other():

@@ -1,4 +1,4 @@
-"""The window lets in, starts and releases exactly what it may, whatever the schedule."""
+"""The window admits, starts and releases exactly what it may, whatever the schedule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ NOT_WHOLE = [0, -1, 2.5, 1.0, True, False, math.nan, math.inf, "3", b"3", None, 
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=250)
-def test_every_schedule_keeps_the_laws_and_uses_all_the_room_there_is(width, slack, count, order, seed):
+def test_every_schedule_keeps_the_laws_and_uses_all_the_room_there_is(
+    width, slack, count, order, seed
+):
     schedule = Random(seed)
     for _ in range(10):
         window: Window[tuple[str, int]] = Window(width, width + slack, order)
@@ -35,7 +37,7 @@ def test_every_schedule_keeps_the_laws_and_uses_all_the_room_there_is(width, sla
 
 
 class WindowBesideAModel(RuleBasedStateMachine):
-    """Every call in every order, the wrong ones too, beside a model that is too simple to be wrong."""
+    """Every call in every order, also wrong ones, beside a model that is too simple to be wrong."""
 
     @initialize(width=st.integers(1, 4), slack=st.integers(0, 4), order=st.sampled_from(ORDERS))
     def open(self, width: int, slack: int, order: Order) -> None:
@@ -83,7 +85,7 @@ class WindowBesideAModel(RuleBasedStateMachine):
     @precondition(lambda self: self.unsettled)
     @rule(data=st.data())
     def settle(self, data: st.DataObject) -> None:
-        """After its work; or without any, for an item whose outcome is on record."""
+        """After its work, or without any for an item whose outcome is recorded."""
         index = data.draw(st.sampled_from(self.unsettled))
         if index in self.executing:
             self.executing.remove(index)
@@ -136,7 +138,7 @@ class WindowBesideAModel(RuleBasedStateMachine):
     @precondition(lambda self: self.by_item and self.read)
     @rule(data=st.data())
     def replace_by_itself(self, data: st.DataObject) -> None:
-        """An outcome that is held changes its form; one that is not held is not brought back."""
+        """A held outcome changes its form; one that is not held is not added again."""
         index = data.draw(st.integers(0, self.read - 1))
         self.window.replace(index, f"outcome {index}")
 
@@ -151,7 +153,7 @@ class WindowBesideAModel(RuleBasedStateMachine):
 
     @property
     def ready(self) -> list[int]:
-        """What may ripen now, in its order."""
+        """What may ripen now, in order."""
         if not self.by_item:
             return self.settled[self.ripened :]
         settled, index = set(self.settled), self.ripened
@@ -194,7 +196,13 @@ def test_a_slow_first_item_does_not_idle_the_window():
     assert not window.may_admit
     window.finish()
     window.settle(0, "outcome 0")
-    assert [window.ripen() for _ in range(5)] == ["outcome 0", "outcome 1", "outcome 2", "outcome 3", None]
+    assert [window.ripen() for _ in range(5)] == [
+        "outcome 0",
+        "outcome 1",
+        "outcome 2",
+        "outcome 3",
+        None,
+    ]
     assert not window.may_admit  # ripe outcomes count until the caller takes them
     window.take()
     assert window.may_admit

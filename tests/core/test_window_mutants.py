@@ -1,4 +1,4 @@
-"""The laws can fail: each of these windows is wrong in one way, and the laws say which."""
+"""The laws can fail: each of these windows is wrong in one way, and the laws name it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEDULES = range(20)
 
 
 class Serial(Window[tuple[str, int]]):
-    """One at a time, whatever the width."""
+    """Executes one at a time, whatever the width."""
 
     @property
     def may_start(self) -> bool:
@@ -34,7 +34,7 @@ class Unbounded(Window[tuple[str, int]]):
 
 
 class CompletionOrdered(Window[tuple[str, int]]):
-    """Releases whatever has settled, as it comes."""
+    """Releases outcomes in the order in which they settled."""
 
     def settle(self, index: int, outcome: tuple[str, int]) -> None:
         self._arrived.append(outcome)
@@ -55,7 +55,9 @@ class Leaking(Window[tuple[str, int]]):
 
 @pytest.mark.parametrize("seed", SCHEDULES)
 def test_the_window_keeps_the_laws_under_the_schedules_that_catch_its_mutants(seed):
-    assert hold_to_the_laws(Window(WIDTH, SPAN), COUNT, Random(seed).randrange) == list(range(COUNT))
+    assert hold_to_the_laws(Window(WIDTH, SPAN), COUNT, Random(seed).randrange) == list(
+        range(COUNT)
+    )
 
 
 @pytest.mark.parametrize(

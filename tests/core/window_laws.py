@@ -1,6 +1,7 @@
-"""The laws of the window: a driver that does whatever a window allows, and fails at the first law that is broken.
+"""The laws of the window, checked by a driver that makes every call a window allows.
 
-It does its own counting and asks the window only what a driver asks, so that a window can't vouch for itself.
+The driver counts by itself and asks the window only what a driver asks, so that a wrong window
+can't confirm itself.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from abreast.core.window import Window
 
 Choose = Callable[[int], int]
-"""Which of so many: the schedule."""
+"""Chooses one of so many: the schedule."""
 
 
 class LawBroken(AssertionError):
@@ -19,7 +20,10 @@ class LawBroken(AssertionError):
 
 
 def hold_to_the_laws(window: Window[tuple[str, int]], count: int, choose: Choose) -> list[int]:
-    """Take `count` items through the window by the schedule that `choose` makes; the indices in the order released."""
+    """Take `count` items through the window by the schedule that `choose` makes.
+
+    Returns the indices in the order of release.
+    """
     return _Driver(window, count, choose).drive()
 
 
@@ -60,15 +64,24 @@ class _Driver:
             self.peak = max(self.peak, len(self.executing))
 
     def check_bounds(self) -> None:
-        """Bounds that are never reached would be kept by a window that allows nothing."""
+        """Check that the bounds are reached: a window that allows nothing would keep them too."""
         window = self.window
-        law(not self.waiting or len(self.executing) == window.width, "no place idles while an item could use it")
-        law(self.read == self.count or self.held == window.span, "no item is left unread while the span has room")
-        law((window.executing, window.held) == (len(self.executing), self.held), "the window counts right")
+        law(
+            not self.waiting or len(self.executing) == window.width,
+            "no place idles while an item could use it",
+        )
+        law(
+            self.read == self.count or self.held == window.span,
+            "no item is left unread while the span has room",
+        )
+        law(
+            (window.executing, window.held) == (len(self.executing), self.held),
+            "the window counts right",
+        )
         law(window.peak == self.peak, "the peak is exact")
 
     def make_one_move(self) -> None:
-        """An item ends, or pauses; or the caller takes an outcome."""
+        """End or pause an item, or let the caller take an outcome."""
         moves = [self.end, self.end, self.pause] if self.executing else []
         if self.ripe:
             moves.append(self.take)
@@ -91,9 +104,15 @@ class _Driver:
         self.window.take()
         self.released.append(self.ripe.popleft())
         if self.window.order == "item":
-            law(self.released[-1] == len(self.released) - 1, "outcomes leave in item order, each once")
+            law(
+                self.released[-1] == len(self.released) - 1,
+                "outcomes leave in item order, each once",
+            )
         else:
-            law(self.released[-1] == self.arrived[len(self.released) - 1], "outcomes leave as they arrived, each once")
+            law(
+                self.released[-1] == self.arrived[len(self.released) - 1],
+                "outcomes leave as they arrived, each once",
+            )
 
     def check_the_end(self) -> None:
         window = self.window

@@ -2,9 +2,9 @@
 
     job.py STORE COUNTS ITEMS WIDTH [--crash COMMIT before|after] [--jot NUMBER before|after]
 
-Each item appends to its own file in COUNTS, so that every execution is seen, and returns a value that depends on its
-seed. It prints `started` when the first outcome is out, and a digest of all outcomes at the end. With `--jot` outcomes
-are jotted down, and never committed.
+Each item appends to its own file in COUNTS, so that every execution is seen, and returns a value
+that depends on its seed. It prints `started` when the first outcome is out, and a digest of all
+outcomes at the end. With `--jot` outcomes are noted and never committed.
 """
 
 import asyncio
@@ -19,13 +19,16 @@ from pathlib import Path
 import abreast
 from abreast.core.events import Event
 from abreast.run import journal
-from abreast.store import scribe
-from abreast.store.sqlite import SqliteStore
+from abreast.store import writer
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import crash_at
 
 
-class OnlyJotted(SqliteStore):
-    """Kills its process before or after it has jotted something down for the n-th time; commits no outcome."""
+class NotingStore(SqliteStore):
+    """Kills its process before or after it takes notes for the n-th time.
+
+    Commits no outcome.
+    """
 
     def __init__(self, path: str, number: int, when: str) -> None:
         super().__init__(path)
@@ -56,11 +59,12 @@ async def main(argv: list[str]) -> None:
     span = None
     if "--jot" in argv:
         place = argv.index("--jot")
-        store = OnlyJotted(store_path, int(argv[place + 1]), argv[place + 2])
+        store = NotingStore(store_path, int(argv[place + 1]), argv[place + 2])
         span = items
-        # Nothing else is written, however slow the machine: behind what has to be committed, nothing is jotted down.
-        scribe._LINGER = journal._MOMENT = 3600.0
-        scribe._COMPANY = items
+        # Nothing else is written, however slow the machine: after an event that must be
+        # committed, nothing can be noted.
+        writer.MAX_EVENT_DELAY = journal.START_EVENT_DELAY = 3600.0
+        writer.DIRECT_COMMIT_EVENTS = items
 
     async def work(item: int) -> dict[str, object]:
         with (counts / f"{item}").open("ab", buffering=0) as counter:

@@ -1,4 +1,7 @@
-"""Law 5: resume after crash is identity: nothing recorded is lost or run again, at most `width` repeated per kill."""
+"""Law 5: a resume after a crash gives the same result as no crash.
+
+Nothing recorded is lost or run again, and at most `width` items are repeated per kill.
+"""
 
 import json
 import os
@@ -36,12 +39,16 @@ class Job:
         self._arguments = (str(self.store), str(self.counts), str(items), str(WIDTH))
 
     def start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, str(JOB), *self._arguments], stdout=subprocess.PIPE)
+        return subprocess.Popen(
+            [sys.executable, str(JOB), *self._arguments], stdout=subprocess.PIPE
+        )
 
     def run(self, *extra: str) -> tuple[int, str]:
         """Run it to its end, or until it is killed: its code, and what it printed."""
         arguments = (*self._arguments, *extra)
-        code, out, _ = self._warm.run(str(JOB), arguments, cwd=self.counts, environment={**os.environ}, patience=60)
+        code, out, _ = self._warm.run(
+            str(JOB), arguments, cwd=self.counts, environment={**os.environ}, patience=60
+        )
         return code, out.decode()
 
     def finish(self) -> str:
@@ -54,17 +61,19 @@ class Job:
         return {int(path.name): path.stat().st_size for path in self.counts.iterdir()}
 
     def recorded(self) -> set[int]:
-        """Items whose outcome is in the store, committed or jotted down, read without our own code."""
-        return self.committed() | self.jotted()
+        """Items whose outcome is committed or noted, read without the code under test."""
+        return self.committed() | self.noted()
 
     def committed(self) -> set[int]:
         with closing(sqlite3.connect(self.store)) as db:
             rows = db.execute("SELECT data FROM events WHERE kind = 'item-settled'").fetchall()
         return _final(json.loads(data) for (data,) in rows)
 
-    def jotted(self) -> set[int]:
+    def noted(self) -> set[int]:
         files = Path(f"{self.store}-locks").glob("*.lock")
-        lines = [line for file in files for line in file.read_text().split("\n")[:-1]]  # a last one may be half a line
+        lines = [
+            line for file in files for line in file.read_text().split("\n")[:-1]
+        ]  # a last one may be half a line
         events = [event for line in lines for event in json.loads(line)[2]]
         return _final(event[6] for event in events if event[1] == "item-settled")
 
@@ -75,8 +84,11 @@ def _final(facts: Iterable[dict[str, Any]]) -> set[int]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, warm):
-    """What the job says when nobody kills it."""
-    return {items: Job(tmp_path_factory.mktemp(f"calm{items}"), items, warm).finish() for items in (SHORT, 500)}
+    """What the job prints when it is not killed."""
+    return {
+        items: Job(tmp_path_factory.mktemp(f"calm{items}"), items, warm).finish()
+        for items in (SHORT, 500)
+    }
 
 
 def check(job: Job, kills: int, undisturbed: str) -> None:
@@ -88,7 +100,9 @@ def check(job: Job, kills: int, undisturbed: str) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("commit", range(1, 13))
-def test_killed_at_a_boundary_of_the_journal_and_resumed_it_returns_the_same(tmp_path, commit, when, undisturbed, warm):
+def test_killed_at_a_boundary_of_the_journal_and_resumed_it_returns_the_same(
+    tmp_path, commit, when, undisturbed, warm
+):
     job = Job(tmp_path, SHORT, warm)
     assert job.run("--crash", str(commit), when)[0] == -signal.SIGKILL
     recorded, executed = job.recorded(), job.executed()
@@ -104,16 +118,21 @@ def test_killed_when_outcomes_are_only_jotted_down_it_repeats_no_more_than_width
 ):
     job = Job(tmp_path, SHORT, warm)
     assert job.run("--jot", str(number), when)[0] == -signal.SIGKILL
-    jotted, executed = job.jotted(), job.executed()
+    noted, executed = job.noted(), job.executed()
     assert job.committed() == set()
-    assert len(executed) - len(jotted) <= WIDTH
-    assert number < 13 or len(jotted) > WIDTH, "places were given away without a commit"
+    assert len(executed) - len(noted) <= WIDTH
+    assert number < 13 or len(noted) > WIDTH, "places were given away without a commit"
     check(job, 1, undisturbed[SHORT])
-    assert all(job.executed()[item] == executed[item] for item in jotted), "an item that was jotted down ran again"
+    assert all(job.executed()[item] == executed[item] for item in noted), (
+        "an item in the write-ahead notes ran again"
+    )
 
 
 def kill_at_random(job: Job, rng: random.Random) -> bool:
-    """Start the job and kill it at some moment after its first outcome; False if it ended before that."""
+    """Start the job and kill it at some moment after its first outcome.
+
+    False if it ended before that.
+    """
     child = job.start()
     out = child.stdout
     assert out is not None
@@ -139,7 +158,9 @@ def storm(job: Job, kills: int, seed: int) -> int:
     return done
 
 
-def test_killed_at_random_times_it_loses_nothing_and_repeats_no_recorded_item(tmp_path, undisturbed, warm):
+def test_killed_at_random_times_it_loses_nothing_and_repeats_no_recorded_item(
+    tmp_path, undisturbed, warm
+):
     job = Job(tmp_path, 500, warm)
     check(job, storm(job, 6, seed=1), undisturbed[500])
 
@@ -168,17 +189,31 @@ async def main():
 asyncio.run(main())
 """
     store = tmp_path / "runs.db"
-    first = subprocess.Popen([sys.executable, "-c", held, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    first = subprocess.Popen(
+        [sys.executable, "-c", held, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert first.stdout is not None
     assert first.stdout.readline() == b"driving\n"
-    second = subprocess.run([sys.executable, "-c", held, str(store)], capture_output=True, text=True, timeout=30,
-                            stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+    second = subprocess.run(
+        [sys.executable, "-c", held, str(store)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     assert "RunBusy" in second.stderr
     assert f"process {first.pid} on " in second.stderr
     first.kill()
     first.communicate(timeout=30)
-    third = subprocess.run([sys.executable, "-c", held, str(store)], capture_output=True, text=True, timeout=30,
-                           stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+    third = subprocess.run(
+        [sys.executable, "-c", held, str(store)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     assert third.stdout == "driving\n"
     assert third.returncode == 0
     assert list(Path(f"{store}-locks").iterdir()) == []

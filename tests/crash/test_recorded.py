@@ -1,7 +1,7 @@
-"""Runs that an earlier abreast recorded: they are listed, shown and exported as then, and go on to the same answer.
+"""Runs recorded by an earlier abreast are listed, shown and exported as then, and resume.
 
-The store is `tests/fixtures/recorded`: of every job a finished run, one that stopped, and one whose driver was killed
-while its last outcomes were noted and not yet committed.
+The store is `tests/fixtures/recorded`: of every job a finished run, one that stopped, and one whose
+driver was killed while its last outcomes were noted and not yet committed.
 """
 
 import base64
@@ -21,7 +21,8 @@ from tests.jobs.candidates.noise import expect_verdicts
 
 EXPECTED = HERE / "expected"
 KILLED = ("map-3", "prompts-3", "values-3", "sample-3", "flow-3", "study-3", "plan-3", "optimize-3")
-# What depends on the time, and what was used: a run that was killed may have asked twice what was not recorded.
+# What depends on the time, and what was used: a run that was killed may have asked twice what was
+# not recorded.
 VARYING = {
     "concerns",  # of a draw: it is in what newer versions record
     "run",
@@ -77,7 +78,10 @@ class Recorded(Commands):
 
     def noted(self):
         """The outcomes that are noted and not committed, by run: kinds and paths."""
-        last = {number: (run, seq) for number, run, seq in self.ask("SELECT number, id, last_seq FROM runs")}
+        last = {
+            number: (run, seq)
+            for number, run, seq in self.ask("SELECT number, id, last_seq FROM runs")
+        }
         found = {}
         for file in self.store.with_name("abreast.db-locks").glob("*.lock"):
             run, seq = last[int(file.stem)]
@@ -113,7 +117,9 @@ def recorded(tmp_path, server, warm):
 
 
 def test_every_job_has_a_finished_run_and_a_killed_one_with_notes_that_are_not_committed(recorded):
-    runs = {run: (kind, state) for run, kind, state in recorded.ask("SELECT id, kind, state FROM runs")}
+    runs = {
+        run: (kind, state) for run, kind, state in recorded.ask("SELECT id, kind, state FROM runs")
+    }
     jobs = {"map", "script", "sample", "workflow", "matrix", "candidates", "plan"}
     assert {runs[run][0] for run in KILLED} == jobs
     assert {runs[run] for run in KILLED} == {(kind, "running") for kind in jobs}
@@ -127,7 +133,9 @@ def test_every_job_has_a_finished_run_and_a_killed_one_with_notes_that_are_not_c
 
 
 def test_no_place_of_the_machine_that_made_it_is_in_the_fixture():
-    place = re.compile(rb"(?<![\w}\]])/(tmp|home|root|work|Users|usr|var|opt)/|root@|localhost|127\.0\.0\.1")
+    place = re.compile(
+        rb"(?<![\w}\]])/(tmp|home|root|work|Users|usr|var|opt)/|root@|localhost|127\.0\.0\.1"
+    )
     for file in [*HERE.glob("*.json"), *HERE.glob("*.sql"), *EXPECTED.iterdir()]:
         assert not place.search(file.read_bytes()), file.name
     kept = json.loads((HERE / "files.json").read_text("utf-8")).values()
@@ -140,7 +148,9 @@ def test_no_place_of_the_machine_that_made_it_is_in_the_fixture():
 def test_runs_are_listed_and_shown_as_they_were(recorded):
     runs = listed(recorded)
     assert runs == json.loads((EXPECTED / "runs.json").read_text())
-    assert {run: shown(recorded, run) for run in runs} == json.loads((EXPECTED / "show.json").read_text())
+    assert {run: shown(recorded, run) for run in runs} == json.loads(
+        (EXPECTED / "show.json").read_text()
+    )
     assert {run for run in runs if runs[run]["state"] == "crashed"} == set(KILLED)
 
 
@@ -156,7 +166,9 @@ def test_results_are_exported_as_they_were_with_those_that_were_only_noted(recor
     assert not any(recorded.noted().values())
 
 
-@pytest.mark.parametrize("run", ["map-3", "values-1", "sample-1", "flow-2", "study-3", "plan-1", "optimize-1"])
+@pytest.mark.parametrize(
+    "run", ["map-3", "values-1", "sample-1", "flow-2", "study-3", "plan-1", "optimize-1"]
+)
 def test_a_run_is_shown_and_has_its_page(recorded, run):
     assert run in recorded("show", run).out
     said = recorded("export", run, "--html", "--output", "-")
@@ -168,10 +180,14 @@ def test_a_run_is_shown_and_has_its_page(recorded, run):
 
 
 def go_on(recorded, run, *words):
-    """Go on with a run: what was recorded is not done again, and only what was not is asked of models."""
+    """Resume a run: recorded work is not repeated, and models get only the other requests."""
     noted = {path for _, path in recorded.noted()[run]}
     assert recorded("runs").code == 0  # commits what is noted
-    before, calls, asked = recorded.settled(run), recorded.settled(run, "call-settled"), len(recorded.server.asked)
+    before, calls, asked = (
+        recorded.settled(run),
+        recorded.settled(run, "call-settled"),
+        len(recorded.server.asked),
+    )
     assert noted <= (before | calls).keys()
     said = recorded.program(*words)
     assert said.code == 0, said
@@ -181,7 +197,9 @@ def go_on(recorded, run, *words):
     after = recorded.settled(run, "call-settled")
     assert {path: after[path] for path in calls} == calls
     done = after.total() - calls.total()
-    lost = recorded.settled(run, "call-settled", "cancelled").total()  # of another branch, when one has passed
+    lost = recorded.settled(
+        run, "call-settled", "cancelled"
+    ).total()  # of another branch, when one has passed
     assert done <= len(recorded.server.asked) - asked <= done + lost
     return said
 
@@ -218,12 +236,14 @@ def words(value):
     return " ".join([type(value).__name__, *map(words, inner)])
 
 async def main():
-    async with abreast.open_run("values", store=".abreast/abreast.db", run_id="values-1", resume="must") as run:
+    where = {"store": ".abreast/abreast.db", "run_id": "values-1"}
+    async with abreast.open_run("values", **where, resume="must") as run:
         items = [{"number": number} for number in range(8)]
         async for outcome in run.map(values.work, items, width=2, name="items"):
             print(words(outcome.value) if outcome.ok else outcome.error.kind)
             if outcome.index == 0:
-                print(outcome.value[0].at, outcome.value[1]["outcome"].value.height, outcome.value[1]["colour"].text)
+                first, second = outcome.value[0], outcome.value[1]
+                print(first.at, second["outcome"].value.height, second["colour"].text)
 
 asyncio.run(main())
 """
@@ -306,7 +326,9 @@ def test_killed_candidates_go_on_to_the_same_winner(recorded):
     expect_verdicts(verdicts, {"a_wrong": "wrong", "b_fast": "faster", "c_bad": "error"})
     assert said.rows[0]["winner"] == "b_fast"
     reports = recorded.store.parent / "reports"
-    assert (reports / "optimize-3.patch").read_bytes() == (reports / "optimize-1.patch").read_bytes()
+    assert (reports / "optimize-3.patch").read_bytes() == (
+        reports / "optimize-1.patch"
+    ).read_bytes()
 
 
 # --- going on after a stop ---
@@ -316,7 +338,9 @@ def test_a_gate_is_approved_and_its_workflow_goes_on(recorded):
     assert recorded("resume", "flow-2", "--input", "look=approve").code == 0
     assert recorded.answer("flow-2") == recorded.answer("flow-1")
     assert recorded.starts("flow-2") == recorded.starts("flow-1")
-    assert len(recorded.server.asked) == 3  # three colours; what was asked before the gate is recorded
+    assert (
+        len(recorded.server.asked) == 3
+    )  # three colours; what was asked before the gate is recorded
 
 
 def test_a_gate_is_rejected_and_its_workflow_ends(recorded):
@@ -348,7 +372,10 @@ def test_a_study_with_a_spent_budget_goes_on(recorded):
     calls = recorded.settled("study-2", "call-settled")
     assert recorded("resume", "study-2", "--budget", "1000req").code == 0
     assert rows_of(recorded, "study-2") == rows_of(recorded, "study-1")
-    assert len(recorded.server.asked) == recorded.settled("study-1", "call-settled").total() - calls.total()
+    assert (
+        len(recorded.server.asked)
+        == recorded.settled("study-1", "call-settled").total() - calls.total()
+    )
 
 
 def test_a_sample_with_a_spent_budget_goes_on_to_the_same_winner(recorded):

@@ -1,9 +1,10 @@
 """Markdown pages as scripts: what a reader would paste, in the order of the page.
 
 - A block of `sh` is run. All of a page run in one shell, in one new directory.
-- A block of `python`, `toml`, `json` or `yaml` that begins with `# name` is first written to the file of that name.
-- A block of `text` right after one of `sh` is what it prints. A line `...` in it stands for any number of lines, and
-  what differs from day to day (times, dates, seeds) may differ.
+- A block of `python`, `toml`, `json` or `yaml` that begins with `# name` is first written to the
+  file of that name.
+- A block of `text` right after one of `sh` is what it prints. A line `...` in it stands for any
+  number of lines, and what differs from day to day (times, dates, seeds) may differ.
 
 Blocks of any other kind (`console`, `markdown`) are for reading.
 """
@@ -26,7 +27,10 @@ _HEADING = re.compile(r"#{1,6} +(?P<text>.*)")
 _DAILY = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?"), "MOMENT"),
     (re.compile(r"\b\d+(\.\d+)? s\b"), "TIME"),
-    (re.compile(r"(?<=[ :])\d+(\.\d+)?(e-\d+)?(?=/s|,\"queued\"|,\"waited\"|,\"backoff\"|})"), "NUMBER"),
+    (
+        re.compile(r"(?<=[ :])\d+(\.\d+)?(e-\d+)?(?=/s|,\"queued\"|,\"waited\"|,\"backoff\"|})"),
+        "NUMBER",
+    ),
     (re.compile(r"(?<=^seed {6})\d+|(?<=\"seed\":)\d+"), "SEED"),
     (re.compile(r" {2,}"), "  "),
 )
@@ -51,7 +55,9 @@ class Block:
     def file(self):
         """The file that it is the content of, if it names one."""
         named = _FILE.match(self.text)
-        return named["name"] if named and self.language in ("python", "toml", "json", "yaml") else None
+        return (
+            named["name"] if named and self.language in ("python", "toml", "json", "yaml") else None
+        )
 
     @property
     def script(self):
@@ -87,20 +93,36 @@ def blocks_of(page):
 
 
 def run(blocks, folder):
-    """Run what can be run of a page in the folder; what each block printed. The test fails where a block does."""
+    """Run what can be run of a page in the folder.
+
+    What each block printed. The test fails where a block does.
+    """
     script, outputs = ["set -eu -o pipefail\n"], []
-    for number, block in enumerate(block for block in blocks if block.language == "sh" or block.file):
+    for number, block in enumerate(
+        block for block in blocks if block.language == "sh" or block.file
+    ):
         output = folder.parent / f"{folder.name}-{number}.out"
         outputs.append((block, output))
         script.append(f"exec > {output} 2>&1\n{block.script}")
     ended = subprocess.run(
-        [shell(), "-c", "".join(script)], cwd=folder, env=environment(folder), stdin=subprocess.DEVNULL,
-        capture_output=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    said = [(block, output.read_text("utf-8", "replace")) for block, output in outputs if output.exists()]
+        [shell(), "-c", "".join(script)],
+        cwd=folder,
+        env=environment(folder),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    said = [
+        (block, output.read_text("utf-8", "replace"))
+        for block, output in outputs
+        if output.exists()
+    ]
     if ended.returncode:
         block, last = said[-1]
-        pytest.fail(f"{block.place}: exit code {ended.returncode}\n{block.text}\n{last}", pytrace=False)
+        pytest.fail(
+            f"{block.place}: exit code {ended.returncode}\n{block.text}\n{last}", pytrace=False
+        )
     return said
 
 
@@ -109,12 +131,21 @@ def shell():
 
 
 def environment(folder):
-    """The reader's: this abreast and this Python first on the PATH, a patient `timeout`, and no settings of ours."""
+    """The environment of a reader's shell.
+
+    This abreast and this Python come first on the PATH, `timeout` is one that waits longer, and no
+    settings of the test run are in it.
+    """
     tools = folder.parent / "tools"
     tools.mkdir(exist_ok=True)
-    (tools / "timeout").write_text(f'exec {sys.executable} {Path(__file__).with_name("timeout.py")} "$@"\n', "utf-8")
+    (tools / "timeout").write_text(
+        f'exec {sys.executable} {Path(__file__).with_name("timeout.py")} "$@"\n', "utf-8"
+    )
     (tools / "timeout").chmod(0o755)
-    ours = ("ABREAST_", "COVERAGE_")  # measuring takes half of the time, and reaches nothing that other tests don't
+    ours = (
+        "ABREAST_",
+        "COVERAGE_",
+    )  # measuring takes half of the time, and reaches nothing that other tests don't
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     path = os.pathsep.join((str(tools), str(Path(sys.executable).parent), os.environ["PATH"]))
     return {**inherited, "PATH": path, "HOME": str(folder), "LC_ALL": "C.UTF-8", "COLUMNS": "100"}

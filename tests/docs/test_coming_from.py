@@ -13,7 +13,7 @@ from itertools import count
 
 import pytest
 
-from abreast.jobs.sample.door import THEIR_WORDS
+from abreast.jobs.sample.arguments import THEIR_WORDS
 from tests.docs.pages import PATIENCE, ROOT, blocks_of, differs, environment, project, run
 
 PARALLEL = "docs/coming-from/gnu-parallel.md"
@@ -28,7 +28,10 @@ def examples():
     blocks = [block for block in blocks_of(PARALLEL) if block.language == "sh"]
     pairs = list(zip(blocks[::2], blocks[1::2], strict=True))
     assert all(theirs.heading == ours.heading for theirs, ours in pairs)
-    return [pytest.param(_TOOL.search(theirs.text)[1], theirs, ours, id=theirs.heading) for theirs, ours in pairs]
+    return [
+        pytest.param(_TOOL.search(theirs.text)[1], theirs, ours, id=theirs.heading)
+        for theirs, ours in pairs
+    ]
 
 
 @pytest.mark.parametrize(("tool", "theirs", "ours"), examples())
@@ -54,14 +57,20 @@ def test_theirs_prints_what_the_page_says(tool, theirs, ours, tmp_path):
 
 def test_every_flag_of_ours_that_the_page_names_is_one():
     reference = (ROOT / "docs" / "cli.md").read_text("utf-8")
-    rows = [line.split("|")[2] for line in (ROOT / PARALLEL).read_text("utf-8").splitlines() if line.startswith("| `")]
+    rows = [
+        line.split("|")[2]
+        for line in (ROOT / PARALLEL).read_text("utf-8").splitlines()
+        if line.startswith("| `")
+    ]
     named = {flag for row in rows for flag in re.findall(r"--[a-z-]+", row.replace(r"\|", ""))}
 
     assert named
-    assert [flag for flag in named if f"{flag} " not in reference and f"{flag}," not in reference] == []
+    assert [
+        flag for flag in named if f"{flag} " not in reference and f"{flag}," not in reference
+    ] == []
 
 
-# --- mellea: programs, whose model is a server that the test starts ------------------------------------------------
+# --- mellea: programs, whose model is a server that the test starts -------------------------------
 
 
 class Chat(BaseHTTPRequestHandler):
@@ -70,9 +79,19 @@ class Chat(BaseHTTPRequestHandler):
     def do_POST(self):
         got = json.loads(self.rfile.read(int(self.headers["content-length"])))
         said = self.said(str(got["messages"][-1]["content"]))
-        choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": said},
+            "finish_reason": "stop",
+        }
         usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
-        reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "storm", "choices": [choice]}
+        reply = {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "storm",
+            "choices": [choice],
+        }
         body = json.dumps(reply | {"usage": usage}).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -114,7 +133,9 @@ def programs():
     blocks = [block for block in blocks_of(MELLEA) if block.language in ("python", "text")]
     setting_up, rest = blocks[0], blocks[1:]
     found = list(zip(rest[::3], rest[1::3], rest[2::3], strict=True))
-    assert all([block.language for block in three] == ["python", "python", "text"] for three in found)
+    assert all(
+        [block.language for block in three] == ["python", "python", "text"] for three in found
+    )
     assert all(len({block.heading for block in three}) == 1 for three in found)
     return [
         pytest.param(setting_up.text + theirs.text, ours.text, said.text, id=said.heading)
@@ -126,11 +147,18 @@ def printed(python, program, folder, weather):
     """What a program prints, asked to ask that server."""
     told = environment(project(folder)) | {"MELLEA_LOG_LEVEL": "CRITICAL"}
     (lanes,) = [block.text for block in blocks_of(MELLEA) if block.language == "toml"]
-    (folder / "abreast.toml").write_text(lanes.replace("http://127.0.0.1:8000/v1", weather), "utf-8")
+    (folder / "abreast.toml").write_text(
+        lanes.replace("http://127.0.0.1:8000/v1", weather), "utf-8"
+    )
     ended = subprocess.run(
-        [str(python), "-c", program.replace("http://127.0.0.1:8000/v1", weather)], cwd=folder, env=told,
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+        [str(python), "-c", program.replace("http://127.0.0.1:8000/v1", weather)],
+        cwd=folder,
+        env=told,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -153,10 +181,14 @@ def test_a_program_of_theirs_prints_what_the_page_says(theirs, ours, said, weath
 
 def test_every_word_of_theirs_that_we_answer_is_on_the_page():
     page = (ROOT / MELLEA).read_text("utf-8")
-    assert [word for word, ours in THEIR_WORDS.items() if f"`{word}" not in page or f"`{ours}" not in page] == []
+    assert [
+        word
+        for word, ours in THEIR_WORDS.items()
+        if f"`{word}" not in page or f"`{ours}" not in page
+    ] == []
 
 
-# --- spec-kit: one file for both -------------------------------------------------------------------------------------
+# --- spec-kit: one file for both ------------------------------------------------------------------
 
 
 def specify(name, folder):
@@ -168,7 +200,14 @@ def specify(name, folder):
     folder.mkdir()
     (folder / name).write_text(file.text, "utf-8")
     words = [str(command), "workflow", "run", name]
-    subprocess.run(words, cwd=folder, env=environment(folder), timeout=PATIENCE, capture_output=True, check=True)
+    subprocess.run(
+        words,
+        cwd=folder,
+        env=environment(folder),
+        timeout=PATIENCE,
+        capture_output=True,
+        check=True,
+    )
     (state,) = (folder / ".specify/workflows/runs").glob("*/state.json")
     return json.loads(state.read_text("utf-8"))["step_results"]
 
@@ -176,7 +215,9 @@ def specify(name, folder):
 def test_what_the_page_of_spec_kit_says_to_type_works_and_prints_what_it_says(tmp_path):
     said = run(blocks_of(SPEC_KIT), project(tmp_path / "reader"))
 
-    assert [text for block, out in said if block.expected is not None and (text := differs(block, out))] == []
+    assert [
+        text for block, out in said if block.expected is not None and (text := differs(block, out))
+    ] == []
 
 
 def test_the_same_file_gives_the_same_there(tmp_path):
@@ -186,13 +227,20 @@ def test_the_same_file_gives_the_same_there(tmp_path):
     (tmp_path / "ours/squares.yaml").write_bytes((tmp_path / "theirs/squares.yaml").read_bytes())
     words = [sys.executable, "-m", "abreast", "run", "squares.yaml", "--json", "--store", "here.db"]
     ended = subprocess.run(
-        words, cwd=tmp_path / "ours", env=environment(tmp_path / "ours"), timeout=PATIENCE, capture_output=True,
+        words,
+        cwd=tmp_path / "ours",
+        env=environment(tmp_path / "ours"),
+        timeout=PATIENCE,
+        capture_output=True,
         check=True,
-    )  # fmt: skip
+    )
     ours = json.loads(ended.stdout)["steps"]
     assert list(ours) == list(theirs)
     for name in ours:
-        assert (ours[name]["type"], ours[name]["status"]) == (theirs[name]["type"], theirs[name]["status"])
+        assert (ours[name]["type"], ours[name]["status"]) == (
+            theirs[name]["type"],
+            theirs[name]["status"],
+        )
     assert ours["each"]["output"]["results"] == theirs["each"]["output"]["results"]
 
 
@@ -202,7 +250,7 @@ def test_there_a_value_is_run_as_code(tmp_path):
     assert (tmp_path / "theirs/injected").exists()
 
 
-# --- Inspect: the same means, of a model that knows more when it is asked politely -----------------------------------
+# --- Inspect: the same means, of a model that knows more when it is asked politely ----------------
 
 
 class Capitals(Chat):
@@ -225,12 +273,15 @@ def capitals():
 
 def test_a_study_of_ours_has_the_means_that_the_page_says(capitals, tmp_path):
     blocks = [
-        replace(block, text=block.text.replace("http://127.0.0.1:8000/v1", capitals)) for block in blocks_of(INSPECT)
+        replace(block, text=block.text.replace("http://127.0.0.1:8000/v1", capitals))
+        for block in blocks_of(INSPECT)
     ]
 
     said = run(blocks, project(tmp_path / "reader"))
 
-    assert [text for block, out in said if block.expected is not None and (text := differs(block, out))] == []
+    assert [
+        text for block, out in said if block.expected is not None and (text := differs(block, out))
+    ] == []
     (shown,) = [block.expected for block, _ in said if block.expected is not None]
     assert dict(re.findall(r"· (\w+) \| ([\d.]+)", shown)) == MEANS
 
@@ -243,17 +294,28 @@ def test_an_evaluation_of_theirs_has_the_same(capitals, tmp_path):
     (tmp_path / "theirs").mkdir()
     told = environment(tmp_path / "theirs") | {"MINE_BASE_URL": capitals, "MINE_API_KEY": "any"}
     ended = subprocess.run(
-        [str(python), "-c", program], cwd=tmp_path / "theirs", env=told, capture_output=True, text=True,
-        timeout=PATIENCE, check=False,
-    )  # fmt: skip
+        [str(python), "-c", program],
+        cwd=tmp_path / "theirs",
+        env=told,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     assert dict(line.split() for line in ended.stdout.splitlines()) == MEANS
 
 
 def test_every_flag_of_the_matrix_that_the_page_names_is_one():
     reference = (ROOT / "docs" / "cli.md").read_text("utf-8")
-    rows = [line.split("|")[2] for line in (ROOT / INSPECT).read_text("utf-8").splitlines() if line.startswith("| `")]
+    rows = [
+        line.split("|")[2]
+        for line in (ROOT / INSPECT).read_text("utf-8").splitlines()
+        if line.startswith("| `")
+    ]
     named = {flag for row in rows for flag in re.findall(r"--[a-z-]+", row)}
 
     assert {"--lane-width", "--budget"} <= named
-    assert [flag for flag in named if f"{flag} " not in reference and f"{flag}," not in reference] == []
+    assert [
+        flag for flag in named if f"{flag} " not in reference and f"{flag}," not in reference
+    ] == []

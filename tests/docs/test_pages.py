@@ -32,14 +32,18 @@ MOST_LINES = 180
 def test_what_a_page_says_to_type_works_and_prints_what_it_says(page, tmp_path):
     said = run(blocks_of(page), project(tmp_path / "reader"))
 
-    assert [text for block, out in said if block.expected is not None and (text := differs(block, out))] == []
+    assert [
+        text for block, out in said if block.expected is not None and (text := differs(block, out))
+    ] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_python_is_a_file_that_is_run_or_runs_here(page, tmp_path, monkeypatch):
     blocks = blocks_of(page)
     typed = "".join(
-        block.text for block in blocks if block.language == "sh" or (block.file and block.language == "yaml")
+        block.text
+        for block in blocks
+        if block.language == "sh" or (block.file and block.language == "yaml")
     )
 
     monkeypatch.chdir(tmp_path)
@@ -56,7 +60,13 @@ def run_python(block):
     async def ask(question):
         return f"reply to {question}"
 
-    given = {"abreast": abreast, "ask": ask, "questions": ["a", "b"], "fetch": len, "urls": ["one", "three"]}
+    given = {
+        "abreast": abreast,
+        "ask": ask,
+        "questions": ["a", "b"],
+        "fetch": len,
+        "urls": ["one", "three"],
+    }
     code = compile(block.text, block.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     result = eval(code, given)
     if asyncio.iscoroutine(result):
@@ -75,11 +85,20 @@ def test_what_a_page_beside_the_code_links_to_is_there(page):
 
 
 def test_the_readme_shows_what_the_crash_demo_prints(tmp_path):
-    shown = next(block.text for block in blocks_of("README.md") if block.text.startswith("$ abreast demo crash"))
+    shown = next(
+        block.text
+        for block in blocks_of("README.md")
+        if block.text.startswith("$ abreast demo crash")
+    )
     ended = subprocess.run(
-        [sys.executable, "-m", "abreast", "demo", "crash"], cwd=project(tmp_path / "reader"),
-        env=environment(tmp_path / "reader"), capture_output=True, text=True, timeout=PATIENCE, check=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "abreast", "demo", "crash"],
+        cwd=project(tmp_path / "reader"),
+        env=environment(tmp_path / "reader"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
 
     wanted = shown.splitlines()[1:]
 
@@ -97,7 +116,9 @@ def without_numbers(line):
 def test_every_test_that_a_page_names_exists(page):
     named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", (ROOT / "docs" / page).read_text("utf-8"))
 
-    assert [name for file, name in named if f"def {name}(" not in (ROOT / file).read_text("utf-8")] == []
+    assert [
+        name for file, name in named if f"def {name}(" not in (ROOT / file).read_text("utf-8")
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""The reference of the command line is written from the help of the commands, and a stale one is noticed."""
+"""The command line reference is generated from the commands' help, and a stale one is detected."""
 
 import importlib.util
 
 import pytest
 
-from abreast.cli import template
 from abreast.cli.config import SETTINGS
+from abreast.cli.jobs.map import template
 from abreast.cli.main import cli
 from tests.docs.pages import ROOT
 
@@ -13,7 +13,9 @@ from tests.docs.pages import ROOT
 @pytest.fixture
 def script():
     """The script from its file, as it is no part of a package."""
-    spec = importlib.util.spec_from_file_location("cli_reference", ROOT / "scripts" / "cli_reference.py")
+    spec = importlib.util.spec_from_file_location(
+        "cli_reference", ROOT / "scripts" / "cli_reference.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -44,18 +46,31 @@ def test_it_names_every_option_of_map(write, page):
     write()
     command = cli.get_command(None, "map")
 
-    options = [name for option in command.params if not getattr(option, "hidden", False) for name in option.opts]
+    options = [
+        name
+        for option in command.params
+        if not getattr(option, "hidden", False)
+        for name in option.opts
+    ]
 
-    assert [name for name in options if name.startswith("-") and name not in page.read_text("utf-8")] == []
+    assert [
+        name for name in options if name.startswith("-") and name not in page.read_text("utf-8")
+    ] == []
 
 
 def test_it_names_every_setting_and_placeholder(write, page):
     write()
     text = page.read_text("utf-8")
 
-    assert [setting.name for setting in SETTINGS if f"| `{setting.name}` | `{setting.variable}` |" not in text] == []
+    assert [
+        setting.name
+        for setting in SETTINGS
+        if f"| `{setting.name}` | `{setting.variable}` |" not in text
+    ] == []
     marks = [
-        mark for mark in ("", "#", ".field", *template._ABOUT, *template._PATHS) if f"| `{{{mark}}}` |" not in text
+        mark
+        for mark in ("", "#", ".field", *template._ABOUT, *template._PATHS)
+        if f"| `{{{mark}}}` |" not in text
     ]
     assert marks == []
 
@@ -78,14 +93,18 @@ def test_a_page_just_written_passes_the_check(write, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("spoil", [lambda text: text.replace("--width", "--breadth", 1), lambda text: text + "\n"])
+@pytest.mark.parametrize(
+    "spoil", [lambda text: text.replace("--width", "--breadth", 1), lambda text: text + "\n"]
+)
 def test_a_stale_page_fails_the_check_and_stays_as_it_was(write, page, capsys, spoil):
     write()
     stale = spoil(page.read_text("utf-8"))
     page.write_text(stale, "utf-8")
 
     assert write("--check") == 1
-    assert capsys.readouterr().err.endswith("docs/cli.md is out of date; write it again with: make reference\n")
+    assert capsys.readouterr().err.endswith(
+        "docs/cli.md is out of date; write it again with: make reference\n"
+    )
     assert page.read_text("utf-8") == stale
 
 

@@ -6,10 +6,11 @@ import re
 import pytest
 
 import abreast
-from abreast.jobs.sample import engine, spec
-from abreast.jobs.sample.attempts import Attempt, Counts, SampleResult
-from abreast.jobs.sample.door import make_job
-from abreast.jobs.sample.race import PICKS
+from abreast.jobs.sample import job as engine
+from abreast.jobs.sample import spec
+from abreast.jobs.sample.arguments import make_job
+from abreast.jobs.sample.branch_order import PICKS
+from abreast.jobs.sample.results import SampleAttempt, SampleCounts, SampleResult
 from abreast.jobs.sample.strategies import STRATEGIES, MultiTurn, Strategy
 from abreast.models.scripted import Scripted
 from tests.docs.pages import ROOT
@@ -23,20 +24,30 @@ def page():
 def test_it_names_every_check_strategy_pick_and_word_of_a_job_file(page):
     words = [*spec._EXAMPLES, "json", *STRATEGIES, *PICKS]
     assert [word for word in words if f"`{word}" not in page] == []
-    assert [word for word in spec._PLAIN if f"`{word}`" not in page.partition("Words: ")[2]] == []
+    assert [word for word in spec._KEYS if f"`{word}`" not in page.partition("Words: ")[2]] == []
 
 
 def test_it_names_every_field_of_a_result_an_attempt_and_the_counts(page):
-    fields = [name for kind in (SampleResult, Attempt, Counts) for name in kind.__dataclass_fields__]
+    fields = [
+        name
+        for kind in (SampleResult, SampleAttempt, SampleCounts)
+        for name in kind.__dataclass_fields__
+    ]
     assert [name for name in fields if f"`{name}`" not in page] == []
 
 
 async def test_it_names_every_event_with_the_fields_that_are_really_sent(page):
     seen = []
     async with abreast.open_run("r", hooks=[seen.append]) as run:
-        await abreast.sample("Say.", model=Scripted(lambda request: str(request.seed)), breadth=2, depth=2, run=run)
+        await abreast.sample(
+            "Say.", model=Scripted(lambda request: str(request.seed)), breadth=2, depth=2, run=run
+        )
     rows = dict(re.findall(r"^\| `((?:sample|draw)-\w+)` \| [^|]* \| (.*) \|$", page, re.MULTILINE))
-    sent = {event.kind: ", ".join(f"`{name}`" for name in event.data) for event in seen if event.kind in rows}
+    sent = {
+        event.kind: ", ".join(f"`{name}`" for name in event.data)
+        for event in seen
+        if event.kind in rows
+    }
     assert sent == rows
     kinds = {engine.SAMPLE_STARTED, engine.SAMPLE_ENDED, engine.DRAW_STARTED, engine.DRAW_ENDED}
     assert set(rows) == kinds
@@ -46,8 +57,10 @@ def test_it_says_what_is_monotonic_what_interleaves_and_that_rounds_are_not_atte
     assert "**Monotonic**: the rounds and numbers within one branch." in page
     assert "Draws of different branches **interleave** in any order" in page
     assert "**Rounds are not attempts.**" in page
-    said = inspect.getdoc(Counts)
-    assert "counts rounds of one branch, where `started` counts draws over all of them" in " ".join(said.split())
+    said = inspect.getdoc(SampleCounts)
+    assert "counts rounds of one branch, where `started` counts draws over all of them" in " ".join(
+        said.split()
+    )
 
 
 def test_the_docstrings_warn_of_cost_and_429s_and_say_which_pick_depends_on_timing():

@@ -1,4 +1,7 @@
-"""The tutorial about samples, pasted as a reader would: with the embedded model, where its weights are."""
+"""The tutorial about samples, pasted as a reader would.
+
+With the embedded model, where its weights are.
+"""
 
 import os
 import re
@@ -6,7 +9,8 @@ import re
 import pytest
 
 from abreast.core.errors import NoSuchModel
-from abreast.models import weights
+from abreast.models.embedded import weights
+from abreast.system.paths import cache_directory
 from tests.docs.pages import ROOT, blocks_of, differs, project, run
 
 PAGE = "docs/tutorial-sample.md"
@@ -21,7 +25,7 @@ def embedded(monkeypatch):
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-    cache = weights.cache_directory()
+    cache = cache_directory()
     if cache.name != "abreast":
         pytest.skip(f"{cache} is not where a reader would have it")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
@@ -29,12 +33,17 @@ def embedded(monkeypatch):
 
 def test_what_the_tutorial_says_to_type_works_and_prints_what_it_says(embedded, tmp_path):
     said = run(blocks_of(PAGE), project(tmp_path / "reader"))
-    assert [text for block, out in said if block.expected is not None and (text := differs(block, out))] == []
+    assert [
+        text for block, out in said if block.expected is not None and (text := differs(block, out))
+    ] == []
     (told,) = [out for block, out in said if block.text == "python speed.py\n"]
     measured = [tuple(map(int, re.findall(r"\d+", line)[:3])) for line in told.splitlines()]
     assert [breadth for breadth, _, _ in measured] == [1, 2, 4, 8]
     table = re.findall(r"^\| (\d) \| (\d+) \|", (ROOT / PAGE).read_text("utf-8"), re.MULTILINE)
-    assert [(breadth, rounds) for breadth, rounds, _ in measured] == [(int(a), int(b)) for a, b in table]
-    # The cost is multiplied, and never past what breadth and rounds allow by more than the round that was cut short.
+    assert [(breadth, rounds) for breadth, rounds, _ in measured] == [
+        (int(a), int(b)) for a, b in table
+    ]
+    # The cost is multiplied, and never past what breadth and rounds allow by more than the round
+    # that was cut short.
     for breadth, rounds, requests in measured:
         assert rounds <= requests <= breadth * (rounds + 10)

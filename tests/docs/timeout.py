@@ -1,6 +1,9 @@
-"""As `timeout -s SIGNAL SECONDS COMMAND...`, but patient: an abreast is not ended before it has recorded something.
+"""As `timeout -s SIGNAL SECONDS COMMAND...`, but patient.
 
-A reader's machine is fast enough for what the pages say; one that runs many tests at once may not be.
+An abreast is not ended before it has recorded something.
+
+A reader's machine is fast enough for what the pages say; one that runs many tests at once may not
+be.
 """
 
 import argparse
@@ -25,7 +28,9 @@ def recorded():
         return 0
     try:
         with closing(sqlite3.connect(STORE, timeout=10)) as db:
-            return db.execute("SELECT count(*) FROM events WHERE kind = 'item-settled'").fetchone()[0]
+            return db.execute("SELECT count(*) FROM events WHERE kind = 'item-settled'").fetchone()[
+                0
+            ]
     except sqlite3.OperationalError:  # it is being made
         return 0
 

@@ -7,25 +7,28 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from abreast.cli.children import RUN_VARIABLE
+from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 from abreast.core.errors import NoSuchModel
-from abreast.models import weights
-from abreast.models.embedded import Embedded
+from abreast.models.embedded import weights
+from abreast.models.embedded.model import EmbeddedModel
+from abreast.models.embedded.weights import SMOLLM2
 from abreast.models.port import Message, Request
-from abreast.models.weights import SMOLLM2
 from tests.docs.pages import ROOT
 
 
 @pytest.fixture(scope="module")
 def held():
-    """The model, in memory from test to test: to load it for each of the runs would take most of the time."""
+    """The model, in memory from test to test.
+
+    To load it for each of the runs would take most of the time.
+    """
     try:
         weights.fetch(SMOLLM2)
     except NoSuchModel as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-    holder = Embedded()
+    holder = EmbeddedModel()
     with ThreadPoolExecutor(1) as elsewhere:
         hello = Request((Message("user", "Hello"),), max_tokens=1)
         elsewhere.submit(asyncio.run, holder.complete(hello)).result()
@@ -39,7 +42,9 @@ def here(tmp_path, monkeypatch):
     folder = tmp_path / "project"
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / "abreast.toml").touch()
-    for name in [name for name in os.environ if name.startswith("ABREAST_") and name != "ABREAST_CACHE"]:
+    for name in [
+        name for name in os.environ if name.startswith("ABREAST_") and name != "ABREAST_CACHE"
+    ]:
         monkeypatch.delenv(name)
     monkeypatch.setenv(RUN_VARIABLE, "")  # which a run sets, and which is as it was afterwards
     monkeypatch.chdir(folder)

@@ -17,9 +17,15 @@ def play(name, folder):
     here.mkdir()
     command = [sys.executable] if name.endswith(".py") else ["sh"]
     ended = subprocess.run(
-        [*command, str(EXAMPLES / name)], cwd=here, env=environment(here), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+        [*command, str(EXAMPLES / name)],
+        cwd=here,
+        env=environment(here),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
     assert list(here.iterdir()) == [], "it left something behind"

@@ -1,4 +1,7 @@
-"""The examples of `abreast optimize`, as after cloning: verdicts, a winner with its interval, a patch."""
+"""The examples of `abreast optimize`, as after cloning.
+
+Verdicts, a winner with its interval, a patch.
+"""
 
 import shutil
 import subprocess
@@ -28,34 +31,56 @@ def clone(tmp_path):
 
 
 def optimized(clone, tmp_path, *words):
-    """What the command prints, and the verdicts of its table, with the report that has the reasons."""
+    """The output of the command, the verdicts in its table, and the report with the reasons."""
     before = look(clone, without=(".abreast",))
     (tmp_path / "tmp").mkdir()
     apart = {"ABREAST_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
     apart["ABREAST_LOCKS"] = apart["TMPDIR"]
     ended = subprocess.run(
-        [sys.executable, "-m", "abreast", "optimize", *words], cwd=clone, stdin=subprocess.DEVNULL, timeout=MINUTES,
-        env={**environment(clone), **apart}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "abreast", "optimize", *words],
+        cwd=clone,
+        stdin=subprocess.DEVNULL,
+        timeout=MINUTES,
+        env={**environment(clone), **apart},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     assert look(clone, without=(".abreast",)) == before
     assert len(git(clone, "worktree", "list").splitlines()) == 1
     rows = [line.split() for line in ended.stdout.splitlines()]
     report = (clone / ".abreast/reports/optimize-1.html").read_text()
-    return ended, {row[0]: (row[1], report) for row in rows[1:] if len(row) > 2 and row[2][0] in "-0123456789"}
+    return ended, {
+        row[0]: (row[1], report) for row in rows[1:] if len(row) > 2 and row[2][0] in "-0123456789"
+    }
 
 
 @pytest.mark.timeout(700)
 def test_words_are_counted_faster(clone, tmp_path):
     ended, verdicts = optimized(
-        clone, tmp_path, "examples/slow/wordcount.py::top_words", "--tests", "examples/slow/test_wordcount.py",
-        "--candidates", "examples/slow/candidates", "--width", "2", "--blocks", "24",
-    )  # fmt: skip
+        clone,
+        tmp_path,
+        "examples/slow/wordcount.py::top_words",
+        "--tests",
+        "examples/slow/test_wordcount.py",
+        "--candidates",
+        "examples/slow/candidates",
+        "--width",
+        "2",
+        "--blocks",
+        "24",
+    )
     assert verdicts.pop("reordered")[0] in {"same", "slower", "undecided"}
     if is_noise(*verdicts["remembers"]):
         verdicts.pop("remembers")  # not accepted, but a busy machine can not say why
     assert "most_common is wrong: " in ended.stdout
-    wanted = {"counter": "faster", "most_common": "wrong", "remembers": "refused", "renamed": "duplicate"}
+    wanted = {
+        "counter": "faster",
+        "most_common": "wrong",
+        "remembers": "refused",
+        "renamed": "duplicate",
+    }
     wanted["split"] = "wrong"
     assert wanted.keys() - verdicts.keys() <= {"remembers"}
     expect_verdicts(verdicts, {name: wanted[name] for name in verdicts})
@@ -69,10 +94,20 @@ def test_words_are_counted_faster(clone, tmp_path):
 @pytest.mark.timeout(700)
 def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
     ended, verdicts = optimized(
-        clone, tmp_path, "examples/slow/topological_sort.py::topological_sort", "--tests",
-        "examples/slow/test_topological_sort.py", "--candidates", "examples/slow/sort_candidates", "--width", "4",
-        "--blocks", "24", "--timeout", "15s",
-    )  # fmt: skip
+        clone,
+        tmp_path,
+        "examples/slow/topological_sort.py::topological_sort",
+        "--tests",
+        "examples/slow/test_topological_sort.py",
+        "--candidates",
+        "examples/slow/sort_candidates",
+        "--width",
+        "4",
+        "--blocks",
+        "24",
+        "--timeout",
+        "15s",
+    )
     assert most_checked_at_once(clone / ".abreast/abreast.db") == 4
     assert "layers is wrong: topological_sort(" in ended.stdout
     wanted = {"heap": "faster", "layers": "wrong", "no_circle": "timeout", "set_of_done": "faster"}

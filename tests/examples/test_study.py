@@ -1,4 +1,7 @@
-"""The study among the examples, with the real embedded model: the same rows at every width, and controls that hold."""
+"""The study among the examples, with the real embedded model.
+
+The same rows at every width, and controls that hold.
+"""
 
 import json
 
@@ -33,7 +36,9 @@ def play(held, here, capfd):
     return at
 
 
-def test_the_rows_of_a_study_are_the_same_at_any_width_and_the_controls_score_what_they_must(play, here, held):
+def test_the_rows_of_a_study_are_the_same_at_any_width_and_the_controls_score_what_they_must(
+    play, here, held
+):
     rows = play("study.yaml", 1, "--no-report")
     wide = play("study.yaml", 8)
 
@@ -46,9 +51,9 @@ def test_the_rows_of_a_study_are_the_same_at_any_width_and_the_controls_score_wh
     assert controls == {"empty": {0.0}, "echo": {0.0}, "truth": {1.0}}
     under_schema = [row for row in rows if row["strategy"] == "schema"]
     assert {row["scores"]["valid"] for row in under_schema} == {1.0}
-    assert "facts: local/smollm2 · schema has the highest mean" in (here / ".abreast/reports/study-2.html").read_text(
-        "utf-8"
-    )
+    assert "facts: local/smollm2 · schema has the highest mean" in (
+        here / ".abreast/reports/study-2.html"
+    ).read_text("utf-8")
 
 
 def test_the_study_has_thirty_texts_and_each_fact_of_an_answer_stands_in_its_text():
@@ -56,13 +61,18 @@ def test_the_study_has_thirty_texts_and_each_fact_of_an_answer_stands_in_its_tex
     texts = [json.loads(line) for line in lines]
 
     assert len({text["id"] for text in texts}) == len({text["text"] for text in texts}) == 30
-    assert [text["id"] for text in texts if not all(str(fact) in text["text"] for fact in text["truth"].values())] == []
+    assert [
+        text["id"]
+        for text in texts
+        if not all(str(fact) in text["text"] for fact in text["truth"].values())
+    ] == []
 
 
 def test_the_study_says_how_it_is_run_and_what_it_may_take(here, capfd):
     assert (
-        "abreast run examples/study.yaml" in (ROOT / "examples/study.yaml").read_text("utf-8").partition("matrix:")[0]
+        "abreast run examples/study.yaml"
+        in (ROOT / "examples/study.yaml").read_text("utf-8").partition("matrix:")[0]
     )
     assert run(["run", "examples/study.yaml", "--dry-run"]) == 0
     out, err = capfd.readouterr()
-    assert (err, "90 cells, and 90 of controls, which ask nobody" in out) == ("", True)
+    assert (err, "90 cells, and 90 of controls, which ask no model" in out) == ("", True)

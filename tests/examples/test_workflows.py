@@ -12,24 +12,35 @@ from tests.docs.pages import ROOT
 
 EXAMPLES = ROOT / "examples"
 WIDTHS = (1, 3, 8)
-OTHERWISE = re.compile(rb'"run(?:_id)?":"[\w-]+"|"max_concurrency":\d+')  # all in which two runs may differ
+OTHERWISE = re.compile(
+    rb'"run(?:_id)?":"[\w-]+"|"max_concurrency":\d+'
+)  # all in which two runs may differ
 
 
 @pytest.fixture
 def at_all_widths(held, here, capfdbinary):
-    """Run an example at every width, in this process, where the model is; what it gives at all of them."""
+    """Run an example at every width, in this process, where the model is.
+
+    What it gives at all of them.
+    """
 
     def play(name, *words):
         said = []
         for width in WIDTHS:
-            assert run(["run", f"examples/{name}", "--input", f"width={width}", *words, "--json"]) == 0
+            assert (
+                run(["run", f"examples/{name}", "--input", f"width={width}", *words, "--json"]) == 0
+            )
             out, err = capfdbinary.readouterr()
             assert err == b""
             said.append(out)
         assert len({OTHERWISE.sub(b"", one) for one in said}) == 1
         assert [int(re.search(rb'"max_concurrency":(\d+)', one)[1]) for one in said] == list(WIDTHS)
         told = json.loads(said[0])
-        (count,) = {step["output"]["item_count"] for step in told["steps"].values() if step["type"] == "fan-out"}
+        (count,) = {
+            step["output"]["item_count"]
+            for step in told["steps"].values()
+            if step["type"] == "fan-out"
+        }
         assert held.statistics().most_running >= min(count, WIDTHS[1])
         return told
 
@@ -37,7 +48,14 @@ def at_all_widths(held, here, capfdbinary):
 
 
 def git(*words):
-    who = ("-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "init.defaultBranch=main")
+    who = (
+        "-c",
+        "user.name=test",
+        "-c",
+        "user.email=test@example.com",
+        "-c",
+        "init.defaultBranch=main",
+    )
     subprocess.run(["git", *who, *words], check=True, capture_output=True, timeout=60)
 
 
@@ -46,7 +64,10 @@ def test_quickstart_asks_six_questions(at_all_widths):
 
     answers = told["outputs"]["answers"].splitlines()
     assert len(answers) == 6
-    assert (answers[0], answers[5]) == ("The capital of France is Paris.", "The capital of Peru is Lima.")
+    assert (answers[0], answers[5]) == (
+        "The capital of France is Paris.",
+        "The capital of Peru is Lima.",
+    )
 
 
 def test_every_text_of_a_folder_is_summarised(at_all_widths):
@@ -54,13 +75,19 @@ def test_every_text_of_a_folder_is_summarised(at_all_widths):
 
     lines = told["outputs"]["summaries"].splitlines()
     names = ["garden.txt", "meeting.txt", "trip.txt"]
-    assert [line for line in lines if not line.startswith("  ")] == [f"examples/data/notes/{name}" for name in names]
+    assert [line for line in lines if not line.startswith("  ")] == [
+        f"examples/data/notes/{name}" for name in names
+    ]
     assert all(line.strip() for line in lines[1::2])
 
 
 def test_each_changed_file_of_a_diff_is_reviewed(at_all_widths, here):
     git("init", "--quiet", ".")
-    for name, text in {"mean.py": "return sum(xs) / len(xs)\n", "old.txt": "gone\n", "same.txt": "stays\n"}.items():
+    for name, text in {
+        "mean.py": "return sum(xs) / len(xs)\n",
+        "old.txt": "gone\n",
+        "same.txt": "stays\n",
+    }.items():
         (here / name).write_text(text)
     git("add", "*.py", "*.txt")
     git("commit", "--quiet", "-m", "before")
@@ -111,9 +138,14 @@ def test_translations_wait_at_a_gate_and_are_written_when_it_is_approved(at_all_
     assert (here / "translated.txt").read_text() == "".join(f"{text}\n" for text in texts)
 
 
-@pytest.mark.parametrize("name", [path.name for path in sorted(EXAMPLES.glob("*.yaml")) if path.name != "study.yaml"])
+@pytest.mark.parametrize(
+    "name", [path.name for path in sorted(EXAMPLES.glob("*.yaml")) if path.name != "study.yaml"]
+)
 def test_a_workflow_says_how_it_is_run_and_what_it_may_cost(name, here, capfd):
-    assert f"abreast run examples/{name}" in (EXAMPLES / name).read_text("utf-8").partition("schema_version")[0]
+    assert (
+        f"abreast run examples/{name}"
+        in (EXAMPLES / name).read_text("utf-8").partition("schema_version")[0]
+    )
     assert run(["run", f"examples/{name}", "--check"]) == 0
     assert "nothing wrong" in capfd.readouterr().out
     assert run(["run", f"examples/{name}", "--dry-run"]) == 0

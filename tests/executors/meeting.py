@@ -1,4 +1,4 @@
-"""Where items of any process meet the test: it sees who is inside, and decides who goes when."""
+"""A socket at which items of any process wait until the test releases them."""
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
@@ -18,7 +18,7 @@ class Meeting:
         return self.port, name
 
     async def wait_for(self, count):
-        """Wait until `count` have come in all; the limit is a safety net."""
+        """Wait until `count` have arrived in all; the timeout is a safety net."""
         async with asyncio.timeout(60):
             while len(self.came) < count:
                 self._news.clear()
@@ -29,7 +29,7 @@ class Meeting:
             self._inside.pop(str(name)).write(b"\n")
 
     def release_all(self):
-        """Let everyone go, also those who are yet to come."""
+        """Release all items, also those that arrive later."""
         self._open = True
         self.release(*self._inside)
 
@@ -46,7 +46,7 @@ class Meeting:
     async def end(self):
         for writer in self._writers:
             writer.close()
-            with suppress(ConnectionError):  # it was killed where it stood
+            with suppress(ConnectionError):  # the process was killed while it waited
                 await writer.wait_closed()
 
 

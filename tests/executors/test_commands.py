@@ -1,4 +1,4 @@
-"""What a command writes, how it ends, what it is given, and that it never leaves anything behind."""
+"""What a command writes, how it ends, what it inherits, and that it leaves nothing behind."""
 
 import asyncio
 import os
@@ -9,17 +9,21 @@ from pathlib import Path
 import pytest
 
 from abreast.core.errors import AbreastError
-from abreast.executors import leash
 from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
+from abreast.executors.supervisor import client
 
 PYTHON = sys.executable
 
 
 def let_coverage_in(monkeypatch):
-    """Start the warden with site-packages where it is to be measured."""
+    """Start the supervisor with site-packages if its coverage is to be measured."""
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
-        monkeypatch.setattr(leash, "_FLAGS", ())
-        monkeypatch.setattr(leash, "_PROGRAM", "from abreast.executors.warden import main\nmain({line}, {driver})")
+        monkeypatch.setattr(client, "_INTERPRETER_FLAGS", ())
+        monkeypatch.setattr(
+            client,
+            "_PROGRAM",
+            "from abreast.executors.supervisor.process import main\nmain({channel}, {driver})",
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +49,7 @@ def start(commands, *arguments, **options):
     return asyncio.create_task(commands.run(*arguments, **options))
 
 
-# --- what it writes and how it ends
+# --- output and exit code
 
 
 async def test_what_a_command_writes_comes_back_with_its_exit_code(commands):
@@ -65,7 +69,7 @@ async def test_output_past_keep_is_counted_and_not_stored(commands):
 
 async def test_a_flood_neither_blocks_nor_fills_the_memory(commands):
     def peak():
-        status = Path(f"/proc/{commands._wardens[0].pid}/status").read_text(encoding="ascii")
+        status = Path(f"/proc/{commands._supervisors[0].pid}/status").read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     await commands.run(["true"])
@@ -77,7 +81,9 @@ async def test_a_flood_neither_blocks_nor_fills_the_memory(commands):
 
 
 async def test_megabytes_come_back_whole(commands):
-    finished = await commands.run(shell("head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2"), keep=1 << 24)
+    finished = await commands.run(
+        shell("head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2"), keep=1 << 24
+    )
     assert (len(finished.stdout), len(finished.stderr)) == (3_000_000, 2_000_000)
 
 
@@ -87,7 +93,7 @@ async def test_a_line_too_full_to_write_to_is_written_later(commands):
     assert {one.stdout for one in finished} == {b"100000\n"}
 
 
-# --- what it is given
+# --- input, directory and environment
 
 
 async def test_there_is_nothing_on_stdin_unless_it_is_given(commands):
@@ -99,10 +105,14 @@ async def test_there_is_nothing_on_stdin_unless_it_is_given(commands):
 
 async def test_the_directory_is_the_drivers_unless_it_is_given(commands, tmp_path):
     (tmp_path / "below").mkdir()
-    assert (await commands.run(["pwd"], cwd=str(tmp_path / "below"))).stdout == f"{tmp_path}/below\n".encode()
+    assert (
+        await commands.run(["pwd"], cwd=str(tmp_path / "below"))
+    ).stdout == f"{tmp_path}/below\n".encode()
     assert (await commands.run(["pwd"])).stdout == f"{Path.cwd()}\n".encode()
     above = "../" * (len(Path.cwd().parts) - 1)
-    assert (await commands.run(["pwd"], cwd=f"{above}{tmp_path}")).stdout == f"{tmp_path}\n".encode()
+    assert (
+        await commands.run(["pwd"], cwd=f"{above}{tmp_path}")
+    ).stdout == f"{tmp_path}\n".encode()
 
 
 async def test_the_environment_is_the_drivers_unless_it_is_given(monkeypatch):
@@ -126,17 +136,23 @@ async def test_a_name_is_looked_for_on_the_path_of_its_environment(commands, tmp
         script.write_text(f"#!/bin/sh\necho {word}\n", encoding="ascii")
         script.chmod(0o755)
     for place, word in (("one", b"first\n"), ("two", b"second\n"), ("one", b"first\n")):
-        assert (await commands.run(["say"], env={"PATH": f"/nowhere:{tmp_path}/{place}"})).stdout == word
+        assert (
+            await commands.run(["say"], env={"PATH": f"/nowhere:{tmp_path}/{place}"})
+        ).stdout == word
         assert (await commands.run(["./say"], cwd=str(tmp_path / place))).stdout == word
-        assert (await commands.run(["say"], cwd=str(tmp_path / place), env={"PATH": ":/bin"})).stdout == word
+        assert (
+            await commands.run(["say"], cwd=str(tmp_path / place), env={"PATH": ":/bin"})
+        ).stdout == word
     (tmp_path / "one" / "say").unlink()
     with pytest.raises(CommandMissing):
         await commands.run(["say"], env={"PATH": f"/nowhere:{tmp_path}/one"})
 
 
 async def test_a_command_inherits_no_files_and_no_ignored_signals(commands):
-    listed = await commands.run([PYTHON, "-c", "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"])
-    assert listed.stdout == b"[0, 1, 2, 3]\n"  # the last is the listing's own
+    listed = await commands.run(
+        [PYTHON, "-c", "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"]
+    )
+    assert listed.stdout == b"[0, 1, 2, 3]\n"  # the last one is the listing itself
     status = (await commands.run(["cat", "/proc/self/status"])).stdout.decode()
     ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
     blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
@@ -147,9 +163,13 @@ async def test_a_command_inherits_no_files_and_no_ignored_signals(commands):
 async def test_its_group_is_its_own_and_is_told_while_it_runs(commands, tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    told = asyncio.get_running_loop().create_future()
-    task = start(commands, shell("cut -d' ' -f5 /proc/$$/stat; read word <$1", gate), started=told.set_result)
-    group = await told
+    reported = asyncio.get_running_loop().create_future()
+    task = start(
+        commands,
+        shell("cut -d' ' -f5 /proc/$$/stat; read word <$1", gate),
+        started=reported.set_result,
+    )
+    group = await reported
     await asyncio.to_thread(gate.write_text, "go\n", encoding="ascii")
     assert (await task).stdout == f"{group}\n".encode()
     assert group != os.getpgid(0)
@@ -163,7 +183,7 @@ async def test_an_error_of_the_one_who_is_told_ends_the_command_and_comes_out(co
         await commands.run(["sleep", "1000"], started=refuse)
 
 
-# --- what can't be started
+# --- commands that can't be started
 
 
 async def test_a_missing_command_is_missing(commands):
@@ -193,7 +213,9 @@ async def test_a_missing_command_is_missing(commands):
         (["{tmp}/no-program"], {}, "neither a program nor a script"),
     ],
 )
-async def test_what_cannot_be_started_is_refused_in_a_sentence(commands, tmp_path, argv, options, sentence):
+async def test_what_cannot_be_started_is_refused_in_a_sentence(
+    commands, tmp_path, argv, options, sentence
+):
     for name, mode, text in (
         ("not-executable", 0o644, "#!/bin/sh\n"),
         ("no-interpreter", 0o755, "#!/no/such/shell\n"),
@@ -202,7 +224,12 @@ async def test_what_cannot_be_started_is_refused_in_a_sentence(commands, tmp_pat
         (tmp_path / name).write_text(text, encoding="ascii")
         (tmp_path / name).chmod(mode)
     if "env" in options:
-        options = {"env": {name: value.replace("{tmp}", str(tmp_path)) for name, value in options["env"].items()}}
+        options = {
+            "env": {
+                name: value.replace("{tmp}", str(tmp_path))
+                for name, value in options["env"].items()
+            }
+        }
     with pytest.raises(CommandRefused, match=sentence) as caught:
         await commands.run([word.replace("{tmp}", str(tmp_path)) for word in argv], **options)
     assert "\n" not in str(caught.value)

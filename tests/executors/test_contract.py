@@ -1,4 +1,4 @@
-"""What every executor does alike."""
+"""The contract of all executors."""
 
 import asyncio
 import traceback
@@ -8,8 +8,8 @@ import pytest
 import abreast
 from abreast.core.errors import TimedOut
 from abreast.core.outcome import Cancelled, Done, Failed
-from abreast.executors.local import LocalExecutor
-from abreast.executors.process import ProcessExecutor
+from abreast.executors.processes import ProcessExecutor
+from abreast.executors.tasks import LocalExecutor
 from abreast.testing import ManualClock
 from tests.executors import work
 from tests.executors.meeting import open_meeting
@@ -33,7 +33,9 @@ async def outcomes(fn, items, executor, **options):
 
 @pytest.mark.parametrize("fn", [work.double, work.double_later, work.double_in_a_coroutine])
 async def test_values_come_back_in_item_order(executor, fn):
-    assert [outcome.value for outcome in await outcomes(fn, range(20), executor, width=3)] == list(range(0, 40, 2))
+    assert [outcome.value for outcome in await outcomes(fn, range(20), executor, width=3)] == list(
+        range(0, 40, 2)
+    )
 
 
 @pytest.mark.parametrize("fn", [work.double, work.double_later])
@@ -67,7 +69,9 @@ async def test_exceptions_keep_what_they_hold(executor):
 
 
 async def test_an_exit_or_cancellation_of_its_own_is_only_the_items_failure(executor):
-    left, given_up, fine = await outcomes(work.fail_later, ["exit", "cancelled", "fine"], executor, width=1)
+    left, given_up, fine = await outcomes(
+        work.fail_later, ["exit", "cancelled", "fine"], executor, width=1
+    )
     assert (type(left.error), left.error.code) == (SystemExit, 5)
     assert type(given_up.error) is asyncio.CancelledError
     assert fine.value == "fine"
@@ -84,7 +88,12 @@ async def test_raised_at_its_place_it_is_the_exception_itself(executor):
     with nothing_left():
         async with abreast.open_run("contract", executor=executor) as run:
             with pytest.raises(ValueError, match="no such number"):
-                [outcome async for outcome in run.map(work.fail, ["a", "value", "b"], width=2, on_error="raise")]
+                [
+                    outcome
+                    async for outcome in run.map(
+                        work.fail, ["a", "value", "b"], width=2, on_error="raise"
+                    )
+                ]
 
 
 @pytest.mark.parametrize("fn", [work.meet, work.meet_later])
@@ -114,7 +123,10 @@ async def test_items_that_end_in_any_order_leave_in_theirs(executor, fn):
 async def test_current_says_where_the_item_is(executor, fn):
     lanes = {"slow": abreast.Slots(2), "desk": abreast.Pool(["left", "right"])}
     async with abreast.open_run("contract", seed=7, executor=executor, lanes=lanes) as run:
-        found = [outcome.value async for outcome in run.map(fn, "ab", width=1, name="where", lane="slow", hold="desk")]
+        found = [
+            outcome.value
+            async for outcome in run.map(fn, "ab", width=1, name="where", lane="slow", hold="desk")
+        ]
     seeds = [place[3] for place in found]
     desks = [place[5].pop("desk") for place in found]
     assert found == [
@@ -137,7 +149,9 @@ async def test_outside_of_a_map_nothing_is_current(executor):
 async def test_context_is_carried_or_not_as_declared_and_never_spoilt(executor):
     work.COLOUR.set("red")
     expected = "red" if EXECUTORS[executor].carries.contextvars else "none"
-    assert [outcome.value for outcome in await outcomes(work.colour, range(4), executor)] == [expected] * 4
+    assert [outcome.value for outcome in await outcomes(work.colour, range(4), executor)] == [
+        expected
+    ] * 4
     assert work.COLOUR.get() == "red"
 
 
@@ -165,7 +179,10 @@ async def test_a_step_takes_several_arguments(executor):
 
 async def test_an_item_that_times_out_fails_and_the_next_one_works(executor):
     clock = ManualClock()
-    async with open_meeting() as meeting, abreast.open_run("contract", executor=executor, clock=clock) as run:
+    async with (
+        open_meeting() as meeting,
+        abreast.open_run("contract", executor=executor, clock=clock) as run,
+    ):
         items = map(meeting.ticket, range(2))
         async with run.map(work.meet_later, items, width=1, timeout=5) as outcomes:
             await meeting.wait_for(1)
@@ -194,12 +211,19 @@ async def test_nothing_is_left_however_the_block_is_left(executor, way):
         async with open_meeting() as meeting:
             (ended,) = await asyncio.gather(block(meeting), return_exceptions=True)
         assert asyncio.all_tasks() == tasks
-    assert type(ended) is {"left": type(None), "raised": LookupError, "cancelled": asyncio.CancelledError}[way]
+    assert (
+        type(ended)
+        is {"left": type(None), "raised": LookupError, "cancelled": asyncio.CancelledError}[way]
+    )
 
 
 async def test_what_ran_past_the_stop_is_ended(executor):
     async with open_meeting() as meeting, abreast.open_run("contract", executor=executor) as run:
-        async with run.map(work.meet_later, map(meeting.ticket, range(9)), width=3, until=1) as outcomes:
+        async with run.map(
+            work.meet_later, map(meeting.ticket, range(9)), width=3, until=1
+        ) as outcomes:
             await meeting.wait_for(3)
             meeting.release(0)
-            assert [outcome.value async for outcome in outcomes if type(outcome) is not Cancelled] == [0]
+            assert [
+                outcome.value async for outcome in outcomes if type(outcome) is not Cancelled
+            ] == [0]

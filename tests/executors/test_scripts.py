@@ -1,4 +1,4 @@
-"""Drivers that are programs of their own: their `__main__` travels, and their workers do not outlive them."""
+"""Drivers that are scripts: their `__main__` is found by workers, which end with them."""
 
 import os
 import signal
@@ -15,11 +15,16 @@ PATH = os.pathsep.join(filter(None, sys.path))
 
 @contextmanager
 def program(*command, cwd, **options):
-    """A program under way; it is dead when the block ends."""
+    """Run a program; it is killed when the block ends."""
     with subprocess.Popen(
-        [sys.executable, *command], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": PATH}, **options,
-    ) as process:  # fmt: skip
+        [sys.executable, *command],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": PATH},
+        **options,
+    ) as process:
         try:
             yield process
         finally:
@@ -27,7 +32,7 @@ def program(*command, cwd, **options):
 
 
 def said_by(*command, cwd, text=None):
-    """The lines that a program prints; it must end well and complain about nothing."""
+    """The lines that a program prints; it must succeed without an error message."""
     with program(*command, cwd=cwd, stdin=subprocess.PIPE) as process:
         out, err = process.communicate(text, timeout=100)
     assert (process.returncode, err) == (0, "")
@@ -56,10 +61,17 @@ if __name__ == "__main__":
         print(outcome.value if outcome.ok else repr(outcome.error), sys.argv[1:])
     print(outcome.ok and type(outcome.value) is Point)
 """
-MOVED = ["Point(x=2) ['an argument']", "Off(Point(x=2)) ['an argument']", "Point(x=4) ['an argument']", "True"]
+MOVED = [
+    "Point(x=2) ['an argument']",
+    "Off(Point(x=2)) ['an argument']",
+    "Point(x=4) ['an argument']",
+    "True",
+]
 
 
-@pytest.mark.parametrize("command", [["moves.py"], ["-m", "moves"], ["-O", "./moves.py"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["moves.py"], ["-m", "moves"], ["-O", "./moves.py"]], ids=" ".join
+)
 def test_functions_and_classes_of_a_script_work(tmp_path, command):
     (tmp_path / "moves.py").write_text(SCRIPT)
     assert said_by(*command, "an argument", cwd=tmp_path) == MOVED
@@ -68,21 +80,27 @@ def test_functions_and_classes_of_a_script_work(tmp_path, command):
 def test_a_script_that_starts_workers_when_imported_is_told_so(tmp_path):
     (tmp_path / "bare.py").write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
     assert said_by("bare.py", cwd=tmp_path)[0].startswith(
-        "RuntimeError('a worker process is importing this script, which starts workers when it is imported: "
+        "RuntimeError('a worker process is importing this script, "
+        "which starts workers when it is imported: "
         'put that under `if __name__ == "__main__":`'
     )
 
 
 def test_the_scripts_own_import_error_is_told(tmp_path):
-    (tmp_path / "broken.py").write_text(SCRIPT.replace("@dataclass", "if __name__ != '__main__': 1 / 0\n@dataclass"))
-    assert said_by("broken.py", cwd=tmp_path)[:3] == ["ZeroDivisionError('division by zero') []"] * 3
+    (tmp_path / "broken.py").write_text(
+        SCRIPT.replace("@dataclass", "if __name__ != '__main__': 1 / 0\n@dataclass")
+    )
+    assert (
+        said_by("broken.py", cwd=tmp_path)[:3] == ["ZeroDivisionError('division by zero') []"] * 3
+    )
 
 
 def test_a_worker_imports_the_script_only_if_something_is_from_there(tmp_path):
     (tmp_path / "elsewhere.py").write_text(
         "import abreast\nprint('imported', __name__)\n"
         "if __name__ == '__main__':\n"
-        "    print([outcome.value for outcome in abreast.map(abs, [-1, -2], width=2, executor='process')])\n"
+        "    outcomes = abreast.map(abs, [-1, -2], width=2, executor='process')\n"
+        "    print([outcome.value for outcome in outcomes])\n"
     )
     assert said_by("elsewhere.py", cwd=tmp_path) == ["imported __main__", "[1, 2]"]
 
@@ -105,8 +123,12 @@ for outcome in abreast.map(id, [Local()], width=1, executor="process"):
 @pytest.mark.parametrize("command", [["-c", TYPED], ["-"]], ids=["-c", "stdin"])
 def test_functions_that_were_typed_in_are_refused(tmp_path, command):
     function, value = said_by(*command, cwd=tmp_path, text=TYPED)
-    assert function.startswith("the process executor carries functions of a module or script; <function double at")
-    assert value == "Local was defined interactively; workers can find it only in a module or script"
+    assert function.startswith(
+        "the process executor carries functions of a module or script; <function double at"
+    )
+    assert (
+        value == "Local was defined interactively; workers can find it only in a module or script"
+    )
 
 
 def test_a_function_that_only_the_main_program_has_is_named(tmp_path):
@@ -124,7 +146,8 @@ def test_starting_workers_does_not_choose_how_multiprocessing_starts_its_own(tmp
         "    return multiprocessing.get_start_method(allow_none=True)\n"
         "if __name__ == '__main__':\n"
         "    for name in ('a', 'b'):\n"
-        "        print([each.value for each in abreast.map(method, [1], width=1, executor='process', name=name)])\n"
+        "        outcomes = abreast.map(method, [1], width=1, executor='process', name=name)\n"
+        "        print([each.value for each in outcomes])\n"
         "        multiprocessing.set_start_method('spawn', force=name == 'b')\n"
     )
     assert said_by("chosen.py", cwd=tmp_path) == ["[None]", "['spawn']"]
@@ -135,7 +158,8 @@ import os, signal, subprocess, sys
 import abreast
 
 def hold(x):
-    child = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    nothing = subprocess.DEVNULL
+    child = subprocess.Popen(["sleep", "1000"], stdout=nothing, stderr=nothing)
     os.write(1, f"{os.getpid()} {child.pid}\\n".encode())
     signal.pause()
 

@@ -1,4 +1,4 @@
-"""What of other processes can be seen from here, by the kernel's own account."""
+"""What the kernel shows of processes: children, open files, ends."""
 
 import asyncio
 import contextlib
@@ -6,31 +6,32 @@ import gc
 import os
 import select
 import threading
-from os import pidfd_open  # by its name, for a test may take it from the module
+from os import pidfd_open  # imported by name, as a test may delete it from the module
 from pathlib import Path
 
 
 def children():
-    """The processes this one has, those not yet reaped included."""
+    """The child processes of this one, including those not yet reaped."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+        # A thread may have just ended.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found.update(map(int, (task / "children").read_text().split()))
     return found
 
 
 def open_files():
-    """What this process has open, by number."""
+    """The files that this process has open, by number."""
     found = {}
     for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the listing's own
+        with contextlib.suppress(FileNotFoundError):  # the listing itself
             found[int(entry.name)] = str(entry.readlink())
     return found
 
 
 @contextlib.contextmanager
 def watch(*pids):
-    """Handles on processes, taken while they live: a number alone might be another's by the time one looks."""
+    """Open pidfds of processes while they live, as a process id may be reused later."""
     handles = [pidfd_open(pid) for pid in pids]
     try:
         yield handles
@@ -40,7 +41,7 @@ def watch(*pids):
 
 
 def wait_until_ended(handles, seconds=30):
-    """Wait until all these processes have ended; those that have not when the time is up."""
+    """Wait until all these processes have ended; return those that have not in time."""
     left = set(handles)
     while left and (ended := select.select(left, [], [], seconds)[0]):
         left -= set(ended)
@@ -48,13 +49,15 @@ def wait_until_ended(handles, seconds=30):
 
 
 async def wait_until_ended_beside(handles, seconds=30):
-    """The same, while the loop goes on."""
-    return await asyncio.get_running_loop().run_in_executor(None, wait_until_ended, handles, seconds)
+    """The same, while the loop runs on."""
+    return await asyncio.get_running_loop().run_in_executor(
+        None, wait_until_ended, handles, seconds
+    )
 
 
 @contextlib.contextmanager
 def nothing_left():
-    """After the block there are no more children, and no more open files, than before."""
+    """Check that the block leaves no children and no open files."""
     had, had_open = children(), open_files()
     yield
     assert _lasting(lambda: children() - had) == set()
@@ -62,8 +65,8 @@ def nothing_left():
 
 
 def run_and_leave_nothing(main):
-    """Run the coroutine in a loop of its own: no child, no open file and no thread of it outlives it."""
-    threads = set(threading.enumerate())  # those of others may end meanwhile
+    """Run the coroutine in a new loop; check that it leaves no child, open file or thread."""
+    threads = set(threading.enumerate())  # threads of other tests may end meanwhile
     with nothing_left():
         found = asyncio.run(main())
         gc.collect()
@@ -72,7 +75,7 @@ def run_and_leave_nothing(main):
 
 
 def _lasting(look):
-    """What is there at every one of many looks: a thread of another test may open a file for a moment."""
+    """What is seen at each of 100 looks: threads of other tests open files for a moment."""
     found = look()
     for _ in range(100):
         found = found and look()

@@ -1,4 +1,4 @@
-"""What items do in these tests: module-level, so that a worker process can find it by name."""
+"""The functions that items call in these tests: at module level, so that workers find them."""
 
 import asyncio
 import atexit
@@ -30,7 +30,7 @@ def double_in_a_coroutine(x):
 
 
 class Odd(Exception):
-    """Its __init__ wants other arguments than pickle would give it."""
+    """Its __init__ takes other arguments than pickle would give it."""
 
     def __init__(self, code, *, why):
         super().__init__(f"odd {code}")
@@ -39,14 +39,14 @@ class Odd(Exception):
 
 
 class Wordy(Exception):
-    """Plain pickling would give its message to its __init__, and so change it."""
+    """Plain pickling would pass its message to its __init__, which would change it."""
 
     def __init__(self, what):
         super().__init__(f"it was {what}")
 
 
 class Locked(Exception):
-    """Holds something that can't be pickled."""
+    """Contains something that can't be pickled."""
 
     def __init__(self, message):
         super().__init__(message)
@@ -62,7 +62,7 @@ class Mute(Exception):
 
 
 class Unreadable:
-    """Can be pickled, but not read again in the process that asked for it."""
+    """Can be pickled, but not unpickled in the process that receives it."""
 
     def __reduce__(self):
         return _read_in, (os.getpid(),)
@@ -150,7 +150,7 @@ def who(_):
 
 
 def meet(ticket):
-    """Come to a Meeting and stay until released; the name of the item."""
+    """Connect to a Meeting and wait until released; return the name of the item."""
     port, name = ticket
     _attend(port, name, os.getpid())
     return name
@@ -169,7 +169,7 @@ async def meet_later(ticket):
 
 
 def bring_a_child(ticket):
-    """The same, with a process of one's own that would live on."""
+    """The same, with a child process that would live on."""
     port, name = ticket
     child = subprocess.Popen(["sleep", "1000"])
     _attend(port, name, os.getpid(), child.pid)
@@ -177,9 +177,9 @@ def bring_a_child(ticket):
 
 
 def _attend(port, *facts):
-    with socket.create_connection(("127.0.0.1", port), timeout=100) as door:
-        door.sendall((" ".join(map(str, facts)) + "\n").encode())
-        door.recv(1)
+    with socket.create_connection(("127.0.0.1", port), timeout=100) as connection:
+        connection.sendall((" ".join(map(str, facts)) + "\n").encode())
+        connection.recv(1)
 
 
 def key_to_managers(_):
@@ -187,8 +187,10 @@ def key_to_managers(_):
 
 
 def start_a_program(_):
-    """What a program that an item starts has open, when nobody closes anything for it."""
-    return subprocess.run(["ls", "-l", "/proc/self/fd"], close_fds=False, check=True, capture_output=True).stdout
+    """What a program that an item starts has open, if nothing is closed for it."""
+    return subprocess.run(
+        ["ls", "-l", "/proc/self/fd"], close_fds=False, check=True, capture_output=True
+    ).stdout
 
 
 def refuse_to_leave(_):

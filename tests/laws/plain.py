@@ -26,7 +26,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class World:
-    """Items of which some fail and each takes a number of turns of the loop, and how to run them."""
+    """Items with their failures and durations in turns of the loop, and how to run them."""
 
     turns: tuple[int, ...]
     fails: frozenset[int]
@@ -76,7 +76,11 @@ class World:
         return options
 
     def lane_limits(self) -> dict[str, abreast.Slots] | None:
-        return None if self.slots is None else {"a": abreast.Slots(self.slots[0]), "b": abreast.Slots(self.slots[1])}
+        return (
+            None
+            if self.slots is None
+            else {"a": abreast.Slots(self.slots[0]), "b": abreast.Slots(self.slots[1])}
+        )
 
 
 @st.composite
@@ -102,7 +106,11 @@ def told(outcome: Any) -> tuple[Any, ...]:
 
 
 def plain_loop(
-    items: Iterable[Any], reply: Callable[[Any], Any], used: Callable[[Any], Usage], until: Any, on_error: str
+    items: Iterable[Any],
+    reply: Callable[[Any], Any],
+    used: Callable[[Any], Usage],
+    until: Any,
+    on_error: str,
 ) -> tuple[list[Any], Any]:
     """The outcomes of a plain `for` loop, and the error it ended with."""
     rule: Halting[Any] = Halting(until, on_error)  # type: ignore[arg-type]

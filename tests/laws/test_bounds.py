@@ -1,4 +1,7 @@
-"""Law 2: executing <= width and held <= span at every instant; with enough ready items the peak equals the width."""
+"""Law 2: executing <= width and held <= span at every instant.
+
+With enough ready items the peak equals the width.
+"""
 
 import asyncio
 import threading
@@ -30,13 +33,17 @@ class Counted:
 
 
 @settings(max_examples=100)
-@given(width=st.integers(1, 6), extra=st.integers(0, 6), turns=st.lists(st.integers(0, 5), max_size=20))
+@given(
+    width=st.integers(1, 6), extra=st.integers(0, 6), turns=st.lists(st.integers(0, 5), max_size=20)
+)
 def test_neither_width_nor_span_is_ever_passed(width, extra, turns):
     counted, read, taken = Counted(), [], []
 
     def items():
         for index in range(len(turns)):
-            assert len(read) - len(taken) <= width + extra, "read past the span"  # one may be in the caller's hand
+            assert len(read) - len(taken) <= width + extra, (
+                "read past the span"
+            )  # one may be in the caller's hand
             read.append(index)
             yield index
 

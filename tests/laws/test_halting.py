@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import abreast
 from abreast.core.halting import EndsAt
-from abreast.run.drive import LeftBehind
+from abreast.run.map.scheduler import LeftBehind
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.laws.plain import Refused, plain_loop, told, worlds
+from tests.turns import turns
 
 COUNT, WIDTH = 302, 4
 
@@ -29,11 +30,6 @@ def opening(request):
 
 def laned(opening):
     return {"lane": "wide"} if "lanes" in opening else {}
-
-
-async def turns(count):
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 class Held:
@@ -59,13 +55,18 @@ class Held:
             if sorted(self.cancelled) == list(items):
                 return
             await asyncio.sleep(0)
-        raise AssertionError(f"cancelled are {self.cancelled}, not {items}; inside are {sorted(self.gate.held)}")
+        raise AssertionError(
+            f"cancelled are {self.cancelled}, not {items}; inside are {sorted(self.gate.held)}"
+        )
 
 
 @pytest.mark.parametrize(
-    ("how", "fails"), [({"on_error": "halt"}, (1,)), ({"on_error": "raise"}, (1,)), ({"until": 1}, ())]
+    ("how", "fails"),
+    [({"on_error": "halt"}, (1,)), ({"on_error": "raise"}, (1,)), ({"until": 1}, ())],
 )
-async def test_after_an_outcome_that_ends_the_map_nothing_starts_and_what_runs_is_cancelled(opening, how, fails):
+async def test_after_an_outcome_that_ends_the_map_nothing_starts_and_what_runs_is_cancelled(
+    opening, how, fails
+):
     work = Held(*fails)
     seen, raised = [], None
     async with abreast.open_run("law", **opening) as run:
@@ -144,7 +145,9 @@ async def test_an_item_that_waits_for_its_next_attempt_is_not_tried_again_past_t
 
     retry = abreast.Retry(3, base=5.0, cap=5.0)
     async with abreast.open_run("law", clock=clock) as run:
-        async with run.map(work, range(9), width=3, span=3, on_error="halt", retry=retry) as outcomes:
+        async with run.map(
+            work, range(9), width=3, span=3, on_error="halt", retry=retry
+        ) as outcomes:
             await gate.wait_for(0, 1)
             gate.open(1)
             await turns(50)
@@ -155,7 +158,9 @@ async def test_an_item_that_waits_for_its_next_attempt_is_not_tried_again_past_t
 
 
 @pytest.mark.parametrize("pause", [0, 200])
-async def test_failures_past_the_end_are_listed_whether_they_were_recorded_before_it_or_after(opening, pause):
+async def test_failures_past_the_end_are_listed_whether_they_were_recorded_before_it_or_after(
+    opening, pause
+):
     work = Held(1, 3, 4)
     async with abreast.open_run("law", **opening) as run:
         mapped = run.map(work, range(9), width=5, on_error="halt")
@@ -197,7 +202,12 @@ async def test_a_recorded_failure_counts_when_a_run_goes_on():
     async with abreast.open_run("law", store=store, resume="must") as run:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            outcomes = [outcome async for outcome in run.map(second, range(20), width=5, name="work", on_error="halt")]
+            outcomes = [
+                outcome
+                async for outcome in run.map(
+                    second, range(20), width=5, name="work", on_error="halt"
+                )
+            ]
     assert [outcome.index for outcome in outcomes] == [0, 1, 2]
     assert again == [0, 1]
 
@@ -224,7 +234,11 @@ async def test_what_ran_past_the_end_is_recorded_as_speculative():
             gate.open(0)
             assert [outcome.index async for outcome in outcomes] == [0, 1]
     settled = [event for event in store.events("law-1") if event.kind == "item-settled"]
-    assert {event.data["index"]: event.data.get("speculative") for event in settled} == {0: None, 1: None, 2: True}
+    assert {event.data["index"]: event.data.get("speculative") for event in settled} == {
+        0: None,
+        1: None,
+        2: True,
+    }
 
 
 @pytest.mark.parametrize("how", [{"on_error": "halt"}, {"on_error": "raise"}, {"until": 1}])
@@ -246,15 +260,22 @@ async def test_a_callee_that_swallows_its_cancellation_holds_no_map_that_ends(ho
 
     async def outer():
         async with abreast.open_run("law", **opening) as run:
-            run.setting.grace = 0.05
-            return [outcome async for outcome in run.map(work, range(9), width=2, **how, **laned(opening))]
+            run.context.grace = 0.05
+            return [
+                outcome
+                async for outcome in run.map(work, range(9), width=2, **how, **laned(opening))
+            ]
 
     task = asyncio.ensure_future(outer())
     try:
         with pytest.warns(LeftBehind, match="ignores its cancellation"):
             await asyncio.wait([task], timeout=20)
         assert task.done()
-        assert isinstance(task.exception(), Refused) if how.get("on_error") == "raise" else len(task.result()) == 1
+        assert (
+            isinstance(task.exception(), Refused)
+            if how.get("on_error") == "raise"
+            else len(task.result()) == 1
+        )
         assert len(swallowed) > 1
     finally:
         release.set()

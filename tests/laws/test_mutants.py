@@ -1,4 +1,4 @@
-"""The laws can fail: a serial, an unbounded, a completion-ordered and a leaking scheduler each break one."""
+"""Each mutant breaks a law: a serial, an unbounded, a completion-ordered, a leaking one."""
 
 import asyncio
 
@@ -6,7 +6,8 @@ import pytest
 
 import abreast
 from abreast.core.window import Window
-from abreast.run import drive as driver
+from abreast.run.map import scheduler
+from tests.turns import turns
 
 WIDTH, COUNT, TURNS = 3, 9, 400
 
@@ -16,7 +17,7 @@ class Broken(AssertionError):
 
 
 async def the_laws() -> None:
-    """Bounds, the peak reached, order, and an end, all within a bounded number of turns of the loop."""
+    """Check bounds, the peak, order and the end, in a bounded number of turns of the loop."""
     inside = peak = 0
     held = {index: asyncio.Event() for index in range(COUNT)}
 
@@ -32,7 +33,10 @@ async def the_laws() -> None:
 
     async def main():
         async with abreast.open_run("law") as run:
-            return [outcome.value async for outcome in run.map(work, range(COUNT), width=WIDTH, span=COUNT)]
+            return [
+                outcome.value
+                async for outcome in run.map(work, range(COUNT), width=WIDTH, span=COUNT)
+            ]
 
     task = asyncio.ensure_future(main())
     try:
@@ -50,11 +54,6 @@ async def the_laws() -> None:
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def turns(count):
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 class Serial(Window):
@@ -75,7 +74,9 @@ class CompletionOrdered(Window):
 class Leaking(Window):
     """Never gives a place back: what executes is only ever counted up."""
 
-    executing = property(lambda self: self.__dict__.get("count", 0), lambda self, count: self.count_up(count))
+    executing = property(
+        lambda self: self.__dict__.get("count", 0), lambda self, count: self.count_up(count)
+    )
 
     def count_up(self, count):
         self.__dict__["count"] = max(count, self.__dict__.get("count", 0))
@@ -95,8 +96,8 @@ async def test_the_real_window_holds_the_laws():
     ],
 )
 async def test_a_mutant_breaks_a_law(mutant, complaint, monkeypatch):
-    monkeypatch.setattr(driver, "Window", mutant)
+    monkeypatch.setattr(scheduler, "Window", mutant)
     if mutant is CompletionOrdered:
-        monkeypatch.setattr(driver, "may_be_quick", lambda *_: False)
+        monkeypatch.setattr(scheduler, "can_use_fast_path", lambda *_: False)
     with pytest.raises(Broken, match=complaint):
         await the_laws()

@@ -1,4 +1,4 @@
-"""Laws 3 and 4: within the span a slow item idles nobody, and nobody starves."""
+"""Laws 3 and 4: within the span a slow item leaves no place idle, and no item starves."""
 
 import asyncio
 
@@ -19,7 +19,10 @@ async def test_a_slow_first_item_does_not_idle_the_window():
         return item
 
     gate.open(*range(1, 12))
-    async with abreast.open_run("law") as run, run.map(work, range(12), width=3, span=12) as outcomes:
+    async with (
+        abreast.open_run("law") as run,
+        run.map(work, range(12), width=3, span=12) as outcomes,
+    ):
         await gate.wait_for(*range(12))  # all others went through while item 0 was held
         assert gate.held == {0}
         gate.open(0)
@@ -53,7 +56,9 @@ async def test_items_in_backoff_hold_no_place_in_the_window():
 
     async with abreast.open_run("law", clock=clock) as run:
         retry = abreast.Retry(1, base=100.0, cap=100.0)
-        mapped = asyncio.ensure_future(run.map(work, range(4), width=1, span=8, retry=retry).values())
+        mapped = asyncio.ensure_future(
+            run.map(work, range(4), width=1, span=8, retry=retry).values()
+        )
         for _ in range(30):
             await asyncio.sleep(0)
         assert started == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""Law 6: after success, failure, exception, outer cancellation and timeout nothing is left behind."""
+"""Law 6: nothing is left after success, failure, exception, outer cancellation, timeout."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 import abreast
-from abreast.run.drive import LeftBehind
+from abreast.run.map.scheduler import LeftBehind
 from abreast.testing import Gate
 
 
@@ -163,7 +163,9 @@ async def test_a_callee_that_swallows_every_cancellation_is_named():
         task.cancel()
         await asyncio.wait([task], timeout=20)
     assert task.cancelled()
-    assert any(issubclass(w.category, LeftBehind) and "law/immortal/0000" in str(w.message) for w in caught)
+    assert any(
+        issubclass(w.category, LeftBehind) and "law/immortal/0000" in str(w.message) for w in caught
+    )
     release.set()
     await asyncio.wait(others(), timeout=10)
 
@@ -186,7 +188,9 @@ async def test_a_thread_that_cannot_be_stopped_is_named_and_does_not_hold_us():
         task.cancel()
         await asyncio.wait([task], timeout=20)
     assert task.cancelled()
-    assert any(issubclass(w.category, LeftBehind) and "the blocked one" in str(w.message) for w in caught)
+    assert any(
+        issubclass(w.category, LeftBehind) and "the blocked one" in str(w.message) for w in caught
+    )
     release.set()
 
 
@@ -231,7 +235,8 @@ async def test_losers_that_fail_are_listed_and_do_not_mask_the_success():
             await gate.wait_for(0, 1, 2)
             gate.open(0)
             assert [o.value async for o in outcomes] == [0]
-        # A cancelled item that answers with another error is cancelled all the same: that error was our doing.
+        # A cancelled item that answers with another error is cancelled all the same: that error was
+        # our doing.
         assert mapped.losers == ()
     assert not others()
 

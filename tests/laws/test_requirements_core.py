@@ -1,4 +1,4 @@
-"""What docs/requirements.md asks of the core and no other test shows, whichever way an item goes through a run."""
+"""Requirements of the core in docs/requirements.md that no other test checks, on all paths."""
 
 import ast
 import asyncio
@@ -24,17 +24,20 @@ import abreast
 from abreast.core.errors import Halted, ItemsFailed, StoreError
 from abreast.run.journal import Journal
 from abreast.store.port import Store, each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.executors.traces import open_files
+from tests.turns import turns
 
 SOURCE = Path(abreast.__file__).parent
-STORE_METHODS = frozenset(name for name, _ in inspect.getmembers(Store, inspect.isfunction) if name[0] != "_")
+STORE_METHODS = frozenset(
+    name for name, _ in inspect.getmembers(Store, inspect.isfunction) if name[0] != "_"
+)
 
 
 @pytest.fixture(params=["in memory", "in a lane", "stored"])
 def opening(request):
-    """How a run is opened, so that its items go the quick way, the ordinary way, and by the journal."""
+    """Ways to open a run: its items take the fast path, the ordinary path, or use the journal."""
     return {
         "in memory": {},
         "in a lane": {"lanes": {"wide": abreast.Slots(1000)}},
@@ -50,16 +53,13 @@ def others():
     return asyncio.all_tasks() - {asyncio.current_task()}
 
 
-async def turns(count):
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 # --- context
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
-async def test_what_an_item_sets_in_its_context_is_seen_by_no_other_item_and_no_later_attempt(opening, attempts):
+async def test_what_an_item_sets_in_its_context_is_seen_by_no_other_item_and_no_later_attempt(
+    opening, attempts
+):
     who, barrier = contextvars.ContextVar("who"), asyncio.Barrier(3)
     who.set("the caller")
 
@@ -112,7 +112,9 @@ async def test_two_hundred_cancelled_items_leave_no_open_file_and_no_warning(ope
     assert len(gate.arrived) == 200
 
 
-@pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" + b"x" * 5000])
+@pytest.mark.parametrize(
+    "content", [b"this is no database" * 100, b"SQLite format 3\0" + b"x" * 5000]
+)
 def test_a_store_that_cannot_be_used_leaves_no_connection_unclosed(tmp_path, monkeypatch, content):
     opened, closed, connect = [], [], sqlite3.connect
 
@@ -168,7 +170,8 @@ async def ended_by_cancellation(run, mapped, gate):
 
 
 @pytest.mark.parametrize(
-    "end", [ended_by_until, ended_by_leaving, ended_by_an_error, ended_by_halting, ended_by_cancellation]
+    "end",
+    [ended_by_until, ended_by_leaving, ended_by_an_error, ended_by_halting, ended_by_cancellation],
 )
 async def test_cancelled_items_are_awaited_through_all_of_their_clean_up(opening, end):
     gate, cleaned = Gate(), set()
@@ -205,7 +208,9 @@ async def test_cancellation_at_any_point_returns_the_slot(stored):
         store = MemoryStore() if stored else None
         async with abreast.open_run("law", lanes={"api": api, "tree": tree}, store=store) as run:
             options = {"lane": "api", "hold": "tree", "effect": stored or "pure"}
-            await run.map(work, range(5), width=3, retry=abreast.Retry(1, base=0, cap=0), **options).values()
+            await run.map(
+                work, range(5), width=3, retry=abreast.Retry(1, base=0, cap=0), **options
+            ).values()
 
     seen = set()
     for count in range(60):
@@ -235,7 +240,7 @@ class SlowDisk(MemoryStore):
         super().commit(run_id, epoch, events, spent)
 
 
-async def test_cancellation_while_the_outcome_of_a_nested_map_is_on_its_way_to_the_disk_returns_the_slot():
+async def test_cancellation_while_the_outcome_of_a_nested_map_is_being_written_returns_the_slot():
     store, lane = SlowDisk(), abreast.Slots(1)
 
     async def leaf(item):
@@ -300,8 +305,12 @@ async def test_when_all_fail_none_is_dropped_and_the_first_in_item_order_is_the_
     assert caught.value.__cause__ is errors[0]
 
 
-@pytest.mark.parametrize("kind", [ValueError, ConnectionError, SystemExit, asyncio.CancelledError, TimeoutError])
-async def test_at_width_one_an_error_comes_out_as_the_plain_loop_would_have_raised_it(opening, kind):
+@pytest.mark.parametrize(
+    "kind", [ValueError, ConnectionError, SystemExit, asyncio.CancelledError, TimeoutError]
+)
+async def test_at_width_one_an_error_comes_out_as_the_plain_loop_would_have_raised_it(
+    opening, kind
+):
     async def work(item):
         if item == 2:
             try:
@@ -316,7 +325,9 @@ async def test_at_width_one_an_error_comes_out_as_the_plain_loop_would_have_rais
 
     async def mapped():
         async with abreast.open_run("law", **opening) as run:
-            async for outcome in run.map(work, range(5), width=1, on_error="raise", **laned(opening)):
+            async for outcome in run.map(
+                work, range(5), width=1, on_error="raise", **laned(opening)
+            ):
                 yield outcome.value
 
     told = []
@@ -327,12 +338,24 @@ async def test_at_width_one_an_error_comes_out_as_the_plain_loop_would_have_rais
                 seen.append(value)
         error = caught.value
         cause, innermost = error.__cause__, traceback.extract_tb(error.__traceback__)[-1]
-        told.append((seen, type(error), error.args, type(cause), cause.args, innermost.name, innermost.lineno))
+        told.append(
+            (
+                seen,
+                type(error),
+                error.args,
+                type(cause),
+                cause.args,
+                innermost.name,
+                innermost.lineno,
+            )
+        )
         assert getattr(error, "__notes__", []) == []
     assert told[0] == told[1]
 
 
-async def test_an_error_raised_at_its_place_cancels_what_is_outstanding_and_starts_nothing_more(opening):
+async def test_an_error_raised_at_its_place_cancels_what_is_outstanding_and_starts_nothing_more(
+    opening,
+):
     gate, cancelled = Gate(), []
 
     async def work(item):
@@ -403,7 +426,9 @@ async def test_the_peak_is_counted_where_items_really_run(opening, plain):
             leave()
 
     async with abreast.open_run("law", **opening) as run:
-        mapped = run.map(in_a_thread if plain else in_a_task, range(5 * width), width=width, **laned(opening))
+        mapped = run.map(
+            in_a_thread if plain else in_a_task, range(5 * width), width=width, **laned(opening)
+        )
         assert [outcome.state async for outcome in mapped] == ["failed"] * 5 * width
     assert mapped.peak == max(seen) == width
     assert inside["now"] == 0
@@ -449,9 +474,17 @@ async def returns_what_no_store_takes(clock):
 
 @pytest.mark.parametrize(
     "leave",
-    [returns, fails, fails_once, exits, cancels_itself, is_cancelled_by_a_friend, takes_too_long,
-     returns_what_no_store_takes],
-)  # fmt: skip
+    [
+        returns,
+        fails,
+        fails_once,
+        exits,
+        cancels_itself,
+        is_cancelled_by_a_friend,
+        takes_too_long,
+        returns_what_no_store_takes,
+    ],
+)
 @pytest.mark.parametrize("stored", [False, True])
 async def test_a_place_is_given_back_on_every_way_out(stored, leave):
     clock, lane = ManualClock(), abreast.Slots(1)
@@ -468,7 +501,7 @@ async def test_a_place_is_given_back_on_every_way_out(stored, leave):
         if advancing is not None:
             advancing.cancel()
     assert outcomes[3].value == "reached"
-    assert (mapped._drive.window.executing, mapped.peak) == (0, 1)
+    assert (mapped._scheduler.window.executing, mapped.peak) == (0, 1)
     assert (lane.taken, lane.peak) == (0, 1)
 
 
@@ -487,15 +520,23 @@ async def test_waiting_for_a_permit_is_no_part_of_the_service_time(stored):
         clock.call_at(clock.now() + 2.0, woken.set)
         await woken.wait()
 
-    async with abreast.open_run("law", clock=clock, lanes={"one": abreast.Slots(1)}, store=store) as run:
+    async with abreast.open_run(
+        "law", clock=clock, lanes={"one": abreast.Slots(1)}, store=store
+    ) as run:
         async with run.map(work, range(3), width=3, lane="one") as outcomes:
             async for outcome in _moved(outcomes, clock):
                 assert outcome.timing.service == (2.0,)
                 assert outcome.timing.waited == 2.0 * outcome.index
     if store is not None:
-        async with abreast.open_run("law", store=store, run_id="law-1", lanes={"one": abreast.Slots(1)}) as run:
-            again = [outcome.timing async for outcome in run.map(work, range(3), width=3, lane="one")]
-        assert [(timing.service, timing.waited) for timing in again] == [((2.0,), 2.0 * n) for n in range(3)]
+        async with abreast.open_run(
+            "law", store=store, run_id="law-1", lanes={"one": abreast.Slots(1)}
+        ) as run:
+            again = [
+                outcome.timing async for outcome in run.map(work, range(3), width=3, lane="one")
+            ]
+        assert [(timing.service, timing.waited) for timing in again] == [
+            ((2.0,), 2.0 * n) for n in range(3)
+        ]
 
 
 async def _moved(outcomes, clock):
@@ -526,7 +567,9 @@ async def test_completion_forced_in_reverse_by_a_chain_of_events_changes_no_orde
         return item
 
     async with abreast.open_run("law", **opening) as run:
-        assert await run.map(work, range(count), width=count, **laned(opening)).values() == list(range(count))
+        assert await run.map(work, range(count), width=count, **laned(opening)).values() == list(
+            range(count)
+        )
     assert completed == list(reversed(range(count)))
 
 
@@ -541,7 +584,9 @@ def test_completion_of_threads_forced_in_reverse_changes_no_order():
         ended[item].set()
         return item
 
-    assert [outcome.value for outcome in abreast.map(work, range(count), width=count)] == list(range(count))
+    assert [outcome.value for outcome in abreast.map(work, range(count), width=count)] == list(
+        range(count)
+    )
     assert completed == list(reversed(range(count)))
 
 
@@ -617,8 +662,12 @@ async def test_one_thread_writes_and_no_worker_ever_touches_the_store(watched):
     assert not workers & threads
     assert len(writers) == 1
     assert threads == writers | {threading.get_ident()}  # it opens the run, and closes it
-    recorded = {event.path for event in each_event(watched, "law-1") if event.kind == "item-settled"}
-    leaves = {f"law/work/{item:04d}/leaf/{n:04d}" for item in range(80) if item % 5 != 4 for n in range(3)}
+    recorded = {
+        event.path for event in each_event(watched, "law-1") if event.kind == "item-settled"
+    }
+    leaves = {
+        f"law/work/{item:04d}/leaf/{n:04d}" for item in range(80) if item % 5 != 4 for n in range(3)
+    }
     assert recorded == {"law/first"} | {f"law/work/{item:04d}" for item in range(80)} | leaves
 
 
@@ -633,17 +682,19 @@ def test_every_record_goes_through_one_door():
         (path.relative_to(SOURCE).as_posix(), call)
         for path in SOURCE.rglob("*.py")
         for call in calls_in(path)
-        if call.endswith((".commit", "scribe.write", "_scribe.write"))
+        if call.endswith((".commit", "writer.write", "_writer.write"))
     }
     assert calls == {
-        ("run/journal.py", "self.scribe.write"),
-        ("store/scribe.py", "self._store.commit"),
-        ("testing/crash.py", "self._store.commit"),  # hands on what the scribe commits
+        ("run/journal.py", "self.writer.write"),
+        ("store/writer.py", "self._store.commit"),
+        ("testing/crash.py", "self._store.commit"),  # forwards what the commit writer commits
     }
 
 
 @pytest.mark.parametrize("plain", [False, True])
-async def test_records_of_concurrent_items_are_numbered_on_one_thread_and_written_whole(watched, plain, monkeypatch):
+async def test_records_of_concurrent_items_are_numbered_on_one_thread_and_written_whole(
+    watched, plain, monkeypatch
+):
     threads, emit = set(), Journal.emit
 
     def noted(self, *args, **options):
@@ -672,10 +723,14 @@ async def test_records_of_concurrent_items_are_numbered_on_one_thread_and_writte
     assert all(event.path == f"law/work/{event.data['item']:04d}" for event in said)
     assert all(event.data["text"] == f"{event.data['item']}" * 5000 for event in said)
     for item in range(30):
-        assert [event.data["number"] for event in said if event.data["item"] == item] == list(range(20))
+        assert [event.data["number"] for event in said if event.data["item"] == item] == list(
+            range(20)
+        )
 
 
-async def test_what_is_recorded_is_what_an_item_returned_though_others_change_it_afterwards(watched):
+async def test_what_is_recorded_is_what_an_item_returned_though_others_change_it_afterwards(
+    watched,
+):
     shared, gate = {}, Gate()
 
     async def work(item):

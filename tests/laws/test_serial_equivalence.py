@@ -1,4 +1,7 @@
-"""Law 1: any width, span, latency order, lane fullness, failures and halting rule give the plain loop's outcomes."""
+"""Law 1: the outcomes are those of a plain loop.
+
+At any width, span, order of latencies and lane limits, with any failures and any stop rule.
+"""
 
 import asyncio
 
@@ -140,7 +143,10 @@ async def test_completion_order_is_as_they_come_and_says_so():
         await gate.pass_(item)
         return item
 
-    async with abreast.open_run("law") as run, run.map(work, range(3), width=3, order="completion") as outcomes:
+    async with (
+        abreast.open_run("law") as run,
+        run.map(work, range(3), width=3, order="completion") as outcomes,
+    ):
         await gate.wait_for(0, 1, 2)
         seen = []
         for item in (2, 0, 1):

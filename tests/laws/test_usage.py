@@ -1,4 +1,7 @@
-"""Law 1, of usage: an outcome has used what the plain loop's has, at any width, and after any crash and resume."""
+"""Law 1 for usage: an outcome's usage is that of a plain loop.
+
+At any width, and after any crash and resume.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from hypothesis import strategies as st
 import abreast
 from abreast.core.errors import Refused, ServerFault, StoreFull
 from abreast.core.outcome import NO_USAGE, Usage
-from abreast.models.port import Hear, Reply, Request
+from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import FlatPrice
-from abreast.run.call import Caller
-from abreast.run.current import Current
-from abreast.run.drive import Drive
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.run.current import CurrentItem
+from abreast.run.map.scheduler import Scheduler
 from abreast.testing import MemoryStore
 from tests.dying import Dying
 
@@ -30,7 +33,7 @@ RETRY = abreast.Retry(3, base=0.0, cap=0.0)
 
 @dataclass(frozen=True)
 class Call:
-    """A call to a model: how many turns of the loop it takes, how many attempts fail first, whether it is refused."""
+    """A call to a model: its turns of the loop, its failed attempts, whether it is refused."""
 
     turns: int
     faults: int
@@ -39,13 +42,18 @@ class Call:
     def used(self, text: str) -> Usage:
         """What it uses, however it ends."""
         sent = Usage(1, len(text), 3 + self.turns)
-        cost = Usage(1, sent.input_tokens, sent.output_tokens, PRICE.of(sent.input_tokens, sent.output_tokens))
+        cost = Usage(
+            1,
+            sent.input_tokens,
+            sent.output_tokens,
+            PRICE.of(sent.input_tokens, sent.output_tokens),
+        )
         return sum((Usage(1, usd=PRICE.of(0, 0)) for _ in range(self.faults)), NO_USAGE) + cost
 
 
 @dataclass(frozen=True)
 class Beneath:
-    """A map beneath an item: the calls of its items, its width, and after how many successes it stops."""
+    """A map beneath an item: the calls of its items, its width, the successes to stop after."""
 
     calls: tuple[Call, ...]
     width: int
@@ -88,7 +96,10 @@ class World:
             total = NO_USAGE
             for place, part in enumerate(parts):
                 inner = part.calls[: part.counted] if isinstance(part, Beneath) else (part,)
-                total = sum((call.used(f"{item} {place} {number}") for number, call in enumerate(inner)), total)
+                total = sum(
+                    (call.used(f"{item} {place} {number}") for number, call in enumerate(inner)),
+                    total,
+                )
             totals.append(total)
         return totals
 
@@ -102,7 +113,7 @@ class Priced:
         self.calls = calls
         self.sent: Counter[str] = Counter()
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         text = request.messages[-1].content
         call = self.calls[text]
         self.sent[text] += 1
@@ -122,7 +133,7 @@ class Priced:
 
 
 async def outcomes_of(world: World, **opening: Any) -> list[tuple[Any, ...]]:
-    model = Caller(Priced(world.texts()), Lane("law"), price=PRICE, retry=RETRY)
+    model = Caller(Priced(world.texts()), ModelLane("law"), price=PRICE, retry=RETRY)
 
     async def ask(text: str) -> str:
         return (await model.ask(text)).text
@@ -137,13 +148,16 @@ async def outcomes_of(world: World, **opening: Any) -> list[tuple[Any, ...]]:
                     said.append("refused")
             else:
                 texts = [f"{item} {place} {number}" for number in range(len(part.calls))]
-                inner = scope.map(ask, texts, width=part.width, until=part.until, name=f"part {place}")
+                inner = scope.map(
+                    ask, texts, width=part.width, until=part.until, name=f"part {place}"
+                )
                 said += [outcome.key if outcome.ok else outcome.state async for outcome in inner]
         return said
 
     async with abreast.open_run("law", **opening) as run:
         return [
-            (o.key, o.state, o.value, o.usage) async for o in run.map(work, range(len(world.items)), width=world.width)
+            (o.key, o.state, o.value, o.usage)
+            async for o in run.map(work, range(len(world.items)), width=world.width)
         ]
 
 
@@ -167,7 +181,10 @@ def used(outcomes: Sequence[tuple[Any, ...]]) -> list[Usage]:
 def worlds(draw: st.DrawFn) -> World:
     calls = st.builds(Call, st.integers(0, 5), st.integers(0, 2), st.booleans())
     inner = st.builds(
-        Beneath, st.lists(calls, min_size=1, max_size=5).map(tuple), st.integers(1, 4), st.none() | st.integers(1, 3)
+        Beneath,
+        st.lists(calls, min_size=1, max_size=5).map(tuple),
+        st.integers(1, 4),
+        st.none() | st.integers(1, 3),
     )
     parts = st.lists(calls | inner, min_size=1, max_size=3).map(tuple)
     return World(tuple(draw(st.lists(parts, min_size=1, max_size=4))), draw(st.integers(1, 4)))
@@ -187,18 +204,24 @@ def test_after_crashes_and_resumes_an_outcome_has_used_what_an_undisturbed_one_h
     assert asyncio.run(after_crashes(world, commits)) == calm
 
 
-# --- the law can fail -----------------------------------------------------------------------------------------------
+# --- the law can fail ---
 
 SEVERAL = World(
     items=(
-        (Call(1, 1, refused=False), Beneath((Call(4, 0, refused=False), Call(0, 1, refused=False)), 2, 1)),
-        (Call(0, 0, refused=True), Beneath((Call(0, 0, refused=True), Call(2, 0, refused=False)), 1, None)),
+        (
+            Call(1, 1, refused=False),
+            Beneath((Call(4, 0, refused=False), Call(0, 1, refused=False)), 2, 1),
+        ),
+        (
+            Call(0, 0, refused=True),
+            Beneath((Call(0, 0, refused=True), Call(2, 0, refused=False)), 1, None),
+        ),
     ),
     width=2,
 )
 
 
-def claims_all(self: Drive, index: int) -> None:
+def claims_all(self: Scheduler, index: int) -> None:
     """Counts what ran past the stopping point, too."""
     for used_ in self.unclaimed.values():
         if self.parent is not None:
@@ -206,24 +229,32 @@ def claims_all(self: Drive, index: int) -> None:
     self.unclaimed.clear()
 
 
-def claims_nothing(self: Drive, index: int) -> None:
+def claims_nothing(self: Scheduler, index: int) -> None:
     """Counts calls of the item itself, and nothing of the maps beneath it."""
 
 
-def adds_nothing(self: Current, used: Usage) -> None:
+def adds_nothing(self: CurrentItem, used: Usage) -> None:
     """Counts nothing."""
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "mutant"),
-    [(Drive, "claim_usage", claims_all), (Drive, "claim_usage", claims_nothing), (Current, "add_usage", adds_nothing)],
+    [
+        (Scheduler, "claim_usage", claims_all),
+        (Scheduler, "claim_usage", claims_nothing),
+        (CurrentItem, "add_usage", adds_nothing),
+    ],
 )
-async def test_a_mutant_that_counts_too_much_or_too_little_is_caught(owner, name, mutant, monkeypatch):
+async def test_a_mutant_that_counts_too_much_or_too_little_is_caught(
+    owner, name, mutant, monkeypatch
+):
     assert used(await outcomes_of(SEVERAL)) == SEVERAL.serial()
     monkeypatch.setattr(owner, name, mutant)
     assert used(await outcomes_of(SEVERAL)) != SEVERAL.serial()
 
 
 @pytest.mark.parametrize("commits", range(1, 20))
-async def test_killed_at_any_boundary_of_the_journal_the_usage_is_that_of_an_undisturbed_run(commits):
+async def test_killed_at_any_boundary_of_the_journal_the_usage_is_that_of_an_undisturbed_run(
+    commits,
+):
     assert used(await after_crashes(SEVERAL, [commits])) == SEVERAL.serial()

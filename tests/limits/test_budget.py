@@ -1,4 +1,4 @@
-"""A budget is never passed, is used to the last request, and is spent only when nothing could make room."""
+"""A budget is never exceeded, is used fully, and is spent only when nothing could free it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.budget import DIMENSIONS, Budget
 from abreast.limits.limit import WHENEVER, Need
 from abreast.limits.slots import Slots
-from tests.limits.desk import Desk
+from tests.limits.desk import GateRecorder
 
 
 @st.composite
 def works(draw: st.DrawFn) -> list[tuple[Need, Usage | None]]:
-    """Pieces of work: what each reserves, and what it turns out to use, never more than that."""
+    """Pieces of work: what each reserves, and what it uses in the end, never more than that."""
     made: list[tuple[Need, Usage | None]] = []
     for _ in range(draw(st.integers(1, 10))):
-        need = Need(requests=draw(st.integers(0, 2)), tokens=draw(st.integers(0, 20)), usd=draw(st.integers(0, 8)) / 8)
+        need = Need(
+            requests=draw(st.integers(0, 2)),
+            tokens=draw(st.integers(0, 20)),
+            usd=draw(st.integers(0, 8)) / 8,
+        )
         made.append((need, draw(st.none() | st.just(NO_USAGE) | usages(need))))
     return made
 
@@ -36,7 +40,7 @@ def usages(draw: st.DrawFn, need: Need) -> Usage:
 
 
 def used_up(need: Need, used: Usage | None) -> dict[str, float]:
-    """What a piece of work costs in the end; what nobody knows costs what was reserved."""
+    """What a piece of work costs in the end; if unknown, what was reserved."""
     if used is None:
         return {"requests": need.requests, "tokens": need.tokens, "usd": need.usd}
     return {
@@ -46,7 +50,9 @@ def used_up(need: Need, used: Usage | None) -> dict[str, float]:
     }
 
 
-def fits_one_after_the_other(caps: dict[str, float], pieces: list[tuple[Need, Usage | None]]) -> bool:
+def fits_one_after_the_other(
+    caps: dict[str, float], pieces: list[tuple[Need, Usage | None]]
+) -> bool:
     spent = dict.fromkeys(DIMENSIONS, 0.0)
     for need, used in pieces:
         if any(spent[name] + getattr(need, name) > cap for name, cap in caps.items()):
@@ -69,7 +75,7 @@ CAPS = st.fixed_dictionaries(
 @given(caps=CAPS, pieces=works(), seed=st.integers(0, 2**32), width=st.integers(1, 10))
 @settings(max_examples=300)
 def test_under_every_interleaving_spent_and_reserved_stay_below_the_cap(caps, pieces, seed, width):
-    desk, budget, room, schedule = Desk(), Budget(**caps), Slots(width), Random(seed)
+    recorder, budget, room, schedule = GateRecorder(), Budget(**caps), Slots(width), Random(seed)
     fits = fits_one_after_the_other(caps, pieces)
     coming = list(enumerate(pieces))
     spent = dict.fromkeys(DIMENSIONS, 0.0)
@@ -78,118 +84,124 @@ def test_under_every_interleaving_spent_and_reserved_stay_below_the_cap(caps, pi
         for name in DIMENSIONS:
             assert budget.spent[name] == spent[name]
             assert budget.spent[name] + budget.reserved[name] <= caps.get(name, math.inf)
-            assert budget.reserved[name] == sum(getattr(pieces[held][0], name) for held in desk.holding)
-        desk.check(budget, room)
+            assert budget.reserved[name] == sum(
+                getattr(pieces[held][0], name) for held in recorder.holding
+            )
+        recorder.check(budget, room)
 
-    while coming or desk.holding:
-        if coming and (not desk.holding or schedule.random() < 0.5):
+    while coming or recorder.holding:
+        if coming and (not recorder.holding or schedule.random() < 0.5):
             name, (need, _) = coming.pop(0)
-            desk.ask(name, room, (budget, need))
+            recorder.ask(name, room, (budget, need))
         else:
-            name = schedule.choice(sorted(desk.holding))
+            name = schedule.choice(sorted(recorder.holding))
             used = pieces[name][1]
             for dimension, amount in used_up(pieces[name][0], used).items():
                 spent[dimension] += amount
-            desk.give(name, used)
+            recorder.give(name, used)
         check()
-    assert not desk.waiting, "nobody waits for ever"
-    assert len(desk.granted) + len(desk.failed) == len(pieces)
+    assert not recorder.waiting, "no ticket waits for ever"
+    assert len(recorder.granted) + len(recorder.failed) == len(pieces)
     if fits:
-        assert not desk.failed, "what fits one after the other fits at any width"
-        assert desk.granted == list(range(len(pieces)))
+        assert not recorder.failed, "what fits one after the other fits at any width"
+        assert recorder.granted == list(range(len(pieces)))
 
 
 def test_all_that_fits_beside_each_other_runs_beside_each_other():
-    desk, budget = Desk(), Budget(tokens=100)
-    assert all(desk.ask(name, (budget, Need(tokens=25))) for name in range(4))
-    assert not desk.ask("fifth", (budget, Need(tokens=1)))
+    recorder, budget = GateRecorder(), Budget(tokens=100)
+    assert all(recorder.ask(name, (budget, Need(tokens=25))) for name in range(4))
+    assert not recorder.ask("fifth", (budget, Need(tokens=1)))
     assert budget.reserved["tokens"] == 100
 
 
 def test_requests_are_exact():
-    desk, budget = Desk(), Budget(requests=5)
+    recorder, budget = GateRecorder(), Budget(requests=5)
     for name in range(9):
-        desk.ask(name, budget)
-    assert len(desk.holding) == 5
-    while desk.holding:
-        desk.give(min(desk.holding), NO_USAGE)
-    assert desk.granted == [0, 1, 2, 3, 4]
-    assert sorted(desk.failed) == [5, 6, 7, 8]
+        recorder.ask(name, budget)
+    assert len(recorder.holding) == 5
+    while recorder.holding:
+        recorder.give(min(recorder.holding), NO_USAGE)
+    assert recorder.granted == [0, 1, 2, 3, 4]
+    assert sorted(recorder.failed) == [5, 6, 7, 8]
     assert budget.spent["requests"] == 5
 
 
 def test_it_is_spent_only_when_nothing_in_flight_could_make_room():
-    desk, budget = Desk(), Budget(tokens=100)
-    desk.ask("one", (budget, Need(tokens=60)))
-    desk.ask("two", (budget, Need(tokens=40)))
-    assert not desk.ask("three", (budget, Need(tokens=50)))
-    assert not desk.failed
-    desk.give("one", Usage(1, 60))  # 60 spent, 40 in flight: if those came to nothing it would still not fit
-    assert "three" in desk.failed
-    assert str(desk.failed["three"]) == "the budget is spent: 60 of 100 tokens used, and the next call asks for 50"
+    recorder, budget = GateRecorder(), Budget(tokens=100)
+    recorder.ask("one", (budget, Need(tokens=60)))
+    recorder.ask("two", (budget, Need(tokens=40)))
+    assert not recorder.ask("three", (budget, Need(tokens=50)))
+    assert not recorder.failed
+    # 60 spent, 40 in flight: even if those use nothing, it does not fit.
+    recorder.give("one", Usage(1, 60))
+    assert "three" in recorder.failed
+    assert (
+        str(recorder.failed["three"])
+        == "the budget is spent: 60 of 100 tokens used, and the next call asks for 50"
+    )
 
 
 def test_a_settlement_that_makes_room_lets_the_next_go():
-    desk, budget = Desk(), Budget(usd=1.0)
-    desk.ask("one", (budget, Need(usd=0.8)))
-    assert not desk.ask("two", (budget, Need(usd=0.5)))
-    desk.give("one", Usage(1, 0, 0, 0.3))
-    assert desk.granted == ["one", "two"]
+    recorder, budget = GateRecorder(), Budget(usd=1.0)
+    recorder.ask("one", (budget, Need(usd=0.8)))
+    assert not recorder.ask("two", (budget, Need(usd=0.5)))
+    recorder.give("one", Usage(1, 0, 0, 0.3))
+    assert recorder.granted == ["one", "two"]
 
 
 def test_a_need_that_could_never_fit_is_refused_at_once():
-    desk, budget = Desk(), Budget(requests=10, tokens=100)
-    desk.ask("big", (budget, Need(tokens=101)))
-    assert "big" in desk.failed
+    recorder, budget = GateRecorder(), Budget(requests=10, tokens=100)
+    recorder.ask("big", (budget, Need(tokens=101)))
+    assert "big" in recorder.failed
     assert budget.reserved == {"requests": 0, "tokens": 0, "usd": 0}
-    assert desk.ask("small", (budget, Need(tokens=100)))
+    assert recorder.ask("small", (budget, Need(tokens=100)))
 
 
 def test_what_was_used_beyond_its_reservation_ends_the_budget_and_nobody_waits_for_ever():
-    desk, budget = Desk(), Budget(tokens=100)
-    desk.ask("item", budget)  # an item starts before anybody knows what its calls will use
-    desk.give("item", Usage(1, 100, 50))
-    desk.ask("next", budget)
-    assert "next" in desk.failed
-    assert not desk.waiting
+    recorder, budget = GateRecorder(), Budget(tokens=100)
+    recorder.ask("item", budget)  # an item starts before it is known what its calls will use
+    recorder.give("item", Usage(1, 100, 50))
+    recorder.ask("next", budget)
+    assert "next" in recorder.failed
+    assert not recorder.waiting
 
 
 def test_a_dimension_without_a_cap_is_counted_and_never_refuses():
-    desk, budget = Desk(), Budget(requests=10)
-    assert desk.ask("one", (budget, Need(tokens=10**12, usd=1e9)))
-    desk.give("one", Usage(1, 3, 4, 5.0))
+    recorder, budget = GateRecorder(), Budget(requests=10)
+    assert recorder.ask("one", (budget, Need(tokens=10**12, usd=1e9)))
+    recorder.give("one", Usage(1, 3, 4, 5.0))
     assert budget.spent == {"requests": 1, "tokens": 7, "usd": 5.0, "seconds": 0}
 
 
 def test_an_unknown_price_is_settled_at_what_was_reserved():
-    desk, budget = Desk(), Budget(usd=1.0)
-    desk.ask("one", (budget, Need(usd=0.5)))
-    desk.give("one", Usage(1, 10, 10, None))
+    recorder, budget = GateRecorder(), Budget(usd=1.0)
+    recorder.ask("one", (budget, Need(usd=0.5)))
+    recorder.give("one", Usage(1, 10, 10, None))
     assert budget.spent["usd"] == 0.5
 
 
 def test_many_small_sums_of_money_fill_the_cap_in_spite_of_their_rounding():
-    desk, budget = Desk(), Budget(usd=1.0)
+    recorder, budget = GateRecorder(), Budget(usd=1.0)
     for name in range(10):
-        assert desk.ask(name, (budget, Need(usd=0.1)))
+        assert recorder.ask(name, (budget, Need(usd=0.1)))
     for name in range(10):
-        desk.give(name)
+        recorder.give(name)
     assert budget.reserved["usd"] == pytest.approx(0.0)
-    desk.ask("one more", (budget, Need(usd=0.1)))
-    assert "one more" in desk.failed
+    recorder.ask("one more", (budget, Need(usd=0.1)))
+    assert "one more" in recorder.failed
 
 
 def test_the_clock_of_a_budget_starts_with_its_first_use():
-    desk, budget = Desk(1000.0), Budget(seconds=10)
+    recorder, budget = GateRecorder(1000.0), Budget(seconds=10)
     assert budget.deadline() is None
-    desk.clock.advance_nowait(100)
-    assert desk.ask("one", budget)
+    recorder.clock.advance_nowait(100)
+    assert recorder.ask("one", budget)
     assert budget.deadline() == 1110.0
-    desk.clock.advance_nowait(9.5)
-    assert desk.ask("two", budget)
-    desk.clock.advance_nowait(0.5)
-    desk.ask("three", budget)
-    assert str(desk.failed["three"]) == "the budget of 10 seconds is spent"
+    recorder.clock.advance_nowait(9.5)
+    assert recorder.ask("two", budget)
+    recorder.clock.advance_nowait(0.5)
+    recorder.ask("three", budget)
+    assert str(recorder.failed["three"]) == "the budget of 10 seconds is spent"
 
 
 def test_the_clock_is_started_once():
@@ -201,31 +213,31 @@ def test_the_clock_is_started_once():
 
 
 def test_who_waits_when_the_time_runs_out_is_told_at_the_next_turn():
-    desk, budget, slots = Desk(), Budget(seconds=10), Slots(1)
-    desk.ask("one", slots, budget)
-    desk.ask("two", slots, budget)
-    desk.clock.advance_nowait(11)
-    desk.give("one")
-    assert "two" in desk.failed
-    desk.check(slots, budget)
+    recorder, budget, slots = GateRecorder(), Budget(seconds=10), Slots(1)
+    recorder.ask("one", slots, budget)
+    recorder.ask("two", slots, budget)
+    recorder.clock.advance_nowait(11)
+    recorder.give("one")
+    assert "two" in recorder.failed
+    recorder.check(slots, budget)
 
 
 def test_a_resumed_budget_goes_on_from_what_was_spent():
-    desk, budget = Desk(50.0), Budget(requests=10, tokens=100, seconds=60)
+    recorder, budget = GateRecorder(50.0), Budget(requests=10, tokens=100, seconds=60)
     budget.restore({"requests": 4, "tokens": 90, "seconds": 45})
     budget.begin(50.0)
     assert budget.deadline() == 65.0
-    desk.ask("too big", (budget, Need(tokens=11)))
-    assert "too big" in desk.failed
-    assert desk.ask("small", (budget, Need(tokens=10)))
+    recorder.ask("too big", (budget, Need(tokens=11)))
+    assert "too big" in recorder.failed
+    assert recorder.ask("small", (budget, Need(tokens=10)))
 
 
 def test_a_snapshot_counts_what_is_reserved_and_the_time_that_runs():
-    desk, budget = Desk(5.0), Budget(requests=10, seconds=60)
+    recorder, budget = GateRecorder(5.0), Budget(requests=10, seconds=60)
     assert budget.snapshot(5.0) == {}
-    desk.ask("one", (budget, Need(tokens=7)))
-    desk.ask("two", budget)
-    desk.give("two", Usage(1, 1, 1, 0.5))
+    recorder.ask("one", (budget, Need(tokens=7)))
+    recorder.ask("two", budget)
+    recorder.give("two", Usage(1, 1, 1, 0.5))
     assert budget.snapshot(8.0) == {"requests": 2, "tokens": 9, "usd": 0.5, "seconds": 3.0}
     again = Budget(requests=10, seconds=60)
     again.restore(budget.snapshot(8.0))
@@ -241,7 +253,7 @@ def test_a_refusal_names_no_time():
         budget.refusal(Need(tokens=11), 0.0)
 
 
-# --- in words
+# --- text form
 
 
 @pytest.mark.parametrize(
@@ -260,7 +272,11 @@ def test_a_refusal_names_no_time():
         ("10sec", {}, 10.0),
         ("10min", {}, 600.0),
         ("1.5h", {}, 5400.0),
-        (" 500 req , 2 Mtok,20usd,10min ", {"requests": 500, "tokens": 2_000_000, "usd": 20.0}, 600.0),
+        (
+            " 500 req , 2 Mtok,20usd,10min ",
+            {"requests": 500, "tokens": 2_000_000, "usd": 20.0},
+            600.0,
+        ),
     ],
 )
 def test_a_budget_is_read_from_its_units(text, caps, seconds):
@@ -277,16 +293,35 @@ def test_every_whole_number_is_read_exactly(requests, thousandths):
 
 @pytest.mark.parametrize(
     "text",
-    ["", ",", "50", "req", "50req,", "-3usd", "1e6tok", "50reqs", "$20", "20 USD", "2mtok", "1,000tok", "nanusd"],
+    [
+        "",
+        ",",
+        "50",
+        "req",
+        "50req,",
+        "-3usd",
+        "1e6tok",
+        "50reqs",
+        "$20",
+        "20 USD",
+        "2mtok",
+        "1,000tok",
+        "nanusd",
+    ],
 )
 def test_what_is_no_amount_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match="is no amount; write 50req, 2Mtok, 20usd or 10min"):
         Budget.parse(text)
 
 
-@pytest.mark.parametrize("text", ["0req", "0tok", "0usd", "0min", "0.0usd", f"1{'0' * 400}usd", f"1{'0' * 400}tok"])
+@pytest.mark.parametrize(
+    "text", ["0req", "0tok", "0usd", "0min", "0.0usd", f"1{'0' * 400}usd", f"1{'0' * 400}tok"]
+)
 def test_an_amount_of_nothing_or_without_end_is_refused(text):
-    with pytest.raises(ValueError, match=r"a budget's (requests|tokens|usd|seconds) must be a (positive|whole) number"):
+    with pytest.raises(
+        ValueError,
+        match=r"a budget's (requests|tokens|usd|seconds) must be a (positive|whole) number",
+    ):
         Budget.parse(text)
 
 

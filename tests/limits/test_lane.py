@@ -1,4 +1,4 @@
-"""Lanes: a name for a set of limits, the parent's and one's own."""
+"""Lanes: names for sets of limits, the parent's and the lane's own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def test_budgets_add_up_from_the_outermost_in():
 @pytest.mark.parametrize("known", [(), ("b", "a")])
 def test_a_lane_that_is_not_there_is_an_error_that_lists_those_that_are(known):
     lanes = Lanes({name: Slots(1) for name in known})
-    with pytest.raises(ValueError, match=f"no lane 'c'; lanes here: {', '.join(sorted(known)) or 'none are declared'}"):
+    with pytest.raises(
+        ValueError,
+        match=f"no lane 'c'; lanes here: {', '.join(sorted(known)) or 'none are declared'}",
+    ):
         lanes.limits("c")
     with pytest.raises(ValueError, match="no lane 'c'"):
         lanes.needs([("c", 1)])
@@ -75,7 +78,8 @@ def test_needs_are_each_limit_once_with_its_weight_and_the_budgets_after_them():
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "heavier"), [(1, "all", "all"), ("all", 1, "all"), (1, 3, 3), (3, 2, 3), (2, 2, 2)]
+    ("one", "other", "heavier"),
+    [(1, "all", "all"), ("all", 1, "all"), (1, 3, 3), (3, 2, 3), (2, 2, 2)],
 )
 def test_a_limit_that_two_lanes_share_is_asked_for_once_at_the_heavier_weight(one, other, heavier):
     shared = Slots(4)

@@ -1,4 +1,4 @@
-"""A server on this machine that gives recorded answers, and keeps what it was asked."""
+"""A loopback server that gives predefined answers and records its requests."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ class Server:
 
 @asynccontextmanager
 async def serving(*answers: Recorded):
-    """A server that gives these answers one after the other, the last one for ever."""
+    """A server that gives these answers in turn, and repeats the last one."""
     rest = list(answers)
     server = Server("")
 
@@ -63,7 +63,9 @@ async def serving(*answers: Recorded):
         server.paths.append(request.path_qs)
         given = rest.pop(0) if len(rest) > 1 else rest[0]
         raw = json.dumps(given.body).encode() if given.raw is None else given.raw
-        return web.Response(status=given.status, body=raw, headers={"content-type": given.kind, **given.headers})
+        return web.Response(
+            status=given.status, body=raw, headers={"content-type": given.kind, **given.headers}
+        )
 
     runner = web.ServerRunner(web.Server(answer, access_log=None), shutdown_timeout=0.1)
     await runner.setup()
@@ -86,7 +88,10 @@ async def closing(model):
 
 @asynccontextmanager
 async def speaking(said: bytes | None):
-    """A server that says this to whoever has sent the head of a request, and hangs up; or, for None, only listens."""
+    """A server that sends these bytes after the head of a request, and closes the connection.
+
+    With None, it only reads.
+    """
     writers, over = [], []
 
     async def speak(reader, writer):

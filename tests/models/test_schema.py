@@ -1,4 +1,4 @@
-"""Schemas: taken from what users give, put into the forms that providers want, and checked."""
+"""Schemas: read from users, converted for providers, and checked."""
 
 import json
 
@@ -14,7 +14,10 @@ from abreast.models.schema import boxed, check_schema, parse, schema_of, strict,
 ITEMS = {
     "type": "object",
     "properties": {
-        "items": {"type": "array", "items": {"type": "object", "properties": {"price": {"type": "number"}}}},
+        "items": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"price": {"type": "number"}}},
+        }
     },
     "required": ["items"],
 }
@@ -57,7 +60,8 @@ def test_a_schema_that_can_not_be_used_is_refused_before_any_call(wrong):
 
 
 @pytest.mark.parametrize(
-    "address", ["http://127.0.0.1:9/x.json", "https://example.com/x", "file:///etc/passwd", "x.json"]
+    "address",
+    ["http://127.0.0.1:9/x.json", "https://example.com/x", "file:///etc/passwd", "x.json"],
 )
 def test_nothing_is_fetched_for_a_schema(address):
     with pytest.raises(ValueError, match="is not fetched"):
@@ -99,7 +103,8 @@ def test_what_does_not_obey_is_told_with_its_place(text, place):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Sure! {}", "{", '{"items": [NaN]}', '{"items": Infinity}', "[" * 100_000, "1" * 5000]
+    "text",
+    ["", "Sure! {}", "{", '{"items": [NaN]}', '{"items": Infinity}', "[" * 100_000, "1" * 5000],
 )
 def test_what_is_no_json_is_invalid_and_kept(text):
     with pytest.raises(ReplyInvalid, match="the reply is no JSON") as caught:
@@ -128,14 +133,18 @@ def test_a_schema_is_compiled_once(monkeypatch):
 
     compiled = []
     real = fastjsonschema.compile
-    monkeypatch.setattr(fastjsonschema, "compile", lambda *a, **k: compiled.append(1) or real(*a, **k))
+    monkeypatch.setattr(
+        fastjsonschema, "compile", lambda *a, **k: compiled.append(1) or real(*a, **k)
+    )
     schemas._checker.cache_clear()
     for _ in range(5):
-        parse('{"items": []}', json.loads(json.dumps(ITEMS)))  # another dict each time, the same schema
+        parse(
+            '{"items": []}', json.loads(json.dumps(ITEMS))
+        )  # another dict each time, the same schema
     assert len(compiled) == 1
 
 
-# --- the forms that providers want
+# --- forms for providers
 
 
 def test_the_strict_form_requires_all_and_allows_nothing_more():
@@ -182,7 +191,7 @@ nested = st.recursive(
 
 @given(nested)
 def test_a_value_of_the_strict_form_obeys_the_schema_that_it_was_made_from(schema):
-    from abreast.testing.storm.replies import instance
+    from abreast.testing.storm.dialects.replies import instance
 
     value = json.dumps(instance(strict(schema)))
     parse(value, strict(schema))
@@ -191,7 +200,7 @@ def test_a_value_of_the_strict_form_obeys_the_schema_that_it_was_made_from(schem
 
 @given(nested)
 def test_what_goes_into_a_box_comes_out_of_it(schema):
-    from abreast.testing.storm.replies import instance
+    from abreast.testing.storm.dialects.replies import instance
 
     box = boxed(schema)
     assert box.schema["type"] == "object"

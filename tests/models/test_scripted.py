@@ -1,4 +1,4 @@
-"""A model that says what it is told to."""
+"""The model with predefined replies."""
 
 import asyncio
 
@@ -19,7 +19,12 @@ def test_it_is_a_model_and_users_have_it_under_testing():
 
 async def test_a_mapping_answers_by_the_last_users_turn():
     model = Scripted({"2+2?": "4"}, name="scripted/sums")
-    turns = (Message("user", "Hello"), Message("assistant", "Hi"), Message("user", "2+2?"), Message("assistant", "so"))
+    turns = (
+        Message("user", "Hello"),
+        Message("assistant", "Hi"),
+        Message("user", "2+2?"),
+        Message("assistant", "so"),
+    )
     reply = await model.complete(Request(turns))
     assert (reply.text, reply.model, reply.finish) == ("4", "scripted/sums", "stop")
     assert reply.usage.requests == 1
@@ -60,7 +65,9 @@ async def test_a_whole_reply_is_said_as_it_is():
 
 
 async def test_errors_are_raised_each_time_anew():
-    model = Scripted({"a": [Throttled("wait", retry_after=3.0), ServerFault, "ok"], "b": ServerFault("down")})
+    model = Scripted(
+        {"a": [Throttled("wait", retry_after=3.0), ServerFault, "ok"], "b": ServerFault("down")}
+    )
     with pytest.raises(Throttled) as caught:
         await model.complete(ask("a"))
     assert caught.value.retry_after == 3.0
@@ -107,9 +114,19 @@ async def test_it_takes_the_time_of_its_clock_and_lines_go_by_the_order_of_calls
 
 async def test_a_file_of_lines_is_a_script(tmp_path):
     path = tmp_path / "lines.jsonl"
-    lines = ['{"prompt": "a", "reply": "1"}', "", '{"prompt": "a", "error": "Throttled", "message": "wait"}']
+    lines = [
+        '{"prompt": "a", "reply": "1"}',
+        "",
+        '{"prompt": "a", "error": "Throttled", "message": "wait"}',
+    ]
     path.write_text(
-        "\n".join([*lines, '{"prompt": "b", "reply": {"n": 1}}', '{"prompt": "c", "error": "ServerFault"}'])
+        "\n".join(
+            [
+                *lines,
+                '{"prompt": "b", "reply": {"n": 1}}',
+                '{"prompt": "c", "error": "ServerFault"}',
+            ]
+        )
     )
     model = Scripted(path)
     assert (await model.complete(ask("a"))).text == "1"
@@ -120,7 +137,9 @@ async def test_a_file_of_lines_is_a_script(tmp_path):
         await model.complete(ask("c"))
 
 
-@pytest.mark.parametrize("line", ["nonsense", "[]", '{"prompt": "a"}', '{"prompt": "a", "error": "SystemExit"}', "7"])
+@pytest.mark.parametrize(
+    "line", ["nonsense", "[]", '{"prompt": "a"}', '{"prompt": "a", "error": "SystemExit"}', "7"]
+)
 def test_a_line_that_is_none_is_named(tmp_path, line):
     path = tmp_path / "lines.jsonl"
     path.write_text('{"prompt": "a", "reply": "1"}\n' + line)

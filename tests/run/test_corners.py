@@ -1,4 +1,4 @@
-"""Corners: cancelled while taking a slot back, a slow observer's backlog, usage that is recorded and read again."""
+"""Corner cases: cancelled while reclaiming a slot, a slow observer, recorded usage."""
 
 import asyncio
 import logging
@@ -9,8 +9,8 @@ import pytest
 import abreast
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
-from abreast.run import journal as journals
-from abreast.run.current import Place
+from abreast.run import journal
+from abreast.run.current import ItemPlace
 from abreast.testing import Gate, MemoryStore
 
 
@@ -62,11 +62,14 @@ async def test_usage_is_recorded_and_read_again():
     with pytest.raises(KeyboardInterrupt):
         await main(stop=True)
     outcomes = await main(stop=False)
-    assert [o.usage for o in outcomes] == [Usage(1, 100, 20, 0.5), Usage(1, 100, 20, None, estimate=True)]
+    assert [o.usage for o in outcomes] == [
+        Usage(1, 100, 20, 0.5),
+        Usage(1, 100, 20, None, estimate=True),
+    ]
 
 
 async def test_a_backlog_past_its_bound_is_dropped_and_said(monkeypatch, caplog):
-    monkeypatch.setattr(journals, "_BACKLOG", 3)
+    monkeypatch.setattr(journal, "OBSERVER_QUEUE_EVENTS", 3)
     release, seen = threading.Event(), []
 
     def slow(event):
@@ -90,7 +93,7 @@ async def test_a_place_can_travel_and_has_no_run():
 
     async with abreast.open_run("r", lanes={"tree": abreast.Pool(["oak"])}, seed=3) as run:
         (place,) = await run.map(work, [1], width=1, hold="tree").values()
-    assert place == Place("r/work/0000", "0000", 1, place.seed, None, {"tree": "oak"})
+    assert place == ItemPlace("r/work/0000", "0000", 1, place.seed, None, {"tree": "oak"})
     with pytest.raises(RuntimeError, match="in another process than its run"):
         _ = place.run
 
@@ -103,7 +106,7 @@ async def test_a_map_knows_its_own_store_and_run_its_id():
 
 
 async def test_a_cancelled_outcome_is_read_back_as_cancelled():
-    from abreast.run.record import restore
+    from abreast.run.outcome_record import restore
 
     store, gate = MemoryStore(), Gate()
 
@@ -226,6 +229,9 @@ async def test_an_error_outside_of_exception_is_that_items_failure(retry):
 
     async with abreast.open_run("r") as run:
         (outcome,) = [
-            o async for o in run.map(work, [1], width=1, retry=abreast.Retry(1, base=0, cap=0) if retry else None)
+            o
+            async for o in run.map(
+                work, [1], width=1, retry=abreast.Retry(1, base=0, cap=0) if retry else None
+            )
         ]
     assert isinstance(outcome.error, Odd)

@@ -1,4 +1,4 @@
-"""The door for code that isn't async."""
+"""`abreast.map`, the entry point for code that is not async."""
 
 import asyncio
 import contextvars
@@ -33,7 +33,11 @@ def test_it_takes_async_functions_too():
 
 
 def test_an_endless_iterator_ends_with_until():
-    assert [o.value for o in abreast.map(lambda x: x, itertools.count(), width=3, until=3)] == [0, 1, 2]
+    assert [o.value for o in abreast.map(lambda x: x, itertools.count(), width=3, until=3)] == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_leaving_it_early_stops_the_rest():
@@ -133,11 +137,18 @@ def test_it_takes_a_store_lanes_and_a_budget(tmp_path):
         ran.append(item)
         return item
 
-    options = {"store": tmp_path / "runs.db", "lanes": {"api": abreast.Slots(2)}, "lane": "api", "width": 4}
+    options = {
+        "store": tmp_path / "runs.db",
+        "lanes": {"api": abreast.Slots(2)},
+        "lane": "api",
+        "width": 4,
+    }
     with pytest.raises(BudgetSpent):
         list(abreast.map(work, range(5), budget="3req", **options))
     assert sorted(ran) == [0, 1, 2]
-    assert [o.value for o in abreast.map(work, range(5), budget="5req", **options)] == list(range(5))
+    assert [o.value for o in abreast.map(work, range(5), budget="5req", **options)] == list(
+        range(5)
+    )
     assert sorted(ran) == [0, 1, 2, 3, 4]
 
 
@@ -152,9 +163,14 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
-    child = subprocess.Popen([sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
-    assert sorted([child.stdout.readline(), child.stdout.readline()]) == ["started 0\n", "started 1\n"]
+    assert sorted([child.stdout.readline(), child.stdout.readline()]) == [
+        "started 0\n",
+        "started 1\n",
+    ]
     child.send_signal(signal.SIGINT)
     rest = child.communicate(timeout=20)[0]
     assert rest == "interrupted\n"
@@ -179,14 +195,16 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
     store = str(tmp_path / "runs.db")
-    child = subprocess.Popen([sys.executable, "-c", script, store], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, store], stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
     assert [child.stdout.readline(), child.stdout.readline()] == ["started 0\n", "started 1\n"]
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=20)[0].split("\n") == ["ended 0", "ended 1", "interrupted", ""]
     from contextlib import closing
 
-    from abreast.store.sqlite import SqliteStore
+    from abreast.store.sqlite.store import SqliteStore
 
     with closing(SqliteStore(store)) as opened:
         assert opened.get("r-1").state == "interrupted"
@@ -255,4 +273,8 @@ def test_a_function_that_cannot_be_called_is_refused():
 
 def test_an_unknown_lane_lists_those_there_are():
     with pytest.raises(ValueError, match="no lane 'opneai'; lanes here: openai"):
-        list(abreast.map(lambda x: x, [1], width=1, lane="opneai", lanes={"openai": abreast.Slots(1)}))
+        list(
+            abreast.map(
+                lambda x: x, [1], width=1, lane="opneai", lanes={"openai": abreast.Slots(1)}
+            )
+        )

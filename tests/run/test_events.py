@@ -29,7 +29,9 @@ async def test_events_are_gap_free_in_order_and_alike_in_store_and_observer():
     assert kinds[:2] == ["run-started", "map-started"]
     assert kinds[-2:] == ["map-ended", "run-ended"]
     started = [kind for kind in kinds[2:-2] if kind not in ("item-queued", "limit-waited")]
-    assert sorted(started) == sorted(["item-started"] * 4 + ["attempt-failed"] + ["item-settled"] * 3)
+    assert sorted(started) == sorted(
+        ["item-started"] * 4 + ["attempt-failed"] + ["item-settled"] * 3
+    )
     assert [event.path for event in seen if event.kind == "attempt-failed"] == ["e/work/0001"]
 
 
@@ -115,8 +117,21 @@ async def test_a_decider_may_change_the_numbers():
     assert [(plan.path, plan.width) for plan in decider.asked] == [("e/meet", 1), ("e/one", 1)]
 
 
-@pytest.mark.parametrize("answer", [{"width": 0}, {"width": -1}, {"width": "3"}, {"width": True}, {"width": 2.0},
-                                    {"span": 0}, {"retries": -1}, {"timeout": 0}, {"height": 3}, 3])  # fmt: skip
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"width": 0},
+        {"width": -1},
+        {"width": "3"},
+        {"width": True},
+        {"width": 2.0},
+        {"span": 0},
+        {"retries": -1},
+        {"timeout": 0},
+        {"height": 3},
+        3,
+    ],
+)
 async def test_a_decider_that_answers_nonsense_is_named_before_anything_starts(answer):
     ran, seen = [], []
 
@@ -172,8 +187,13 @@ async def test_the_parts_of_an_items_time_sum_to_its_wall_time():
     assert outcomes[1].timing.waited >= 2.0  # for the slot that the first item held
     walls = [o.timing.wall for o in outcomes]
     assert max(walls) == pytest.approx(clock.now())
-    assert all(o.timing.wall == pytest.approx(o.timing.queued + o.timing.waited + sum(o.timing.service)
-                                              + o.timing.backoff) for o in outcomes)  # fmt: skip
+    assert all(
+        o.timing.wall
+        == pytest.approx(
+            o.timing.queued + o.timing.waited + sum(o.timing.service) + o.timing.backoff
+        )
+        for o in outcomes
+    )
 
 
 async def _all(mapped):

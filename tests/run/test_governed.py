@@ -1,4 +1,4 @@
-"""Lanes that find out their limits, over real sockets: nobody says how many at once, or how fast."""
+"""Lanes that learn their limits over real sockets: no concurrency or rate is configured."""
 
 import asyncio
 import gc
@@ -11,11 +11,11 @@ import pytest
 
 import abreast
 from abreast.core.errors import LaneParked
-from abreast.limits.hold import ServerHold
 from abreast.limits.limit import Need
+from abreast.limits.server_hold import ServerHold
 from abreast.models.lanes import read_lanes
-from abreast.run.profile import Profile
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.learned_limits import LearnedLimits
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing.storm import open_storm
 
 
@@ -43,7 +43,10 @@ async def asked(run, model, count, width=64):
 
 def decisions(path):
     with closing(SqliteStore(path)) as store:
-        return [(event.lane, dict(event.data)) for event in store.events("r-1", kinds={"limit-changed"}, limit=9999)]
+        return [
+            (event.lane, dict(event.data))
+            for event in store.events("r-1", kinds={"limit-changed"}, limit=9999)
+        ]
 
 
 async def test_a_lane_without_numbers_goes_beyond_where_it_begins_and_says_so(tmp_path):
@@ -61,17 +64,26 @@ async def test_a_lane_without_numbers_goes_beyond_where_it_begins_and_says_so(tm
 
 @pytest.mark.parametrize("shape", ["openai", "anthropic"])
 async def test_the_limit_in_the_headers_is_kept_to_without_a_single_429(shape, tmp_path):
-    async with open_storm(rpm=1200, burst=3, latency=0.05) as storm, opened(storm, f"{shape}/storm") as model:
+    async with (
+        open_storm(rpm=1200, burst=3, latency=0.05) as storm,
+        opened(storm, f"{shape}/storm") as model,
+    ):
         async with abreast.open_run("r", store=tmp_path / "runs.db") as run:
             outcomes = await asked(run, model, 40)
         assert all(outcome.ok for outcome in outcomes)
         assert storm.stats().rejected == 0
-    heard = [facts for _, facts in decisions(tmp_path / "runs.db") if facts["dimension"] == "requests"]
+    heard = [
+        facts for _, facts in decisions(tmp_path / "runs.db") if facts["dimension"] == "requests"
+    ]
     assert heard[0] == {"dimension": "requests", "old": None, "new": 1200.0, "cause": "header"}
 
 
 async def test_a_width_of_the_users_is_reached_and_never_passed():
-    async with open_storm(latency=0.1) as storm, opened(storm, width=9) as model, abreast.open_run("r") as run:
+    async with (
+        open_storm(latency=0.1) as storm,
+        opened(storm, width=9) as model,
+        abreast.open_run("r") as run,
+    ):
         await asked(run, model, 60)
         assert storm.stats().peak_in_flight == 9
         assert model.lane.governed is None
@@ -104,10 +116,14 @@ async def test_a_429_is_no_attempt_and_holds_only_what_was_hit(tmp_path):
 
 
 async def test_the_answers_are_those_of_a_plain_loop():
-    async with open_storm(rpm=3000, burst=4, headers="absent", latency=0.02, faults={"500": 0.05}) as storm:
+    async with open_storm(
+        rpm=3000, burst=4, headers="absent", latency=0.02, faults={"500": 0.05}
+    ) as storm:
         async with opened(storm) as model, abreast.open_run("r", seed=7) as run:
             wide = [outcome.value for outcome in await asked(run, model, 60)]
-            assert "<Governor 0/" in repr(model.lane)  # those that failed are in flight no more, either
+            assert "<Governor 0/" in repr(
+                model.lane
+            )  # those that failed are in flight no more, either
         async with opened(storm, width=1) as model, abreast.open_run("r", seed=7) as run:
             assert [outcome.value for outcome in await asked(run, model, 60, width=1)] == wide
 
@@ -123,8 +139,11 @@ async def test_a_daily_quota_parks_its_lane_says_when_it_returns_and_the_others_
         async with spent, well, abreast.open_run("r", store=path) as run:
             done = [outcome async for outcome in run.map(ask, range(4), width=1)]
             assert all(outcome.ok for outcome in done)
-            said = r"^openai takes no more requests: .*; it takes more after \d{4}-\d\d-\d\d \d\d:\d\d UTC, in 2[34]"
-            with pytest.raises(LaneParked, match=said):
+            message = (
+                r"^openai takes no more requests: .*; "
+                r"it takes more after \d{4}-\d\d-\d\d \d\d:\d\d UTC, in 2[34]"
+            )
+            with pytest.raises(LaneParked, match=message):
                 await run.step("late", ask, 5)
             assert await run.step("other", ask, 6)
         assert poor.stats().arrived == 3
@@ -159,18 +178,25 @@ async def test_what_was_learned_is_where_the_next_one_begins():
             learned = model.lane.governed.governor.known()
             assert learned.rates["requests"] == pytest.approx(6000)
             assert model.lane.governed.governor.search.limit > 6
-            await asyncio.gather(*(model.ask(f"{n}") for n in range(6)))  # at once: nobody goes ahead as a scout
+            await asyncio.gather(
+                *(model.ask(f"{n}") for n in range(6))
+            )  # at once: no single call is sent ahead of the others
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"version": 2, "at": 0, "flying": 4, "rates": {}}',
-     '{"version": 1, "at": 0, "flying": 0, "rates": {}}',
-     '{"version": 1, "at": 0, "flying": 4, "rates": {"requests": -1}}',
-     '{"version": 1, "at": 0, "flying": 4, "rates": {"wishes": 1}}'],
-)  # fmt: skip
+    [
+        "",
+        "{",
+        "[]",
+        '{"version": 2, "at": 0, "flying": 4, "rates": {}}',
+        '{"version": 1, "at": 0, "flying": 0, "rates": {}}',
+        '{"version": 1, "at": 0, "flying": 4, "rates": {"requests": -1}}',
+        '{"version": 1, "at": 0, "flying": 4, "rates": {"wishes": 1}}',
+    ],
+)
 def test_a_file_that_nobody_understands_is_as_good_as_none_and_is_noted(text, tmp_path, caplog):
-    profile = Profile("openai", "http://a", "key", tmp_path)
+    profile = LearnedLimits("openai", "http://a", "key", tmp_path)
     profile.path.write_text(text)
     with caplog.at_level(logging.WARNING, "abreast"):
         assert profile.read() is None
@@ -178,7 +204,7 @@ def test_a_file_that_nobody_understands_is_as_good_as_none_and_is_noted(text, tm
 
 
 def test_no_key_is_in_the_file_or_its_name_and_accounts_are_told_apart(tmp_path):
-    one, other = (Profile("a/b c", "http://a", key, tmp_path) for key in ("sk-one", "sk-two"))
+    one, other = (LearnedLimits("a/b c", "http://a", key, tmp_path) for key in ("sk-one", "sk-two"))
     assert one.path != other.path
     one.write(abreast_known())
     assert [path.name for path in tmp_path.iterdir()] == [one.path.name]
@@ -191,13 +217,13 @@ def test_no_key_is_in_the_file_or_its_name_and_accounts_are_told_apart(tmp_path)
 
 
 def abreast_known():
-    from abreast.limits.governor import Known
+    from abreast.limits.governor.governor import KnownLimits
 
-    return Known(12, {"requests": 600.0})
+    return KnownLimits(12, {"requests": 600.0})
 
 
 def test_where_nothing_can_be_kept_it_is_noted(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING, "abreast"):
-        Profile("openai", None, None, tmp_path / "file" / "lanes").write(abreast_known())
+        LearnedLimits("openai", None, None, tmp_path / "file" / "lanes").write(abreast_known())
     assert "can't be kept" in caplog.text

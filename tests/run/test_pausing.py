@@ -1,4 +1,4 @@
-"""Work that waits for somebody, and work that has changed since it was recorded."""
+"""Work that waits for a person, and work that has changed since it was recorded."""
 
 import asyncio
 
@@ -94,7 +94,9 @@ async def test_items_that_changed_are_run_again_if_asked():
         return item.upper()
 
     async def once(items, **options):
-        async with abreast.open_run("r", store=store, run_id="r-1" if ran else None, resume="auto") as run:
+        async with abreast.open_run(
+            "r", store=store, run_id="r-1" if ran else None, resume="auto"
+        ) as run:
             return [value for _, value in await mapped(run, work, items, **options)]
 
     assert await once("abc") == ["A", "B", "C"]
@@ -107,7 +109,9 @@ async def test_items_that_changed_are_run_again_if_asked():
 
 async def test_failed_goes_on_with_failures_but_leaves_work_in_doubt_alone():
     store, ran = MemoryStore(), []
-    row = store.begin("job", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "elsewhere", 0.0))
+    row = store.begin(
+        "job", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "elsewhere", 0.0)
+    )
     started = Event(1, "item-started", "job/charge", 0.0, 0.0)
     store.commit(row.id, row.epoch, [started], {})
     store.let_go(row.id)

@@ -8,9 +8,9 @@ import abreast
 from abreast.core.errors import ServerFault
 from abreast.core.events import RUN_ENDED
 from abreast.models.port import Reply
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import MemoryStore
 
 
@@ -113,7 +113,9 @@ async def test_items_of_child_scopes_count_for_the_run(store):
     assert ended(store) == ("failed", "no item succeeded: 2 failed")
 
 
-async def test_started_again_a_script_in_which_all_failed_begins_a_new_run_as_one_that_is_done(store):
+async def test_started_again_a_script_in_which_all_failed_begins_a_new_run_as_one_that_is_done(
+    store,
+):
     ran = Counter()
 
     async def work(value):
@@ -153,7 +155,7 @@ async def test_a_resumed_run_counts_what_earlier_drivers_recorded(store):
 
 async def test_a_sample_without_any_draw_has_failed(store):
     async with abreast.open_run("script", store=store) as run:
-        model = Caller(Down(), Lane("test", ()), retry=None)
+        model = Caller(Down(), ModelLane("test", ()), retry=None)
         result = await abreast.sample("Hi", model=model, run=run, breadth=2, on_error="collect")
     assert not result.ok
     assert ended(store) == ("failed", "no item succeeded: 2 failed")
@@ -161,7 +163,9 @@ async def test_a_sample_without_any_draw_has_failed(store):
 
 async def test_a_sample_of_which_no_draw_passed_its_checks_is_done(store):
     async with abreast.open_run("script", store=store) as run:
-        result = await abreast.sample("Hi", model=Says("no"), run=run, checks=[lambda text: text == "yes"])
+        result = await abreast.sample(
+            "Hi", model=Says("no"), run=run, checks=[lambda text: text == "yes"]
+        )
     assert not result.ok
     assert ended(store) == ("done", "")
 

@@ -22,10 +22,10 @@ from abreast.core.errors import (
     StoreFull,
 )
 from abreast.core.events import Event, count_read, items_read
-from abreast.run.book import FunctionChanged
-from abreast.run.intake import InputIncomplete
+from abreast.run.map.journal import FunctionChanged
+from abreast.run.map.recorded_input import InputIncomplete
 from abreast.store.port import Driver
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, MemoryStore
 
 
@@ -60,7 +60,14 @@ class Counting:
 
 def told(outcome):
     error = getattr(outcome, "error", None)
-    return outcome.index, outcome.key, outcome.state, getattr(outcome, "value", None), error and type(error), str(error)
+    return (
+        outcome.index,
+        outcome.key,
+        outcome.state,
+        getattr(outcome, "value", None),
+        error and type(error),
+        str(error),
+    )
 
 
 async def run_once(store, job, items=range(10), stop_after=None, resume="auto", **options):
@@ -207,11 +214,18 @@ async def test_until_is_replayed_and_what_ran_past_it_is_speculative(store):
 
 
 async def test_a_once_step_in_flight_at_the_crash_is_unknown_and_not_repeated(store):
-    row = store.begin("job", kind="script", seed=1, manifest={}, tags=[], driver=Driver(1, "here", 0.0))
-    store.commit(row.id, row.epoch, [
-        Event(1, "map-started", "job/charge", 0.0, 0.0),
-        Event(2, "item-started", "job/charge", 0.0, 0.0, data={"index": 0, "attempt": 1}),
-    ], {})  # fmt: skip
+    row = store.begin(
+        "job", kind="script", seed=1, manifest={}, tags=[], driver=Driver(1, "here", 0.0)
+    )
+    store.commit(
+        row.id,
+        row.epoch,
+        [
+            Event(1, "map-started", "job/charge", 0.0, 0.0),
+            Event(2, "item-started", "job/charge", 0.0, 0.0, data={"index": 0, "attempt": 1}),
+        ],
+        {},
+    )
     store.let_go(row.id)
     ran = []
 
@@ -274,7 +288,9 @@ async def test_steps_and_nested_maps_are_recorded_under_their_paths(store):
     assert await main() == [11, 21]
     assert ran[6:] == ["again"]
     beneath = ("first", "leaves/0000", "leaves/0001")
-    assert set(ran[:6]) == {f"job/branch/{branch_:04d}/{name}" for branch_ in range(2) for name in beneath}
+    assert set(ran[:6]) == {
+        f"job/branch/{branch_:04d}/{name}" for branch_ in range(2) for name in beneath
+    }
 
 
 async def test_two_drivers_in_one_process_are_refused_too(store):
@@ -340,7 +356,9 @@ async def test_a_cancel_request_is_carried_out_by_the_driver(store):
 
 
 async def test_the_manifest_says_what_to_start_again(store):
-    async with abreast.open_run("job", store=store, tags=["nightly"], manifest={"note": "mine"}) as run:
+    async with abreast.open_run(
+        "job", store=store, tags=["nightly"], manifest={"note": "mine"}
+    ) as run:
         assert run.id == "job-1"
     row = store.get("job-1")
     assert row.tags == ("nightly",)
@@ -390,10 +408,12 @@ async def test_a_pipe_is_journaled_ahead_of_the_work_so_that_resuming_needs_it_n
     with pytest.raises(KeyboardInterrupt):
         async with abreast.open_run("job", store=store) as run:
             async for _ in run.map(job.work, run.intake("lines", lines()), width=2, span=4):
-                await asyncio.to_thread(read_all.wait, 20)  # the caller is slow; the reading goes on
+                await asyncio.to_thread(
+                    read_all.wait, 20
+                )  # the caller is slow; the reading goes on
                 for _ in range(20):
                     await asyncio.sleep(0)
-                while not store.events("job-1", kinds={"items-complete"}):  # noqa: ASYNC110 - a store tells nobody
+                while not store.events("job-1", kinds={"items-complete"}):  # noqa: ASYNC110 - a store has no callback
                     await asyncio.sleep(0)
                 raise KeyboardInterrupt
     assert len(job.ran) <= 5
@@ -449,8 +469,10 @@ async def test_the_journal_survives_a_hook_of_warnings(store):
 
 
 @pytest.mark.parametrize("fresh", [0, 40, 1 << 20])
-async def test_piped_items_come_in_their_order_whether_kept_in_memory_or_read_back(fresh, monkeypatch):
-    monkeypatch.setattr("abreast.run.intake._FRESH", fresh)
+async def test_piped_items_come_in_their_order_whether_kept_in_memory_or_read_back(
+    fresh, monkeypatch
+):
+    monkeypatch.setattr("abreast.run.map.recorded_input.BUFFER_CHARACTERS", fresh)
     store = MemoryStore()
 
     async def some(number, resume, total):
@@ -500,11 +522,13 @@ async def test_lines_that_come_faster_than_they_are_journaled_share_an_event(sto
         assert await run.map(work, run.intake("lines", all_at_once()), width=3).values() == lines
     events = read_events(store, "pipe-1")
     assert [(event.path, dict(event.data), count_read(event)) for event in events] == [
-        ("pipe/lines/0000", {"index": 0}, 1), ("pipe/lines/0001", {"index": 1, "count": 100}, 100),
-    ]  # fmt: skip
+        ("pipe/lines/0000", {"index": 0}, 1),
+        ("pipe/lines/0001", {"index": 1, "count": 100}, 100),
+    ]
     assert [items_read(event) for event in events] == [
-        (0, [json.dumps(lines[0])]), (1, [json.dumps(line) for line in lines[1:]]),
-    ]  # fmt: skip
+        (0, [json.dumps(lines[0])]),
+        (1, [json.dumps(line) for line in lines[1:]]),
+    ]
 
 
 async def test_long_lines_have_events_of_their_own(store):
@@ -515,18 +539,20 @@ async def test_long_lines_have_events_of_their_own(store):
 
 @pytest.mark.parametrize("before", [0, 60, 1 << 14])
 @pytest.mark.parametrize("after", [0, 60, 1 << 14])
-async def test_an_input_is_read_on_however_many_lines_share_an_event(store, before, after, monkeypatch):
-    """With 0 each line has an event of its own, as in stores that were written before they shared one."""
+async def test_an_input_is_read_on_however_many_lines_share_an_event(
+    store, before, after, monkeypatch
+):
+    """With 0 each line has an event of its own, as in stores of earlier versions."""
     lines = [f"line {number}" for number in range(300)]
 
     def cut_off():
         yield from lines[:250]
         raise OSError("cut off")
 
-    monkeypatch.setattr("abreast.run.intake._TOGETHER", before)
+    monkeypatch.setattr("abreast.run.map.recorded_input.EVENT_CHARACTERS", before)
     with pytest.raises(OSError, match="cut off"):
         await pipe_all(store, cut_off())
-    monkeypatch.setattr("abreast.run.intake._TOGETHER", after)
+    monkeypatch.setattr("abreast.run.map.recorded_input.EVENT_CHARACTERS", after)
     with pytest.raises(InputIncomplete, match="item 77 is not the one read before"):
         await pipe_all(store, [*lines[:77], "another", *lines[78:]], resume="must")
     assert await pipe_all(store, lines, resume="must") == lines
@@ -540,7 +566,9 @@ async def test_recorded_lines_are_looked_up_many_at_once(monkeypatch):
     lines = [f"line {number}" for number in range(640)]
     with contextlib.suppress(Halted):
         async with abreast.open_run("pipe", store=store) as run:
-            await run.map(asyncio.sleep, run.intake("lines", [0] * 640), width=8, name="work").values()
+            await run.map(
+                asyncio.sleep, run.intake("lines", [0] * 640), width=8, name="work"
+            ).values()
             run.halt("enough")
     recorded = store.recorded
 
@@ -550,7 +578,10 @@ async def test_recorded_lines_are_looked_up_many_at_once(monkeypatch):
 
     monkeypatch.setattr(store, "recorded", look)
     async with abreast.open_run("pipe", store=store, resume="must") as run:
-        assert await run.map(asyncio.sleep, run.intake("lines", ()), width=8, name="work").values() == [None] * 640
+        assert (
+            await run.map(asyncio.sleep, run.intake("lines", ()), width=8, name="work").values()
+            == [None] * 640
+        )
     assert sum(asked) == len(lines)
     assert len(asked) <= 30
 
@@ -566,13 +597,17 @@ async def test_recorded_lines_past_one_that_is_not_are_looked_up_too(store):
 
     with pytest.raises(KeyboardInterrupt):
         async with abreast.open_run("pipe", store=store) as run:
-            async with run.map(work, run.intake("lines", range(200)), width=2, span=200, name="work"):
+            async with run.map(
+                work, run.intake("lines", range(200)), width=2, span=200, name="work"
+            ):
                 while await asyncio.to_thread(lambda: len(store.outcomes("pipe-1"))) < 199:
                     pass
                 raise KeyboardInterrupt
     gates.pop(0)
     async with abreast.open_run("pipe", store=store, resume="must") as run:
-        async with run.map(work, run.intake("lines", ()), width=1, span=200, name="work") as outcomes:
+        async with run.map(
+            work, run.intake("lines", ()), width=1, span=200, name="work"
+        ) as outcomes:
             await gates[0].wait_for(0)
             gates[0].open_all()
             assert [outcome.value async for outcome in outcomes] == list(range(200))
@@ -608,15 +643,21 @@ async def test_a_line_whose_key_was_used_or_cannot_be_made_ends_the_map_in_its_p
     seen = []
     async with abreast.open_run("pipe", store=store, resume="never") as run:
         with pytest.raises(ZeroDivisionError):
-            outcomes = run.map(echo, run.intake("lines", lines()), width=2, key=lambda line: str(6 / (line - 9)))
+            outcomes = run.map(
+                echo, run.intake("lines", lines()), width=2, key=lambda line: str(6 / (line - 9))
+            )
             async for outcome in outcomes:
                 seen.append(outcome.value)
     assert seen == list(range(9))
 
 
-@pytest.mark.parametrize(("bound", "most"), [("_FARTHEST", 120), ("_LARGEST", 120 * len('"000000"'))])
-async def test_an_endless_pipe_is_journaled_only_so_far_ahead_of_the_work(store, bound, most, monkeypatch):
-    monkeypatch.setattr(f"abreast.run.intake.{bound}", most)
+@pytest.mark.parametrize(
+    ("bound", "most"), [("MAX_ITEMS_AHEAD", 120), ("MAX_CHARACTERS_AHEAD", 120 * len('"000000"'))]
+)
+async def test_an_endless_pipe_is_journaled_only_so_far_ahead_of_the_work(
+    store, bound, most, monkeypatch
+):
+    monkeypatch.setattr(f"abreast.run.map.recorded_input.{bound}", most)
 
     def journaled():
         return sum(map(count_read, read_events(store, "pipe-1")))
@@ -632,7 +673,9 @@ async def test_an_endless_pipe_is_journaled_only_so_far_ahead_of_the_work(store,
                         pass
                     for _ in range(60):  # long enough to read a hundred more each time
                         await asyncio.to_thread(lambda: None)
-                    assert journaled() <= 50 + 4 + 120 + 200  # what was under way when it was far enough
+                    assert (
+                        journaled() <= 50 + 4 + 120 + 200
+                    )  # what was under way when it was far enough
                 if len(values) == 700:
                     break
     assert values == [f"{number:06}" for number in range(700)]
@@ -673,7 +716,9 @@ async def test_a_value_is_as_it_was_recorded_whatever_becomes_of_it_afterwards(s
 
     async with abreast.open_run("job", store=store) as run:
         values = await run.map(work, range(3), width=1).values()
-    assert values == ([{"item": 0}, {"item": 1}, {"item": 2}] if kind is dict else [[0], [0, 1], [0, 1, 2]])
+    assert values == (
+        [{"item": 0}, {"item": 1}, {"item": 2}] if kind is dict else [[0], [0, 1], [0, 1, 2]]
+    )
 
 
 @pytest.mark.parametrize("options", [{"on_error": "halt"}, {"on_error": "raise"}, {"until": 1}, {}])
@@ -709,14 +754,18 @@ async def test_an_item_that_may_end_the_map_keeps_its_place_until_that_is_on_dis
 async def test_a_map_that_has_nothing_to_do_but_to_wait_for_the_disk_does_not_wait_for_company(
     store, span, count, monkeypatch
 ):
-    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     job = Counting()
     async with asyncio.timeout(60):
-        assert [told(one)[0] for one in await run_once(store, job, items=range(count), span=span)] == [*range(count)]
+        assert [
+            told(one)[0] for one in await run_once(store, job, items=range(count), span=span)
+        ] == [*range(count)]
 
 
-async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_at_work(store, monkeypatch):
-    monkeypatch.setattr("abreast.store.scribe._LEISURE", 3600.0)
+async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_at_work(
+    store, monkeypatch
+):
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
     far = asyncio.Event()
 
     class Job(Counting):
@@ -730,10 +779,12 @@ async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_a
     assert sorted(told(one)[0] for one in outcomes) == [*range(30)]
 
 
-async def test_items_that_were_jotted_down_and_can_not_be_committed_are_not_asked_for_again_and_again(
+async def test_noted_items_that_can_not_be_committed_are_not_read_again_and_again(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("abreast.run.intake._FRESH", 0)  # so that every item is read back from the journal
+    monkeypatch.setattr(
+        "abreast.run.map.recorded_input.BUFFER_CHARACTERS", 0
+    )  # so that every item is read back from the journal
     looks, looked = [], asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -754,6 +805,6 @@ async def test_items_that_were_jotted_down_and_can_not_be_committed_are_not_aske
             asked = asyncio.ensure_future(anext(items))
             await asyncio.wait_for(looked.wait(), 30)
             for _ in range(200):
-                await run.setting.scribe.read(lambda: None)
+                await run.context.writer.read(lambda: None)
             asked.cancel()
     assert len(looks) == 1

@@ -36,8 +36,16 @@ def test_there_are_as_many_attempts_as_one_and_the_retries(retries, attempt, see
     assert (delay is not None) == (attempt <= retries)
 
 
-@given(attempt=st.integers(1, 2000), seed=SEEDS, path=PATHS, base=st.floats(0, 10), more=st.floats(0, 1000))
-def test_a_backoff_is_somewhere_below_a_ceiling_that_doubles_up_to_the_cap(attempt, seed, path, base, more):
+@given(
+    attempt=st.integers(1, 2000),
+    seed=SEEDS,
+    path=PATHS,
+    base=st.floats(0, 10),
+    more=st.floats(0, 1000),
+)
+def test_a_backoff_is_somewhere_below_a_ceiling_that_doubles_up_to_the_cap(
+    attempt, seed, path, base, more
+):
     retry = Retry(2000, base=base, cap=base + more)
     delay = retry.delay(OSError(), attempt, seed, path)
     assert delay is not None
@@ -45,7 +53,9 @@ def test_a_backoff_is_somewhere_below_a_ceiling_that_doubles_up_to_the_cap(attem
 
 
 @given(attempt=st.integers(1, 5), seed=SEEDS, path=PATHS)
-def test_a_repeated_run_waits_alike_and_other_items_and_attempts_wait_differently(attempt, seed, path):
+def test_a_repeated_run_waits_alike_and_other_items_and_attempts_wait_differently(
+    attempt, seed, path
+):
     retry = Retry(5, base=1.0, cap=1.0)
     delay = retry.delay(OSError(), attempt, seed, path)
     assert delay == retry.delay(ValueError(), attempt, seed, path)
@@ -71,18 +81,24 @@ def test_what_says_no_time_changes_no_time(after):
     assert Retry(1).delay(Busy(after), 1, 7, "path") == Retry(1).delay(OSError(), 1, 7, "path")
 
 
-@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), BrokenPipeError(), TimedOut(), WorkerDied()])
+@pytest.mark.parametrize(
+    "error", [TimeoutError(), ConnectionResetError(), BrokenPipeError(), TimedOut(), WorkerDied()]
+)
 def test_what_passes_by_itself_is_retryable(error):
     assert classify(error) == "retryable"
 
 
-@pytest.mark.parametrize("error", [TypeError(), KeyError("x"), ZeroDivisionError(), ImportError(), SystemExit(1)])
+@pytest.mark.parametrize(
+    "error", [TypeError(), KeyError("x"), ZeroDivisionError(), ImportError(), SystemExit(1)]
+)
 def test_a_bug_is_fatal_and_never_tried_again(error):
     assert classify(error) == "fatal"
     assert Retry(5).delay(error, 1, 7, "path") is None
 
 
-@pytest.mark.parametrize("error", [ValueError(), OSError(), RuntimeError(), errors.RecordedError("X", "x")])
+@pytest.mark.parametrize(
+    "error", [ValueError(), OSError(), RuntimeError(), errors.RecordedError("X", "x")]
+)
 def test_what_nobody_knows_is_tried_again(error):
     assert classify(error) == "unknown"
     assert Retry(5).delay(error, 1, 7, "path") is not None
@@ -111,7 +127,9 @@ def test_an_error_may_say_itself_whether_to_try_again():
 
 
 def test_the_classification_may_be_ones_own():
-    retry = Retry(1, classify=lambda error: "fatal" if isinstance(error, ValueError) else "retryable")
+    retry = Retry(
+        1, classify=lambda error: "fatal" if isinstance(error, ValueError) else "retryable"
+    )
     assert retry.delay(ValueError(), 1, 7, "path") is None
     assert retry.delay(TypeError(), 1, 7, "path") is not None
 

@@ -1,4 +1,4 @@
-"""Seeds by place: the run's name is no part of it, and runs of before keep the rule that they began with."""
+"""Seeds by path without the run's name; earlier runs keep the rule they started with."""
 
 import asyncio
 import sqlite3
@@ -10,9 +10,9 @@ import abreast
 from abreast.core.errors import Halted, ServerFault, StoreNewer
 from abreast.core.seeds import derive_seed
 from abreast.models.scripted import Scripted
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import ManualClock
 
 
@@ -48,7 +48,9 @@ async def test_two_runs_of_other_names_draw_the_same_samples():
     for name in ("one", "other"):
         model = Scripted(lambda request: f"bad {request.seed}")
         async with abreast.open_run(name, seed=7) as run:
-            await abreast.sample("Say.", model=model, run=run, checks=[lambda _: False], breadth=2, depth=2)
+            await abreast.sample(
+                "Say.", model=model, run=run, checks=[lambda _: False], breadth=2, depth=2
+            )
         asked.append(sorted(request.seed for request in model.calls))
     assert asked[0] == asked[1]
     assert len(set(asked[0])) == 4
@@ -58,7 +60,7 @@ async def test_two_runs_of_other_names_wait_alike_before_they_try_again():
     times = []
     for name in ("one", "other"):
         clock = ManualClock()
-        model = Caller(Scripted([ServerFault("down"), "up", "up"]), Lane("test"), clock=clock)
+        model = Caller(Scripted([ServerFault("down"), "up", "up"]), ModelLane("test"), clock=clock)
         tried = []
 
         async def ask(item):
@@ -76,13 +78,20 @@ async def test_two_runs_of_other_names_wait_alike_before_they_try_again():
     assert 0 < times[0][0] < times[0][1]
 
 
-# --- runs of before ---------------------------------------------------------------------------------------------------
+# --- runs of before ---
 
 
 def set_rule(path, rule):
-    """Write the rule into the manifests of a store; None takes it away, as runs of before had none."""
+    """Write the rule into the manifests of a store.
+
+    None takes it away, as runs of before had none.
+    """
     with closing(sqlite3.connect(path)) as db, db:
-        said = "json_remove(manifest, '$.seed_rule')" if rule is None else f"json_set(manifest, '$.seed_rule', {rule})"
+        said = (
+            "json_remove(manifest, '$.seed_rule')"
+            if rule is None
+            else f"json_set(manifest, '$.seed_rule', {rule})"
+        )
         db.execute(f"UPDATE runs SET manifest = {said}")
 
 
@@ -105,7 +114,9 @@ async def test_a_run_records_the_rule_and_one_that_recorded_none_goes_on_by_the_
         return abreast.current().seed
 
     async with abreast.open_run("r", store=path, resume="must") as run:
-        assert await run.map(seed, [1], width=1, name="more").values() == [derive_seed(7, "r/more/0000")]
+        assert await run.map(seed, [1], width=1, name="more").values() == [
+            derive_seed(7, "r/more/0000")
+        ]
 
 
 async def test_a_sample_of_before_is_resumed_with_the_draws_that_it_recorded(tmp_path, monkeypatch):
@@ -131,7 +142,9 @@ async def test_a_sample_of_before_is_resumed_with_the_draws_that_it_recorded(tmp
     set_rule(path, None)
     again.append(True)
     async with abreast.open_run("r", store=path, resume="must") as run:
-        result = await abreast.sample("Say.", model=Scripted(says), run=run, checks=[check], depth=4)
+        result = await abreast.sample(
+            "Say.", model=Scripted(says), run=run, checks=[check], depth=4
+        )
     assert len(asked) == len(set(asked)) == 4
     assert [one.seed for one in result.attempts] == asked
 

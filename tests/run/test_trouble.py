@@ -14,7 +14,7 @@ import abreast
 from abreast.core.errors import DriverReplaced, StoreCorrupt, StoreError, StoreNewer
 from abreast.core.events import RUN_ENDED
 from abreast.store.port import Driver
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, MemoryStore
 
 FULL = """
@@ -36,7 +36,8 @@ async def main(store, limit):
             async for outcome in run.map(work, range(60), width=4):
                 seen.append(outcome.index)
     except StoreError as error:
-        print(json.dumps({"error": type(error).__name__, "says": str(error), "seen": seen, "ran": ran}))
+        kind = type(error).__name__
+        print(json.dumps({"error": kind, "says": str(error), "seen": seen, "ran": ran}))
     else:
         print(json.dumps({"error": None, "seen": seen, "ran": ran}))
 
@@ -45,13 +46,20 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 
 def run_until_full(store: Path, limit: int) -> dict[str, object]:
-    done = subprocess.run([sys.executable, "-c", FULL, str(store), str(limit)], capture_output=True, text=True,
-                          timeout=60, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(store), str(limit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     said: dict[str, object] = json.loads(done.stdout)
     return said
 
 
-def test_a_disk_that_fills_up_ends_the_run_with_one_clear_error_and_nothing_recorded_is_lost(tmp_path):
+def test_a_disk_that_fills_up_ends_the_run_with_one_clear_error_and_nothing_recorded_is_lost(
+    tmp_path,
+):
     store = tmp_path / "runs.db"
     first = run_until_full(store, 400_000)
     assert first["error"] == "StoreFull"
@@ -74,7 +82,9 @@ async def test_a_driver_that_was_replaced_writes_nothing_more():
         async with abreast.open_run("job", store=store) as run:
             async with run.map(work, range(4), width=2) as outcomes:
                 await gate.wait_for(0, 1)
-                store.let_go("job-1")  # as if this host had been gone for so long that another took over
+                store.let_go(
+                    "job-1"
+                )  # as if this host had been gone for so long that another took over
                 store.take_over("job-1", Driver(2, "there", 0.0))
                 gate.open_all()
                 async for _ in outcomes:
@@ -131,7 +141,7 @@ async def test_a_commit_that_fails_when_no_map_is_open_any_more_is_told_at_the_e
             seen = await run.map(work, range(10), width=3).values()
     assert seen == list(range(10))
     assert len(store.outcomes("job-1")) == 10
-    assert store.get("job-1").state == "running"  # nobody could write that it ended
+    assert store.get("job-1").state == "running"  # its end could not be written
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), asyncio.CancelledError()])
@@ -166,7 +176,9 @@ def newer(path):
         (lambda path: path.mkdir(), StoreError),
     ],
 )
-async def test_a_store_that_cannot_be_used_is_one_clear_error_before_anything_runs(tmp_path, damage, error):
+async def test_a_store_that_cannot_be_used_is_one_clear_error_before_anything_runs(
+    tmp_path, damage, error
+):
     path, ran = tmp_path / "runs.db", []
     damage(path)
 

@@ -1,4 +1,4 @@
-"""Other processes for the store's tests: what they do is a script, what they have done comes through a pipe."""
+"""Child processes for the store's tests: they run a script and report through a pipe."""
 
 import os
 import subprocess
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 PREAMBLE = """
 import os, sys
 from abreast.core.errors import StoreError
-from abreast.store.sql import migrations
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.sql import migrations
+from abreast.store.sqlite.store import SqliteStore
 from tests.store.contract import ANN, BOB, begin, event, settled
 
 def say(*words):
@@ -33,9 +33,12 @@ def step_down():
 def child(script, *arguments):
     """A process running `script`; it is dead when the block ends, whatever happened."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PREAMBLE + script, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
+        [sys.executable, "-c", PREAMBLE + script, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
     with process:
         try:
             yield process

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture

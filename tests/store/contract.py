@@ -8,7 +8,7 @@ from pathlib import Path
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 from abreast.store.memory import MemoryStore
 from abreast.store.port import Driver
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ BOB = Driver(22, "there", 200.0)
 
 
 def begin(store, name="job", driver=ANN, **more):
-    return store.begin(name, **{"kind": "script", "seed": 7, "manifest": {}, "tags": (), "driver": driver, **more})
+    return store.begin(
+        name, **{"kind": "script", "seed": 7, "manifest": {}, "tags": (), "driver": driver, **more}
+    )
 
 
 def event(seq, kind=ITEM_STARTED, path="job/map/0001", **more):
@@ -56,7 +58,9 @@ def fill(store, batches=40):
     begin(store)
     for batch in range(batches):
         first = batch * 50
-        store.commit("job-1", 1, [settled(first + n, f"m/{first + n}", "x" * 100) for n in range(1, 51)], {})
+        store.commit(
+            "job-1", 1, [settled(first + n, f"m/{first + n}", "x" * 100) for n in range(1, 51)], {}
+        )
 
 
 def sqlite_error(code):

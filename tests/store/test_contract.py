@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import ITEM_READ, ITEM_SETTLED, ITEM_STARTED, ITEMS_COMPLETE, MAP_STARTED
-from abreast.store.port import Driver, Request, RunRow, each_event, each_outcome
+from abreast.store.port import ControlRequest, Driver, RunRow, each_event, each_outcome
 from tests.store.contract import ADAPTERS, ANN, BOB, begin, event, settled
 
 
@@ -37,9 +37,17 @@ def other(adapter, store):
 def test_a_new_run_is_all_that_was_said_of_it(store):
     row = begin(store, manifest={"argv": ["a", {"b": None}]}, tags=["x", "y"], seed=2**80)
     assert row == RunRow(
-        "job-1", "job", "script", "running", 2**80, 1, 100.0, driver=ANN, tags=("x", "y"),
+        "job-1",
+        "job",
+        "script",
+        "running",
+        2**80,
+        1,
+        100.0,
+        driver=ANN,
+        tags=("x", "y"),
         manifest={"argv": ["a", {"b": None}]},
-    )  # fmt: skip
+    )
     assert store.get("job-1") == store.newest("job") == row
 
 
@@ -55,7 +63,12 @@ def test_a_new_run_may_have_an_id_of_its_own_and_no_two_have_one(store):
 
 
 def test_runs_are_counted_by_name_and_a_number_is_never_used_again(store):
-    assert [begin(store, name).id for name in ("a", "a", "b", "a-1")] == ["a-1", "a-2", "b-1", "a-1-1"]
+    assert [begin(store, name).id for name in ("a", "a", "b", "a-1")] == [
+        "a-1",
+        "a-2",
+        "b-1",
+        "a-1-1",
+    ]
     store.let_go("a-2")
     store.remove("a-2")
     assert begin(store, "a").id == "a-3"
@@ -116,8 +129,20 @@ def test_a_committed_event_is_read_back_as_it_was(store):
     begin(store)
     events = [
         event(1, "run-started", "job"),
-        event(2, ITEM_STARTED, "job/é%2F/\0x", lane="openai", data={"attempt": 1, "ok": True, "none": None}),
-        event(3, ITEM_SETTLED, "job/map/0001", data={"service": [0.25, 0.5], "s": "\ud800"}, body='{"a":"é"}'),
+        event(
+            2,
+            ITEM_STARTED,
+            "job/é%2F/\0x",
+            lane="openai",
+            data={"attempt": 1, "ok": True, "none": None},
+        ),
+        event(
+            3,
+            ITEM_SETTLED,
+            "job/map/0001",
+            data={"service": [0.25, 0.5], "s": "\ud800"},
+            body='{"a":"é"}',
+        ),
         event(4, "limit-changed", "job", data=MappingProxyType({"cap": math.inf})),
     ]
     store.commit("job-1", 1, events, {"usd": 0.5})
@@ -141,7 +166,9 @@ def test_events_are_read_in_pages_by_kind_and_by_path(store):
     kinds = [MAP_STARTED, ITEM_READ, ITEM_STARTED, ITEM_SETTLED]
     events = [event(n, kinds[n % 4], f"job/{'map' if n < 6 else 'map2'}/{n}") for n in range(1, 11)]
     store.commit("job-1", 1, [*events, event(11, ITEMS_COMPLETE, "job/map")], {})
-    store.commit("job-1", 1, [event(12, MAP_STARTED, "job/map"), event(13, MAP_STARTED, "job/map2")], {})
+    store.commit(
+        "job-1", 1, [event(12, MAP_STARTED, "job/map"), event(13, MAP_STARTED, "job/map2")], {}
+    )
 
     def seqs(**options):
         return [found.seq for found in store.events("job-1", **options)]
@@ -173,10 +200,18 @@ def test_all_events_come_a_page_at_a_time(store):
 
 def test_the_newest_outcome_of_a_path_is_the_one_recorded(store):
     begin(store)
-    store.commit("job-1", 1, [settled(1, "m/a", '"old"', data={"try": 1}), settled(2, "m/b"), event(3, path="m/c")], {})
+    store.commit(
+        "job-1",
+        1,
+        [settled(1, "m/a", '"old"', data={"try": 1}), settled(2, "m/b"), event(3, path="m/c")],
+        {},
+    )
     store.commit("job-1", 1, [settled(4, "m/a", '"new"', lane="l", data={"try": 2})], {})
     found = store.recorded("job-1", ["m/a", "m/b", "m/c", "m"])
-    assert {path: (each.seq, each.body) for path, each in found.items()} == {"m/a": (4, '"new"'), "m/b": (2, '"done"')}
+    assert {path: (each.seq, each.body) for path, each in found.items()} == {
+        "m/a": (4, '"new"'),
+        "m/b": (2, '"done"'),
+    }
     assert (found["m/a"].path, found["m/a"].lane, found["m/a"].data) == ("m/a", "l", {"try": 2})
     assert [(each.path, each.seq) for each in store.outcomes("job-1")] == [("m/b", 2), ("m/a", 4)]
     assert store.recorded("job-1", []) == {}
@@ -185,7 +220,11 @@ def test_the_newest_outcome_of_a_path_is_the_one_recorded(store):
 def test_items_are_counted_by_the_state_of_their_newest_outcome(store):
     begin(store)
     begin(store)
-    first = [settled(1, "m/a", data={"state": "failed"}), settled(2, "m/b", data={"state": "done"}), event(3)]
+    first = [
+        settled(1, "m/a", data={"state": "failed"}),
+        settled(2, "m/b", data={"state": "done"}),
+        event(3),
+    ]
     store.commit("job-1", 1, [*first, settled(4, "m/c", data={"state": "failed"})], {})
     store.commit("job-1", 1, [settled(5, "m/a", data={"state": "done"})], {})
     store.commit("job-2", 1, [settled(1, "m/a", data={"state": "done"})], {})
@@ -209,15 +248,19 @@ PATHS = st.sampled_from(["m", "m/a", "m/ab", "m/a/x", "m/a/y", "m/a!", "m/é", "
 
 
 @given(st.lists(PATHS), st.sampled_from(["", "m", "m/a", "m/a/", "m/", "x"]), st.integers(1, 5))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=60,
+)
 def test_outcomes_are_those_of_a_plain_walk_through_the_journal(store, paths, prefix, page):
     run_id = begin(store).id
     store.commit(run_id, 1, [settled(n, path, str(n)) for n, path in enumerate(paths, 1)], {})
     newest = {path: n for n, path in enumerate(paths, 1)}
     wanted = sorted(
-        n for path, n in newest.items()
+        n
+        for path, n in newest.items()
         if not prefix or path == prefix or path.startswith(prefix.removesuffix("/") + "/")
-    )  # fmt: skip
+    )
     assert [found.seq for found in each_outcome(store, run_id, prefix=prefix, page=page)] == wanted
 
 
@@ -235,7 +278,9 @@ def test_a_big_body_comes_back_like_a_small_one(store, size):
 def test_a_second_driver_is_refused_by_the_name_of_the_first(store, other):
     begin(store)
     for taker in (store, other):
-        with pytest.raises(RunBusy, match=r"run job-1 is being driven by process 11 on here \(abreast map\)"):
+        with pytest.raises(
+            RunBusy, match=r"run job-1 is being driven by process 11 on here \(abreast map\)"
+        ):
             taker.take_over("job-1", BOB)
     assert store.get("job-1").epoch == 1
 
@@ -246,7 +291,13 @@ def test_a_run_that_was_let_go_can_be_taken_over(store, other):
     store.let_go("job-1")
     store.let_go("job-1")
     row = other.take_over("job-1", BOB)
-    assert (row.epoch, row.driver, row.state, row.last_seq, row.spent) == (2, BOB, "running", 1, {"usd": 1.0})
+    assert (row.epoch, row.driver, row.state, row.last_seq, row.spent) == (
+        2,
+        BOB,
+        "running",
+        1,
+        {"usd": 1.0},
+    )
     with pytest.raises(RunBusy, match="process 22 on there"):
         store.take_over("job-1", ANN)
 
@@ -255,7 +306,9 @@ def test_a_driver_that_was_replaced_can_write_nothing_more(store, other):
     begin(store)
     store.let_go("job-1")
     other.take_over("job-1", BOB)
-    with pytest.raises(DriverReplaced, match=r"run job-1 was taken over by process 22 on there \(driver number 2\)"):
+    with pytest.raises(
+        DriverReplaced, match=r"run job-1 was taken over by process 22 on there \(driver number 2\)"
+    ):
         store.commit("job-1", 1, [event(1)], {"usd": 9.0})
     with pytest.raises(DriverReplaced):
         store.end("job-1", 1, "done", "", 300.0)
@@ -263,7 +316,9 @@ def test_a_driver_that_was_replaced_can_write_nothing_more(store, other):
     assert (store.events("job-1"), row.last_seq, row.spent, row.state) == ([], 0, {}, "running")
     other.commit("job-1", 2, [event(1)], {})
     other.end("job-1", 2, "done", "", 300.0)
-    with pytest.raises(DriverReplaced, match=r"taken over \(driver number 2\); driver number 1 may"):
+    with pytest.raises(
+        DriverReplaced, match=r"taken over \(driver number 2\); driver number 1 may"
+    ):
         store.commit("job-1", 1, [event(2)], {})
 
 
@@ -314,8 +369,8 @@ def test_requests_wait_for_the_driver_until_they_are_answered(store, other):
     second = other.ask("job-1", "retune", {"width": 3}, 501.0)
     other.ask("job-2", "cancel", {}, 502.0)
     assert store.asked("job-1") == [
-        Request(first, "job-1", "cancel", {"why": ["x"]}, 500.0),
-        Request(second, "job-1", "retune", {"width": 3}, 501.0),
+        ControlRequest(first, "job-1", "cancel", {"why": ["x"]}, 500.0),
+        ControlRequest(second, "job-1", "retune", {"width": 3}, 501.0),
     ]
     store.answer(first, 503.0)
     store.answer(first, 504.0)
@@ -351,7 +406,12 @@ def test_a_removed_run_leaves_nothing_and_touches_no_other(store):
 
 
 def test_pruning_takes_the_old_and_ended_and_leaves_the_rest(store):
-    ends = {"job-1": ("done", 10.0), "job-2": ("failed", 20.0), "job-3": ("done", 90.0), "job-4": ("interrupted", 5.0)}
+    ends = {
+        "job-1": ("done", 10.0),
+        "job-2": ("failed", 20.0),
+        "job-3": ("done", 90.0),
+        "job-4": ("interrupted", 5.0),
+    }
     for run_id, (state, at) in ends.items():
         assert begin(store).id == run_id
         store.end(run_id, 1, state, "", at)
@@ -370,7 +430,9 @@ def test_pruning_takes_the_old_and_ended_and_leaves_the_rest(store):
 
 def test_a_backup_is_a_store_with_all_of_it(store, adapter, tmp_path):
     begin(store, tags=["x"])
-    store.commit("job-1", 1, [settled(1, "m/a", "x" * 70_000), event(2, data={"n": 1})], {"usd": 1.0})
+    store.commit(
+        "job-1", 1, [settled(1, "m/a", "x" * 70_000), event(2, data={"n": 1})], {"usd": 1.0}
+    )
     asked = store.ask("job-1", "cancel", {"a": 1}, 1.0)
     copy = tmp_path / "copy.db"
     copy.write_text("what was there before")

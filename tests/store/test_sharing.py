@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from abreast.core.errors import (
-    DriverReplaced,
-    RunBusy,
-    StoreError,
-    StoreLocked,
-)
-from abreast.store.locks import DriverLocks
+from abreast.core.errors import DriverReplaced, RunBusy, StoreError, StoreLocked
+from abreast.store.driver_locks import DriverLocks
 from abreast.store.port import each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import child, said_by
 from tests.store.contract import BOB, begin, event, settled
 
-# ----------------------------------------------------------------------------------------------------- many at one file
+# --- many at one file ---
 
 
 def test_a_file_kept_locked_for_too_long_is_one_clear_error_and_the_batch_can_be_tried_again(path):
-    with closing(SqliteStore(path, busy_timeout=0.02)) as store, closing(sqlite3.connect(path)) as other:
+    with (
+        closing(SqliteStore(path, busy_timeout=0.02)) as store,
+        closing(sqlite3.connect(path)) as other,
+    ):
         begin(store)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreLocked, match=f"^{path} was kept locked by another process for too long$"):
+        with pytest.raises(
+            StoreLocked, match=f"^{path} was kept locked by another process for too long$"
+        ):
             store.commit("job-1", 1, [event(1)], {})
         other.rollback()
         store.commit("job-1", 1, [event(1)], {})
@@ -38,7 +38,9 @@ def test_a_file_kept_locked_for_too_long_is_one_clear_error_and_the_batch_can_be
 
 def test_a_new_file_kept_locked_for_too_long_is_one_clear_error(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("PRAGMA application_id = 1633841765")  # ours, so that only the lock stands in the way
+        other.execute(
+            "PRAGMA application_id = 1633841765"
+        )  # ours, so that only the lock stands in the way
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreLocked):
             SqliteStore(path, busy_timeout=0.02)
@@ -110,7 +112,7 @@ say("done")
 
 
 def test_a_second_store_in_the_same_process_costs_the_first_nothing(path):
-    """To close a file ends all locks of the process on it: another would then remove the log that is written to."""
+    """Closing a file releases all locks of the process on it: another could remove the log."""
     script = """
 first = SqliteStore(sys.argv[1])
 begin(first)
@@ -133,7 +135,7 @@ sys.stdin.read()
         assert [found.seq for found in store.events("job-1")] == [1]
 
 
-# ------------------------------------------------------------------------------------------------------ death and locks
+# --- death and locks ---
 
 
 DRIVES_UNTIL_KILLED = """
@@ -150,7 +152,9 @@ while True:
 
 
 @pytest.mark.parametrize("acknowledged", [1, 2, 3, 5, 8, 13, 40])
-def test_a_driver_killed_in_the_middle_of_commits_loses_nothing_and_leaves_no_half_batch(path, acknowledged):
+def test_a_driver_killed_in_the_middle_of_commits_loses_nothing_and_leaves_no_half_batch(
+    path, acknowledged
+):
     with child(DRIVES_UNTIL_KILLED, path) as driver:
         for _ in range(acknowledged):
             driver.stdout.readline()
@@ -167,7 +171,9 @@ def test_a_driver_killed_in_the_middle_of_commits_loses_nothing_and_leaves_no_ha
 
 
 def test_a_killed_driver_can_be_replaced_at_once(store, path):
-    with child("store = SqliteStore(sys.argv[1]); begin(store); say('begun'); sys.stdin.read()", path) as driver:
+    with child(
+        "store = SqliteStore(sys.argv[1]); begin(store); say('begun'); sys.stdin.read()", path
+    ) as driver:
         driver.stdout.readline()
         with pytest.raises(RunBusy, match=r"process 11 on here \(abreast map\)"):
             store.take_over("job-1", BOB)
@@ -200,7 +206,8 @@ def test_a_lock_does_not_outlive_its_process_in_a_program_it_started(store, path
 import subprocess
 store = SqliteStore(sys.argv[1])
 begin(store)
-# The program says by itself that it runs: when Popen returns, its exec may be about to close the lock's file.
+# The program itself reports that it runs: when Popen returns, its exec may not yet have closed
+# the lock's file.
 started = "import sys; print('started', flush=True); sys.stdin.read()"
 subprocess.Popen([sys.executable, "-c", started], close_fds=False)
 os.wait()
@@ -230,7 +237,9 @@ def test_a_lock_taken_on_a_file_that_was_just_unlinked_is_taken_again(tmp_path, 
 
     def raced(opened, how):
         if not calls:
-            (tmp_path / "7.lock").unlink()  # its holder let go for good, between our open and our lock
+            (
+                tmp_path / "7.lock"
+            ).unlink()  # its holder let go for good, between our open and our lock
         elif len(calls) == 1:
             (tmp_path / "7.lock").unlink()
             (tmp_path / "7.lock").touch()  # and here a third one has made it anew
@@ -257,13 +266,19 @@ def test_a_lock_that_cannot_be_had_leaves_no_open_file(tmp_path, monkeypatch):
 
     before = open_files()
     monkeypatch.setattr(fcntl, "flock", broken)
-    with closing(SqliteStore(tmp_path / "runs.db")) as store, pytest.raises(StoreError, match="no locks"):
+    with (
+        closing(SqliteStore(tmp_path / "runs.db")) as store,
+        pytest.raises(StoreError, match="no locks"),
+    ):
         begin(store)
     assert open_files() == before
 
 
 def test_a_run_that_could_not_be_committed_is_not_begun_and_holds_no_lock(path):
-    with closing(SqliteStore(path, busy_timeout=0.02)) as store, closing(sqlite3.connect(path)) as other:
+    with (
+        closing(SqliteStore(path, busy_timeout=0.02)) as store,
+        closing(sqlite3.connect(path)) as other,
+    ):
         begin(store)
         store.let_go("job-1")
         other.execute("BEGIN IMMEDIATE")
@@ -280,7 +295,10 @@ def test_a_run_that_could_not_be_committed_is_not_begun_and_holds_no_lock(path):
 
 
 def test_an_end_that_fails_keeps_the_hold_so_that_it_can_be_said_again(path):
-    with closing(SqliteStore(path, busy_timeout=0.02)) as store, closing(sqlite3.connect(path)) as other:
+    with (
+        closing(SqliteStore(path, busy_timeout=0.02)) as store,
+        closing(sqlite3.connect(path)) as other,
+    ):
         begin(store)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreLocked):

@@ -10,16 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from abreast.core.errors import (
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreLocked,
-    StoreReadOnly,
-)
-from abreast.store import faults
+from abreast.core.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreReadOnly
+from abreast.store import os_errors
 from abreast.store.port import each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import said_by
 from tests.store.contract import BOB, begin, fill, settled, sqlite_error
 
@@ -32,7 +26,7 @@ def open_folder():
         yield Path(folder)
 
 
-# ------------------------------------------------------------------------------------------------- damaged, or no store
+# --- damaged, or no store ---
 
 
 def test_random_bytes_are_no_store(path):
@@ -71,13 +65,15 @@ def test_a_flipped_page_is_said_to_be_damaged(store, path):
     store.close()
     content = bytearray(path.read_bytes())
     for page in range(5, len(content) // 4096):
-        content[page * 4096 : page * 4096 + 64] = bytes(byte ^ 0xFF for byte in content[page * 4096 : page * 4096 + 64])
+        content[page * 4096 : page * 4096 + 64] = bytes(
+            byte ^ 0xFF for byte in content[page * 4096 : page * 4096 + 64]
+        )
     path.write_bytes(content)
     with pytest.raises(StoreCorrupt, match=f"{path} is not an abreast store, or is damaged"):
         read_all(path)
 
 
-# ------------------------------------------------------------------------------------------------------------ read-only
+# --- read-only ---
 
 
 @pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o777), (0o666, 0o555)])
@@ -110,7 +106,7 @@ os._exit(0)
     assert said[0].startswith(f"StoreReadOnly {open_folder}/copy.db can't be written")
 
 
-# ---------------------------------------------------------------------------------------------------------- a full disk
+# --- a full disk ---
 
 
 @pytest.fixture
@@ -128,7 +124,10 @@ def small_disk(tmp_path):
 def test_on_a_full_disk_nothing_acknowledged_is_lost_and_the_batch_can_be_tried_again(small_disk):
     with closing(SqliteStore(small_disk / "runs.db")) as store:
         begin(store)
-        batches = [[settled(n * 10 + k, f"m/{n}/{k}", "x" * 4000) for k in range(1, 11)] for n in range(100)]
+        batches = [
+            [settled(n * 10 + k, f"m/{n}/{k}", "x" * 4000) for k in range(1, 11)]
+            for n in range(100)
+        ]
         done: list = []
 
         def commit(batch):
@@ -155,7 +154,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
 done = 0
 try:
     while True:
-        store.commit("job-1", 1, [settled(done + n, f"m/{done + n}", "x" * 4000) for n in range(1, 11)], {})
+        seqs = range(done + 1, done + 11)
+        store.commit("job-1", 1, [settled(seq, f"m/{seq}", "x" * 4000) for seq in seqs], {})
         done += 10
 except StoreError as error:
     say(type(error).__name__, done, error)
@@ -170,30 +170,33 @@ os._exit(0)
         assert store.take_over("job-1", BOB).last_seq == int(full.split()[1]) > 0
 
 
-# ------------------------------------------------------------------------------------------------------ clear sentences
+# --- clear sentences ---
 
 
-@pytest.mark.parametrize(("error", "kind"), [
-    (sqlite_error(sqlite3.SQLITE_FULL), StoreFull),
-    (sqlite_error(sqlite3.SQLITE_IOERR_WRITE), StoreFull),
-    (sqlite_error(sqlite3.SQLITE_IOERR_SHMSIZE), StoreFull),
-    (OSError(errno.ENOSPC, "No space left on device"), StoreFull),
-    (OSError(errno.EDQUOT, "Disk quota exceeded"), StoreFull),
-    (sqlite_error(sqlite3.SQLITE_BUSY_RECOVERY), StoreLocked),
-    (sqlite_error(sqlite3.SQLITE_LOCKED), StoreLocked),
-    (sqlite_error(sqlite3.SQLITE_CORRUPT_INDEX), StoreCorrupt),
-    (sqlite_error(sqlite3.SQLITE_NOTADB), StoreCorrupt),
-    (sqlite_error(sqlite3.SQLITE_IOERR_SHORT_READ), StoreCorrupt),
-    (sqlite_error(sqlite3.SQLITE_READONLY_DIRECTORY), StoreReadOnly),
-    (sqlite_error(sqlite3.SQLITE_CANTOPEN), StoreReadOnly),
-    (OSError(errno.EROFS, "Read-only file system"), StoreReadOnly),
-    (PermissionError(errno.EACCES, "Permission denied"), StoreReadOnly),
-    (sqlite_error(sqlite3.SQLITE_IOERR_READ), StoreError),
-    (sqlite3.ProgrammingError("no code at all"), StoreError),
-    (OSError("no number at all"), StoreError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (sqlite_error(sqlite3.SQLITE_FULL), StoreFull),
+        (sqlite_error(sqlite3.SQLITE_IOERR_WRITE), StoreFull),
+        (sqlite_error(sqlite3.SQLITE_IOERR_SHMSIZE), StoreFull),
+        (OSError(errno.ENOSPC, "No space left on device"), StoreFull),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), StoreFull),
+        (sqlite_error(sqlite3.SQLITE_BUSY_RECOVERY), StoreLocked),
+        (sqlite_error(sqlite3.SQLITE_LOCKED), StoreLocked),
+        (sqlite_error(sqlite3.SQLITE_CORRUPT_INDEX), StoreCorrupt),
+        (sqlite_error(sqlite3.SQLITE_NOTADB), StoreCorrupt),
+        (sqlite_error(sqlite3.SQLITE_IOERR_SHORT_READ), StoreCorrupt),
+        (sqlite_error(sqlite3.SQLITE_READONLY_DIRECTORY), StoreReadOnly),
+        (sqlite_error(sqlite3.SQLITE_CANTOPEN), StoreReadOnly),
+        (OSError(errno.EROFS, "Read-only file system"), StoreReadOnly),
+        (PermissionError(errno.EACCES, "Permission denied"), StoreReadOnly),
+        (sqlite_error(sqlite3.SQLITE_IOERR_READ), StoreError),
+        (sqlite3.ProgrammingError("no code at all"), StoreError),
+        (OSError("no number at all"), StoreError),
+    ],
+)
 def test_whatever_goes_wrong_below_is_one_sentence_that_names_the_file(error, kind):
-    with pytest.raises(StoreError) as told, faults.one_sentence("/x/runs.db"):
+    with pytest.raises(StoreError) as told, os_errors.as_store_error("/x/runs.db"):
         raise error
     assert type(told.value) is kind
     assert str(told.value).startswith("/x/runs.db ")

@@ -1,4 +1,4 @@
-"""A store that crashes on demand kills its process at the very boundary that was asked for."""
+"""A crashing store kills its process exactly before or after the chosen commit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ for _ in range(3):
 )
 def test_the_process_dies_by_sigkill_before_or_after_that_commit(commit, when, written):
     child = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(commit), when], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", SCRIPT, str(commit), when],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert child.returncode == -signal.SIGKILL
     assert child.stdout.split() == ["written"] * written
@@ -38,6 +42,10 @@ def test_the_process_dies_by_sigkill_before_or_after_that_commit(commit, when, w
 
 def test_a_store_whose_time_has_not_come_goes_on():
     child = subprocess.run(
-        [sys.executable, "-c", SCRIPT, "9", "before"], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", SCRIPT, "9", "before"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert (child.returncode, child.stdout.split()) == (0, ["written"] * 3)

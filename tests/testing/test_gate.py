@@ -1,4 +1,4 @@
-"""A test's gate holds whom it is not open for, and says who has come."""
+"""A test's gate holds items for which it is not open, and lists those that have arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time moves only when it is told to, and calls what is due in order."""
+"""Virtual time moves only when it is advanced, and due calls are made in order."""
 
 from __future__ import annotations
 

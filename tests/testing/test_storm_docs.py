@@ -1,4 +1,4 @@
-"""The page about the storm: its blocks run, and its tables are what the code says."""
+"""The documentation of the storm: its examples run, and its tables match the code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ PAGE = "docs/storm.md"
 def test_every_block_of_python_runs(capsys):
     blocks = [block for block in blocks_of(PAGE) if block.language == "python"]
     for block in blocks:
-        result = eval(compile(block.text, block.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), {})
+        result = eval(
+            compile(block.text, block.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), {}
+        )
         if asyncio.iscoroutine(result):
             asyncio.run(result)
     assert len(blocks) == 3

@@ -1,4 +1,4 @@
-"""The storm in a process of its own and from a shell: it says where it is, it ends, and bad input is told in a line."""
+"""The storm in a process of its own and from a shell: its address, its end, its errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from abreast.testing.storm import Entry, start_process
+from abreast.testing.storm import LogEntry, start_process
 from abreast.testing.storm.cli import main
 
 COMMAND = [sys.executable, "-m", "abreast.testing.storm"]
@@ -40,7 +40,7 @@ def test_a_storm_in_a_process_of_its_own():
         assert (stats.ok, stats.in_flight, stats.peak_in_flight) == (1, 0, 1)
         assert stats.cpu_seconds > 0
         (entry,) = storm.log()
-        assert isinstance(entry, Entry)
+        assert isinstance(entry, LogEntry)
         assert (entry.outcome, entry.model) == ("ok", "m")
         assert storm.log(since=1) == []
         storm.change(rpm=5, latency=0)
@@ -65,8 +65,11 @@ def test_it_ends_when_whoever_started_it_is_killed():
             print(storm.pid, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
     """
-    # The child inherits the error stream: it ends, and so does what is read from it, only when both are gone.
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE, check=False)
+    # The child inherits the error stream, whose end is reached only when both processes have
+    # ended.
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=PATIENCE, check=False
+    )
     assert ended.returncode == -signal.SIGKILL
 
 
@@ -86,9 +89,21 @@ def test_a_process_that_does_not_start_is_an_error(monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_from_a_shell_it_says_where_it_is_and_ends_cleanly_when_told(number, as_json):
-    command = [*COMMAND, "--rpm", "600", "--fault", "500=0", "--fault-at", "9=stall", "--step", "9:rpm=3,headers=late"]
+    command = [
+        *COMMAND,
+        "--rpm",
+        "600",
+        "--fault",
+        "500=0",
+        "--fault-at",
+        "9=stall",
+        "--step",
+        "9:rpm=3,headers=late",
+    ]
     command += ["--json"] if as_json else []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
         try:
             line = child.stdout.readline()
             url = json.loads(line)["url"] if as_json else line.split()[-1]
@@ -138,14 +153,20 @@ def test_without_aiohttp_it_says_so(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     monkeypatch.delitem(sys.modules, "abreast.testing.storm.server", raising=False)
     assert main([]) == 1
-    assert capsys.readouterr().err == "storm: the storm server needs aiohttp: pip install 'abreast[storm]'\n"
+    assert (
+        capsys.readouterr().err
+        == "storm: the storm server needs aiohttp: pip install 'abreast[storm]'\n"
+    )
 
 
 def test_a_port_that_is_taken_is_one_sentence(capsys):
     with start_process() as storm:
         port = storm.url.rpartition(":")[2]
         assert main(["--port", port]) == 1
-    assert capsys.readouterr().err == f"storm: can't listen on 127.0.0.1:{port}: Address already in use\n"
+    assert (
+        capsys.readouterr().err
+        == f"storm: can't listen on 127.0.0.1:{port}: Address already in use\n"
+    )
 
 
 def test_the_help_names_every_setting_and_every_fault(capsys):
@@ -157,15 +178,18 @@ def test_the_help_names_every_setting_and_every_fault(capsys):
     text = capsys.readouterr().out
     flags = {"faults": "--fault ", "steps": "--step ", "markers": "--no-markers"}
     assert ended.value.code == 0
-    assert [name for name in NAMES if flags.get(name, "--" + name.replace("_", "-")) not in text] == []
+    assert [
+        name for name in NAMES if flags.get(name, "--" + name.replace("_", "-")) not in text
+    ] == []
     assert [name for name in FAULTS if f"  {name} " not in text] == []
 
 
 def test_the_testing_module_does_not_load_aiohttp_until_a_storm_is_opened():
     program = (
-        "import sys, abreast.testing; assert 'abreast.testing.storm' not in sys.modules; abreast.testing.open_storm"
+        "import sys, abreast.testing; assert 'abreast.testing.storm' not in sys.modules; "
+        "abreast.testing.open_storm"
+        "; import abreast.testing.storm; assert 'aiohttp' not in sys.modules"
     )
-    program += "; import abreast.testing.storm; assert 'aiohttp' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)
     import abreast.testing
 

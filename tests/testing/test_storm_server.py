@@ -1,4 +1,4 @@
-"""The storm over real HTTP on this machine: replies, streams, faults, limits, and clients that go away."""
+"""The storm over real HTTP: replies, streams, faults, limits, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 
 from abreast.testing import open_storm
 from abreast.testing.storm import FAULTS
-from abreast.testing.storm.shape import count_tokens
+from abreast.testing.storm.dialects.dialect import count_tokens
 
 CHAT = "/v1/chat/completions"
 LONG = 1000.0  # seconds: longer than any test waits
 
 
 class Client:
-    """Sends to a storm, and reads what comes back."""
+    """Sends requests to a storm, and reads the answers."""
 
     def __init__(self, session):
         self.session = session
@@ -55,7 +55,7 @@ def chunks_of(text):
 
 
 def said(chunks):
-    """The text that chunks of a completion add up to."""
+    """The text that the chunks of a completion contain."""
     parsed = [json.loads(chunk) for chunk in chunks if chunk != "[DONE]"]
     return "".join(c["choices"][0]["delta"].get("content") or "" for c in parsed if c["choices"])
 
@@ -71,7 +71,11 @@ async def test_a_reply_is_a_function_of_the_request_and_its_usage_is_exact():
 
     text = first["choices"][0]["message"]["content"]
     assert (status, headers["content-type"]) == (200, "application/json")
-    assert text == again["choices"][0]["message"]["content"] != other["choices"][0]["message"]["content"]
+    assert (
+        text
+        == again["choices"][0]["message"]["content"]
+        != other["choices"][0]["message"]["content"]
+    )
     assert first["usage"]["prompt_tokens"] == count_tokens("Hello there") == 3
     assert first["usage"]["completion_tokens"] == count_tokens(text)
     assert first["usage"]["total_tokens"] == 3 + count_tokens(text)
@@ -83,7 +87,11 @@ async def test_max_tokens_cuts_a_reply_short():
         _, _, reply = await client.chat(max_tokens=5)
         _, _, echo = await client.chat("fits", max_completion_tokens=20)
     assert reply["choices"][0]["finish_reason"] == "length"
-    assert reply["usage"]["completion_tokens"] == count_tokens(reply["choices"][0]["message"]["content"]) == 5
+    assert (
+        reply["usage"]["completion_tokens"]
+        == count_tokens(reply["choices"][0]["message"]["content"])
+        == 5
+    )
     assert echo["choices"][0]["finish_reason"] == "stop"
     assert [entry.output_tokens for entry in storm.log] == [5, 20]
 
@@ -91,7 +99,9 @@ async def test_max_tokens_cuts_a_reply_short():
 async def test_a_stream_says_the_same_as_the_whole_reply():
     async with weather(chunks=3) as (_, client):
         _, _, whole = await client.chat()
-        _, headers, text = await client.post(CHAT, chat(stream=True, stream_options={"include_usage": True}))
+        _, headers, text = await client.post(
+            CHAT, chat(stream=True, stream_options={"include_usage": True})
+        )
         _, _, without = await client.post(CHAT, chat(stream=True))
 
     chunks = chunks_of(text)
@@ -130,15 +140,24 @@ async def test_a_schema_is_followed():
             "note": {"anyOf": [{"type": "null"}, {"type": "string"}]},
             "kind": {"const": "k"},
         },
-        "$defs": {"person": {"type": "object", "properties": {"name": {"type": "string", "minLength": 6}}}},
+        "$defs": {
+            "person": {"type": "object", "properties": {"name": {"type": "string", "minLength": 6}}}
+        },
     }
     async with weather() as (_, client):
-        _, _, reply = await client.chat(response_format={"type": "json_schema", "json_schema": {"schema": schema}})
+        _, _, reply = await client.chat(
+            response_format={"type": "json_schema", "json_schema": {"schema": schema}}
+        )
         _, _, bare = await client.chat(response_format={"type": "json_object"})
     assert json.loads(reply["choices"][0]["message"]["content"]) == {
-        "label": "spam", "score": 1, "tags": ["word", "word"], "sure": True, "by": {"name": "wordss"}, "note": None,
+        "label": "spam",
+        "score": 1,
+        "tags": ["word", "word"],
+        "sure": True,
+        "by": {"name": "wordss"},
+        "note": None,
         "kind": "k",
-    }  # fmt: skip
+    }
     assert json.loads(bare["choices"][0]["message"]["content"]) == {}
 
 
@@ -146,7 +165,10 @@ TOOLS = [
     {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}},
     {
         "type": "function",
-        "function": {"name": "find", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+        "function": {
+            "name": "find",
+            "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        },
     },
 ]
 
@@ -163,7 +185,9 @@ TOOLS = [
 async def test_a_tool_is_called_if_the_prompt_asks_for_it_or_it_must_be(prompt, choice, name):
     async with weather() as (_, client):
         _, _, reply = await client.chat(prompt, tools=TOOLS, tool_choice=choice)
-        _, _, text = await client.post(CHAT, chat(prompt, tools=TOOLS, tool_choice=choice, stream=True))
+        _, _, text = await client.post(
+            CHAT, chat(prompt, tools=TOOLS, tool_choice=choice, stream=True)
+        )
     (choice_,) = reply["choices"]
     streamed = [json.loads(chunk)["choices"][0]["delta"] for chunk in chunks_of(text)[:-1]]
     calls = [delta["tool_calls"][0]["function"] for delta in streamed if "tool_calls" in delta]
@@ -186,7 +210,14 @@ async def test_a_tool_is_called_if_the_prompt_asks_for_it_or_it_must_be(prompt, 
         '{"messages": []}',
         '{"messages": [{"role": "user"}], "max_tokens": 0}',
         '{"messages": [{"role": "user"}], "stream_options": 3}',
-        json.dumps(chat(response_format={"type": "json_schema", "json_schema": {"schema": {"$ref": "#/nowhere"}}})),
+        json.dumps(
+            chat(
+                response_format={
+                    "type": "json_schema",
+                    "json_schema": {"schema": {"$ref": "#/nowhere"}},
+                }
+            )
+        ),
     ],
 )
 async def test_what_is_no_request_is_told_so_and_is_not_in_the_log(body):
@@ -253,7 +284,10 @@ async def test_limits_can_be_changed_while_it_runs():
         status, _, _ = await client.post("/storm/settings", {"rpm": None})
         assert (status, (await client.chat())[0]) == (200, 200)
         status, _, text = await client.post("/storm/settings", {"rpm": -1})
-        assert (status, json.loads(text)["error"]["message"]) == (400, "rpm is a positive number, not -1")
+        assert (status, json.loads(text)["error"]["message"]) == (
+            400,
+            "rpm is a positive number, not -1",
+        )
         number = len(storm.log) + 1
         assert (await client.post("/storm/settings", {"fault_at": {str(number): "503"}}))[0] == 200
         assert (await client.chat())[0] == 503
@@ -261,7 +295,7 @@ async def test_limits_can_be_changed_while_it_runs():
         assert (await client.post("/storm/settings", {"faults": 3}))[0] == 400
 
 
-# --- clients that go away
+# --- clients that disconnect
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -354,7 +388,11 @@ async def test_the_connection_is_reset_before_any_byte(stream):
         with pytest.raises(aiohttp.ClientConnectionError):
             await client.chat("fault-reset", stream=stream)
         assert (storm.log[0].outcome, storm.log[0].t_first) == ("fault", None)
-        assert (storm.stats().faults, storm.stats().disconnects, storm.stats().in_flight) == (1, 0, 0)
+        assert (storm.stats().faults, storm.stats().disconnects, storm.stats().in_flight) == (
+            1,
+            0,
+            0,
+        )
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -364,7 +402,11 @@ async def test_the_connection_is_lost_in_the_middle_of_the_body(stream):
             assert reply.status == 200
             with pytest.raises(aiohttp.ClientPayloadError):
                 await reply.read()
-        assert (storm.stats().faults, storm.stats().disconnects, storm.stats().in_flight) == (1, 0, 0)
+        assert (storm.stats().faults, storm.stats().disconnects, storm.stats().in_flight) == (
+            1,
+            0,
+            0,
+        )
 
 
 async def test_a_stream_ends_too_early():
@@ -430,7 +472,9 @@ async def test_a_fault_of_the_first_time_is_gone_the_next():
 
 @pytest.mark.parametrize("name", sorted(FAULTS.keys() - {"stall", "stall-body"}))
 @pytest.mark.parametrize("stream", [False, True])
-async def test_after_every_fault_the_next_request_is_served_and_nothing_is_left_in_flight(name, stream):
+async def test_after_every_fault_the_next_request_is_served_and_nothing_is_left_in_flight(
+    name, stream
+):
     async with weather() as (storm, client):
         with suppress(aiohttp.ClientError):
             await client.post(CHAT, chat(f"fault-{name}", stream=stream))
@@ -440,7 +484,7 @@ async def test_after_every_fault_the_next_request_is_served_and_nothing_is_left_
     assert stats.faults + stats.rejected == 1
 
 
-# --- what it says about itself
+# --- log, counts and settings
 
 
 async def test_the_log_and_the_numbers_are_there_over_http_too():
@@ -453,14 +497,25 @@ async def test_the_log_and_the_numbers_are_there_over_http_too():
         _, _, stats = await client.get("/storm/stats")
     lines = [json.loads(line) for line in log.splitlines()]
     assert [(line["id"], line["verdict"], line["outcome"]) for line in lines] == [
-        (1, "admitted", "ok"), (2, "rejected", "rejected"),
-    ]  # fmt: skip
+        (1, "admitted", "ok"),
+        (2, "rejected", "rejected"),
+    ]
     assert lines[0] == storm.log[0].as_dict()
     assert lines[0]["t_arrive"] <= lines[0]["t_first"] <= lines[0]["t_end"]
     assert [json.loads(line)["id"] for line in later.splitlines()] == [2]
     assert nonsense == 400
-    told = json.loads(stats)
-    assert (told["admitted"], told["rejected"], told["peak_in_flight"], told["connections"]) == (1, 1, 1, 1)
+    counts = json.loads(stats)
+    assert (
+        counts["admitted"],
+        counts["rejected"],
+        counts["peak_in_flight"],
+        counts["connections"],
+    ) == (
+        1,
+        1,
+        1,
+        1,
+    )
 
 
 async def test_connections_are_counted_when_they_are_opened():

@@ -1,10 +1,10 @@
-"""Settings that can't be are refused in one sentence that says which, and what could be."""
+"""Invalid settings are refused in one sentence that names them and what is allowed."""
 
 from __future__ import annotations
 
 import pytest
 
-from abreast.testing.storm import Settings, Step
+from abreast.testing.storm import Settings, SettingsStep
 from abreast.testing.storm.settings import make_settings
 
 NAN = float("nan")
@@ -35,7 +35,10 @@ def test_a_neighbour_needs_no_limit_of_requests_whatever_the_window():
         ({"window": "fixed", "rpm": 1, "neighbour": 0.5}, "nothing would ever be admitted"),
         ({"burst": 0.5}, "burst is at least 1"),
         ({"output_min": 9, "output_max": 3}, r"output_min \(9\) is more than output_max \(3\)"),
-        ({"retry_after": "soon"}, "retry_after is one of right, absent, long, short, date or a number"),
+        (
+            {"retry_after": "soon"},
+            "retry_after is one of right, absent, long, short, date or a number",
+        ),
         ({"retry_after": NAN}, "retry_after is a number of at least 0, not nan"),
         ({"faults": {"nope": 0.1}}, "there is no fault 'nope'; there are 500, "),
         ({"faults": {"500": 1.5}}, "the rates of faults are from 0 to 1"),
@@ -61,5 +64,5 @@ def test_what_cannot_be_is_refused_in_a_sentence(options, said):
 
 
 def test_steps_are_sorted_by_time_and_may_be_pairs():
-    settings = Settings(steps=((9, {"rpm": 1}), Step(3, {"rpm": 2})))
-    assert settings.steps == (Step(3, {"rpm": 2}), Step(9, {"rpm": 1}))
+    settings = Settings(steps=((9, {"rpm": 1}), SettingsStep(3, {"rpm": 2})))
+    assert settings.steps == (SettingsStep(3, {"rpm": 2}), SettingsStep(9, {"rpm": 1}))

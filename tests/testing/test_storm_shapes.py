@@ -1,4 +1,4 @@
-"""The storm speaks Anthropic's and Gemini's languages as it does OpenAI's: replies, streams, tools and errors."""
+"""The storm's dialects of Anthropic and Gemini: replies, streams, tools and errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from abreast.testing import open_storm
-from abreast.testing.storm.shape import count_tokens
+from abreast.testing.storm.dialects.dialect import count_tokens
 
 MESSAGES = "/v1/messages"
 GENERATE = "/v1beta/models/m:generateContent"
@@ -19,7 +19,12 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 def message(prompt="Hello there", **more):
     content = [{"type": "text", "text": prompt}]
-    return {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": content}], **more}
+    return {
+        "model": "m",
+        "max_tokens": 100,
+        "messages": [{"role": "user", "content": content}],
+        **more,
+    }
 
 
 def content(prompt="Hello there", **more):
@@ -28,7 +33,7 @@ def content(prompt="Hello there", **more):
 
 @asynccontextmanager
 async def weather(**settings):
-    """A storm, and a way to post to it that gives the status, the headers and the text."""
+    """A storm, and a function that posts to it and returns the status, the headers and the text."""
     async with open_storm(**settings) as storm, aiohttp.ClientSession(storm.url) as session:
 
         async def post(path, body):
@@ -39,7 +44,7 @@ async def weather(**settings):
 
 
 def events_of(text):
-    """The name and the data of each event; the name is empty where there is none."""
+    """The name and the data of each event; the name is empty if there is none."""
     events = []
     for block in text.strip().split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.splitlines())
@@ -55,7 +60,12 @@ async def test_a_message_and_its_usage():
         status, _, text = await post(MESSAGES, message(system="Be brief."))
     reply = json.loads(text)
     (block,) = reply["content"]
-    assert (status, reply["type"], reply["role"], reply["stop_reason"]) == (200, "message", "assistant", "end_turn")
+    assert (status, reply["type"], reply["role"], reply["stop_reason"]) == (
+        200,
+        "message",
+        "assistant",
+        "end_turn",
+    )
     assert reply["usage"] == {
         "input_tokens": count_tokens("Be brief.") + count_tokens("Hello there"),
         "output_tokens": count_tokens(block["text"]),
@@ -70,9 +80,15 @@ async def test_a_stream_of_a_message_has_its_events_in_order_and_says_the_same()
     events = events_of(text)
     assert headers["content-type"] == "text/event-stream"
     assert [name for name, _ in events] == [
-        "message_start", "content_block_start", "ping", "content_block_delta", "content_block_delta",
-        "content_block_stop", "message_delta", "message_stop",
-    ]  # fmt: skip
+        "message_start",
+        "content_block_start",
+        "ping",
+        "content_block_delta",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    ]
     assert all(name == data["type"] for name, data in events)
     deltas = [data["delta"]["text"] for name, data in events if name == "content_block_delta"]
     assert "".join(deltas) == whole["content"][0]["text"]
@@ -86,8 +102,12 @@ async def test_a_message_is_cut_uses_a_tool_follows_a_schema_or_is_refused():
     async with weather() as (_, post):
         cut = json.loads((await post(MESSAGES, message(max_tokens=3)))[2])
         tool = json.loads((await post(MESSAGES, message("call find", tools=tools)))[2])
-        forced = json.loads((await post(MESSAGES, message(tools=tools, tool_choice={"type": "any"})))[2])
-        streamed = events_of((await post(MESSAGES, message("call find", tools=tools, stream=True)))[2])
+        forced = json.loads(
+            (await post(MESSAGES, message(tools=tools, tool_choice={"type": "any"})))[2]
+        )
+        streamed = events_of(
+            (await post(MESSAGES, message("call find", tools=tools, stream=True)))[2]
+        )
         wanted = {"format": {"type": "json_schema", "schema": SCHEMA}}
         schema = json.loads((await post(MESSAGES, message(output_config=wanted)))[2])
         refused = json.loads((await post(MESSAGES, message("fault-refusal")))[2])
@@ -96,7 +116,9 @@ async def test_a_message_is_cut_uses_a_tool_follows_a_schema_or_is_refused():
     assert (cut["stop_reason"], cut["usage"]["output_tokens"]) == ("max_tokens", 3)
     assert tool["stop_reason"] == forced["stop_reason"] == "tool_use"
     assert (tool["content"][0]["name"], tool["content"][0]["input"]) == ("find", {"n": 0})
-    partial = [data["delta"]["partial_json"] for name, data in streamed if name == "content_block_delta"]
+    partial = [
+        data["delta"]["partial_json"] for name, data in streamed if name == "content_block_delta"
+    ]
     assert json.loads("".join(partial)) == {"n": 0}
     assert streamed[1][1]["content_block"]["input"] == {}
     assert json.loads(schema["content"][0]["text"]) == {"n": 0}
@@ -141,7 +163,9 @@ async def test_a_message_needs_a_bound_and_its_limits_are_told_in_its_own_header
 
 async def test_a_candidate_and_its_usage():
     async with weather() as (storm, post):
-        status, _, text = await post(GENERATE, content(systemInstruction={"parts": [{"text": "Be brief."}]}))
+        status, _, text = await post(
+            GENERATE, content(systemInstruction={"parts": [{"text": "Be brief."}]})
+        )
     reply = json.loads(text)
     (candidate,) = reply["candidates"]
     said = candidate["content"]["parts"][0]["text"]
@@ -168,17 +192,29 @@ async def test_a_stream_of_candidates_says_the_same_and_its_last_one_why_it_ende
 
 async def test_a_candidate_is_cut_calls_a_function_follows_a_schema_or_is_refused():
     tools = [{"functionDeclarations": [{"name": "find", "parameters": SCHEMA}]}]
-    config = {"responseMimeType": "application/json", "responseSchema": {"type": "OBJECT", "properties": {}}}
+    config = {
+        "responseMimeType": "application/json",
+        "responseSchema": {"type": "OBJECT", "properties": {}},
+    }
     async with weather() as (_, post):
-        cut = json.loads((await post(GENERATE, content(generationConfig={"maxOutputTokens": 3})))[2])
+        cut = json.loads(
+            (await post(GENERATE, content(generationConfig={"maxOutputTokens": 3})))[2]
+        )
         tool = json.loads((await post(GENERATE, content("call find", tools=tools)))[2])
         ((_, streamed),) = events_of((await post(STREAM, content("call find", tools=tools)))[2])
         schema = json.loads((await post(GENERATE, content(generationConfig=config)))[2])
         refused = json.loads((await post(GENERATE, content("fault-refusal")))[2])
         empty = json.loads((await post(GENERATE, content("fault-empty")))[2])
-    assert (cut["candidates"][0]["finishReason"], cut["usageMetadata"]["candidatesTokenCount"]) == ("MAX_TOKENS", 3)
+    assert (cut["candidates"][0]["finishReason"], cut["usageMetadata"]["candidatesTokenCount"]) == (
+        "MAX_TOKENS",
+        3,
+    )
     call = {"functionCall": {"name": "find", "args": {"n": 0}}}
-    assert tool["candidates"][0]["content"]["parts"] == streamed["candidates"][0]["content"]["parts"] == [call]
+    assert (
+        tool["candidates"][0]["content"]["parts"]
+        == streamed["candidates"][0]["content"]["parts"]
+        == [call]
+    )
     assert schema["candidates"][0]["content"]["parts"] == [{"text": "{}"}]
     assert refused["candidates"] == [{"index": 0, "finishReason": "SAFETY"}]
     assert empty["candidates"] == []

@@ -1,4 +1,4 @@
-"""The storm's limits are exact, its draws repeat, and its log says what happened: all in virtual time."""
+"""The storm in virtual time: exact limits, repeatable random choices, and a true log."""
 
 from __future__ import annotations
 
@@ -9,30 +9,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.testing.storm import FAULTS, Request, Settings, World
+from abreast.testing.storm import FAULTS, Settings, World, WorldRequest
 
 MINUTE = 60.0
 WINDOWS = ("bucket", "fixed", "sliding")
-# Quarters of a second add up without rounding, so that what is counted here is exact too.
+# Quarters of a second add up without rounding, so that the counts here are exact too.
 gaps = st.integers(0, 160).map(lambda quarters: quarters / 4)
 arrivals = st.lists(st.tuples(gaps, st.integers(1, 12)), min_size=1, max_size=60)
 
 
 def admitted(world, arrivals, **fields):
-    """When each request came that was let in, and its size."""
+    """The arrival times and sizes of the admitted requests."""
     now, seen = 0.0, []
     for number, (gap, size) in enumerate(arrivals):
         now += gap
-        if world.arrive(now, Request(str(number), input_tokens=size, output_tokens=size, **fields)).admitted:
+        if world.arrive(
+            now, WorldRequest(str(number), input_tokens=size, output_tokens=size, **fields)
+        ).admitted:
             seen.append((now, size))
     return seen
 
 
 def most_in_a_window(window, seen, cost, limit, hold):
-    """By how much the fullest window goes past what it may hold: never above zero."""
+    """By how much the fullest window exceeds its limit: never above zero."""
     if window == "fixed":
         minutes = {floor(at / MINUTE) for at, _ in seen}
-        return max(sum(cost(size) for at, size in seen if floor(at / MINUTE) == m) for m in minutes) - limit
+        return (
+            max(sum(cost(size) for at, size in seen if floor(at / MINUTE) == m) for m in minutes)
+            - limit
+        )
     worst = float("-inf")
     for first, (start, _) in enumerate(seen):
         total = 0
@@ -68,12 +73,14 @@ def test_no_window_sees_more_tokens_than_the_limit(window, limit, factor, arriva
 
 @pytest.mark.parametrize("window", WINDOWS)
 @given(arrivals=arrivals, rpm=st.integers(1, 6), tpm=st.integers(12, 40))
-def test_who_comes_back_at_the_time_it_was_told_is_admitted_and_not_a_moment_before(window, arrivals, rpm, tpm):
+def test_who_comes_back_at_the_time_it_was_told_is_admitted_and_not_a_moment_before(
+    window, arrivals, rpm, tpm
+):
     world = World(Settings(rpm=rpm, input_tpm=tpm, window=window))
     now = 0.0
     for gap, size in arrivals:
         now += gap
-        request = Request("a", input_tokens=size)
+        request = WorldRequest("a", input_tokens=size)
         verdict = world.arrive(now, request)
         if not verdict.admitted:
             early, right = deepcopy(world), deepcopy(world)
@@ -87,7 +94,7 @@ def test_a_client_that_always_comes_as_soon_as_it_may_gets_all_of_the_limit(wind
     world = World(Settings(rpm=rpm, window=window))
     now, count = 0.0, 0
     while now < 10 * MINUTE - 1e-6:
-        verdict = world.arrive(now, Request("a"))
+        verdict = world.arrive(now, WorldRequest("a"))
         count += verdict.admitted
         now = now if verdict.admitted else verdict.ready_at
 
@@ -101,7 +108,7 @@ def test_so_many_are_in_flight_at_once_and_no_more(moves, cap):
     flying, peak = [], 0
     for now, move in enumerate(moves):
         if move == "arrive":
-            verdict = world.arrive(now, Request(str(now)))
+            verdict = world.arrive(now, WorldRequest(str(now)))
             assert verdict.admitted is (len(flying) < cap)
             assert verdict.admitted or (verdict.kind, verdict.status) == ("concurrency", 429)
             flying += [verdict.id] if verdict.admitted else []
@@ -114,23 +121,27 @@ def test_so_many_are_in_flight_at_once_and_no_more(moves, cap):
 
 def test_what_was_rejected_is_charged_to_no_limit():
     world = World(Settings(rpm=6, burst=6, input_tpm=10, window="bucket"))
-    assert world.arrive(0, Request("a", input_tokens=9)).admitted
-    assert [world.arrive(0, Request("b", input_tokens=9)).kind for _ in range(20)] == ["input_tpm"] * 20
-    assert [world.arrive(0, Request("c", input_tokens=0)).admitted for _ in range(6)] == [True] * 5 + [False]
+    assert world.arrive(0, WorldRequest("a", input_tokens=9)).admitted
+    assert [world.arrive(0, WorldRequest("b", input_tokens=9)).kind for _ in range(20)] == [
+        "input_tpm"
+    ] * 20
+    assert [world.arrive(0, WorldRequest("c", input_tokens=0)).admitted for _ in range(6)] == [
+        True
+    ] * 5 + [False]
 
 
 def test_the_limit_that_lasts_longest_is_the_one_that_is_named():
     world = World(Settings(rpm=60, burst=1, input_tpm=60, token_burst=60))
-    world.arrive(0, Request("a", input_tokens=60))
-    verdict = world.arrive(0, Request("b", input_tokens=30))
+    world.arrive(0, WorldRequest("a", input_tokens=60))
+    verdict = world.arrive(0, WorldRequest("b", input_tokens=30))
     assert (verdict.kind, verdict.ready_at, verdict.retry_after) == ("input_tpm", 30.0, "30")
-    verdict = world.arrive(0.5, Request("b", input_tokens=0))
+    verdict = world.arrive(0.5, WorldRequest("b", input_tokens=0))
     assert (verdict.kind, verdict.ready_at, verdict.retry_after) == ("rpm", 1.0, "1")
 
 
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_request_too_big_for_any_bucket_is_rejected_for_good_or_admitted_alone(window):
-    big, small = Request("big", input_tokens=500), Request("small", input_tokens=1)
+    big, small = WorldRequest("big", input_tokens=500), WorldRequest("small", input_tokens=1)
     world = World(Settings(input_tpm=100, window=window))
     verdict = world.arrive(0, big)
     assert (verdict.kind, verdict.ready_at, verdict.retry_after) == ("oversize", None, None)
@@ -144,18 +155,20 @@ def test_a_request_too_big_for_any_bucket_is_rejected_for_good_or_admitted_alone
 
 def test_a_quota_of_the_day_ends_with_the_day():
     world = World(Settings(per_day=3))
-    assert [world.arrive(0, Request("a")).admitted for _ in range(5)] == [True] * 3 + [False] * 2
-    verdict = world.arrive(10, Request("a"))
+    assert [world.arrive(0, WorldRequest("a")).admitted for _ in range(5)] == [True] * 3 + [
+        False
+    ] * 2
+    verdict = world.arrive(10, WorldRequest("a"))
     assert (verdict.kind, verdict.ready_at) == ("per_day", 86_400.0)
-    assert world.arrive(86_400, Request("a")).admitted
+    assert world.arrive(86_400, WorldRequest("a")).admitted
 
 
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_neighbour_leaves_only_the_rest(window):
     world = World(Settings(rpm=20, window=window, neighbour=0.5))
-    assert sum(world.arrive(0, Request("a")).admitted for _ in range(30)) == 10
-    assert world.arrive(0, Request("a")).headers["x-ratelimit-limit-requests"] == "20"
-    assert sum(world.arrive(60, Request("a")).admitted for _ in range(30)) == 10
+    assert sum(world.arrive(0, WorldRequest("a")).admitted for _ in range(30)) == 10
+    assert world.arrive(0, WorldRequest("a")).headers["x-ratelimit-limit-requests"] == "20"
+    assert sum(world.arrive(60, WorldRequest("a")).admitted for _ in range(30)) == 10
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -163,22 +176,23 @@ def test_limits_step_at_their_time(window):
     world = World(Settings(rpm=10, window=window, steps=((120, {"rpm": 20}), (60, {"rpm": 2}))))
 
     def burst(now):
-        return sum(world.arrive(now, Request("a")).admitted for _ in range(30))
+        return sum(world.arrive(now, WorldRequest("a")).admitted for _ in range(30))
 
     assert burst(0) == 10
     assert burst(60) == 2
-    assert burst(120) in ((2,) if window == "bucket" else (20,))  # a bucket has filled at the old rate until then
+    # A bucket has filled at the old rate until then.
+    assert burst(120) in ((2,) if window == "bucket" else (20,))
     assert burst(180) == 20
 
 
 def test_what_a_step_brings_or_takes_away_holds_from_then_on():
     world = World(Settings(steps=((10, {"concurrency": 1}), (20, {"concurrency": None, "rpm": 1}))))
-    assert [world.arrive(5, Request("a")).admitted for _ in range(3)] == [True] * 3
-    assert world.arrive(10, Request("a")).kind == "concurrency"
-    assert world.arrive(20, Request("a")).admitted
-    assert world.arrive(20, Request("a")).kind == "rpm"
+    assert [world.arrive(5, WorldRequest("a")).admitted for _ in range(3)] == [True] * 3
+    assert world.arrive(10, WorldRequest("a")).kind == "concurrency"
+    assert world.arrive(20, WorldRequest("a")).admitted
+    assert world.arrive(20, WorldRequest("a")).kind == "rpm"
     world.change(21, rpm=None)
-    assert world.arrive(21, Request("a")).admitted
+    assert world.arrive(21, WorldRequest("a")).admitted
     with pytest.raises(ValueError, match="'minute' can't change"):
         world.change(22, minute=3)
 
@@ -186,13 +200,20 @@ def test_what_a_step_brings_or_takes_away_holds_from_then_on():
 @pytest.mark.parametrize("window", WINDOWS)
 @given(arrivals=arrivals, factor=st.sampled_from([0.25, 0.5, 4.0]))
 def test_a_shorter_minute_shrinks_every_time_and_changes_no_verdict(window, arrivals, factor):
-    common = {"rpm": 5, "input_tpm": 30, "window": window, "latency": 2.0, "per_token": 0.5, "noise": 1.0}
+    common = {
+        "rpm": 5,
+        "input_tpm": 30,
+        "window": window,
+        "latency": 2.0,
+        "per_token": 0.5,
+        "noise": 1.0,
+    }
     plain = World(Settings(**common, steps=((64, {"rpm": 2}),)))
     scaled = World(Settings(**common, steps=((64, {"rpm": 2}),), minute=MINUTE * factor))
     now = 0.0
     for number, (gap, size) in enumerate(arrivals):
         now += gap
-        request = Request(str(number), input_tokens=size)
+        request = WorldRequest(str(number), input_tokens=size)
         one, other = plain.arrive(now, request), scaled.arrive(now * factor, request)
         assert (one.admitted, one.kind) == (other.admitted, other.kind)
         assert other.latency == pytest.approx(one.latency * factor)
@@ -201,24 +222,33 @@ def test_a_shorter_minute_shrinks_every_time_and_changes_no_verdict(window, arri
 
 def test_the_latency_is_the_first_token_and_so_much_for_each_and_a_noise_that_is_bounded():
     world = World(Settings(latency=2.0, per_token=0.5, noise=1.0), seed=3)
-    drawn = [world.arrive(0, Request(str(n), output_tokens=10)) for n in range(200)]
+    drawn = [world.arrive(0, WorldRequest(str(n), output_tokens=10)) for n in range(200)]
     assert all(7.0 <= verdict.latency < 8.0 for verdict in drawn)
     assert all(verdict.latency - verdict.first == pytest.approx(5.0) for verdict in drawn)
     assert max(v.latency for v in drawn) > 7.9
     assert min(v.latency for v in drawn) < 7.1
 
 
-@given(st.integers(0, 2**62), st.integers(1, 40), st.integers(0, 40), st.one_of(st.none(), st.integers(1, 60)))
+@given(
+    st.integers(0, 2**62),
+    st.integers(1, 40),
+    st.integers(0, 40),
+    st.one_of(st.none(), st.integers(1, 60)),
+)
 def test_a_reply_has_as_many_tokens_as_the_settings_and_the_request_allow(seed, least, more, most):
     world = World(Settings(output_min=least, output_max=least + more), seed)
-    verdict = world.arrive(0, Request("a", max_tokens=most))
-    natural = World(Settings(output_min=least, output_max=least + more), seed).arrive(0, Request("a")).output_tokens
+    verdict = world.arrive(0, WorldRequest("a", max_tokens=most))
+    natural = (
+        World(Settings(output_min=least, output_max=least + more), seed)
+        .arrive(0, WorldRequest("a"))
+        .output_tokens
+    )
     assert least <= natural <= least + more
     assert verdict.output_tokens == (natural if most is None else min(natural, most))
     assert verdict.cut is (verdict.output_tokens < natural)
 
 
-# --- faults and draws
+# --- faults and random choices
 
 
 @given(arrivals=arrivals, seed=st.integers(0, 2**62))
@@ -228,7 +258,7 @@ def test_the_same_seed_gives_the_same_verdicts_and_the_same_log(arrivals, seed):
         now, said = 0.0, []
         for gap, size in arrivals:
             now += gap
-            said.append(world.arrive(now, Request(str(size), input_tokens=size)))
+            said.append(world.arrive(now, WorldRequest(str(size), input_tokens=size)))
             if said[-1].admitted and size % 2:
                 world.finish(now, said[-1].id)
         return said, world.ledger.entries
@@ -239,7 +269,11 @@ def test_the_same_seed_gives_the_same_verdicts_and_the_same_log(arrivals, seed):
 def test_another_seed_gives_other_draws():
     def drawn(seed):
         world = World(Settings(noise=1.0, faults={"500": 0.5}), seed)
-        return [(v.latency, v.fault, v.output_tokens) for n in range(20) for v in [world.arrive(0, Request(str(n)))]]
+        return [
+            (v.latency, v.fault, v.output_tokens)
+            for n in range(20)
+            for v in [world.arrive(0, WorldRequest(str(n)))]
+        ]
 
     assert drawn(1) != drawn(2)
 
@@ -250,7 +284,7 @@ def test_what_happens_to_a_request_does_not_depend_on_what_came_in_between(order
         world = World(Settings(noise=1.0, faults={"500": 0.3, "429": 0.2}), seed=5)
         fates = {key: [] for key in "abcd"}
         for key, _ in order:
-            verdict = world.arrive(0, Request(key))
+            verdict = world.arrive(0, WorldRequest(key))
             fates[key].append((verdict.fault, verdict.latency, verdict.output_tokens))
         return fates
 
@@ -259,7 +293,7 @@ def test_what_happens_to_a_request_does_not_depend_on_what_came_in_between(order
 
 def test_faults_come_as_often_as_their_rates_say():
     world = World(Settings(faults={"500": 0.1, "stall": 0.05, "429": 0.2}), seed=1)
-    verdicts = [world.arrive(0, Request(str(n))) for n in range(4000)]
+    verdicts = [world.arrive(0, WorldRequest(str(n))) for n in range(4000)]
     names = [verdict.fault.name for verdict in verdicts if verdict.fault]
     for name, rate in (("500", 0.1), ("stall", 0.05), ("429", 0.2)):
         assert names.count(name) / 4000 == pytest.approx(rate, rel=0.2)
@@ -267,45 +301,55 @@ def test_faults_come_as_often_as_their_rates_say():
 
 def test_a_request_that_broke_by_chance_may_succeed_the_next_time():
     world = World(Settings(faults={"500": 0.5}), seed=1)
-    tries = [[world.arrive(0, Request(str(n))).fault for _ in range(8)] for n in range(20)]
+    tries = [[world.arrive(0, WorldRequest(str(n))).fault for _ in range(8)] for n in range(20)]
     assert all(None in fates for fates in tries)
 
 
 def test_the_nth_request_to_arrive_is_the_one_that_breaks():
     world = World(Settings(fault_at={2: "503", 3: "401"}))
-    verdicts = [world.arrive(0, Request(str(n))) for n in range(4)]
+    verdicts = [world.arrive(0, WorldRequest(str(n))) for n in range(4)]
     assert [verdict.status for verdict in verdicts] == [200, 503, 401, 200]
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_can_be_asked_for_in_the_model_or_in_the_prompt(name):
-    for request in (Request("a", model=f"fault-{name}"), Request("b", prompt=f"now do fault-{name}, please")):
+    for request in (
+        WorldRequest("a", model=f"fault-{name}"),
+        WorldRequest("b", prompt=f"now do fault-{name}, please"),
+    ):
         verdict = World().arrive(0, request)
         assert verdict.fault == FAULTS[name]
         assert verdict.admitted is not FAULTS[name].early
         assert World(Settings(markers=False)).arrive(0, request).fault is None
 
 
-@pytest.mark.parametrize("prompt", ["default-500", "a page-fault-500 handler", "fault-5000", "fault-nonsense", "fault"])
+@pytest.mark.parametrize(
+    "prompt", ["default-500", "a page-fault-500 handler", "fault-5000", "fault-nonsense", "fault"]
+)
 def test_what_only_looks_like_a_marker_is_none(prompt):
-    assert World().arrive(0, Request("a", prompt=prompt)).fault is None
+    assert World().arrive(0, WorldRequest("a", prompt=prompt)).fault is None
 
 
 @pytest.mark.parametrize("name", ["500", "reset-body", "429-date"])
 def test_a_marker_with_a_number_breaks_only_so_often(name):
     world = World()
-    request = Request("a", prompt=f"fault-{name}x2")
-    assert [world.arrive(0, request).fault is not None for _ in range(4)] == [True, True, False, False]
-    assert world.arrive(0, Request("b", prompt=f"fault-{name}x2")).fault is not None
+    request = WorldRequest("a", prompt=f"fault-{name}x2")
+    assert [world.arrive(0, request).fault is not None for _ in range(4)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert world.arrive(0, WorldRequest("b", prompt=f"fault-{name}x2")).fault is not None
 
 
 def test_what_is_refused_at_the_door_is_charged_nothing_and_a_failure_inside_is():
     world = World(Settings(rpm=2, burst=2))
     for name in (name for name, fault in FAULTS.items() if fault.early):
-        assert not world.arrive(0, Request("a", model=f"fault-{name}")).admitted
-    assert world.arrive(0, Request("a", model="fault-500")).admitted
-    assert world.arrive(0, Request("b")).admitted
-    assert world.arrive(0, Request("c")).kind == "rpm"
+        assert not world.arrive(0, WorldRequest("a", model=f"fault-{name}")).admitted
+    assert world.arrive(0, WorldRequest("a", model="fault-500")).admitted
+    assert world.arrive(0, WorldRequest("b")).admitted
+    assert world.arrive(0, WorldRequest("c")).kind == "rpm"
 
 
 # --- the log
@@ -314,9 +358,10 @@ def test_what_is_refused_at_the_door_is_charged_nothing_and_a_failure_inside_is(
 def test_the_log_says_what_became_of_each():
     world = World(Settings(rpm=60, burst=4, latency=2.0), start=100.0)
     done, gone, broken, open_ = (
-        world.arrive(100.0 + n, Request(str(n), model=m)) for n, m in enumerate(["m", "m", "fault-500", "m"])
+        world.arrive(100.0 + n, WorldRequest(str(n), model=m))
+        for n, m in enumerate(["m", "m", "fault-500", "m"])
     )
-    world.arrive(103.0, Request("d", lane="gemini", model="fault-401"))
+    world.arrive(103.0, WorldRequest("d", lane="gemini", model="fault-401"))
     world.first(102.0, done.id)
     world.finish(105.0, done.id)
     world.leave(106.0, gone.id)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from abreast import open_run
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "get_chromium.py"
@@ -25,18 +25,23 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "get_chromium.py"
 def browser():
     """Chromium; only CI may install it: a developer's machine is theirs.
 
-    One for each module: while it is open, playwright has a loop running in this thread, where no `async` test can be.
+    One for each module: while it is open, playwright has a loop running in this thread, where no
+    `async` test can be.
     """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     sync_api.expect.set_options(timeout=30_000)  # the last net, on a busy machine
     options = [] if "CI" in os.environ else ["--find"]
-    found = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, timeout=110, check=False)
+    found = subprocess.run(
+        [sys.executable, SCRIPT, *options], capture_output=True, text=True, timeout=110, check=False
+    )
     if found.returncode and "CI" not in os.environ:
         pytest.skip("no Chromium here: python scripts/get_chromium.py installs one")
     assert found.returncode == 0, found.stderr
     with sync_api.sync_playwright() as playwright:
         # As root, as CI is, Chromium has no sandbox of its own; the pages are ours.
-        browser = playwright.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=found.stdout.strip(), args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 
@@ -63,7 +68,8 @@ class Served:
 
     def address(self, path="/"):
         """The address of a path of the page, with the token."""
-        return f"http://127.0.0.1:{self.port}{self.at(path)}{'&' if '?' in path else '?'}token={self.token}"
+        mark = "&" if "?" in path else "?"
+        return f"http://127.0.0.1:{self.port}{self.at(path)}{mark}token={self.token}"
 
 
 @contextmanager
@@ -74,7 +80,9 @@ def serving(store, **more):
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port, token = listening.getsockname()[1], secrets.token_urlsafe(16)
-        site = Site(store, token, {f"127.0.0.1:{port}", f"localhost:{port}"}, f"abreast-{port}", **more)
+        site = Site(
+            store, token, {f"127.0.0.1:{port}", f"localhost:{port}"}, f"abreast-{port}", **more
+        )
         server = Server(site)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -95,7 +103,7 @@ class _Listening(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -121,7 +129,10 @@ def served(store):
 
 @pytest.fixture
 def open_page(browser):
-    """`open_page(served, "/run/map-1", color_scheme="dark")`: a tab; at the end it must have complained of nothing."""
+    """`open_page(served, "/run/map-1", color_scheme="dark")`: a tab.
+
+    At the end it must have complained of nothing.
+    """
     contexts, complaints, forgiven = [], [], []
 
     def opened(served, path="/", **context):
@@ -131,7 +142,9 @@ def open_page(browser):
         made.set_default_timeout(30_000)
         contexts.append(made)
         page = made.new_page()
-        page.on("console", lambda said: complaints.append(said.text) if _is_complaint(said) else None)
+        page.on(
+            "console", lambda said: complaints.append(said.text) if _is_complaint(said) else None
+        )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(served.address(path))
         return page
@@ -144,15 +157,21 @@ def open_page(browser):
 
 
 def _is_complaint(said):
-    """What a page says when its server has ended before it is no fault of the page."""
+    """Whether a message is an error of the page; a lost connection to its server is not."""
     return said.type in ("error", "warning") and "net::ERR_CONNECTION" not in said.text
 
 
 class Driven:
-    """A run that is driven by a thread, item by item: each waits at a gate until the test lets it go."""
+    """A run that a thread drives item by item: each waits at a gate until the test releases it."""
 
     def __init__(self, place, items, *, width, name="held", lanes=None, work=None):
-        self._place, self._items, self._width, self._name, self._lanes = place, items, width, name, lanes
+        self._place, self._items, self._width, self._name, self._lanes = (
+            place,
+            items,
+            width,
+            name,
+            lanes,
+        )
         self._work = work or (lambda item: f"reply to {item}")
         self._gate = Gate()
         self._loop = asyncio.new_event_loop()
@@ -172,11 +191,11 @@ class Driven:
         self._loop.close()
 
     def open(self, *who):
-        """Let these items go."""
+        """Release these items."""
         self._loop.call_soon_threadsafe(self._gate.open, *who)
 
     def ended(self):
-        """Let all go, and wait for the end."""
+        """Release all items, and wait for the end."""
         self._loop.call_soon_threadsafe(self._gate.open_all)
         self._thread.join(60)
         assert not self._thread.is_alive()
@@ -207,5 +226,8 @@ class Driven:
 
 @pytest.fixture
 def driven(store):
-    """`with driven([1, 2, 3], width=2) as run:` drives a run beside the test; `run.open(1)` lets an item go."""
+    """`with driven([1, 2, 3], width=2) as run:` drives a run beside the test.
+
+    `run.open(1)` lets an item go.
+    """
     return functools.partial(Driven, store.path)

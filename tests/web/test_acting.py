@@ -1,4 +1,7 @@
-"""From the page to a driver and back: gates, resumes, and what is refused; and the page as a file."""
+"""From the page to a driver and back: gates, resumes, and what is refused.
+
+And the page as a file.
+"""
 
 import re
 from contextlib import closing
@@ -6,13 +9,13 @@ from importlib import import_module
 
 import pytest
 
-from abreast.cli.job import MapJob
-from abreast.cli.launching import Launcher
-from abreast.cli.ui import prompt_of, secrets_here
+from abreast.cli.commands.ui import prompt_of, secrets_here
+from abreast.cli.jobs.background_start import Launcher
+from abreast.cli.jobs.map.job import MapJob
 from abreast.core.events import Event
 from abreast.store.port import Driver
-from abreast.store.sqlite import SqliteStore
-from abreast.web.actions import Refused, act
+from abreast.store.sqlite.store import SqliteStore
+from abreast.web.actions import ActionRefused, act
 from abreast.web.export import html
 from tests.cli.shell import Shell
 from tests.cli.test_workflow import GATED
@@ -29,10 +32,14 @@ def abreast(tmp_path, warm):
 
 
 def begun(store, state="interrupted"):
-    row = store.begin("left", kind="workflow", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    row = store.begin(
+        "left", kind="workflow", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)
+    )
     asked = ("gate-asked", "left/g", {"gate": "g"}, '{"options": ["approve", "reject"]}')
     written = [("workflow-outlined", "left", {}, '[{"id": "g", "type": "gate"}]'), asked]
-    events = [Event(at, *facts[:2], 1.0, 1.0, None, *facts[2:]) for at, facts in enumerate(written, 1)]
+    events = [
+        Event(at, *facts[:2], 1.0, 1.0, None, *facts[2:]) for at, facts in enumerate(written, 1)
+    ]
     store.commit(row.id, row.epoch, events, {})
     if state != "running":
         store.end(row.id, row.epoch, state, "", 2.0)
@@ -45,37 +52,52 @@ def begun(store, state="interrupted"):
         ("interrupted", "resume", {}, ["resume", "--", "left-1"]),
         ("failed", "resume", {"retry_failed": True}, ["resume", "--retry-failed", "--", "left-1"]),
         ("done", "resume", {"retry_failed": True}, ["resume", "--retry-failed", "--", "left-1"]),
-        ("paused", "approve", {"gate": "g", "option": "reject"}, ["resume", "--input", "g=reject", "--", "left-1"]),
+        (
+            "paused",
+            "approve",
+            {"gate": "g", "option": "reject"},
+            ["resume", "--input", "g=reject", "--", "left-1"],
+        ),
         ("interrupted", "cancel", {"reason": "-x"}, ["cancel", "--reason", "-x", "--", "left-1"]),
     ],
 )
-def test_what_a_run_without_a_driver_needs_is_started_and_noted(store, state, action, fields, words):
+def test_what_a_run_without_a_driver_needs_is_started_and_noted(
+    store, state, action, fields, words
+):
     run, started = begun(store, state), []
     act(store, lambda given: started.append(list(given)), run, action, fields)
     assert started == [words]
-    assert [request.kind for request in store.asked(run)] == ([] if action == "cancel" else [action])
+    assert [request.kind for request in store.asked(run)] == (
+        [] if action == "cancel" else [action]
+    )
 
 
 @pytest.mark.parametrize(
     ("state", "action", "fields"),
     [
-        ("done", "resume", {}), ("running", "resume", {}), ("done", "cancel", {}), ("cancelled", "cancel", {}),
-        ("paused", "approve", {"gate": "g"}), ("paused", "approve", {"gate": "g=x", "option": "y"}),
-        ("done", "fly", {}), ("paused", "approve", {"gate": 1, "option": ["y"]}),
+        ("done", "resume", {}),
+        ("running", "resume", {}),
+        ("done", "cancel", {}),
+        ("cancelled", "cancel", {}),
+        ("paused", "approve", {"gate": "g"}),
+        ("paused", "approve", {"gate": "g=x", "option": "y"}),
+        ("done", "fly", {}),
+        ("paused", "approve", {"gate": 1, "option": ["y"]}),
         ("paused", "approve", {"gate": "g", "option": "maybe"}),  # none of its options
-        ("paused", "approve", {"gate": "language", "option": "approve"}),  # no gate; it may be an input
+        # Not a gate; it may be an input.
+        ("paused", "approve", {"gate": "language", "option": "approve"}),
     ],
-)  # fmt: skip
+)
 def test_what_can_not_be_done_is_refused_and_nothing_starts(store, state, action, fields):
     run, started = begun(store, state), []
-    with pytest.raises(Refused):
+    with pytest.raises(ActionRefused):
         act(store, started.append, run, action, fields)
     assert started == []
 
 
 def test_gates_are_found_also_once_a_map_was_shown(store):
-    import_module("abreast.web.jobs.map")  # a name in its package, where Python's own `map` was
-    with pytest.raises(Refused, match="no gate h"):
+    import_module("abreast.jobs.map.view")  # a name in its package, where Python's own `map` was
+    with pytest.raises(ActionRefused, match="no gate h"):
         act(store, None, begun(store, "paused"), "approve", {"gate": "h", "option": "approve"})
 
 
@@ -88,7 +110,10 @@ def test_a_driver_is_asked_to_stop_and_nobody_else_is_started(store):
 
 def test_a_launched_command_that_can_not_go_on_says_why(tmp_path):
     with closing(SqliteStore(tmp_path / "runs.db")) as store:
-        assert Launcher(store.path)(["resume", "none-1"]) == "there is no run 'none-1': the store holds no runs yet"
+        assert (
+            Launcher(store.path)(["resume", "none-1"])
+            == "there is no run 'none-1': the store holds no runs yet"
+        )
         said = Launcher(store.path)(["resume", "--", "--none-1"])  # a name may look like an option
         assert said == "there is no run '--none-1': the store holds no runs yet"
         assert Launcher(store.path)(["runs"]) is None
@@ -97,7 +122,10 @@ def test_a_launched_command_that_can_not_go_on_says_why(tmp_path):
 def test_a_gate_is_approved_in_the_page_and_the_run_goes_on(abreast, open_page):
     abreast.file("flow.yaml", GATED)
     assert abreast("run", "flow.yaml").code == 0
-    with closing(SqliteStore(abreast.store)) as store, serving(store, launch=Launcher(store.path)) as served:
+    with (
+        closing(SqliteStore(abreast.store)) as store,
+        serving(store, launch=Launcher(store.path)) as served,
+    ):
         page = open_page(served, "/run/gated-1")
         gate = page.get_by_role("article", name="Gate ok")
         expect(gate).to_contain_text("go on?")
@@ -109,11 +137,16 @@ def test_a_gate_is_approved_in_the_page_and_the_run_goes_on(abreast, open_page):
 
 def test_a_run_that_crashed_is_resumed_in_the_page(abreast, open_page):
     script = 'test "$1" = 1 || test -e go || kill -KILL $(cat driver); echo "$1"'
-    with abreast.start("map", "--width", 1, "--", "sh", "-c", script, "sh", "{}", measured=False, stdin=-1) as process:
+    with abreast.start(
+        "map", "--width", 1, "--", "sh", "-c", script, "sh", "{}", measured=False, stdin=-1
+    ) as process:
         abreast.file("driver", str(process.pid))
         process.communicate(b"1\n2\n3\n", timeout=60)
     abreast.file("go", "")
-    with closing(SqliteStore(abreast.store)) as store, serving(store, launch=Launcher(store.path)) as served:
+    with (
+        closing(SqliteStore(abreast.store)) as store,
+        serving(store, launch=Launcher(store.path)) as served,
+    ):
         page = open_page(served, "/run/map-1")
         expect(page.locator(".title .badge")).to_have_text("crashed")
         page.get_by_role("button", name="Resume").click()
@@ -126,7 +159,9 @@ def test_a_run_that_crashed_is_resumed_in_the_page(abreast, open_page):
 def test_a_page_in_a_file_works_offline_and_is_as_careful(store, browser, tmp_path):
     run = made(store, 30, texts=lambda item: f"{EVIL} {PLANTED} {item}")
     file = tmp_path / "page.html"
-    file.write_text(html(store, run, lambda *_: "</script><script>window.hacked=1</script>", [PLANTED]), "utf-8")
+    file.write_text(
+        html(store, run, lambda *_: "</script><script>window.hacked=1</script>", [PLANTED]), "utf-8"
+    )
     assert PLANTED not in file.read_text("utf-8")
     context = browser.new_context(offline=True)
     page, complaints, asked = context.new_page(), [], []
@@ -152,14 +187,21 @@ def test_a_page_in_a_file_works_offline_and_is_as_careful(store, browser, tmp_pa
 
 def test_secrets_are_the_long_values_of_variables_named_like_keys():
     found = secrets_here(
-        {"OPENAI_API_KEY": "sk-long-enough", "MY_TOKEN": "short", "PATH": "/usr/bin", "db_password": "x" * 9}
+        {
+            "OPENAI_API_KEY": "sk-long-enough",
+            "MY_TOKEN": "short",
+            "PATH": "/usr/bin",
+            "db_password": "x" * 9,
+        }
     )
     assert found == ["sk-long-enough", "x" * 9]
 
 
 def test_the_prompt_of_an_item_is_filled_in_as_it_was_asked(store):
     manifest = MapJob(cwd=".", prompt="Where is {}?", model="scripted/x").manifest()
-    row = store.begin("map", kind="map", seed=1, manifest=manifest, tags=(), driver=Driver(1, "here", 1.0))
+    row = store.begin(
+        "map", kind="map", seed=1, manifest=manifest, tags=(), driver=Driver(1, "here", 1.0)
+    )
     assert prompt_of(row, "0000", "Rome") == "Where is Rome?"
     assert prompt_of(row, "0000", None) == "Where is {}?"
     assert prompt_of(store.get(begun(store)), "0000", "Rome") is None

@@ -1,4 +1,4 @@
-"""Who may see the page and act: asked over real connections, as a browser, a script or a stranger's site would."""
+"""Access to the page, over real connections: as a browser, a script or another site."""
 
 import http.client
 import json
@@ -26,7 +26,9 @@ def ask(served):
             connection.putheader("Cookie", f"abreast-{served.port}={served.token}")
         for name, value in headers.items():
             connection.putheader(name.replace("_", "-"), value)
-        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        data = (
+            b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
         if method == "POST":
             connection.putheader("Content-Length", str(len(data)))
             connection.putheader("Content-Type", headers.get("Content_Type", "application/json"))
@@ -41,20 +43,25 @@ def ask(served):
 
 @pytest.fixture
 def run(store):
-    """A run that nobody drives, in the store."""
-    row = store.begin("left", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    """A run without a driver, in the store."""
+    row = store.begin(
+        "left", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)
+    )
     store.end(row.id, row.epoch, "interrupted", "", 2.0)
     return row.id
 
 
-@pytest.mark.parametrize("path", ["/", "/runs.json", "/static/main.js", "/plotly.js", "/run/x", "/run/x.json", "/live"])
+@pytest.mark.parametrize(
+    "path", ["/", "/runs.json", "/static/main.js", "/plotly.js", "/run/x", "/run/x.json", "/live"]
+)
 def test_without_the_token_nothing_is_shown(ask, path):
     status, _, body = ask(path, token=False)
     assert (status, "token" in body) == (403, True)
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/runs.json", "/static/main.js", "/run/x.json", "/live", "/favicon.ico", "//", "/é"]
+    "path",
+    ["/", "/runs.json", "/static/main.js", "/run/x.json", "/live", "/favicon.ico", "//", "/é"],
 )
 def test_off_its_path_nothing_is_said_whoever_asks(ask, served, path):
     for token in (False, True):
@@ -66,14 +73,22 @@ def test_off_its_path_nothing_is_said_whoever_asks(ask, served, path):
 
 
 def test_another_port_of_this_machine_is_never_sent_the_cookie(served):
-    """Cookies don't know of ports: a jar that obeys the standard, as browsers do, sends them to all."""
+    """Cookies are not bound to ports: a browser sends them to all ports of a host."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with another_program() as other:
         assert browser.open(served.address(), timeout=30).status == 200
         for path in ("/", "/run/x", "/static/main.js"):
-            assert browser.open(f"http://127.0.0.1:{other.server_port}{path}", timeout=30).status == 200
+            assert (
+                browser.open(f"http://127.0.0.1:{other.server_port}{path}", timeout=30).status
+                == 200
+            )
         # By the cookie alone, the page knows the browser again: there was one to send.
-        assert browser.open(f"http://127.0.0.1:{served.port}{served.at('/runs.json')}", timeout=30).status == 200
+        assert (
+            browser.open(
+                f"http://127.0.0.1:{served.port}{served.at('/runs.json')}", timeout=30
+            ).status
+            == 200
+        )
     assert len(other.seen) == 3
     assert [headers["Cookie"] for headers in other.seen if "Cookie" in headers] == []
 
@@ -95,7 +110,9 @@ def test_the_printed_address_gives_a_cookie_that_scripts_and_other_sites_do_not_
     assert ask("/runs.json")[0] == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1"]
+)
 def test_by_another_name_it_is_not_this_page(ask, served, host):
     assert ask("/", host=host.format(port=served.port))[0] == 400
 
@@ -110,18 +127,27 @@ def test_only_the_page_itself_may_post(ask, served, run):
     assert post(Origin=f"https://127.0.0.1:{served.port}") == 403
     assert post(Origin=f"http://localhost:{served.port}") == 403  # another name is another site
     assert post(Sec_Fetch_Site="cross-site") == 403
-    assert post(Origin=f"http://127.0.0.1:{served.port}") == 409  # let in, and there is no such action
+    # It passes the guard, and there is no such action.
+    assert post(Origin=f"http://127.0.0.1:{served.port}") == 409
     assert post(Sec_Fetch_Site="same-origin") == 409
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        "/static/../app.py", "/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static//etc/passwd",
-        "/static/%2fetc%2fpasswd", "/static/", "/static/none.js", "/static/..", "/static/main.js%00",
-        "/../../etc/passwd", "/plotly.js/../x",
+        "/static/../app.py",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e/app.py",
+        "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd",
+        "/static/",
+        "/static/none.js",
+        "/static/..",
+        "/static/main.js%00",
+        "/../../etc/passwd",
+        "/plotly.js/../x",
     ],
-)  # fmt: skip
+)
 def test_no_path_leads_out_of_the_page(ask, path):
     status, _, body = ask(path)
     assert status == 404
@@ -141,9 +167,16 @@ def test_every_answer_says_that_nothing_else_may_run(ask):
 
 @pytest.mark.parametrize(
     ("body", "status"),
-    [(b"{", 400), (b"[]", 400), (b'{"fields": {}}', 400), (b'"x"', 400), (b'{"action": 1, "fields": [1]}', 400),
-     (b'{"action": "' + b"x" * 70_000 + b'"}', 413), (b"[" * 60_000, 400)],
-)  # fmt: skip
+    [
+        (b"{", 400),
+        (b"[]", 400),
+        (b'{"fields": {}}', 400),
+        (b'"x"', 400),
+        (b'{"action": 1, "fields": [1]}', 400),
+        (b'{"action": "' + b"x" * 70_000 + b'"}', 413),
+        (b"[" * 60_000, 400),
+    ],
+)
 def test_what_is_no_action_is_refused_in_a_sentence(ask, served, run, body, status):
     origin = f"http://127.0.0.1:{served.port}"
     found, _, said = ask(f"/run/{run}/act", method="POST", body=body, Origin=origin)
@@ -152,7 +185,15 @@ def test_what_is_no_action_is_refused_in_a_sentence(ask, served, run, body, stat
 
 
 def test_a_run_that_is_not_there_is_404_in_a_sentence(ask):
-    for rest in (".json", "/lanes.json", "/items.json", "/item.json?path=x", "/errors.json", "/job.json", "/live"):
+    for rest in (
+        ".json",
+        "/lanes.json",
+        "/items.json",
+        "/item.json?path=x",
+        "/errors.json",
+        "/job.json",
+        "/live",
+    ):
         status, _, body = ask(f"/run/none-1{rest}")
         assert status == 404
         assert "none-1" in json.loads(body)["error"]
@@ -168,11 +209,20 @@ async def test_a_secret_of_the_environment_is_on_no_page(store):
         async for _ in run.map(echo, range(2), width=2):
             pass
     with serving(store, secrets=[KEY]) as page:
-        for path in (".json", "/lanes.json", "/items.json", "/errors.json", "/item.json?path=leak/echo/0000",
-                     "/item.json?path=leak/echo/0001", "/job.json"):  # fmt: skip
+        for path in (
+            ".json",
+            "/lanes.json",
+            "/items.json",
+            "/errors.json",
+            "/item.json?path=leak/echo/0000",
+            "/item.json?path=leak/echo/0001",
+            "/job.json",
+        ):
             connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
             connection.request(
-                "GET", page.at(f"/run/leak-1{path}"), headers={"Cookie": f"abreast-{page.port}={page.token}"}
+                "GET",
+                page.at(f"/run/leak-1{path}"),
+                headers={"Cookie": f"abreast-{page.port}={page.token}"},
             )
             response = connection.getresponse()
             body = response.read().decode()
@@ -195,7 +245,9 @@ async def test_news_have_no_secret_either_however_it_is_written(store, key):
         for path in ("/live", ".json", "/item.json?path=leak/echo/0000", "/job.json"):
             connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
             connection.request(
-                "GET", page.at(f"/run/leak-1{path}"), headers={"Cookie": f"abreast-{page.port}={page.token}"}
+                "GET",
+                page.at(f"/run/leak-1{path}"),
+                headers={"Cookie": f"abreast-{page.port}={page.token}"},
             )
             response = connection.getresponse()
             lines = []
@@ -208,7 +260,7 @@ async def test_news_have_no_secret_either_however_it_is_written(store, key):
 
 
 async def test_each_twin_answers_by_itself(store):
-    """A program may ask for the items and for nothing else: nobody has looked at the run before."""
+    """A program may request only the items, of a run that no page has read before."""
 
     async def work(item):
         return item
@@ -216,7 +268,10 @@ async def test_each_twin_answers_by_itself(store):
     async with open_run("quiet", store=store.path) as run:
         async for _ in run.map(work, range(7), width=2):
             pass
-        for name, part in (("items.json", lambda said: said["count"]), ("lanes.json", lambda said: len(said["lanes"]))):
+        for name, part in (
+            ("items.json", lambda said: said["count"]),
+            ("lanes.json", lambda said: len(said["lanes"])),
+        ):
             with serving(store) as page:
                 connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
                 headers = {"Cookie": f"abreast-{page.port}={page.token}"}

@@ -1,4 +1,7 @@
-"""The page in a real Chromium: opened, followed, drilled into, acted on; with a mouse, with keys only, on a phone."""
+"""The page in a real Chromium: opened, followed, drilled into, acted on.
+
+With a mouse, with keys only, on a phone.
+"""
 
 import asyncio
 import functools
@@ -8,7 +11,7 @@ import threading
 import pytest
 
 from abreast import Slots, open_run
-from abreast.web.pages import Desk, head, lanes
+from abreast.web.pages import PageSource, head, lanes
 from tests.web.conftest import another_program, serving
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -29,21 +32,24 @@ def made(store, count=40, name="made", texts=lambda item: f"reply to {item}", **
         return texts(item)
 
     async def drive():
-        async with open_run(name, store=store.path, lanes={"slots": Slots(4)}, seed=1, **more) as run:
+        async with open_run(
+            name, store=store.path, lanes={"slots": Slots(4)}, seed=1, **more
+        ) as run:
             async for _ in run.map(work, range(count), width=8, lane="slots"):
                 pass
 
-    thread = threading.Thread(target=lambda: asyncio.run(drive()))  # playwright has a loop of its own in this one
+    # In a thread, since Playwright has an event loop in this one.
+    thread = threading.Thread(target=lambda: asyncio.run(drive()))
     thread.start()
     thread.join(60)
     return f"{name}-1"
 
 
-def desk_of(store, run):
+def source_of(store, run):
     """What the page is made from, with the run read."""
-    desk = Desk(store)
-    head(desk, run, {})
-    return desk
+    source = PageSource(store)
+    head(source, run, {})
+    return source
 
 
 def window(page):
@@ -107,9 +113,13 @@ def test_a_bar_and_a_row_lead_to_prompt_reply_and_traceback(store, open_page):
         expect(panel).to_contain_text("Traceback (most recent call last)")
         panel.get_by_label("Close").click()
         canvas = page.locator(".lane canvas")
-        seen = lanes(desk_of(store, run), run, {})
+        seen = lanes(source_of(store, run), run, {})
         rows = enumerate(seen["lanes"][0]["rows"])
-        bars = [(row[at + 2] - row[at + 1], row[at + 1], index) for index, row in rows for at in range(0, len(row), 6)]
+        bars = [
+            (row[at + 2] - row[at + 1], row[at + 1], index)
+            for index, row in rows
+            for at in range(0, len(row), 6)
+        ]
         took, start, index = max(bars)  # the longest, which is easily met
         width = canvas.bounding_box()["width"]
         at = {"x": width * (start + took / 2) / seen["now"], "y": 66 + 16 * index + 6}
@@ -207,7 +217,9 @@ def test_nothing_that_a_run_says_can_run(store, open_page):
             assert panel.locator("img, script, b:not(.failure b)").count() == 0
             panel.get_by_label("Close").click()
         assert "100,000 of 300,003" in page.evaluate("document.querySelector('#item').textContent")
-        assert page.evaluate("[...document.querySelectorAll('a')].every((a) => a.protocol === 'http:')")
+        assert page.evaluate(
+            "[...document.querySelectorAll('a')].every((a) => a.protocol === 'http:')"
+        )
         assert page.evaluate("window.hacked") is None
         assert run
 
@@ -219,17 +231,24 @@ def test_an_inline_script_is_blocked_by_the_policy(served, browser):
     page.on("console", lambda line: said.append(line.text))
     page.goto(served.address())
     page.evaluate(
-        "const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; document.body.append(s)"
+        "const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; "
+        "document.body.append(s)"
     )
     assert page.evaluate("window.hacked") is None
     assert any("Content Security Policy" in line for line in said)
     context.close()
 
 
-@pytest.mark.parametrize(("scheme", "paper"), [("light", "rgb(247, 247, 245)"), ("dark", "rgb(15, 18, 22)")])
+@pytest.mark.parametrize(
+    ("scheme", "paper"), [("light", "rgb(247, 247, 245)"), ("dark", "rgb(15, 18, 22)")]
+)
 def test_it_is_legible_in_both_themes_and_on_a_phone(store, served, open_page, scheme, paper):
     run = made(store)
-    page = whole(open_page(served, f"/run/{run}", color_scheme=scheme, viewport={"width": 400, "height": 800}))
+    page = whole(
+        open_page(
+            served, f"/run/{run}", color_scheme=scheme, viewport={"width": 400, "height": 800}
+        )
+    )
     expect(page.locator("#items tbody tr")).to_have_count(40)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
@@ -254,7 +273,9 @@ def test_it_is_used_by_keys_alone(store, served, open_page):
         for _ in range(most):
             page.keyboard.press("Tab")
             if page.evaluate("(wanted) => document.activeElement.matches(wanted)", selector):
-                assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+                assert (
+                    page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+                )
                 return
         pytest.fail(f"no way by Tab to {selector}")
 

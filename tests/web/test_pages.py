@@ -5,13 +5,13 @@ import json
 import pytest
 
 from abreast import open_run
+from abreast.assembly.names import as_caller
 from abreast.core.events import ITEM_SETTLED, Event
-from abreast.store import codec
+from abreast.store.codec import codec
 from abreast.store.port import Driver
 from abreast.testing import ScriptedModel
 from abreast.web import pages
-from abreast.web.pages import Desk
-from abreast.wiring import as_caller
+from abreast.web.pages import PageSource
 
 HUGE = "x" * 2_000_000
 
@@ -23,23 +23,23 @@ async def third_fails(item):
 
 
 @pytest.fixture
-async def desk(store):
+async def source(store):
     """A store with one run of thirty items, and what pages are made from."""
     async with open_run("thirty", store=store.path, tags=["nightly"]) as run:
         async for _ in run.map(third_fails, range(30), width=4):
             pass
-    desk = Desk(store)
-    pages.head(desk, "thirty-1", {})
-    return desk
+    source = PageSource(store)
+    pages.head(source, "thirty-1", {})
+    return source
 
 
 def keys(said):
     return [row["key"] for row in said["items"]]
 
 
-def test_items_are_sorted_filtered_and_paged(desk):
+def test_items_are_sorted_filtered_and_paged(source):
     def asked(**given):
-        return pages.items(desk, "thirty-1", given)
+        return pages.items(source, "thirty-1", given)
 
     assert asked()["count"] == 30
     assert keys(asked(sort="key", at="10", most="3")) == ["0010", "0011", "0012"]
@@ -56,45 +56,64 @@ def test_items_are_sorted_filtered_and_paged(desk):
 @pytest.mark.parametrize(
     "given", [{"at": "-1"}, {"most": "x"}, {"sort": "__class__"}, {"at": "9" * 40}, {"state": "?"}]
 )
-def test_odd_wishes_do_no_harm(desk, given):
-    assert pages.items(desk, "thirty-1", given)["count"] in (0, 30)
-    assert pages.lanes(desk, "thirty-1", {"begin": "nan", "end": "inf", "columns": "0"})["lanes"]
+def test_odd_wishes_do_no_harm(source, given):
+    assert pages.items(source, "thirty-1", given)["count"] in (0, 30)
+    assert pages.lanes(source, "thirty-1", {"begin": "nan", "end": "inf", "columns": "0"})["lanes"]
 
 
-def test_the_list_of_runs_counts_and_can_be_searched(desk):
+def test_the_list_of_runs_counts_and_can_be_searched(source):
     def listed(**given):
-        return [row["id"] for row in pages.runs(desk, given)["runs"]]
+        return [row["id"] for row in pages.runs(source, given)["runs"]]
 
-    [row] = pages.runs(desk, {})["runs"]
+    [row] = pages.runs(source, {})["runs"]
     assert (row["done"], row["failed"], row["counted"], row["state"]) == (20, 10, True, "done")
     assert listed(q="NIGHT") == listed(state="done") == listed(kind=row["kind"]) == ["thirty-1"]
     assert listed(q="other") == listed(state="failed") == listed(kind="matrix") == []
 
 
 def test_a_run_without_a_driver_has_crashed(store):
-    row = store.begin("gone", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    row = store.begin(
+        "gone", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)
+    )
     store.let_go(row.id)
-    desk = Desk(store)
-    assert pages.runs(desk, {})["runs"][0]["state"] == "crashed"
-    head = pages.head(desk, row.id, {})
-    assert (head["state"], head["can"]) == ("crashed", {"cancel": False, "resume": True, "retry": False})
+    source = PageSource(store)
+    assert pages.runs(source, {})["runs"][0]["state"] == "crashed"
+    head = pages.head(source, row.id, {})
+    assert (head["state"], head["can"]) == (
+        "crashed",
+        {"cancel": False, "resume": True, "retry": False},
+    )
 
 
-def test_the_run_of_a_script_is_not_for_us_to_resume(desk):
-    assert pages.head(desk, "thirty-1", {})["can"] == {"cancel": False, "resume": False, "retry": False}
+def test_the_run_of_a_script_is_not_for_us_to_resume(source):
+    assert pages.head(source, "thirty-1", {})["can"] == {
+        "cancel": False,
+        "resume": False,
+        "retry": False,
+    }
 
 
 def test_counting_goes_on_where_it_ended_and_an_item_that_ran_again_counts_once(store):
-    row = store.begin("more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0))
+    row = store.begin(
+        "more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)
+    )
 
     def settled(seq, state):
-        return Event(seq, ITEM_SETTLED, "more/m/0", seq, seq, None, {"index": 0, "state": state, "service": [0.1]})
+        return Event(
+            seq,
+            ITEM_SETTLED,
+            "more/m/0",
+            seq,
+            seq,
+            None,
+            {"index": 0, "state": state, "service": [0.1]},
+        )
 
-    desk = Desk(store)
+    source = PageSource(store)
     store.commit(row.id, row.epoch, [settled(1, "cancelled")], {})
-    assert pages.runs(desk, {})["runs"][0]["cancelled"] == 1
+    assert pages.runs(source, {})["runs"][0]["cancelled"] == 1
     store.commit(row.id, row.epoch, [settled(2, "done")], {})
-    [now] = pages.runs(desk, {})["runs"]
+    [now] = pages.runs(source, {})["runs"]
     assert (now["done"], now["cancelled"]) == (1, 0)
 
 
@@ -104,13 +123,15 @@ def test_a_picture_of_a_run_that_was_over_is_drawn_anew_once_it_went_on(store):
         return Event(seq, ITEM_SETTLED, f"more/m/{seq}", seq, seq, "a", data, "1")
 
     def bars():
-        pages.head(desk, row.id, {})
-        [lane] = pages.lanes(desk, row.id, {"begin": "0", "end": "100"})["lanes"]
+        pages.head(source, row.id, {})
+        [lane] = pages.lanes(source, row.id, {"begin": "0", "end": "100"})["lanes"]
         return lane["counts"]["done"]
 
-    row, desk = (
-        store.begin("more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)),
-        Desk(store),
+    row, source = (
+        store.begin(
+            "more", kind="map", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 1.0)
+        ),
+        PageSource(store),
     )
     store.commit(row.id, row.epoch, [settled(1)], {})
     store.end(row.id, row.epoch, "interrupted", "", 2.0)
@@ -121,19 +142,19 @@ def test_a_picture_of_a_run_that_was_over_is_drawn_anew_once_it_went_on(store):
     assert bars() == 3
 
 
-def test_an_item_says_what_became_of_it(desk):
-    done = pages.item(desk, "thirty-1", {"path": "thirty/third_fails/0003"})
+def test_an_item_says_what_became_of_it(source):
+    done = pages.item(source, "thirty-1", {"path": "thirty/third_fails/0003"})
     assert (done["state"], json.loads(done["value"]["text"])) == ("done", {"item": 3})
     assert done["timing"]["service"]
-    failed = pages.item(desk, "thirty-1", {"path": "thirty/third_fails/0002"})
+    failed = pages.item(source, "thirty-1", {"path": "thirty/third_fails/0002"})
     assert failed["error"]["type"] == "RuntimeError"
     assert "Traceback" in failed["error"]["traceback"]["text"]
 
 
-def test_a_bar_leads_to_its_item(desk):
-    [lane] = pages.lanes(desk, "thirty-1", {})["lanes"]
+def test_a_bar_leads_to_its_item(source):
+    [lane] = pages.lanes(source, "thirty-1", {})["lanes"]
     place = lane["rows"][0][5]
-    assert pages.item(desk, "thirty-1", {"place": str(place)})["state"] in ("done", "failed")
+    assert pages.item(source, "thirty-1", {"place": str(place)})["state"] in ("done", "failed")
 
 
 async def test_an_item_shows_its_calls_with_prompt_and_reply(store):
@@ -145,13 +166,13 @@ async def test_an_item_shows_its_calls_with_prompt_and_reply(store):
     async with open_run("asks", store=store.path) as run, model:
         async for _ in run.map(question, ["love"], width=1):
             pass
-    desk = Desk(store, lambda row, key, value: f"the prompt of {key} in {row.id}")
-    said = pages.item(desk, "asks-1", {"path": "asks/question/0000"})
+    source = PageSource(store, lambda row, key, value: f"the prompt of {key} in {row.id}")
+    said = pages.item(source, "asks-1", {"path": "asks/question/0000"})
     assert said["prompt"]["text"] == "the prompt of 0000 in asks-1"
     [call] = said["calls"]
     assert call["asked"] == [{"role": "user", "text": "What is love?", "characters": 13}]
     assert call["reply"]["text"] == "Reply to: What is love?"
-    assert pages.head(desk, "asks-1", {})["usage"]["requests"] == 1
+    assert pages.head(source, "asks-1", {})["usage"]["requests"] == 1
 
 
 async def test_a_huge_reply_is_shown_in_part_and_says_so(store):
@@ -161,20 +182,31 @@ async def test_a_huge_reply_is_shown_in_part_and_says_so(store):
     async with open_run("big", store=store.path) as run:
         async for _ in run.map(big, range(1), width=1):
             pass
-    said = pages.item(Desk(store), "big-1", {"path": "big/big/0000"})["value"]
+    said = pages.item(PageSource(store), "big-1", {"path": "big/big/0000"})["value"]
     assert (len(said["text"]), said["characters"]) == (100_000, 2_000_000)
 
 
-@pytest.mark.parametrize(("state", "reason", "resume"), [
-    ("failed", "no item succeeded: 1 failed", False), ("failed", "OSError: lost", True),
-    ("halted", "it stopped at its first failure: item 0002 failed", False), ("halted", "enough", True),
-])  # fmt: skip
-def test_of_a_run_that_came_to_its_end_only_failed_items_can_be_run_again(store, state, reason, resume):
+@pytest.mark.parametrize(
+    ("state", "reason", "resume"),
+    [
+        ("failed", "no item succeeded: 1 failed", False),
+        ("failed", "OSError: lost", True),
+        ("halted", "it stopped at its first failure: item 0002 failed", False),
+        ("halted", "enough", True),
+    ],
+)
+def test_of_a_run_that_came_to_its_end_only_failed_items_can_be_run_again(
+    store, state, reason, resume
+):
     error = codec.encode_error(OSError("lost"))
-    row = store.begin("map", kind="map", seed=1, manifest={}, tags=[], driver=Driver(1, "here", 0.0))
-    settled = Event(1, ITEM_SETTLED, "map/items/0002", 1.0, 1.0, None, {"index": 2, "state": "failed"}, error)
+    row = store.begin(
+        "map", kind="map", seed=1, manifest={}, tags=[], driver=Driver(1, "here", 0.0)
+    )
+    settled = Event(
+        1, ITEM_SETTLED, "map/items/0002", 1.0, 1.0, None, {"index": 2, "state": "failed"}, error
+    )
     store.commit(row.id, row.epoch, [settled], {})
     store.end(row.id, row.epoch, state, reason, 1.0)
-    said = pages.head(Desk(store), row.id, {})
+    said = pages.head(PageSource(store), row.id, {})
     assert (said["state"], said["reason"]) == (state, reason)
     assert said["can"] == {"cancel": False, "resume": resume, "retry": True}

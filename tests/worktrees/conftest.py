@@ -1,4 +1,4 @@
-"""A repository and a cache for each test, and a `git` that does as it is told."""
+"""A repository and a cache for each test, and a scripted `git`."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def repository(tmp_path):
 
 @pytest.fixture
 def told_git(tmp_path, monkeypatch):
-    """Put a script before git: it sees the arguments in `$*`, and goes on as git unless it has ended before."""
+    """Run a shell script before git, with the arguments in `$*`; if it exits, git does not run."""
     real = shutil.which("git")
 
     def tell(script):

@@ -1,13 +1,13 @@
-"""Jails on systems that allow less than this one."""
+"""A sandbox on a system that permits less than this one."""
 
 import inspect
 
-from abreast.worktrees import confine, jail
+from abreast.worktrees import confinement, sandbox
 
 
 def refuse(monkeypatch, place, function):
-    """The jail as it is, but for one function of the system that fails as it does in many a container."""
-    text = inspect.getsource(jail).replace(
+    """Use a sandbox in which one libc function fails, as it does in many containers."""
+    text = inspect.getsource(sandbox).replace(
         "libc = ctypes.CDLL(None, use_errno=True)",
         "class Libc:\n"
         "    real = ctypes.CDLL(None, use_errno=True)\n"
@@ -16,5 +16,5 @@ def refuse(monkeypatch, place, function):
         f"        return refuse if name == {function!r} else getattr(self.real, name)\n"
         "libc = Libc()",
     )
-    (place / "jail.py").write_text(text)
-    monkeypatch.setattr(confine, "_JAIL", ("-I", "-S", str(place / "jail.py")))
+    (place / "sandbox.py").write_text(text)
+    monkeypatch.setattr(confinement, "_SANDBOX", ("-I", "-S", str(place / "sandbox.py")))

@@ -1,4 +1,4 @@
-"""Repositories to try things in, and a look at everything that must not change."""
+"""Repositories for tests, and snapshots of everything that must not change."""
 
 import os
 import stat
@@ -19,7 +19,9 @@ ENVIRONMENT = {
 
 
 def git(place, *words):
-    done = subprocess.run(["git", *words], cwd=place, env=ENVIRONMENT, capture_output=True, check=True, timeout=60)
+    done = subprocess.run(
+        ["git", *words], cwd=place, env=ENVIRONMENT, capture_output=True, check=True, timeout=60
+    )
     return done.stdout.decode(errors="surrogateescape")
 
 
@@ -56,8 +58,15 @@ def look(top, *, without=()):
 
 
 def fingerprint(top):
-    """Bytes, modes, index, refs, objects and stash: all are files in `top`; and what git makes of them."""
-    return look(top), git(top, "status", "--porcelain"), git(top, "worktree", "list").splitlines()[1:]
+    """Bytes, modes, index, refs, objects and stash: all are files in `top`.
+
+    And what git makes of them.
+    """
+    return (
+        look(top),
+        git(top, "status", "--porcelain"),
+        git(top, "worktree", "list").splitlines()[1:],
+    )
 
 
 def worktrees(top):
@@ -66,10 +75,14 @@ def worktrees(top):
 
 def left_in(cache):
     """What a pool has left in the cache."""
-    return sorted(str(path.relative_to(cache)) for path in cache.rglob("*")) if cache.exists() else []
+    return (
+        sorted(str(path.relative_to(cache)) for path in cache.rglob("*")) if cache.exists() else []
+    )
 
 
 def start_python(program, *args, stdin=subprocess.PIPE, **environment):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
     words = [sys.executable, "-c", program, *map(str, args)]
-    return subprocess.Popen(words, env=env, stdin=stdin, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        words, env=env, stdin=stdin, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )

@@ -1,4 +1,4 @@
-"""Cancelled anywhere, a pool leaves nothing: no slot, worktree, child, lock or line in the ledger."""
+"""A pool cancelled at any step leaves no slot, worktree, child, lock or ownership entry."""
 
 import asyncio
 import contextlib
@@ -9,24 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from abreast.worktrees import aside as aside_module
-from abreast.worktrees import pool, slot, staging
-from abreast.worktrees.confine import run_confined
+from abreast.worktrees import background, pool, slot, staging
+from abreast.worktrees.confinement import run_confined
 from abreast.worktrees.pool import open_worktrees
 from tests.worktrees.repositories import fingerprint, left_in
 
 
 class Steps:
-    """Counts what the work goes through, and cancels a task at one of the steps."""
+    """Counts the steps of the work, and cancels a task at one of them."""
 
     def __init__(self, monkeypatch):
         self.count = 0
         self.at = None
         self.call = None
-        self._watch(monkeypatch, aside_module.Stop, "check")
+        self._watch(monkeypatch, background.StopRequest, "check")
         self._watch(monkeypatch, pool, "remove_tree")
-        self._watch(monkeypatch, pool.Ledger, "_append")
-        self._watch(monkeypatch, pool.Ledger, "drop")
+        self._watch(monkeypatch, pool.OwnershipLog, "_append")
+        self._watch(monkeypatch, pool.OwnershipLog, "drop")
         self._watch(monkeypatch, slot, "make_piece")
         self._watch(monkeypatch, staging, "copy_bytes")
         self._watch(monkeypatch, pool.Git, "__call__")
@@ -52,14 +51,16 @@ async def use(repository, entered=None):
     async with open_worktrees(repository, 2) as trees:
         one, other = trees.slots
         one.write_candidate("README", "x")
-        await asyncio.wait([asyncio.create_task(run_confined(["true"], one)), asyncio.create_task(other.reset())])
+        await asyncio.wait(
+            [asyncio.create_task(run_confined(["true"], one)), asyncio.create_task(other.reset())]
+        )
         await one.reset()
 
 
 def children():
-    """The processes that we have started and that go on, and theirs."""
+    """The children of this process that are a git or a sandbox."""
     found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [pid for pid in found if b"jail" in cmdline(pid) or b"git" in cmdline(pid)]
+    return [pid for pid in found if b"sandbox" in cmdline(pid) or b"git" in cmdline(pid)]
 
 
 def cmdline(pid):
@@ -136,7 +137,7 @@ async def test_cancelled_while_a_command_runs_the_command_is_gone(repository, ca
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
-    assert os.read(reader, 100) == b""  # nobody holds it any more
+    assert os.read(reader, 100) == b""  # no process holds it
     os.close(reader)
     assert_nothing_left(repository, cache, before)
 
@@ -179,5 +180,7 @@ async def test_a_second_and_third_cancellation_change_nothing(repository, cache,
 
         steps.call = call
         await asyncio.wait([task])
-        assert task.cancelled() or at > total / 2  # the last steps may be over before it is heard
+        assert (
+            task.cancelled() or at > total / 2
+        )  # the last steps may end before the cancellation arrives
         assert_nothing_left(repository, cache, before)

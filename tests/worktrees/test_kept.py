@@ -1,4 +1,4 @@
-"""A slot with something in it that must not be lost: no pool removes it before whoever it belongs to has let it go."""
+"""`Slot.keep`: no pool removes such a slot before `let_go`."""
 
 import os
 import signal
@@ -27,16 +27,18 @@ asyncio.run(main())
 
 @pytest.fixture
 def killed(repository, unmeasured):
-    """Where a process that was killed had something in a slot."""
+    """A slot that a killed process had marked with `keep`."""
     process = start_python(KEEPS, repository)
     path = process.stdout.readline().strip()
-    assert unfinished_in(repository) == []  # its owner is alive, and will see to it
+    assert unfinished_in(repository) == []  # its owner is alive
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     return path
 
 
-async def test_what_a_killed_process_wanted_kept_is_left_by_every_pool_until_it_is_let_go(repository, cache, killed):
+async def test_what_a_killed_process_wanted_kept_is_left_by_every_pool_until_it_is_let_go(
+    repository, cache, killed
+):
     async with open_worktrees(repository, 1) as trees:
         assert [(left.path, "holds work" in left.reason) for left in trees.left] == [(killed, True)]
     assert [left.path for left in reap_worktrees(repository)] == [killed]

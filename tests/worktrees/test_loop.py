@@ -10,8 +10,8 @@ import asyncio, json, sys, threading
 from abreast.worktrees.pool import open_worktrees
 
 repository, cache = sys.argv[1:]
-TOUCHES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.listdir", "os.scandir", "os.link",
-           "os.symlink", "os.chmod", "os.truncate", "os.utime", "shutil.")
+TOUCHES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.listdir", "os.scandir",
+           "os.link", "os.symlink", "os.chmod", "os.truncate", "os.utime", "shutil.")
 touched = {"the loop": [], "others": []}
 loop, watching = threading.get_ident(), []
 
@@ -21,7 +21,8 @@ def watch(event, given):
         return
     if not any(str(one).startswith((repository, cache)) for one in given):
         return
-    touched["the loop" if threading.get_ident() == loop else "others"].append(f"{watching[-1]}: {event} {given[0]}")
+    thread = "the loop" if threading.get_ident() == loop else "others"
+    touched[thread].append(f"{watching[-1]}: {event} {given[0]}")
 
 
 async def main():
@@ -49,7 +50,11 @@ print(json.dumps(touched))
 
 def test_no_file_is_touched_in_the_thread_of_the_loop(repository, cache):
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, repository, cache], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", SCRIPT, repository, cache],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     touched = json.loads(done.stdout)

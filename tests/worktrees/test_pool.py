@@ -1,4 +1,4 @@
-"""The pool of worktrees, line by line of its specification, with a real git."""
+"""The pool of worktrees, with a real git."""
 
 import asyncio
 import contextlib
@@ -10,10 +10,17 @@ import pytest
 
 import abreast
 from abreast.worktrees import pool
-from abreast.worktrees.confine import run_confined
+from abreast.worktrees.confinement import run_confined
 from abreast.worktrees.errors import SlotClosed, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.pool import open_worktrees
-from tests.worktrees.repositories import fingerprint, git, left_in, make_repository, worktrees, write
+from tests.worktrees.repositories import (
+    fingerprint,
+    git,
+    left_in,
+    make_repository,
+    worktrees,
+    write,
+)
 
 
 async def test_slots_are_detached_worktrees_in_the_cache_and_gone_afterwards(repository, cache):
@@ -31,7 +38,9 @@ async def test_slots_are_detached_worktrees_in_the_cache_and_gone_afterwards(rep
     assert left_in(cache) == []
 
 
-async def test_the_main_tree_index_refs_and_stash_are_the_same_bytes_before_and_after(repository, cache):
+async def test_the_main_tree_index_refs_and_stash_are_the_same_bytes_before_and_after(
+    repository, cache
+):
     write(repository, {"README": "stashed\n"})
     git(repository, "stash")
     write(repository, {"README": "staged\n"})
@@ -89,7 +98,7 @@ async def test_some_slots_fail_and_the_rest_works_naming_them(repository, cache,
         ]
         assert sorted(worktrees(repository)) == sorted(str(slot.path) for slot in trees.slots)
         assert not list(cache.rglob("abreast-*-[13]"))
-        assert len(pool.Ledger(next(cache.rglob("ledger.jsonl"))).entries()) == 3
+        assert len(pool.OwnershipLog(next(cache.rglob("ledger.jsonl"))).entries()) == 3
         assert repr(trees).endswith("3 of 5 slots>")
     assert fingerprint(repository) == before
     assert left_in(cache) == []
@@ -113,7 +122,10 @@ async def test_a_directory_that_is_there_already_costs_one_slot(repository, cach
 async def test_all_slots_fail_and_there_is_one_clear_error_and_nothing_on_disk(repository, cache):
     (repository / ".git/worktrees").write_text("in the way")
     before = fingerprint(repository)
-    with pytest.raises(WorktreesUnavailable, match=r"none of 3 worktrees of .*repository could be made: git worktree:"):
+    with pytest.raises(
+        WorktreesUnavailable,
+        match=r"none of 3 worktrees of .*repository could be made: git worktree:",
+    ):
         async with open_worktrees(repository, 3):
             pytest.fail("there are no slots")
     assert fingerprint(repository) == before
@@ -147,7 +159,10 @@ async def test_a_cache_inside_of_the_repository_is_refused(repository):
 
 
 async def test_a_place_that_is_not_there_is_one_clear_error(tmp_path, repository):
-    for place, words in ((tmp_path / "none", "No such file"), (repository / "README", "is not a directory")):
+    for place, words in (
+        (tmp_path / "none", "No such file"),
+        (repository / "README", "is not a directory"),
+    ):
         with pytest.raises(WorktreesUnavailable, match=words):
             async with open_worktrees(place, 1):
                 pytest.fail("there are no slots")
@@ -163,7 +178,9 @@ async def test_a_bare_repository_has_no_working_tree(tmp_path, repository):
 async def test_the_lock_of_another_is_waited_for_and_then_named(repository, cache):
     opened = os.open(repository / ".git", os.O_RDONLY)
     fcntl.flock(opened, fcntl.LOCK_EX)
-    with pytest.raises(WorktreesUnavailable, match=r"another process has kept .* locked for 0\.05 s"):
+    with pytest.raises(
+        WorktreesUnavailable, match=r"another process has kept .* locked for 0\.05 s"
+    ):
         async with open_worktrees(repository, 1, timeout=0.05):
             pytest.fail("there are no slots")
     os.close(opened)
@@ -188,7 +205,7 @@ async def test_six_passes_over_two_slots_finish_and_slots_are_distinct(repositor
         assert slot.index not in inside
         inside.add(slot.index)
         seen.append(slot.index)
-        await meeting.wait()  # both are out at once, or this never ends
+        await meeting.wait()  # both are in use at once, or this never ends
         await slot.reset()
         assert (slot.path / "README").read_text() == "read\n"
         slot.write_candidate("README", f"{number}")
@@ -198,7 +215,10 @@ async def test_six_passes_over_two_slots_finish_and_slots_are_distinct(repositor
     async with open_worktrees(repository, 2) as trees:
         lanes = {"worktrees": abreast.Pool(trees.slots)}
         async with abreast.open_run("try", lanes=lanes) as run:
-            outcomes = [outcome.value async for outcome in run.map(evaluate, range(6), width=6, hold="worktrees")]
+            outcomes = [
+                outcome.value
+                async for outcome in run.map(evaluate, range(6), width=6, hold="worktrees")
+            ]
         assert outcomes == list(range(6))
         assert sorted(seen) == [0, 0, 0, 1, 1, 1]
         assert lanes["worktrees"].peak == 2
@@ -259,14 +279,16 @@ async def test_a_lock_that_cannot_be_had_at_the_end_leaves_the_slots_to_the_next
 async def test_a_slot_whose_git_files_are_damaged_is_removed_all_the_same(repository, cache):
     before = fingerprint(repository)
     async with open_worktrees(repository, 2) as trees:
-        (repository / ".git/worktrees" / trees.slots[0].path.name / "gitdir").write_text("/nowhere\n")
+        (repository / ".git/worktrees" / trees.slots[0].path.name / "gitdir").write_text(
+            "/nowhere\n"
+        )
         (trees.slots[1].path / ".git").unlink()
     assert fingerprint(repository) == before
     assert left_in(cache) == []
 
 
 def open_files():
-    """What this process has open, but for the list itself."""
+    """The open file descriptors of this process, without that of the listing."""
     found = {}
     for file in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -288,14 +310,18 @@ async def test_what_still_runs_in_a_slot_is_ended_by_closing(repository, tmp_pat
     async with open_worktrees(repository, 1) as trees:
         script = "echo here > $0; sleep 1000"
         running = asyncio.create_task(
-            run_confined(["sh", "-c", script, str(tmp_path / "fifo")], trees.slots[0], writable=[tmp_path / "fifo"])
+            run_confined(
+                ["sh", "-c", script, str(tmp_path / "fifo")],
+                trees.slots[0],
+                writable=[tmp_path / "fifo"],
+            )
         )
         heard = asyncio.Event()
         asyncio.get_running_loop().add_reader(reader, heard.set)
         await heard.wait()
         asyncio.get_running_loop().remove_reader(reader)
         os.close(reader)
-    with pytest.raises(BaseException, match=r"warden|jail"):
+    with pytest.raises(BaseException, match=r"supervisor|sandbox"):
         await running
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong at the end: the first error stays the error, and all else is restored."""
+"""Failures at the end: the first error is raised, and everything else is restored."""
 
 import pytest
 
@@ -27,7 +27,9 @@ async def test_an_error_of_restoring_neither_hides_the_first_error_nor_leaves_th
             trees.slots[0].write_candidate("README", "changed\n")
             raise first
     assert raised.value is first
-    assert [f"-{stuck} was left behind: it can't be removed" in note for note in first.__notes__] == [True]
+    assert [
+        f"-{stuck} was left behind: it can't be removed" in note for note in first.__notes__
+    ] == [True]
     assert {*tried} == {0, 1, 2}
     assert worktrees(repository) == [str(trees.slots[stuck].path)]
     monkeypatch.undo()
@@ -38,7 +40,9 @@ async def test_an_error_of_restoring_neither_hides_the_first_error_nor_leaves_th
     assert left_in(cache) == []
 
 
-async def test_a_slot_that_cannot_be_reset_is_its_own_error_and_the_others_go_on(repository, cache, monkeypatch):
+async def test_a_slot_that_cannot_be_reset_is_its_own_error_and_the_others_go_on(
+    repository, cache, monkeypatch
+):
     before, make = fingerprint(repository), slot.make_piece
 
     def refuse(*given, **more):

@@ -1,4 +1,4 @@
-"""One slot: its files, their mirror, and the way back to how it was."""
+"""One slot: its files, their paths, and its reset."""
 
 import os
 import shutil
@@ -7,16 +7,21 @@ import sys
 
 import pytest
 
-from abreast.worktrees.confine import run_confined
+from abreast.worktrees.confinement import run_confined
 from abreast.worktrees.errors import OutsideRepository
 from abreast.worktrees.pool import open_worktrees
-from abreast.worktrees.slot import _Look
+from abreast.worktrees.slot import _FileState
 from tests.worktrees.repositories import fingerprint, git, look, make_repository, write
 
 
 @pytest.fixture
 def repository(tmp_path):
-    files = {"pkg/words.py": "one = 1\n", "README": "read\n", "d/e": "e", ".gitignore": "*.o\n__pycache__/\n"}
+    files = {
+        "pkg/words.py": "one = 1\n",
+        "README": "read\n",
+        "d/e": "e",
+        ".gitignore": "*.o\n__pycache__/\n",
+    }
     repository = make_repository(tmp_path / "repository", files)
     (repository / "link").symlink_to("pkg/words.py")
     (repository / "out").symlink_to(tmp_path)
@@ -34,7 +39,12 @@ async def slot(repository):
 
 
 def test_mirror_is_the_same_file_in_the_slot(slot, repository, tmp_path):
-    for path in ("pkg/words.py", repository / "pkg/words.py", "d/../pkg/words.py", "./pkg//words.py"):
+    for path in (
+        "pkg/words.py",
+        repository / "pkg/words.py",
+        "d/../pkg/words.py",
+        "./pkg//words.py",
+    ):
         assert slot.mirror(path) == slot.path / "pkg/words.py"
     (tmp_path / "alias").symlink_to(repository)
     assert slot.mirror(tmp_path / "alias/pkg/words.py") == slot.path / "pkg/words.py"
@@ -45,9 +55,22 @@ def test_mirror_is_the_same_file_in_the_slot(slot, repository, tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    ["..", "../other", "/etc/passwd", "out/x", "up/x", "out", "up", "main", "d/../../x", ".git", ".git/config",
-     "../repository-2/x", "link/../../../x"],
-)  # fmt: skip
+    [
+        "..",
+        "../other",
+        "/etc/passwd",
+        "out/x",
+        "up/x",
+        "out",
+        "up",
+        "main",
+        "d/../../x",
+        ".git",
+        ".git/config",
+        "../repository-2/x",
+        "link/../../../x",
+    ],
+)
 def test_a_path_outside_the_repository_is_an_error_by_name_or_by_link(slot, path):
     with pytest.raises(OutsideRepository):
         slot.mirror(path)
@@ -92,7 +115,9 @@ async def test_a_hard_link_to_the_main_tree_is_never_written_through(slot, repos
 async def test_python_never_runs_what_it_compiled_from_an_earlier_candidate(slot):
     for number in range(3):  # the same size, the same second
         slot.write_candidate("pkg/words.py", f"one = {number}\n")
-        ran = await run_confined([sys.executable, "-c", "import pkg.words as w; print(w.one)"], slot)
+        ran = await run_confined(
+            [sys.executable, "-c", "import pkg.words as w; print(w.one)"], slot
+        )
         assert ran.stdout.decode() == f"{number}\n"
     assert list((slot.path / "pkg/__pycache__").glob("*.pyc"))
 
@@ -101,7 +126,14 @@ async def test_reset_goes_back_to_the_snapshot_exactly(slot, repository):
     before = look(slot.path)
     times = {name: (slot.path / name).lstat().st_mtime_ns for name in before if name != ".git"}
     write(
-        slot.path, {"README": "READ\n", "untracked": "1", "x.o": "1", "new/deep/f": "1", "pkg/__pycache__/w.pyc": "1"}
+        slot.path,
+        {
+            "README": "READ\n",
+            "untracked": "1",
+            "x.o": "1",
+            "new/deep/f": "1",
+            "pkg/__pycache__/w.pyc": "1",
+        },
     )
     (slot.path / "locked").chmod(0o666)
     (slot.path / "pkg").chmod(0o700)
@@ -131,16 +163,18 @@ async def test_reset_notices_a_change_that_hides_behind_size_and_time(slot):
 
 
 def test_a_look_within_a_tick_of_the_files_last_change_proves_nothing():
-    look_at = {"inode": 1, "size": 2, "mtime_ns": 3, "ctime_ns": 4, "mode": 5}
-    now = _Look(**look_at, settled=True)
-    assert _Look(**look_at, settled=True).holds(now)
-    assert not _Look(**look_at, settled=False).holds(now)
-    assert not _Look(**{**look_at, "ctime_ns": 5}, settled=True).holds(now)
+    metadata = {"inode": 1, "size": 2, "mtime_ns": 3, "ctime_ns": 4, "mode": 5}
+    now = _FileState(**metadata, settled=True)
+    assert _FileState(**metadata, settled=True).proves_unchanged(now)
+    assert not _FileState(**metadata, settled=False).proves_unchanged(now)
+    assert not _FileState(**{**metadata, "ctime_ns": 5}, settled=True).proves_unchanged(now)
 
 
 async def test_reset_leaves_alone_what_did_not_change(slot, monkeypatch):
     await slot.reset()
-    before = {name: (slot.path / name).stat().st_ino for name in ("README", "locked", "pkg/words.py")}
+    before = {
+        name: (slot.path / name).stat().st_ino for name in ("README", "locked", "pkg/words.py")
+    }
     await slot.reset()
     assert {name: (slot.path / name).stat().st_ino for name in before} == before
 
@@ -149,8 +183,8 @@ async def test_reset_does_not_read_files_whose_looks_have_settled(slot, monkeypa
     module = sys.modules[type(slot).__module__]
     later = type("Later", (), {"wall": staticmethod(lambda: 4e9)})
     monkeypatch.setattr(module, "SYSTEM_CLOCK", later)
-    await slot.reset()  # from here on they are older than a tick
-    monkeypatch.setattr(module, "_equal", lambda *_: pytest.fail("read"))
+    await slot.reset()  # from now on they are older than a clock tick
+    monkeypatch.setattr(module, "_same_content", lambda *_: pytest.fail("read"))
     await slot.reset()
     monkeypatch.undo()
     (slot.path / "README").write_text("raed\n")

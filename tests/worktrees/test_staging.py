@@ -1,4 +1,4 @@
-"""What slots start with is the working tree as it is, not as it was committed."""
+"""Slots start with the working tree as it is, not as it was committed."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from abreast.worktrees import staging
-from abreast.worktrees.aside import Stop
+from abreast.worktrees.background import StopRequest
 from abreast.worktrees.errors import Interrupted, WorktreesUnavailable
 from abreast.worktrees.git import Git, Repository
 from abreast.worktrees.pool import open_worktrees
@@ -29,7 +29,7 @@ ODD = [
 
 
 async def in_slot(repository, **options):
-    """What a slot of a repository has in it, and what it was told about."""
+    """The files of a slot of a repository, and the notes of the pool."""
     before = fingerprint(repository)
     async with open_worktrees(repository, 1, **options) as trees:
         seen = look(trees.slots[0].path)
@@ -39,10 +39,28 @@ async def in_slot(repository, **options):
     return seen, notes
 
 
-async def test_uncommitted_staged_and_untracked_files_are_there_and_deleted_and_ignored_ones_are_not(tmp_path):
-    files = {"kept": "1", "changed": "1", "staged": "1", "deleted": "1", "removed": "1", ".gitignore": "*.o\nbuild/\n"}
+async def test_uncommitted_and_untracked_files_are_there_and_deleted_and_ignored_ones_are_not(
+    tmp_path,
+):
+    files = {
+        "kept": "1",
+        "changed": "1",
+        "staged": "1",
+        "deleted": "1",
+        "removed": "1",
+        ".gitignore": "*.o\nbuild/\n",
+    }
     repository = make_repository(tmp_path / "repository", files)
-    write(repository, {"changed": "2", "staged": "2", "new/untracked": "2", "x.o": "ignored", "build/y": "ignored"})
+    write(
+        repository,
+        {
+            "changed": "2",
+            "staged": "2",
+            "new/untracked": "2",
+            "x.o": "ignored",
+            "build/y": "ignored",
+        },
+    )
     git(repository, "add", "staged")
     write(repository, {"added": "2", "added-and-gone": "2"})
     git(repository, "add", "added", "added-and-gone")
@@ -50,14 +68,20 @@ async def test_uncommitted_staged_and_untracked_files_are_there_and_deleted_and_
     (repository / "deleted").unlink()
     git(repository, "rm", "--quiet", "removed")
     seen, notes = await in_slot(repository)
-    assert seen == {name: fact for name, fact in look(repository, without=[".git", "build"]).items() if name != "x.o"}
+    assert seen == {
+        name: fact
+        for name, fact in look(repository, without=[".git", "build"]).items()
+        if name != "x.o"
+    }
     assert {"changed", "staged", "new/untracked", "added"} <= seen.keys()
     assert notes == ()
 
 
 async def test_modes_links_times_and_odd_names_are_the_same(tmp_path):
     files = {f"{name}/{name}": name.encode(errors="surrogateescape") for name in ODD}
-    repository = make_repository(tmp_path / "repository", {**files, "run": "#!/bin/sh\n", "locked": "x"})
+    repository = make_repository(
+        tmp_path / "repository", {**files, "run": "#!/bin/sh\n", "locked": "x"}
+    )
     (repository / "run").chmod(0o755)
     (repository / "locked").chmod(0o444)
     (repository / "link").symlink_to("run")
@@ -71,9 +95,14 @@ async def test_modes_links_times_and_odd_names_are_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("setting", ["true", "input"])
-async def test_line_ends_are_those_of_the_working_tree_whatever_git_would_make_of_them(tmp_path, setting):
+async def test_line_ends_are_those_of_the_working_tree_whatever_git_would_make_of_them(
+    tmp_path, setting
+):
     repository = make_repository(tmp_path / "repository", {"a": "1\n"}, ("core.autocrlf", setting))
-    write(repository, {"a": "1\n2\n", "b": "1\r\n2\r\n", "c": "1\r\n2\n", ".gitattributes": "b text eol=lf\n"})
+    write(
+        repository,
+        {"a": "1\n2\n", "b": "1\r\n2\r\n", "c": "1\r\n2\n", ".gitattributes": "b text eol=lf\n"},
+    )
     seen, _ = await in_slot(repository)
     assert [seen[name][1] for name in "abc"] == [b"1\n2\n", b"1\r\n2\r\n", b"1\r\n2\n"]
 
@@ -86,7 +115,9 @@ async def test_a_large_file_is_copied(tmp_path):
 
 
 async def test_hooks_and_filters_of_the_repository_do_not_run(tmp_path):
-    repository = make_repository(tmp_path / "repository", {".gitattributes": "* filter=loud\n", "a": "1"})
+    repository = make_repository(
+        tmp_path / "repository", {".gitattributes": "* filter=loud\n", "a": "1"}
+    )
     for name in ("post-checkout", "post-index-change", "reference-transaction"):
         write(repository, {f".git/hooks/{name}": f"#!/bin/sh\ntouch {tmp_path}/ran\n"})
         (repository / ".git/hooks" / name).chmod(0o755)
@@ -128,7 +159,9 @@ async def test_a_directory_without_git_is_copied_whole(tmp_path, cache):
     (place / "empty").mkdir()
     (place / "link").symlink_to("a/b")
     os.mkfifo(place / "pipe")
-    expected = {name: fact for name, fact in look(place, without=[".git"]).items() if name != "pipe"}
+    expected = {
+        name: fact for name, fact in look(place, without=[".git"]).items() if name != "pipe"
+    }
     async with open_worktrees(place, 2) as trees:
         assert look(trees.slots[1].path) == expected
         assert sorted(note.partition(":")[0] for note in trees.notes) == ["a/.git", "pipe"]
@@ -154,7 +187,11 @@ async def test_a_subdirectory_stands_for_its_repository(repository):
         (slot,) = trees.slots
         assert (slot.path / "README").exists()
         assert slot.root == slot.path / "pkg"
-        assert slot.mirror("words.py") == slot.mirror(repository / "pkg/words.py") == slot.path / "pkg/words.py"
+        assert (
+            slot.mirror("words.py")
+            == slot.mirror(repository / "pkg/words.py")
+            == slot.path / "pkg/words.py"
+        )
         assert slot.mirror("../README") == slot.path / "README"
 
 
@@ -187,7 +224,16 @@ async def test_a_repository_in_the_middle_of_a_merge_is_staged_with_its_conflict
 async def test_submodules_and_nested_repositories_are_left_alone_and_named(tmp_path):
     inner = make_repository(tmp_path / "inner")
     repository = make_repository(tmp_path / "repository")
-    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
+    git(
+        repository,
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        str(inner),
+        "sub",
+    )
     make_repository(repository / "nested")
     seen, notes = await in_slot(repository)
     assert not [name for name in seen if name.startswith(("sub/", "nested"))]
@@ -217,11 +263,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(staging, "copy_bytes", refuse)
     with pytest.raises(WorktreesUnavailable, match="top/a can't be copied: Permission denied"):
-        take_snapshot(Repository(tmp_path / "top", tmp_path / "top"), Listing(("a",)), tmp_path / "stage", Stop())
+        take_snapshot(
+            Repository(tmp_path / "top", tmp_path / "top"),
+            Listing(("a",)),
+            tmp_path / "stage",
+            StopRequest(),
+        )
 
 
 @pytest.mark.parametrize("changes", [1, 9])
-def test_a_file_that_changes_while_it_is_copied_is_copied_again_a_few_times(tmp_path, monkeypatch, changes):
+def test_a_file_that_changes_while_it_is_copied_is_copied_again_a_few_times(
+    tmp_path, monkeypatch, changes
+):
     write(tmp_path / "top", {"a": "0"})
     copy, done = staging.copy_bytes, []
 
@@ -233,7 +286,7 @@ def test_a_file_that_changes_while_it_is_copied_is_copied_again_a_few_times(tmp_
 
     monkeypatch.setattr(staging, "copy_bytes", change)
     top = Repository(tmp_path / "top", tmp_path / "top")
-    snapshot = take_snapshot(top, Listing(("a", "gone")), tmp_path / "stage", Stop())
+    snapshot = take_snapshot(top, Listing(("a", "gone")), tmp_path / "stage", StopRequest())
     assert len(done) == min(changes, 3) + 1
     assert (tmp_path / "stage/a").read_text() == ("01" if changes == 1 else "0001")
     assert "gone" not in snapshot.pieces
@@ -259,7 +312,7 @@ def test_a_tree_deeper_than_python_recurses_is_removed(tmp_path):
 
 def test_what_cannot_be_removed_is_an_error_that_says_so(tmp_path, monkeypatch):
     (tmp_path / "d").mkdir()
-    monkeypatch.setattr(staging, "_TOOLS", str(tmp_path / "bin"))
+    monkeypatch.setattr(staging, "_SYSTEM_PATH", str(tmp_path / "bin"))
     write(tmp_path / "bin", {"find": "#!/bin/sh\n", "rm": "#!/bin/sh\necho too sticky >&2\n"})
     for name in ("find", "rm"):
         (tmp_path / "bin" / name).chmod(0o755)
@@ -307,7 +360,7 @@ def test_git_that_does_not_listen_is_made_to_end(repository, told_git, tmp_path,
         os.mkfifo(tmp_path / name)
     told_git(f"trap '' TERM; echo > {tmp_path}/ready; read line < {tmp_path}/never")
     communicate = subprocess.Popen.communicate
-    stop = Stop()
+    stop = StopRequest()
 
     def ask(process, *args):
         (tmp_path / "ready").read_text()
@@ -321,4 +374,4 @@ def test_git_that_does_not_listen_is_made_to_end(repository, told_git, tmp_path,
 
 def test_git_reports_what_it_did_not_like(repository):
     with pytest.raises(Exception, match="git rev-parse: fatal: "):
-        Git(repository, Stop())("rev-parse", "no such thing")
+        Git(repository, StopRequest())("rev-parse", "no such thing")

@@ -1,4 +1,4 @@
-"""Slots of processes that were killed: reaped by the next pool, and only those, and only if nobody has changed them."""
+"""The next pool removes slots of killed processes, and only those that are unchanged."""
 
 import fcntl
 import os
@@ -29,7 +29,7 @@ print("closed", flush=True)
 
 @pytest.fixture
 def start(repository, unmeasured):
-    """Start processes that open pools; gives each with the paths of its slots."""
+    """Start processes that open pools; returns each with the paths of its slots."""
     started = []
 
     def start(count):
@@ -52,7 +52,9 @@ def kill(process):
     process.wait()
 
 
-async def test_slots_of_a_killed_process_are_reaped_by_the_next_and_only_those(repository, cache, start):
+async def test_slots_of_a_killed_process_are_reaped_by_the_next_and_only_those(
+    repository, cache, start
+):
     before = fingerprint(repository)
     git(repository, "worktree", "add", "--quiet", "--detach", str(cache.parent / "the user's"))
     dead, lost = start(2)
@@ -62,7 +64,10 @@ async def test_slots_of_a_killed_process_are_reaped_by_the_next_and_only_those(r
     async with open_worktrees(repository, 1) as trees:
         kept = git(repository, "worktree", "list", "--porcelain")
         assert not any(path in kept for path in lost)
-        assert all(path in kept for path in [*theirs, str(trees.slots[0].path), str(cache.parent / "the user's")])
+        assert all(
+            path in kept
+            for path in [*theirs, str(trees.slots[0].path), str(cache.parent / "the user's")]
+        )
         assert trees.left == ()
     assert not any(map(exists, lost))
     assert all(map(exists, theirs))
@@ -73,7 +78,9 @@ async def test_slots_of_a_killed_process_are_reaped_by_the_next_and_only_those(r
 
 
 @pytest.mark.parametrize("change", ["commit", "branch", "lock"])
-async def test_a_stale_slot_in_which_somebody_did_something_is_left_and_named(repository, cache, start, change):
+async def test_a_stale_slot_in_which_somebody_did_something_is_left_and_named(
+    repository, cache, start, change
+):
     dead, (path, other) = start(2)
     kill(dead)
     if change == "commit":
@@ -96,7 +103,9 @@ async def test_a_stale_slot_in_which_somebody_did_something_is_left_and_named(re
     assert left_in(cache) == []
 
 
-async def test_a_path_that_the_ledger_should_not_have_is_not_touched(repository, cache, start, tmp_path):
+async def test_a_path_that_the_ledger_should_not_have_is_not_touched(
+    repository, cache, start, tmp_path
+):
     dead, (path,) = start(1)
     kill(dead)
     (ledger,) = cache.rglob("ledger.jsonl")
@@ -117,8 +126,10 @@ async def test_without_its_line_in_the_ledger_nothing_is_reaped(repository, cach
     assert worktrees(repository) == [path]
 
 
-async def test_who_holds_the_pools_lock_is_alive_whatever_its_number_says(repository, cache, monkeypatch):
-    """A process of another container has a number that means nothing here."""
+async def test_who_holds_the_pools_lock_is_alive_whatever_its_number_says(
+    repository, cache, monkeypatch
+):
+    """A process of another container has a pid that is not valid here."""
     monkeypatch.setattr(pool, "owner_is_alive", lambda _: False)
     async with open_worktrees(repository, 1) as first, open_worktrees(repository, 1) as second:
         assert len(worktrees(repository)) == 2
@@ -127,7 +138,9 @@ async def test_who_holds_the_pools_lock_is_alive_whatever_its_number_says(reposi
     assert left_in(cache) == []
 
 
-async def test_who_is_alive_keeps_its_slots_even_if_its_lock_was_taken_away(repository, cache, start):
+async def test_who_is_alive_keeps_its_slots_even_if_its_lock_was_taken_away(
+    repository, cache, start
+):
     alive, (path,) = start(1)
     for lock in cache.rglob("*.lock"):
         lock.unlink()
@@ -144,7 +157,9 @@ async def test_a_process_killed_in_the_middle_of_git_is_waited_for_by_its_lock(
     before = fingerprint(repository)
     for name in ("begun", "go"):
         os.mkfifo(tmp_path / name)
-    waiting = f'case "$*" in *"worktree add"*) echo > {tmp_path}/begun; read line < {tmp_path}/go;; esac'
+    waiting = (
+        f'case "$*" in *"worktree add"*) echo > {tmp_path}/begun; read line < {tmp_path}/go;; esac'
+    )
     told_git(waiting)
     dead = start_python(OPENS, repository, 1)
     (tmp_path / "begun").read_text()
@@ -165,7 +180,9 @@ async def test_a_process_killed_in_the_middle_of_git_is_waited_for_by_its_lock(
 
 @pytest.mark.parametrize("command", ["ls-files", "worktree add", "update-index"])
 @pytest.mark.usefixtures("unmeasured")
-async def test_a_process_killed_before_any_step_leaves_nothing_for_long(repository, cache, told_git, command):
+async def test_a_process_killed_before_any_step_leaves_nothing_for_long(
+    repository, cache, told_git, command
+):
     before = fingerprint(repository)
     told_git(f'case "$*" in *"{command}"*) kill -9 $PPID; exit 1;; esac')
     dead = start_python(OPENS, repository, 2)
@@ -192,7 +209,9 @@ def test_two_processes_at_once_on_one_repository(repository, cache, start):
 
 
 def test_the_ledger_has_the_slot_before_git_does(repository, cache, told_git, tmp_path, start):
-    told_git(f'case "$*" in *"worktree add"*) cp {cache}/worktrees/*/ledger.jsonl {tmp_path}/seen;; esac')
+    told_git(
+        f'case "$*" in *"worktree add"*) cp {cache}/worktrees/*/ledger.jsonl {tmp_path}/seen;; esac'
+    )
     process, (path,) = start(1)
     assert path in (tmp_path / "seen").read_text()
     assert f'"pid": {process.pid}' in (tmp_path / "seen").read_text()

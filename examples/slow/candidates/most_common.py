@@ -1,4 +1,7 @@
-"""Faster still, and wrong: words of the same count come in the order of the text. One test shows it."""
+"""Faster still, and wrong: words of the same count come in the order of the text.
+
+One test shows it.
+"""
 
 import re
 from collections import Counter

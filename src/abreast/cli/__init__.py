@@ -1,1 +1,1 @@
-"""The command line: one file per command, each a thin door to the library. Nothing else imports click or rich."""
+"""The command line; no other package imports click or rich."""

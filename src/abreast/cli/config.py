@@ -1,4 +1,4 @@
-"""Settings: a flag over the environment over `abreast.toml` over `[tool.abreast]` over the default."""
+"""Settings, by precedence: flag, environment, `abreast.toml`, `[tool.abreast]`, default."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from abreast.cli import units
-from abreast.cli.errors import Sorry, one_line, system_words
+from abreast.cli.errors import UsageError, one_line, os_error_text
 from abreast.core.frozen import record
 
 if TYPE_CHECKING:
+    from abreast.assembly.workflow_tools import Runner
     from abreast.models.lanes import LaneSettings
-    from abreast.toolkit import Runner
 
 T = TypeVar("T")
 
 OWN_FILE: Final = "abreast.toml"
 SHARED_FILE: Final = "pyproject.toml"
-_MARKS: Final = (OWN_FILE, SHARED_FILE, ".git")  # what makes a directory a project
+_PROJECT_MARKERS: Final = (OWN_FILE, SHARED_FILE, ".git")  # one of them makes a directory a project
 
 
 @record(frozen=True, slots=True)
-class Setting(Generic[T]):
-    """Something that can be set: its name everywhere, how it is read, and what it is when nobody sets it."""
+class ConfigSetting(Generic[T]):
+    """A setting: its name in files and variables, the function that reads it, and its default."""
 
     name: str
     read: Callable[[object], T]
@@ -41,7 +41,7 @@ class Setting(Generic[T]):
 
 @record(frozen=True, slots=True)
 class Layer:
-    """Some settings from one place."""
+    """Settings from one source: the environment or a file."""
 
     source: str
     values: Mapping[str, object]
@@ -49,14 +49,14 @@ class Layer:
     lines: Mapping[str, int] = field(default_factory=dict)
 
     def place(self, name: str) -> str:
-        """Where a setting stands, such as `abreast.toml:3`, or which variable it is."""
+        """Where a setting is written: a line such as `abreast.toml:3`, or its variable."""
         if self.folder is None:
             return f"ABREAST_{name.upper()}"
         return f"{self.source}:{self.lines[name]}" if name in self.lines else self.source
 
 
 @record(frozen=True, slots=True)
-class Found(Generic[T]):
+class ConfigValue(Generic[T]):
     """A setting's value and where it came from."""
 
     value: T
@@ -66,7 +66,7 @@ class Found(Generic[T]):
 
 def _text(given: object) -> str:
     if not isinstance(given, str) or not given:
-        raise ValueError(f"must be a text, not {units.shown(given)}")
+        raise ValueError(f"must be a text, not {units.quoted(given)}")
     return given
 
 
@@ -74,65 +74,95 @@ def _optional(read: Callable[[object], T]) -> Callable[[object], T | None]:
     return read
 
 
-STORE: Final[Setting[str | None]] = Setting("store", _text, None)
-WIDTH: Final = Setting("width", partial(units.number, least=1), 8)
-RETRIES: Final = Setting("retries", partial(units.number, least=0), 0)
-TIMEOUT: Final[Setting[float | None]] = Setting("timeout", _optional(units.duration), None)
-BUDGET: Final[Setting[str | None]] = Setting("budget", _optional(units.budget), None)
-SEED: Final[Setting[int | None]] = Setting("seed", _optional(units.seed), None)
-KEEP: Final = Setting("keep", units.size, 8 << 20)
-PATIENCE: Final = Setting("patience", units.duration, 10.0)
-MODEL: Final = Setting("model", _text, "local/smollm2")
+STORE: Final[ConfigSetting[str | None]] = ConfigSetting("store", _text, None)
+WIDTH: Final = ConfigSetting("width", partial(units.number, least=1), 8)
+RETRIES: Final = ConfigSetting("retries", partial(units.number, least=0), 0)
+TIMEOUT: Final[ConfigSetting[float | None]] = ConfigSetting(
+    "timeout", _optional(units.duration), None
+)
+BUDGET: Final[ConfigSetting[str | None]] = ConfigSetting("budget", _optional(units.budget), None)
+SEED: Final[ConfigSetting[int | None]] = ConfigSetting("seed", _optional(units.seed), None)
+KEEP: Final = ConfigSetting("keep", units.size, 8 << 20)
+PATIENCE: Final = ConfigSetting("patience", units.duration, 10.0)
+MODEL: Final = ConfigSetting("model", _text, "local/smollm2")
 DEFAULT: Final = "default"
-"""The source of what nobody has set."""
+"""The source of a value that is not set anywhere."""
 LANES: Final = "lanes"
 RUNNERS: Final = "runners"
 _RUNNER_KEYS: Final = frozenset({"argv", "model", "stdin", "options"})
 WORKFLOW: Final = "workflow"
 TABLES: Final = (LANES, RUNNERS, WORKFLOW)
-"""What only files have: models' lanes, agents' command lines, the bounds of workflows."""
+"""Tables that only files have: models' lanes, agents' command lines, bounds of workflows."""
 
-SETTINGS: Final[tuple[Setting[Any], ...]] = (STORE, WIDTH, RETRIES, TIMEOUT, BUDGET, SEED, KEEP, PATIENCE, MODEL)
+SETTINGS: Final[tuple[ConfigSetting[Any], ...]] = (
+    STORE,
+    WIDTH,
+    RETRIES,
+    TIMEOUT,
+    BUDGET,
+    SEED,
+    KEEP,
+    PATIENCE,
+    MODEL,
+)
 
 
 class Config:
-    """What is set where, for one working directory."""
+    """The settings of one working directory, and where each comes from."""
 
     def __init__(self, project: Path, layers: Sequence[Layer]) -> None:
-        """`layers` in order of precedence."""
+        """Take the `layers` in order of precedence."""
         self.project = project
         self.layers = tuple(layers)
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Config:
-        """Look into the environment, and for files from here (or there) upwards; `Sorry` names what is wrong in one."""
-        here = folder or _here()
+        """Read the environment, and the files of `folder` (or the working directory) and above.
+
+        Raises `UsageError` for a file that can't be read.
+        """
+        here = folder or _working_directory()
         folders = (here, *here.parents)
         own = next(filter(None, (_own_layer(folder) for folder in folders)), None)
         shared = next(filter(None, (_shared_layer(folder) for folder in folders)), None)
-        marked = next((folder for folder in folders if any((folder / mark).exists() for mark in _MARKS)), here)
+        marked = next(
+            (
+                folder
+                for folder in folders
+                if any((folder / mark).exists() for mark in _PROJECT_MARKERS)
+            ),
+            here,
+        )
         project = own.folder if own else shared.folder if shared else marked
-        return cls(project or here, [layer for layer in (_environment(), own, shared) if layer is not None])
+        return cls(
+            project or here,
+            [layer for layer in (_environment_layer(), own, shared) if layer is not None],
+        )
 
-    def find(self, setting: Setting[T], flag: object = None) -> Found[T]:
-        """The value that counts, and its source; `flag` is what the command line says, None for nothing."""
+    def find(self, setting: ConfigSetting[T], flag: object = None) -> ConfigValue[T]:
+        """The value of highest precedence, and its source.
+
+        `flag` is the value from the command line, None if there is none.
+        """
         if flag is not None:
-            return Found(_read(setting, flag, f"--{setting.name}"), "the command line")
+            return ConfigValue(_read(setting, flag, f"--{setting.name}"), "the command line")
         for layer in self.layers:
             if setting.name in layer.values:
                 place = layer.place(setting.name)
                 value = _read(
-                    setting, layer.values[setting.name], f"{place}: {setting.name}" if layer.folder else place
+                    setting,
+                    layer.values[setting.name],
+                    f"{place}: {setting.name}" if layer.folder else place,
                 )
-                return Found(value, place, layer.folder)
-        return Found(setting.default, DEFAULT)
+                return ConfigValue(value, place, layer.folder)
+        return ConfigValue(setting.default, DEFAULT)
 
-    def get(self, setting: Setting[T], flag: object = None) -> T:
-        """The value that counts."""
+    def get(self, setting: ConfigSetting[T], flag: object = None) -> T:
+        """The value of highest precedence."""
         return self.find(setting, flag).value
 
     def lanes(self) -> dict[str, LaneSettings]:
-        """The lanes of models: the built-in ones, and what the first file that speaks of lanes says."""
+        """The lanes of models: the built-in ones, changed by the first file with a lanes table."""
         from abreast.models.lanes import PROVIDERS, read_lanes
 
         for layer in self.layers:
@@ -140,27 +170,45 @@ class Config:
                 try:
                     return read_lanes(layer.values[LANES], layer.source, layer.folder)
                 except ValueError as error:
-                    raise Sorry(one_line(str(error))) from None
+                    raise UsageError(one_line(str(error))) from None
         return dict(PROVIDERS)
 
     def runners(self) -> dict[str, Runner]:
-        """The command lines of agents: `[runners.claude]` with `argv = ["claude", "-p", "{prompt}"]`."""
-        from abreast.toolkit import Runner
+        """The command lines of agents.
+
+        An example is `[runners.claude]` with `argv = ["claude", "-p", "{prompt}"]`.
+        """
+        from abreast.assembly.workflow_tools import Runner
 
         place, table = self._table(RUNNERS)
         found: dict[str, Runner] = {}
         for name, given in table.items():
             where = f"{place}: {RUNNERS}.{name}"
-            if not isinstance(given, dict) or not given.keys() <= _RUNNER_KEYS or "argv" not in given:
+            if (
+                not isinstance(given, dict)
+                or not given.keys() <= _RUNNER_KEYS
+                or "argv" not in given
+            ):
                 form = f'argv = ["{name}", "-p", "{{prompt}}"]'
-                raise Sorry(f"{where} must be a table with {form}, and perhaps model, stdin and options")
+                raise UsageError(
+                    f"{where} must be a table with {form}, and perhaps model, stdin and options"
+                )
             options = given.get("options", {})
             if not isinstance(options, dict):
-                raise Sorry(f'{where}.options must be a table, such as tools = ["--tools", "{{value}}"]')
+                raise UsageError(
+                    f'{where}.options must be a table, such as tools = ["--tools", "{{value}}"]'
+                )
             words = {word: value for word, value in given.items() if word != "options"}
-            for word, value in {**words, **{f"options.{one}": value for one, value in options.items()}}.items():
-                if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
-                    raise Sorry(f"{where}.{word} must be a list of texts")
+            for word, value in {
+                **words,
+                **{f"options.{one}": value for one, value in options.items()},
+            }.items():
+                if (
+                    not isinstance(value, list)
+                    or not value
+                    or not all(isinstance(one, str) for one in value)
+                ):
+                    raise UsageError(f"{where}.{word} must be a list of texts")
             known = {one: tuple(value) for one, value in options.items()}
             argv, model, stdin = (tuple(given.get(word, ())) for word in ("argv", "model", "stdin"))
             found[name] = Runner(argv, model, stdin, known)
@@ -176,11 +224,13 @@ class Config:
         found: dict[str, int] = {}
         for name, given in table.items():
             if name not in readers:
-                raise Sorry(f"{place}: {WORKFLOW} has no {name!r}; there are {', '.join(readers)}")
+                raise UsageError(
+                    f"{place}: {WORKFLOW} has no {name!r}; there are {', '.join(readers)}"
+                )
             try:
                 found[name] = readers[name](given)
             except ValueError as error:
-                raise Sorry(f"{place}: {WORKFLOW}.{name}: {one_line(str(error))}") from None
+                raise UsageError(f"{place}: {WORKFLOW}.{name}: {one_line(str(error))}") from None
         return found
 
     def _table(self, name: str) -> tuple[str, dict[str, Any]]:
@@ -188,47 +238,55 @@ class Config:
             if layer.folder is not None and name in layer.values:
                 table = layer.values[name]
                 if not isinstance(table, dict):
-                    raise Sorry(f"{layer.place(name)}: {name} must be a table")
+                    raise UsageError(f"{layer.place(name)}: {name} must be a table")
                 return layer.source, table
         return "", {}
 
 
-def _here() -> Path:
+def _working_directory() -> Path:
     try:
         return Path.cwd()
     except OSError:
-        raise Sorry("the current directory is gone; go to one that exists") from None
+        raise UsageError("the current directory is gone; go to one that exists") from None
 
 
-def _environment() -> Layer:
-    values = {setting.name: os.environ[setting.variable] for setting in SETTINGS if os.environ.get(setting.variable)}
+def _environment_layer() -> Layer:
+    values = {
+        setting.name: os.environ[setting.variable]
+        for setting in SETTINGS
+        if os.environ.get(setting.variable)
+    }
     return Layer("the environment", values)
 
 
 def _own_layer(folder: Path) -> Layer | None:
     path = folder / OWN_FILE
-    text = _content(path)
+    text = _file_text(path)
     return None if text is None else _layer(path, _table(path, text), text)
 
 
 def _shared_layer(folder: Path) -> Layer | None:
     path = folder / SHARED_FILE
-    text = _content(path)
+    text = _file_text(path)
     if text is None or "tool.abreast" not in text:
         return None
     values = _table(path, text).get("tool", {}).get("abreast")
-    return None if values is None else _layer(path, values, text[text.index("tool.abreast") :], text)
+    return (
+        None if values is None else _layer(path, values, text[text.index("tool.abreast") :], text)
+    )
 
 
-def _content(path: Path) -> str | None:
+def _file_text(path: Path) -> str | None:
     if not path.is_file():
         return None
     try:
         return path.read_text("utf-8")
     except OSError as error:
-        raise Sorry(f"{path} can't be read ({system_words(error)}); see to its permissions") from None
+        raise UsageError(
+            f"{path} can't be read ({os_error_text(error)}); see to its permissions"
+        ) from None
     except UnicodeDecodeError:
-        raise Sorry(f"{path} is not UTF-8; convert it") from None
+        raise UsageError(f"{path} is not UTF-8; convert it") from None
 
 
 def _table(path: Path, text: str) -> dict[str, Any]:
@@ -237,15 +295,15 @@ def _table(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise Sorry(f"{path} is not valid TOML: {one_line(str(error))}") from None
+        raise UsageError(f"{path} is not valid TOML: {one_line(str(error))}") from None
 
 
 def _layer(path: Path, values: object, section: str, whole: str | None = None) -> Layer:
     if not isinstance(values, dict):
-        raise Sorry(f"{path}: [tool.abreast] must be a table")
+        raise UsageError(f"{path}: [tool.abreast] must be a table")
     first = whole.index(section) if whole else 0
     skipped = whole.count("\n", 0, first) if whole else 0
-    lines = {name: skipped + at for name in values if (at := _line(section, name))}
+    lines = {name: skipped + at for name in values if (at := _line_number(section, name))}
     layer = Layer(str(path), values, path.parent, lines)
     known = [setting.name for setting in SETTINGS]
     for name in values:
@@ -254,17 +312,17 @@ def _layer(path: Path, values: object, section: str, whole: str | None = None) -
 
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-            raise Sorry(f"{layer.place(name)}: there is no setting {name!r}; {hint}")
+            raise UsageError(f"{layer.place(name)}: there is no setting {name!r}; {hint}")
     return layer
 
 
-def _line(text: str, name: str) -> int | None:
+def _line_number(text: str, name: str) -> int | None:
     found = re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?\s*=", text, re.MULTILINE)
     return text.count("\n", 0, found.end()) + 1 if found else None
 
 
-def _read(setting: Setting[T], given: object, place: str) -> T:
+def _read(setting: ConfigSetting[T], given: object, place: str) -> T:
     try:
         return setting.read(given)
     except ValueError as error:
-        raise Sorry(f"{place}: {one_line(str(error))}") from None
+        raise UsageError(f"{place}: {one_line(str(error))}") from None

@@ -1,4 +1,4 @@
-"""What a person is told when it can't be done: one sentence, the place, the fix; and the exit code that says so."""
+"""Error messages of the command line (one sentence: what, where, the fix) and its exit codes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import traceback
 from typing import Final
 
-from abreast.cli.visible import visible
+from abreast.cli.terminal.visible import visible
 from abreast.core.errors import (
     AbreastError,
     BudgetSpent,
@@ -28,7 +28,7 @@ from abreast.core.errors import (
     StoreReadOnly,
     TypeNotLoaded,
 )
-from abreast.run.intake import InputIncomplete
+from abreast.run.map.recorded_input import InputIncomplete
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -37,11 +37,11 @@ SPENT: Final = 3
 CANCELLED: Final = 4
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
-"""As a program that died of SIGPIPE, which is what `| head` does to others."""
+"""The exit code of a process killed by SIGPIPE, as other programs have it before `| head`."""
 
 
-class Sorry(Exception):
-    """What was asked for can't be done; the message is the sentence that a person reads."""
+class UsageError(Exception):
+    """The command can't be carried out; the message is printed to the user as it is."""
 
     is_sentence = True
 
@@ -52,7 +52,7 @@ class Sorry(Exception):
 
 
 _OTHER_STORE: Final = "use another with --store FILE"
-_MEANINGS: Final[tuple[tuple[type[AbreastError], int, str], ...]] = (
+_EXIT_CODES_AND_FIXES: Final[tuple[tuple[type[AbreastError], int, str], ...]] = (
     (BudgetSpent, SPENT, ""),
     (CancelRequested, CANCELLED, ""),
     (NoSuchRun, USAGE, ""),
@@ -76,15 +76,15 @@ _MEANINGS: Final[tuple[tuple[type[AbreastError], int, str], ...]] = (
 
 
 def explain(error: AbreastError) -> tuple[str, int]:
-    """The sentence for an error of abreast's own, with its fix, and the exit code."""
-    for kind, code, fix in _MEANINGS:
+    """The sentence for one of abreast's own errors, with its fix, and the exit code."""
+    for kind, code, fix in _EXIT_CODES_AND_FIXES:
         if isinstance(error, kind):
             return f"{one_line(str(error))}; {fix}" if fix else one_line(str(error)), code
     return one_line(str(error)) or type(error).__name__, FAILED
 
 
 def tell(sentence: str) -> None:
-    """Say something to the person, on stderr; if nobody listens there, that is no reason to stop."""
+    """Print a sentence on stderr; errors of writing are ignored, as the run must go on."""
     try:
         sys.stderr.write(f"abreast: {visible(sentence)}\n")
         sys.stderr.flush()
@@ -93,7 +93,7 @@ def tell(sentence: str) -> None:
 
 
 def tell_unexpected(error: BaseException, *, verbose: bool) -> None:
-    """Own up to a fault of ours: one line, and the traceback for those who asked for more."""
+    """Print an internal error: one line, and with `verbose` the traceback."""
     hint = "" if verbose else " (-v shows where); please report it"
     tell(f"internal error: {type(error).__name__}: {one_line(str(error))}{hint}")
     if verbose:
@@ -101,10 +101,10 @@ def tell_unexpected(error: BaseException, *, verbose: bool) -> None:
 
 
 def one_line(text: str) -> str:
-    """The text on one line, with nothing in it that could move a terminal's cursor."""
+    """The text on one line, without characters that could move a terminal's cursor."""
     return "".join(char if char.isprintable() else " " for char in text).strip()
 
 
-def system_words(error: OSError) -> str:
-    """What the system says went wrong, without its number."""
+def os_error_text(error: OSError) -> str:
+    """The operating system's message, without the error number."""
     return (error.strerror or str(error) or type(error).__name__).lower()

@@ -1,4 +1,4 @@
-"""The `abreast` command: finds the subcommand, loads only that one, and turns whatever happens into an exit code."""
+"""The `abreast` command: imports only the subcommand called, and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from abreast.cli.errors import (
     INTERRUPTED,
     PIPE_CLOSED,
     USAGE,
-    Sorry,
+    UsageError,
     explain,
-    system_words,
+    os_error_text,
     tell,
     tell_unexpected,
 )
@@ -30,14 +30,16 @@ from abreast.cli.options import COMPLETION, Root
 from abreast.core.errors import AbreastError
 from abreast.core.version import VERSION
 
-# Each with the sentence that `abreast --help` shows, so that help needs none of the modules.
+# Each with the sentence that `abreast --help` shows, so that help imports none of the modules.
 _COMMANDS: Final = {
-    "map": "Run a command, call a function or ask a model, for every line of the input, side by side.",
+    "map": "Run a command, call a function or ask a model, for every line of the input, "
+    "side by side.",
     "ask": "Ask a model one question.",
     "sample": "Draw from a model, check and repair, until one draw passes.",
     "run": "Run a job file: a workflow, a sample, a matrix, candidates, a plan.",
     "matrix": "Run models x strategies x inputs x repeats; score, report, compare.",
-    "optimize": "Try candidates for a faster function: the same behaviour, measured alone, as a patch.",
+    "optimize": "Try candidates for a faster function: the same behaviour, measured alone, "
+    "as a patch.",
     "verify": "Say whether a patch behaves as before and is faster.",
     "plan": "Divide a repository into subplans, run them in worktrees, merge.",
     "runs": "List the runs.",
@@ -60,43 +62,54 @@ _COMMANDS: Final = {
 }
 
 
-_OUTPUT_TROUBLE: Final = (EPIPE, ENOSPC, EDQUOT, EFBIG, EIO, EBADF)  # files of ours are told of by who opened them
+_COMMANDS_FOLDER: Final = Path(__file__).with_name("commands")
+_OUTPUT_ERRNOS: Final = (
+    EPIPE,
+    ENOSPC,
+    EDQUOT,
+    EFBIG,
+    EIO,
+    EBADF,
+)  # an error that names a file is reported where that file was opened
 
 
-class Lazy(click.Group):
+class LazyGroup(click.Group):
     """A group that imports a command's module when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
-        """Those that are here."""
-        return [name for name in _COMMANDS if Path(__file__).with_name(f"{name}.py").exists()]
+        """The commands whose modules exist."""
+        return [name for name in _COMMANDS if (_COMMANDS_FOLDER / f"{name}.py").exists()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, its module imported."""
+        """Import the command's module and return the command."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        command = importlib.import_module(f"abreast.cli.{cmd_name}").command
+        command = importlib.import_module(f"abreast.cli.commands.{cmd_name}").command
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is named first; close names for one that isn't there."""
+        """The command that is named first; an error for an unknown one suggests a close name."""
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-"):
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], names, 1)
             hint = f"did you mean {close[0]}?" if close else "`abreast --help` lists them"
-            raise Sorry(f"there is no command {args[0]!r}; {hint}")
+            raise UsageError(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, from the table above."""
+        """Write the list of commands, from the table above."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(VERSION, message="abreast %(version)s")
 def cli() -> None:
     """Run many commands, calls and model requests side by side: bounded, durable, reproducible.
@@ -106,36 +119,37 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """Be the `abreast` command, and exit."""
-    sys.argv[0] = "abreast"  # as runs name their driver, however it was started
+    """Run the `abreast` command, and exit."""
+    sys.argv[0] = "abreast"  # runs record it as the name of their driver, however it was started
     code = run(sys.argv[1:])
-    gc.freeze()  # looking through all that there is, once more, takes a tenth as long as the whole start did
+    # A last collection at exit would take a tenth as long as the whole start.
+    gc.freeze()
     sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the arguments say; the exit code. Whatever goes wrong is one sentence on stderr."""
-    _keep_three_open()
-    warnings.showwarning = _tell_warning
+    """Run the command and return its exit code; an error is printed as one sentence on stderr."""
+    _reserve_standard_streams()
+    warnings.showwarning = _print_warning
     root = Root()
     try:
-        if asked := os.environ.get(COMPLETION):
-            return shell_complete(cli, {}, "abreast", COMPLETION, asked)
-        # Not `cli.main`, which has an exit code of its own for a reader who is gone.
+        if completion := os.environ.get(COMPLETION):
+            return shell_complete(cli, {}, "abreast", COMPLETION, completion)
+        # Not `cli.main`, which has its own exit code for a closed pipe.
         with cli.make_context("abreast", list(arguments), obj=root) as context:
             result = cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as error:
         return error.exit_code
-    except BaseException as error:  # noqa: BLE001 - the end of the line: every way out has its code
-        return _code_of(error, verbose=root.verbose)
+    except BaseException as error:  # noqa: BLE001 - every error is mapped to an exit code here
+        return _exit_code_of(error, verbose=root.verbose)
     return result if isinstance(result, int) else 0
 
 
-def _code_of(error: BaseException, *, verbose: bool) -> int:
-    """The exit code for whatever ended the command, once the person knows what it was."""
-    if isinstance(error, (AbreastError, Sorry, click.ClickException)):
-        sentence, code = _told(error)
+def _exit_code_of(error: BaseException, *, verbose: bool) -> int:
+    """Print what ended the command, and return its exit code."""
+    if isinstance(error, (AbreastError, UsageError, click.ClickException)):
+        sentence, code = _sentence_and_code(error)
         if sentence:
             tell(sentence)
         if verbose and error.__cause__ is not None:
@@ -145,35 +159,44 @@ def _code_of(error: BaseException, *, verbose: bool) -> int:
         return INTERRUPTED
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 0
-    if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_TROUBLE:
-        _give_up_stdout()
+    if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRNOS:
+        _discard_stdout()
         if error.errno == EPIPE:
             return PIPE_CLOSED
-        tell(f"the output can't be written: {system_words(error)}")
+        tell(f"the output can't be written: {os_error_text(error)}")
         return FAILED
     tell_unexpected(error, verbose=verbose)
     return FAILED
 
 
-def _told(error: AbreastError | Sorry | click.ClickException) -> tuple[str, int]:
+def _sentence_and_code(error: AbreastError | UsageError | click.ClickException) -> tuple[str, int]:
     if isinstance(error, AbreastError):
         return explain(error)
-    return (str(error), error.code) if isinstance(error, Sorry) else (_usage(error), USAGE)
+    return (
+        (str(error), error.code)
+        if isinstance(error, UsageError)
+        else (_usage_sentence(error), USAGE)
+    )
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage_sentence(error: click.ClickException) -> str:
     sentence = error.format_message().rstrip(".")
     sentence = sentence[:1].lower() + sentence[1:]
-    where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "abreast"
+    where = (
+        error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "abreast"
+    )
     return f"{sentence}; see {where} --help"
 
 
-def _tell_warning(message: Warning | str, *_: object, **__: object) -> None:
+def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
     tell(f"warning: {message}")
 
 
-def _keep_three_open() -> None:
-    """Give 0, 1 and 2 to nobody else: a store opened in place of a closed stdout would be written over."""
+def _reserve_standard_streams() -> None:
+    """Open /dev/null in place of a closed stdin, stdout or stderr.
+
+    Otherwise a store could get the file descriptor 1, and output would overwrite it.
+    """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -183,6 +206,6 @@ def _keep_three_open() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
-def _give_up_stdout() -> None:
-    """Let the interpreter flush what is left of stdout into nothing, without a word."""
+def _discard_stdout() -> None:
+    """Redirect stdout to /dev/null, so that the interpreter's flush at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

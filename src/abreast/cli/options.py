@@ -1,4 +1,4 @@
-"""Options that mean the same everywhere, and how a command's own are declared."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -15,41 +15,56 @@ from abreast.cli.stores import LAST, StoreChoice
 from abreast.core.frozen import record
 
 COMPLETION = "_ABREAST_COMPLETE"
-"""The variable in which a shell asks how a line could go on."""
+"""The environment variable by which a shell requests completions."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @record(slots=True)
 class Root:
-    """What holds for the whole invocation."""
+    """Options of the whole invocation."""
 
     verbose: bool = False
 
 
-def _be_verbose(context: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - as click calls it
+def _set_verbose(context: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - as click calls it
     if value:
         context.find_root().ensure_object(Root).verbose = True
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="abreast: %(message)s")
     return value
 
 
-def _complete_run(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The ids of runs, for a shell that asks while a command is being typed; nothing, rather than an error."""
+def _complete_run(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The ids of runs that complete a command line; none if the store can't be read."""
     try:
         with StoreChoice(Config.load(), context.params.get("store")).look() as store:
             rows = store.runs(limit=50) if store is not None else []
-    except Exception:  # noqa: BLE001 - a shell shows whatever is said here in the middle of the line
+    except Exception:  # noqa: BLE001 - a shell would print any error into the line being typed
         return []
-    found = [CompletionItem(row.id, help=row.state) for row in rows if row.id.startswith(incomplete)]
+    found = [
+        CompletionItem(row.id, help=row.state) for row in rows if row.id.startswith(incomplete)
+    ]
     return found + ([CompletionItem(LAST)] if LAST.startswith(incomplete) else [])
 
 
-store = click.option("--store", metavar="FILE", help="The store; by default .abreast/abreast.db of the project.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, or one per line.")
-quiet = click.option("--quiet", "-q", is_flag=True, help="Say nothing about what goes well, nor how it goes.")
+store = click.option(
+    "--store", metavar="FILE", help="The store; by default .abreast/abreast.db of the project."
+)
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON: one object, or one per line."
+)
+quiet = click.option(
+    "--quiet", "-q", is_flag=True, help="Say nothing about what goes well, nor how it goes."
+)
 verbose = click.option(
-    "-v", "--verbose", is_flag=True, callback=_be_verbose, expose_value=False, help="Say more; show tracebacks."
+    "-v",
+    "--verbose",
+    is_flag=True,
+    callback=_set_verbose,
+    expose_value=False,
+    help="Say more; show tracebacks.",
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 run = click.argument("run", metavar="RUN", shell_complete=_complete_run)
@@ -67,10 +82,16 @@ width = click.option(
     help="How many run at once.  [8; with --prompt, as many as the lane takes]",
 )
 budget = click.option(
-    "--budget", metavar="AMOUNTS", help="Stop when it is spent: 500req, 10min, 20usd, several by comma."
+    "--budget",
+    metavar="AMOUNTS",
+    help="Stop when it is spent: 500req, 10min, 20usd, several by comma.",
 )
-timeout = click.option("--timeout", metavar="TIME", help="End an attempt that takes longer: 30s, 5min.")
-retries = click.option("--retries", metavar="N", help="Try a failing item so many times again.  [0]")
+timeout = click.option(
+    "--timeout", metavar="TIME", help="End an attempt that takes longer: 30s, 5min."
+)
+retries = click.option(
+    "--retries", metavar="N", help="Try a failing item so many times again.  [0]"
+)
 
 
 def group_of(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -84,21 +105,31 @@ def group_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-asking = group_of(
-    click.option("--model", "-m", metavar="NAME", help="Which model: provider/model.  [local/smollm2]"),
+model_options = group_of(
+    click.option(
+        "--model", "-m", metavar="NAME", help="Which model: provider/model.  [local/smollm2]"
+    ),
     click.option("--system", metavar="TEXT", help="What stands before the prompt."),
     click.option("--schema", metavar="FILE", help="A JSON schema that the reply must obey."),
-    click.option("--temperature", metavar="X", help="How freely to choose, from 0 on; the provider's default."),
+    click.option(
+        "--temperature",
+        metavar="X",
+        help="How freely to choose, from 0 on; the provider's default.",
+    ),
     click.option("--max-tokens", metavar="N", help="The longest reply."),
     click.option(
-        "--lane-width", "--provider-concurrency", "lane_width", metavar="N",
-        help="At most so many requests at once per provider, or for some: openai=8,anthropic=2.  [4]",
+        "--lane-width",
+        "--provider-concurrency",
+        "lane_width",
+        metavar="N",
+        help="At most so many requests at once per provider, or for some: "
+        "openai=8,anthropic=2.  [4]",
     ),
-)  # fmt: skip
-"""What says which model is asked, and how."""
+)
+"""Which model is asked, and with which settings."""
 
 common = group_of(store, as_json, verbose)
-"""What every command takes."""
+"""Options of every command."""
 
 
 def is_verbose() -> bool:

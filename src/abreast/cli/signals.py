@@ -1,4 +1,4 @@
-"""Ctrl-C and its relatives: the first asks the run to stop, the second ends everything at once."""
+"""SIGINT, SIGTERM and SIGHUP: the first stops the run, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -13,76 +13,84 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Watches for the signals that end a run, while it is entered (on the loop, in its task).
+    """Handles the signals that end a run, while it is entered (on the loop, in the run's task).
 
-    The first one cancels the task. Another one calls `at_once` and leaves the process there and then. Whoever needs
-    no cancelling any more calls `let_be`.
+    The first signal cancels the task. The second calls `on_second` and exits the process
+    immediately. After `stop_cancelling`, the first signal no longer cancels the task.
     """
 
-    def __init__(self, at_once: Callable[[], None]) -> None:
-        """`at_once` must not wait for anything."""
+    def __init__(self, on_second: Callable[[], None]) -> None:
+        """`on_second` is called at the second signal, and must not block."""
         self.caught: signal.Signals | None = None
-        self._at_once = at_once
+        self._on_second = on_second
         self._task: asyncio.Task[object] | None = None
-        self._heard: list[signal.Signals] = []
-        self._first: Callable[[], None] | None = None
+        self._handled: list[signal.Signals] = []
+        self._first_callback: Callable[[], None] | None = None
 
     @property
     def code(self) -> int:
-        """The exit code of a process that ended by this signal, as shells count: 130 for Ctrl-C, 143 for SIGTERM."""
+        """The exit code that shells give for this signal: 130 for SIGINT, 143 for SIGTERM."""
         return 128 + (self.caught or signal.SIGINT)
 
     @property
     def word(self) -> str:
-        """What happened to us."""
-        return "interrupted" if self.caught is signal.SIGINT else f"ended by {(self.caught or signal.SIGINT).name}"
+        """The signal in words, for a message."""
+        return (
+            "interrupted"
+            if self.caught is signal.SIGINT
+            else f"ended by {(self.caught or signal.SIGINT).name}"
+        )
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
-        self._heard = [
+        self._handled = [
             number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
-        ]  # as nohup wants
-        self._listen()
+        ]  # nohup ignores SIGHUP, and that is kept
+        self._add_handlers()
         return self
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in self._heard:
+        for number in self._handled:
             loop.remove_signal_handler(number)
 
-    def _listen(self) -> None:
+    def _add_handlers(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in self._heard:
+        for number in self._handled:
             loop.add_signal_handler(number, self._catch, number)
 
     @contextmanager
-    def raising(self) -> Iterator[None]:
-        """While the loop itself is held up, as by a store that another process keeps locked: raise there and then."""
-        for number in self._heard:
+    def raise_immediately(self) -> Iterator[None]:
+        """Raise KeyboardInterrupt from the handler itself, inside this block.
+
+        It is for code that blocks the loop, such as opening a store that another process has
+        locked: a handler of the loop would not run until that ends.
+        """
+        for number in self._handled:
             signal.signal(number, self._raise)
         try:
             yield
         finally:
-            self._listen()
+            self._add_handlers()
 
     def _raise(self, number: int, _: object) -> None:
         self.caught = signal.Signals(number)
         raise KeyboardInterrupt
 
-    def call_first(self, callback: Callable[[], None]) -> None:
-        """Call this at the first signal, before anything is stopped; it must not wait for anything."""
-        self._first = callback
+    def on_first_signal(self, callback: Callable[[], None]) -> None:
+        """Call `callback` at the first signal, before the task is cancelled; it must not block."""
+        self._first_callback = callback
 
-    def let_be(self) -> None:
-        """The work is over, and what is left takes a moment only: a first signal changes nothing any more."""
+    def stop_cancelling(self) -> None:
+        """Ignore the first signal from now on: the work is done, and the rest is short."""
         self._task = None
 
     def _catch(self, number: signal.Signals) -> None:
         if self.caught is not None:
-            self._at_once()
+            self._on_second()
             os._exit(128 + number)
         self.caught = number
-        if self._first is not None:
-            self._first()
+        if self._first_callback is not None:
+            self._first_callback()
         if self._task is not None:
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""The store that a command works on, and the runs in it by the names that people use."""
+"""Finds and opens the store that a command works on, and finds runs in it by id or name."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from abreast.assembly.names import find_store
 from abreast.cli.config import PATIENCE, STORE, Config
-from abreast.cli.errors import Sorry, system_words
+from abreast.cli.errors import UsageError, os_error_text
 from abreast.core.errors import NoSuchRun
 from abreast.store.port import RunRow, Store
-from abreast.wiring import find_store
 
 FOLDER: Final = ".abreast"
 FILE: Final = "abreast.db"
 LAST: Final = "last"
-"""Stands for the newest run, wherever a run is named."""
+"""Means the newest run, wherever a run is named."""
 
 
 class StoreChoice:
-    """Which store it is, and whether it was chosen by hand (then commands that are printed must name it too)."""
+    """Which store to use, and whether `--store` chose it.
+
+    If `--store` chose it, commands that are printed for the user name the store too.
+    """
 
     def __init__(self, config: Config, flag: str | None) -> None:
-        """By the flag, or as it is configured."""
+        """Take the store of the flag, or else the configured one."""
         found = config.find(STORE, flag)
         self.by_hand = flag is not None
         self.by_default = found.value is None
         self.patience = config.get(PATIENCE)
-        self.place = _placed(found.value, found.folder) if found.value else str(config.project / FOLDER / FILE)
+        self.place = (
+            _resolve_place(found.value, found.folder)
+            if found.value
+            else str(config.project / FOLDER / FILE)
+        )
 
     @property
     def path(self) -> Path | None:
-        """Its file; None for a store that isn't one."""
+        """The store's file; None for a store that is not a file."""
         scheme, mark, rest = self.place.partition("://")
         if not mark:
             return Path(self.place)
@@ -41,22 +48,24 @@ class StoreChoice:
 
     @property
     def flag(self) -> str:
-        """What to add to a command so that it finds this store: nothing if it would anyway."""
+        """What to add to a printed command so that it finds this store; empty if it does anyway."""
         return f" --store {shlex.quote(self.place)}" if self.by_hand else ""
 
     @contextmanager
     def open(self, *, reads: bool = False) -> Iterator[Store]:
-        """Open it, and make it if need be; `reads` as in `look`."""
+        """Open the store, and create it if it doesn't exist; `reads` as in `look`."""
         path = self.path
         if path is not None:
             if self.by_default and not (reads and path.exists()):
                 _make_folder(path.parent)
             if path.exists() and not path.is_file() and not path.is_dir():
-                raise Sorry(f"{path} is not a file, so it can't be a store; use another with --store FILE")
+                raise UsageError(
+                    f"{path} is not a file, so it can't be a store; use another with --store FILE"
+                )
         try:
             store = find_store(self.place, busy_timeout=self.patience, reads=reads)
         except ValueError as error:
-            raise Sorry(f"--store: {error}") from None
+            raise UsageError(f"--store: {error}") from None
         try:
             yield store
         finally:
@@ -64,9 +73,9 @@ class StoreChoice:
 
     @contextmanager
     def look(self, *, reads: bool = False) -> Iterator[Store | None]:
-        """Open it to look at what is there; None, and nothing made, if it doesn't exist.
+        """Open the store if it exists; None, and nothing is created, if it doesn't.
 
-        With `reads`, for a command that writes nothing: one that can't be written is read all the same.
+        `reads` is for a command that writes nothing: a store that is read-only is opened too.
         """
         if self.path is not None and not self.path.exists():
             yield None
@@ -76,19 +85,25 @@ class StoreChoice:
 
     @contextmanager
     def existing(self, *, reads: bool = False) -> Iterator[Store]:
-        """Open it for work on a run that must be there."""
+        """Open a store that must exist, as the command works on one of its runs."""
         with self.look(reads=reads) as store:
             if store is None:
-                raise Sorry(f"there is no store at {self.place}, so no run; name the right one with --store FILE")
+                raise UsageError(
+                    f"there is no store at {self.place}, so no run; "
+                    "name the right one with --store FILE"
+                )
             yield store
 
 
 def find_run(store: Store, wanted: str) -> RunRow:
-    """The run of that id, the newest of that name, or with `last` the newest of all; `Sorry` if there is none."""
+    """The run of that id, the newest of that name, or with `last` the newest of all.
+
+    Raises `UsageError` or `NoSuchRun` if there is none.
+    """
     if wanted == LAST:
         newest = store.runs(limit=1)
         if not newest:
-            raise Sorry("there is no last run: the store holds no runs yet")
+            raise UsageError("there is no last run: the store holds no runs yet")
         return newest[0]
     try:
         return store.get(wanted)
@@ -100,25 +115,27 @@ def find_run(store: Store, wanted: str) -> RunRow:
 
 
 def state_of(store: Store, row: RunRow) -> str:
-    """The run's state for people: one that runs without a driver has crashed."""
+    """The state that is shown: a running run without a driver has crashed."""
     return "crashed" if row.state == "running" and not store.driven(row.id) else row.state
 
 
-def _placed(place: str, folder: Path | None) -> str:
-    """A path in a configuration file counts from that file's directory."""
+def _resolve_place(place: str, folder: Path | None) -> str:
+    """Resolve a store's path; one in a configuration file is relative to that file's folder."""
     if "://" in place:
         return place
     return str(Path(folder or Path.cwd(), Path(place).expanduser()))
 
 
 def _make_folder(folder: Path) -> None:
-    """The project's own folder for runs, which git ignores because it says so itself."""
+    """Create the project's folder for runs, with a .gitignore that makes git ignore it."""
     ignore = folder / ".gitignore"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError), ignore.open("x", encoding="utf-8") as file:
             file.write("*\n")
     except OSError as error:
-        raise Sorry(
-            f"{folder} can't be made ({system_words(error)}); name a place for the store with --store FILE", 1
+        raise UsageError(
+            f"{folder} can't be made ({os_error_text(error)}); "
+            "name a place for the store with --store FILE",
+            1,
         ) from None

@@ -1,4 +1,7 @@
-"""Amounts as people write them: `30s`, `10min`, `64MiB`, `500req`. Each reader raises a ValueError in one sentence."""
+"""Readers of amounts such as `30s`, `10min`, `64MiB`, `500req`.
+
+Each raises a ValueError whose message is one sentence.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,32 @@ from abreast.core.window import whole
 from abreast.limits.budget import Budget
 
 _SECONDS: Final = {
-    "ms": 0.001, "": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
-}  # fmt: skip
+    "ms": 0.001,
+    "": 1.0,
+    "s": 1.0,
+    "sec": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+}
 _BYTES: Final = {
-    "": 1, "b": 1, "k": 1 << 10, "kb": 1000, "kib": 1 << 10, "m": 1 << 20, "mb": 1000**2, "mib": 1 << 20,
-    "g": 1 << 30, "gb": 1000**3, "gib": 1 << 30,
-}  # fmt: skip
-_AMOUNT: Final = re.compile(r"\s*(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?P<unit>[A-Za-z]*)\s*")
+    "": 1,
+    "b": 1,
+    "k": 1 << 10,
+    "kb": 1000,
+    "kib": 1 << 10,
+    "m": 1 << 20,
+    "mb": 1000**2,
+    "mib": 1 << 20,
+    "g": 1 << 30,
+    "gb": 1000**3,
+    "gib": 1 << 30,
+}
+_AMOUNT: Final = re.compile(
+    r"\s*(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?P<unit>[A-Za-z]*)\s*"
+)
 
 
 def duration(given: object) -> float:
@@ -35,7 +57,7 @@ def number(given: object, *, least: int) -> int:
         digits = given.strip()
         given = int(digits) if re.fullmatch(r"[+-]?[0-9]{1,18}", digits) else given
     if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError(f"must be a whole number, not {shown(given)}")
+        raise ValueError(f"must be a whole number, not {quoted(given)}")
     return whole("it", given, least)
 
 
@@ -45,28 +67,28 @@ def seed(given: object) -> int:
 
 
 def budget(given: object) -> str:
-    """The text of a budget, once it is known to be one: `500req`, `2Mtok`, `20usd`, `10min`, several by comma."""
+    """The text of a budget, checked: `500req`, `2Mtok`, `20usd`, `10min`, several by comma."""
     if not isinstance(given, str):
-        raise ValueError(f"must be a text such as '500req,10min', not {shown(given)}")
+        raise ValueError(f"must be a text such as '500req,10min', not {quoted(given)}")
     try:
         Budget.parse(given)
     except OverflowError:
-        raise ValueError(f"{shown(given)} is more than can be counted") from None
+        raise ValueError(f"{quoted(given)} is more than can be counted") from None
     return given
 
 
-def shown(given: object) -> str:
-    """A value as it is quoted in a message: on one line, and not endless."""
+def quoted(given: object) -> str:
+    """A value as it is quoted in a message: on one line, at most 60 characters."""
     text = repr(given)
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - as the docstring says
 
 
 def _amount(given: object, units: dict[str, float] | dict[str, int], what: str) -> float:
     if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-        raise ValueError(f"must be {what}, not {shown(given)}")
+        raise ValueError(f"must be {what}, not {quoted(given)}")
     match = _AMOUNT.fullmatch(str(given))
     factor = units.get(match["unit"].lower()) if match else None
     amount = float(match["number"]) * factor if match and factor is not None else math.nan
     if not math.isfinite(amount) or amount <= 0:
-        raise ValueError(f"must be {what}, not {shown(given)}")
+        raise ValueError(f"must be {what}, not {quoted(given)}")
     return amount

@@ -1,1 +1,4 @@
-"""The pure part: items, outcomes, the window and the rules of halting; standard library only, no I/O."""
+"""The pure part: items, outcomes, the window and the halting rules.
+
+Standard library only, no I/O.
+"""

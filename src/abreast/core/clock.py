@@ -1,4 +1,4 @@
-"""Time, as everything here sees it: the only module that asks the machine what time it is."""
+"""The clock port and the system clock; no other module reads the machine's time."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that is due later and can be taken back."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
-        """Take it back; harmless when it has been made already."""
+        """Cancel it; has no effect if the call has been made already."""
 
 
 class Clock(Protocol):
-    """What time it is, and a way to be called later. `abreast.testing.ManualClock` is one that only you move."""
+    """Tells the time and schedules calls.
+
+    `abreast.testing.ManualClock` is one that only the test advances.
+    """
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything."""
+        """Seconds on a clock that never goes back; only differences have a meaning."""
 
     def wall(self) -> float:
         """Seconds since 1970, for people to read."""
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called on the running loop once `now() >= when`."""
+        """Call `callback` on the running loop once `now() >= when`."""
 
 
 class SystemClock:
@@ -37,7 +40,7 @@ class SystemClock:
     wall = staticmethod(time.time)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Have `callback` called on the running loop once `now() >= when`."""
+        """Call `callback` on the running loop once `now() >= when`."""
         return asyncio.get_running_loop().call_later(max(0.0, when - time.monotonic()), callback)
 
 

@@ -1,14 +1,14 @@
-"""Every error abreast raises by itself, each named for a situation.
+"""Every error that abreast raises itself, each named for a situation.
 
     AbreastError
-    |-- KeyReused        two items of a map, or two maps of a scope, go by one name
+    |-- KeyReused        two items of a map, or two maps of a scope, have the same name
     |-- ItemChanged      on resume, items differ from those recorded under their keys
     |-- TimedOut         an attempt took longer than its timeout            (also a TimeoutError)
     |-- CannotStore      a value can't be written to the store              (also a TypeError)
     |-- RecordedError    a failure as it was read back from the store
     |-- ItemsFailed      several items failed at once; the first is its cause
-    |-- OutcomeUnknown   a `once` step was in flight when its driver died: done or not, nobody knows
-    |-- WouldBlock       a blocking door was used where it would stop the loop
+    |-- OutcomeUnknown   a `once` step was in flight when its driver died: it may be done or not
+    |-- WouldBlock       a blocking function was called where it would stop the loop
     |-- WorkerDied       a worker process ended in the middle of an item
     |-- CallFailed       a model call did not give a usable reply; what came instead is in `raw`
     |   |-- Throttled        too many requests: the lane is held, and the call goes on later
@@ -16,29 +16,29 @@
     |   |-- ServerFault      the provider failed (5xx)
     |   |-- ConnectionLost   the connection failed or broke off            (also a ConnectionError)
     |   |-- ReplyTimeout     no reply in time                              (also a TimeoutError)
-    |   |-- ReplyBroken      a reply that can't be read: malformed, empty, of the wrong type, too long
+    |   |-- ReplyBroken      a reply that can't be read: malformed, empty, wrong type, too long
     |   |-- ReplyInvalid     a reply that can be read but does not obey the schema
     |   |-- Refused          the model or its provider declined to answer
     |   |-- TooLong          the request does not fit the model's context
     |   |-- KeyRefused       the key is wrong, or may not do this
     |   |-- NoSuchModel      the provider has no model of that name
-    |   |-- NotRecorded      a replayed run never asked this
+    |   |-- NotRecorded      a replayed run did not record this request
     |   `-- RequestRefused   the provider says that the request is wrong
     |-- BranchesFailed   no branch of a sample passed, and some raised; the first error is its cause
     |-- CheckBroken      a check raised instead of judging; what it raised is the cause
-    |-- WorkflowInvalid  a workflow file that can't be run; every problem with its line  (also a ValueError)
-    |-- PriceUnknown     a cap on money can't be kept: nobody knows what the model costs
+    |-- WorkflowInvalid  a workflow file can't be run; names every problem  (also a ValueError)
+    |-- PriceUnknown     a cap on money can't be kept: the model's price is unknown
     |-- KeysMissing      keys of lanes that are needed are not set; names them all
-    |-- ModelUnknown     no provider or model goes by that name
+    |-- ModelUnknown     no provider or model has that name
     |-- Stopped          a run or map ended before its items did
     |   |-- Halted           by `run.halt`, with the reason given
     |   |-- CancelRequested  by a request from another process
-    |   |-- Paused           somebody has to decide something first
+    |   |-- Paused           a person has to decide something first
     |   `-- BudgetSpent      nothing in flight could still make room under the cap
     |       `-- LaneParked       a provider takes no more requests for now
     `-- StoreError       the store can't do what is asked of it
         |-- RunBusy          another driver is on this run
-        |-- RunExists        there is a run of that id already
+        |-- RunExists        a run of that id exists already
         |-- DriverReplaced   another driver took this run over; nothing more is written
         |-- NoSuchRun        no run of that name or id
         |-- StoreNewer       written by a later version of abreast
@@ -49,7 +49,7 @@
         |-- StoreLocked      another process kept the file locked for too long
         `-- StoreGone        the file was removed or replaced while it was in use
 
-Each can be pickled: it may have been raised in another process.
+All of them can be pickled, as they may be raised in another process.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ from typing import NamedTuple
 
 
 class AbreastError(Exception):
-    """The root of all errors that abreast raises by itself."""
+    """The root of all errors that abreast raises itself."""
 
-    is_sentence = True  # its message needs no type's name in front of it to be understood
+    is_sentence = True  # the message is understood without the type's name in front of it
 
 
 class KeyReused(AbreastError):
-    """Two items of one map, or two maps of one scope, go by the same name."""
+    """Two items of one map, or two maps of one scope, have the same name."""
 
     retryable = False
 
@@ -85,12 +85,15 @@ class CannotStore(AbreastError, TypeError):
 
 
 class RecordedError(AbreastError):
-    """A failure as it was read back: the type's name, the message, the traceback's text, and its `details`.
+    """A failure as it was read back from the store.
 
-    An error that carries `details`, a dict of plain values, has them recorded beside it.
+    It has the type's name, the message and the traceback's text. If the error had `details`, a dict
+    of plain values, they were recorded too.
     """
 
-    def __init__(self, kind: str, message: str, trace: str = "", details: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, kind: str, message: str, trace: str = "", details: Mapping[str, object] | None = None
+    ) -> None:
         """Keep the texts and the details; `str()` gives `kind: message`."""
         super().__init__(kind, message, trace, *([details] if details else []))
         self.kind = kind
@@ -99,7 +102,7 @@ class RecordedError(AbreastError):
         self.details: dict[str, object] = dict(details or {})
 
     def __str__(self) -> str:
-        """The line a traceback would end with."""
+        """The line with which a traceback would end."""
         return f"{self.kind}: {self.message}" if self.message else self.kind
 
     def __eq__(self, other: object) -> bool:
@@ -111,10 +114,10 @@ class RecordedError(AbreastError):
         return hash(self.args[:3])
 
 
-def left_by(error: BaseException) -> dict[str, object]:
-    """What a failed command, or the command of a workflow's failed step, left: `exit_code`, `stdout`, `stderr`.
+def command_output(error: BaseException) -> dict[str, object]:
+    """What a failed command left: `exit_code`, `stdout`, `stderr`; empty for other failures.
 
-    Empty for other failures.
+    The command may also be that of a workflow's failed step.
     """
     details = getattr(error, "details", None)
     if not isinstance(details, dict):
@@ -132,7 +135,7 @@ class ItemsFailed(AbreastError):
 
     def __init__(self, message: str, errors: tuple[BaseException, ...]) -> None:
         """Keep every error beside the message."""
-        super().__init__(message, errors)  # both, or it could not be read back from a pickle
+        super().__init__(message, errors)  # both, so that it can be read back from a pickle
         self.errors = errors
 
     def __str__(self) -> str:
@@ -147,7 +150,7 @@ class OutcomeUnknown(AbreastError):
 
 
 class WouldBlock(AbreastError):
-    """A blocking door was used inside the loop that it would wait for."""
+    """A blocking function was called inside the loop that it would wait for."""
 
     retryable = False
 
@@ -159,24 +162,31 @@ class WorkerDied(AbreastError):
 
 
 class CallFailed(AbreastError):
-    """A model call did not give a usable reply. `status` is HTTP's, if there was one; `raw` is what came instead."""
+    """A model call did not give a usable reply.
+
+    `status` is the HTTP status, if there was one. `raw` is what came instead of a reply.
+    """
 
     retryable = False
 
     def __init__(self, message: str, *, status: int | None = None, raw: str = "") -> None:
-        """Keep the first part of what came, so that it is recorded beside the failure."""
+        """Keep `status` and `raw`, so that they are recorded beside the failure."""
         super().__init__(message)
         self.status = status
         self.raw = raw
         self.details: dict[str, object] = {"status": status, "raw": raw} if status or raw else {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As a pickle: the sentence, and what is kept beside it."""
+        """Pickle the message and the attributes."""
         return type(self), self.args, self.__dict__
 
 
 class Throttled(CallFailed):
-    """Too many requests (429). It is no attempt: the lane is held for `retry_after` seconds, and the call goes on."""
+    """Too many requests (429).
+
+    It does not count as an attempt: the lane is held for `retry_after` seconds, and the call goes
+    on afterwards.
+    """
 
     retryable = True
 
@@ -189,14 +199,17 @@ class Throttled(CallFailed):
         status: int | None = 429,
         raw: str = "",
     ) -> None:
-        """`limit` names what was passed, where the provider says so: requests, tokens, concurrency."""
+        """`limit` names what was exceeded, if the provider says so: requests, tokens, ..."""
         super().__init__(message, status=status, raw=raw)
         self.retry_after = retry_after
         self.limit = limit
 
 
 class QuotaSpent(CallFailed):
-    """The account's quota is used up, for a day or until it is paid for: waiting a minute doesn't help."""
+    """The account's quota is used up, for a day or until it is paid for.
+
+    Waiting a minute doesn't help.
+    """
 
 
 class ServerFault(CallFailed):
@@ -206,7 +219,10 @@ class ServerFault(CallFailed):
 
 
 class ConnectionLost(CallFailed, ConnectionError):
-    """There was no connection, or it broke off before the reply was whole; it may be tried again."""
+    """There was no connection, or it broke off before the reply was whole.
+
+    It may be tried again.
+    """
 
     retryable = True
 
@@ -242,7 +258,7 @@ class NoSuchModel(CallFailed):
 
 
 class NotRecorded(CallFailed):
-    """A replayed run never asked this."""
+    """A replayed run did not record this request."""
 
 
 class RequestRefused(CallFailed):
@@ -250,12 +266,15 @@ class RequestRefused(CallFailed):
 
 
 class BranchesFailed(AbreastError):
-    """No branch of a sample passed, and some raised: the first error in (round, branch) order is the cause."""
+    """No branch of a sample passed, and some raised.
+
+    The first error in (round, branch) order is the cause.
+    """
 
     retryable = False
 
     def __init__(self, message: str, attempts: tuple[object, ...] = ()) -> None:
-        """`attempts` are all that were made."""
+        """`attempts` are all attempts that were made."""
         super().__init__(message, attempts)
         self.attempts = attempts
 
@@ -271,19 +290,22 @@ class CheckBroken(AbreastError):
 
 
 class Problem(NamedTuple):
-    """What is wrong on a line of a file."""
+    """A problem on a line of a file."""
 
     file: str
     line: int
     text: str
 
     def __str__(self) -> str:
-        """As editors and compilers say it."""
+        """In the format of editors and compilers."""
         return f"{self.file}:{self.line}: {self.text}"
 
 
 class WorkflowInvalid(AbreastError, ValueError):
-    """A workflow file can't be run; `problems` are all that were found, and `str()` has one line for each."""
+    """A workflow file can't be run.
+
+    `problems` are all that were found, and `str()` has one line for each.
+    """
 
     retryable = False
 
@@ -294,7 +316,7 @@ class WorkflowInvalid(AbreastError, ValueError):
 
     @classmethod
     def of(cls, problems: Iterable[Problem]) -> WorkflowInvalid:
-        """One error for all of them: each once, by file and line."""
+        """One error for all problems: each once, ordered by file and line."""
         found = tuple(sorted(set(problems)))
         return cls("\n".join(map(str, found)), found)
 
@@ -304,29 +326,38 @@ class WorkflowInvalid(AbreastError, ValueError):
 
 
 class PriceUnknown(AbreastError):
-    """A cap on money can't be kept, as nobody knows what the model costs."""
+    """A cap on money can't be kept, as the model's price is unknown."""
 
     retryable = False
 
 
 class KeysMissing(AbreastError):
-    """Keys that are needed are not set; the message names all of them, and where each is looked for."""
+    """Keys that are needed are not set.
+
+    The message names all of them, and where each is looked for.
+    """
 
     retryable = False
 
 
 class ModelUnknown(AbreastError):
-    """No provider or model goes by that name; the message lists what there is."""
+    """No provider or model has that name; the message lists those that exist."""
 
     retryable = False
 
 
 class Stopped(AbreastError):
-    """A run or map ended before its items did; what is recorded stays, and the run can be resumed."""
+    """A run or map ended before its items did.
+
+    What is recorded stays, and the run can be resumed.
+    """
 
     retryable = False
     drains = False
-    """Whether items that are executing end by themselves, to be recorded; else they are cancelled."""
+    """Whether items that are executing end by themselves and are recorded.
+
+    If not, they are cancelled.
+    """
 
 
 class Halted(Stopped):
@@ -338,26 +369,35 @@ class CancelRequested(Stopped):
 
 
 class Paused(Stopped):
-    """Somebody has to decide something before the work can go on. Nothing has failed, and nothing is recorded."""
+    """A person has to decide something before the work can go on.
+
+    Nothing has failed, and nothing is recorded.
+    """
 
 
 class BudgetSpent(Stopped):
-    """The next piece of work doesn't fit under the cap, and nothing in flight could still make room."""
+    """The next piece of work doesn't fit under the cap, and nothing in flight can free enough."""
 
     drains = True
 
     def __init__(self, message: str, budget: object = None) -> None:
-        """`budget` is the one that is spent, where it is known; it doesn't travel to other processes."""
+        """`budget` is the one that is spent, if it is known.
+
+        It is not pickled.
+        """
         super().__init__(message)
         self.budget = budget
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As a pickle: the sentence alone."""
+        """Pickle the message alone."""
         return type(self), self.args
 
 
 class LaneParked(BudgetSpent):
-    """A provider takes no more requests for now (a daily quota); what is recorded stays, to be resumed later."""
+    """A provider takes no more requests for now (a daily quota).
+
+    What is recorded stays, to be resumed later.
+    """
 
 
 class StoreError(AbreastError):
@@ -369,7 +409,7 @@ class RunBusy(StoreError):
 
 
 class RunExists(StoreError):
-    """There is a run of that id already, and what is recorded is never written over."""
+    """There is a run of that id already, and what is recorded is never overwritten."""
 
 
 class DriverReplaced(StoreError):
@@ -389,7 +429,10 @@ class StoreCorrupt(StoreError):
 
 
 class TypeNotLoaded(StoreError):
-    """A recorded value has a type that this program has not imported; the message names it and what to do."""
+    """A recorded value has a type that this program has not imported.
+
+    The message names it and what to do.
+    """
 
 
 class StoreReadOnly(StoreError):

@@ -1,4 +1,4 @@
-"""The journal's records: one frozen event for everything that happens in a run."""
+"""Events: the journal has one frozen record for everything that happens in a run."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ Plain: TypeAlias = str | int | float | bool | None
 class Event(NamedTuple):
     """Something that happened in a run.
 
-    `seq` counts without gaps within the run. `mono` is a clock that never goes back, `wall` the time of day.
-    `data` holds a few plain facts; `body` is the encoded value (or error) of an item, where there is one.
+    `seq` counts without gaps within the run. `mono` is a clock that never goes back, `wall` the
+    time of day. `data` holds a few plain facts; `body` is the encoded value (or error) of an item,
+    if there is one.
     """
 
     seq: int
@@ -49,12 +50,12 @@ Observer: TypeAlias = Callable[[Event], object]
 
 
 def items_read(event: Event) -> tuple[int, list[str]]:
-    """The items that an `item-read` tells of, those of one reading together: the first one's index, and their texts."""
+    """The items of an `item-read` event, which were read together: first index and texts."""
     index = event.data.get("index")
     return index if isinstance(index, int) else 0, (event.body or "null").split("\n")
 
 
 def count_read(event: Event) -> int:
-    """How many items an `item-read` tells of."""
+    """The number of items in an `item-read` event."""
     count = event.data.get("count", 1)
     return count if isinstance(count, int) else 1

@@ -1,4 +1,4 @@
-"""One unit of work with a stable name."""
+"""An item: one unit of work with a stable key; and paths made of keys."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from abreast.core.frozen import record
 
 T = TypeVar("T")
 
-_DIGITS = 4
+_KEY_DIGITS = 4
 
 
 @record(frozen=True, slots=True)
 class Item(Generic[T]):
     """A value to work on, the key it is recorded under, and the lane whose limits it needs.
 
-    `map` makes one from each plain value. Hand in `Item`s yourself to choose keys and lanes one by one:
+    `map` makes one from each plain value. Pass `Item`s yourself to choose their keys and lanes:
 
         run.map(fetch, [Item("home", "/"), Item("news", "/news", lane="slow")], width=2)
     """
@@ -26,23 +26,27 @@ class Item(Generic[T]):
 
 
 def position_key(index: int) -> str:
-    """The key of an item that was given none: its position, padded so that names sort as numbers do."""
+    """The key of an item that was given none: its position, padded so that keys sort as numbers."""
     text = str(index)
-    return text if len(text) >= _DIGITS else text.zfill(_DIGITS)  # half the time of a format specification
+    # Half the time of a format specification.
+    return text if len(text) >= _KEY_DIGITS else text.zfill(_KEY_DIGITS)
 
 
 def join_path(*parts: str) -> str:
-    """A path from its parts; a slash or a percent sign inside a part is escaped, so that paths never collide."""
+    """Join parts to a path.
+
+    A slash or a percent sign inside a part is escaped, so that paths never collide.
+    """
     return "/".join(escape(part) for part in parts)
 
 
 def escape(part: str) -> str:
-    """One part of a path, its slashes escaped."""
+    """Escape the slashes and percent signs in one part of a path."""
     if "/" in part or "%" in part:
         return part.replace("%", "%25").replace("/", "%2F")
     return part
 
 
 def unescape(part: str) -> str:
-    """The part as it was before `escape`."""
+    """Undo `escape`."""
     return part.replace("%2F", "/").replace("%25", "%")

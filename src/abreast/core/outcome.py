@@ -1,4 +1,4 @@
-"""What became of an item: Done, Failed or Cancelled, with its usage and its timing."""
+"""The outcome of an item: Done, Failed or Cancelled, with its usage and its timing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @record(frozen=True, slots=True)
 class Usage:
-    """What some work used up. `usd` is None where no price is known: unknown is never zero."""
+    """What some work consumed. `usd` is None if no price is known: unknown is never zero."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -21,7 +21,7 @@ class Usage:
     estimate: bool = False
 
     def __add__(self, other: Usage) -> Usage:
-        """The two together; an estimate in one makes the sum an estimate, an unknown price makes it unknown."""
+        """The sum. It is an estimate if one part is, and its price is unknown if one part's is."""
         return Usage(
             self.requests + other.requests,
             self.input_tokens + other.input_tokens,
@@ -31,11 +31,12 @@ class Usage:
         )
 
 
-MONEY_DIGITS: Final = 12  # decimal places of a sum in US dollars: finer than any price, coarser than float errors
+# Decimal places of a sum in US dollars: finer than any price, coarser than float errors.
+MONEY_DIGITS: Final = 12
 
 
 def _add_money(one: float, other: float) -> float:
-    """The sum, the same in whatever order calls end: plain floats would differ in the last digits."""
+    """The sum, rounded: sums of plain floats differ with the order in which calls end."""
     return round(one + other, MONEY_DIGITS) if one and other else one or other
 
 
@@ -43,8 +44,8 @@ def _add_money(one: float, other: float) -> float:
 class Timing:
     """Where an item's wall time went, in seconds; the parts sum to `wall`.
 
-    `queued`: from being read to its first try at a limit or a start. `waited`: for limits and room in the window.
-    `service`: each attempt's own time. `backoff`: between attempts.
+    `queued`: from being read to its first try at a limit or a start. `waited`: for limits and room
+    in the window. `service`: each attempt's own time. `backoff`: between attempts.
     """
 
     queued: float = 0.0
@@ -59,14 +60,17 @@ class Timing:
 
 
 Times: TypeAlias = tuple[float, ...]
-"""Queued, waited, backoff, then each service time. Outcomes keep these, and make the Timing when it is asked for."""
+"""Queued, waited, backoff, then each service time.
+
+Outcomes keep these, and make the Timing when it is needed.
+"""
 
 NO_USAGE = Usage()
 NO_TIMES: Times = (0.0, 0.0, 0.0)
 
 
 def timing_of(times: Times) -> Timing:
-    """The Timing of these parts."""
+    """Make a Timing from its parts."""
     queued, waited, backoff, *service = times
     return Timing(queued, waited, tuple(service), backoff)
 
@@ -93,7 +97,10 @@ class Done(Generic[T]):
 
 @record(frozen=True, slots=True)
 class Failed:
-    """The item's work raised `error`: the very exception, or a `RecordedError` when read back from a store."""
+    """The item's work raised `error`.
+
+    It is the exception itself, or a `RecordedError` if the outcome was read back from a store.
+    """
 
     ok: ClassVar[bool] = False
     state: ClassVar[str] = "failed"
@@ -113,7 +120,7 @@ class Failed:
 
 @record(frozen=True, slots=True)
 class Cancelled:
-    """The item was started, then stopped for `reason`; what it used is an estimate."""
+    """The item was started, then stopped for `reason`; its usage is an estimate."""
 
     ok: ClassVar[bool] = False
     state: ClassVar[str] = "cancelled"

@@ -7,17 +7,17 @@ import secrets
 from typing import Final
 
 SEED_RULE: Final = 2
-"""How new runs make seeds of paths; each run records its rule, and keeps it when it is resumed."""
+"""How new runs derive seeds from paths; a run records its rule and keeps it when resumed."""
 FIRST_SEED_RULE: Final = 1
-"""That of runs which recorded none."""
+"""The rule of runs that recorded none."""
 
-_BITS = 63  # fits a signed 64-bit column and every provider's seed field
-_MANTISSA = 53  # of a float: one bit more, and the largest fraction would round up to 1
+_SEED_BITS = 63  # fits a signed 64-bit column and every provider's seed field
+_MANTISSA_BITS = 53  # of a float; with one bit more, the largest fraction would round up to 1
 
 
 def draw_seed() -> int:
-    """A fresh seed for a run that was given none."""
-    return secrets.randbits(_BITS)
+    """A random seed for a run that was given none."""
+    return secrets.randbits(_SEED_BITS)
 
 
 def derive_seed(seed: int, path: str) -> int:
@@ -26,16 +26,17 @@ def derive_seed(seed: int, path: str) -> int:
     >>> derive_seed(7, "run/map/0000") == derive_seed(7, "run/map/0000")
     True
     """
-    # A key may be a file's name, and those that are no UTF-8 come with surrogates.
+    # A key may be a file's name; bytes in it that are not UTF-8 are decoded as surrogates.
     text = f"{seed}\0{path}".encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(text, digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> (64 - _BITS)
+    return int.from_bytes(digest, "big") >> (64 - _SEED_BITS)
 
 
 def seeded_part(path: str, rule: int = SEED_RULE) -> str:
-    """What of a path its seeds are made of: what is below the run's root, so the run's name doesn't change them.
+    """The part of a path from which its seeds are derived.
 
-    By rule 1 it was the whole path.
+    It is what is below the run's root, so that the run's name doesn't change the seeds. By rule 1
+    it was the whole path.
 
     >>> seeded_part("run/map/0000"), seeded_part("run/map/0000", rule=1)
     ('map/0000', 'run/map/0000')
@@ -44,5 +45,5 @@ def seeded_part(path: str, rule: int = SEED_RULE) -> str:
 
 
 def derive_fraction(seed: int, path: str) -> float:
-    """A number in [0, 1) for `path`, for jitter that repeats."""
-    return (derive_seed(seed, path) >> (_BITS - _MANTISSA)) / (1 << _MANTISSA)
+    """A number in [0, 1) for `path`, for repeatable jitter."""
+    return (derive_seed(seed, path) >> (_SEED_BITS - _MANTISSA_BITS)) / (1 << _MANTISSA_BITS)

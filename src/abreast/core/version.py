@@ -1,3 +1,3 @@
-"""Which abreast this is: the one place that says so."""
+"""The version of abreast."""
 
 VERSION = "0.1.0.dev0"

@@ -12,7 +12,10 @@ Order: TypeAlias = Literal["item", "completion"]
 
 
 def whole(name: str, value: object, least: int = 1) -> int:
-    """`value` if it is a whole number of at least `least`; else (for bool and float too) a ValueError naming it."""
+    """Return `value` if it is a whole number of at least `least`.
+
+    Otherwise (also for bool and float) raise a ValueError that names it.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         shown = "NaN" if isinstance(value, float) and math.isnan(value) else repr(value)
         raise ValueError(f"{name} must be a whole number of at least {least}, not {shown}")
@@ -24,16 +27,28 @@ def whole(name: str, value: object, least: int = 1) -> int:
 class Window(Generic[T]):
     """Bounds one map: at most `width` items executing, at most `span` read and not yet released.
 
-    An item is admitted (gets its index), starts, perhaps pauses and starts again, finishes, and its outcome settles.
-    Settled outcomes ripen in item order (or as they come), and leave when the caller takes them. Ripe and taken are
-    apart because the halting rule is judged when an outcome ripens, while `span` is freed only when it is taken: a
-    slow caller holds the window back, never the judgement.
+    An item is admitted (gets its index), starts, perhaps pauses and starts again, finishes, and its
+    outcome settles. A settled outcome becomes ripe when its turn comes, in item order or in order
+    of completion, and is taken when the caller receives it. The halting rule is applied when an
+    outcome ripens, while `span` is freed only when it is taken: a slow caller delays the window,
+    but not the decision to halt.
     """
 
-    __slots__ = ("_arrived", "admitted", "executing", "order", "peak", "ripened", "settled", "span", "taken", "width")
+    __slots__ = (
+        "_arrived",
+        "admitted",
+        "executing",
+        "order",
+        "peak",
+        "ripened",
+        "settled",
+        "span",
+        "taken",
+        "width",
+    )
 
     def __init__(self, width: int, span: int, order: Order = "item") -> None:
-        """Refuse numbers that make no window."""
+        """Check the numbers; raises ValueError."""
         self.width = whole("width", width)
         self.span = whole("span", span)
         if span < width:
@@ -46,11 +61,11 @@ class Window(Generic[T]):
         self.admitted = 0
         self.ripened = 0
         self.taken = 0
-        self.settled: dict[int, T] = {}  # item order: by index, until it is their turn
-        self._arrived: deque[T] = deque()  # completion order: as they came
+        self.settled: dict[int, T] = {}  # item order: by index, until their turn comes
+        self._arrived: deque[T] = deque()  # completion order: as they settled
 
     def __repr__(self) -> str:
-        """Where it stands, for debugging."""
+        """The counts, for debugging."""
         return (
             f"<Window {self.executing}/{self.width} executing, {self.held}/{self.span} held, "
             f"{self.taken} taken, {self.order} order>"
@@ -73,11 +88,11 @@ class Window(Generic[T]):
 
     @property
     def unripe(self) -> int:
-        """Items admitted whose outcome is still to ripen."""
+        """Items admitted whose outcome is not ripe yet."""
         return self.admitted - self.ripened
 
     def admit(self) -> int:
-        """Let one more item in; its index."""
+        """Admit one more item and return its index."""
         if self.admitted - self.taken >= self.span:
             raise RuntimeError(f"admitted past the span: {self!r}")
         index = self.admitted
@@ -100,7 +115,7 @@ class Window(Generic[T]):
         self.executing -= 1
 
     def settle(self, index: int, outcome: T) -> None:
-        """Hold the outcome of item `index` until its turn."""
+        """Hold the outcome of item `index` until its turn comes."""
         if self.order == "item":
             if not self.ripened <= index < self.admitted or index in self.settled:
                 raise RuntimeError(f"item {index} can't settle, it isn't under way: {self!r}")
@@ -111,7 +126,7 @@ class Window(Generic[T]):
             self._arrived.append(outcome)
 
     def ripen(self) -> T | None:
-        """Take out the outcome whose turn it is; None while it is still to come."""
+        """Remove and return the outcome whose turn has come; None if it has not settled."""
         if self.order == "item":
             outcome = self.settled.pop(self.ripened, None)
             if outcome is None:
@@ -124,7 +139,7 @@ class Window(Generic[T]):
         return outcome
 
     def drain(self, into: deque[T]) -> None:
-        """Ripen all whose turn it is, at once (item order only)."""
+        """Ripen all outcomes whose turn has come (item order only)."""
         settled, index = self.settled, self.ripened
         while index in settled:
             into.append(settled.pop(index))
@@ -132,17 +147,17 @@ class Window(Generic[T]):
         self.ripened = index
 
     def unripen(self, index: int, outcome: T) -> None:
-        """Put back the outcome that `ripen` just gave: its turn has come, but it isn't ready (item order only)."""
+        """Put back the outcome that `ripen` just returned, as it isn't ready (item order only)."""
         self.ripened = index
         self.settled[index] = outcome
 
     def replace(self, index: int, outcome: T) -> None:
-        """Put another form of a held outcome in its place (item order only)."""
+        """Replace a held outcome by another form of it (item order only)."""
         if index in self.settled:
             self.settled[index] = outcome
 
     def upcoming(self, most: int) -> list[T]:
-        """The outcomes held for the next turns without a gap, at most `most` of them (item order only)."""
+        """At most `most` outcomes held for the next turns, without a gap (item order only)."""
         found: list[T] = []
         for index in range(self.ripened, self.ripened + most):
             outcome = self.settled.get(index)
@@ -152,7 +167,7 @@ class Window(Generic[T]):
         return found
 
     def take(self) -> None:
-        """Count one ripe outcome as handed to the caller, which makes room under the span."""
+        """Count one ripe outcome as given to the caller, which frees a place in the span."""
         if self.taken >= self.ripened:
             raise RuntimeError(f"took an outcome that isn't ripe: {self!r}")
         self.taken += 1

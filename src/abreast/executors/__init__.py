@@ -1,1 +1,1 @@
-"""Where an item's work is carried out: tasks and threads here, processes beside us, later a cluster."""
+"""Executors: run an item's function as a task or thread, in a process, or as a command."""

@@ -1,9 +1,10 @@
-"""Child commands, many and quickly: each in a process group of its own that ends with its `run`, and with the driver.
+"""Runs child commands, each in a process group that ends with its `run` and with the driver.
 
-The work is done by wardens (`abreast.executors.warden`), processes that start the commands, read what they write and
-report each end in one message. It costs the driver 30 us per command, where an asyncio subprocess costs a millisecond;
-and when the driver is killed, there is someone left who knows every group and ends it. One warden will do, unless
-commands are so short that starting them is all there is to do: a start holds up whoever starts it, so another helps.
+Supervisor processes (`abreast.executors.supervisor.process`) start the commands, read their output
+and report each end in one message. This costs the driver 30 us per command, where an asyncio
+subprocess costs a millisecond. When the driver is killed, the supervisor knows every group and ends
+it. One supervisor suffices, unless commands are so short that most of the time is spent starting
+them: a start blocks the process that does it, so a second supervisor helps.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from typing import Any, Self
 
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.core.frozen import record
-from abreast.executors import wards
-from abreast.executors.leash import Leash, Started
-from abreast.executors.wards import Message
+from abreast.executors.supervisor import protocol
+from abreast.executors.supervisor.client import SupervisorClient, SupervisorProcess
+from abreast.executors.supervisor.protocol import Message
 
 GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL for a command that is cancelled."""
 
-_MOST_WARDENS = 4
-_BUSY = 3  # so many commands of which a warden has said nothing yet, all of them short: time for another warden
+_MAX_SUPERVISORS = 4
+# With so many short commands about which a supervisor has sent no message yet, another supervisor
+# is started.
+_MAX_BACKLOG = 3
 
 
 class CommandMissing(AbreastError, FileNotFoundError):
@@ -36,14 +39,17 @@ class CommandMissing(AbreastError, FileNotFoundError):
 
 
 class CommandRefused(AbreastError):
-    """The command can't be started: it isn't executable, its arguments are too long or can't be arguments."""
+    """The command can't be started.
+
+    It isn't executable, or its arguments are too long or contain what arguments can't.
+    """
 
     retryable = False
 
 
 @record(frozen=True, slots=True)
 class Finished:
-    """What became of a command."""
+    """How a command ended, and what it wrote."""
 
     exit_code: int
     """0 to 255; minus the signal's number if one killed it."""
@@ -51,59 +57,67 @@ class Finished:
     """What was kept of it, from its beginning."""
     stderr: bytes
     stdout_bytes: int
-    """What was written in all, kept or not."""
+    """All that was written, kept or not."""
     stderr_bytes: int
 
 
 class Commands:
-    """Runs commands side by side, without a bound of its own. One for a run; it lives on the loop that enters it.
+    """Runs commands side by side, without a bound of its own.
+
+    One for a run; it lives on the loop that enters it.
 
         async with Commands() as commands:
             finished = await commands.run(["git", "rev-parse", "HEAD"])
             print(finished.exit_code, finished.stdout)
 
-    Commands run in the directory and environment that the driver had when this was entered, unless told otherwise.
+    Commands run in the directory and environment that the driver had when this was entered, unless
+    `cwd` or `env` says otherwise.
     """
 
-    def __init__(self, early: Started | None = None) -> None:
-        """Nothing is started before it is entered; `early` is a warden that was, and is then taken over."""
+    def __init__(self, early: SupervisorProcess | None = None) -> None:
+        """Start nothing yet.
+
+        `early` is a supervisor that has been started already; it is used as the first one.
+        """
         self._early = early
         self._numbers = count()
         self._jobs: dict[int, _Job] = {}
-        self._wardens: list[Leash] = []
-        self._most = 1
-        self._brief = False  # the last command that was heard of had ended within milliseconds
+        self._supervisors: list[SupervisorClient] = []
+        self._max_supervisors = 1
+        self._last_was_short = False  # the last message was the FINISHED of a short command
         self._home: str | None = None
         self._environment: dict[str, str] = {}
         self._open = False
 
     def __repr__(self) -> str:
-        """How much goes on, and who watches over it."""
-        return f"<Commands, {len(self._jobs)} running, {self._wardens}>"
+        """How many commands run, and the supervisors."""
+        return f"<Commands, {len(self._jobs)} running, {self._supervisors}>"
 
     async def __aenter__(self) -> Self:
-        """Start a warden; doesn't wait until it is up."""
+        """Start a supervisor, without waiting until it is up."""
         self._environment = dict(os.environ)
-        self._most = min(_MOST_WARDENS, _cpus())
-        with contextlib.suppress(OSError):  # it is gone, or may not be known: then where the driver is by then
-            self._home = os.getcwd()  # noqa: PTH109 - what is wanted is text
-        self._hire()
+        self._max_supervisors = min(_MAX_SUPERVISORS, _count_cpus())
+        # The directory may be deleted or unreadable: then the supervisor's own is used.
+        with contextlib.suppress(OSError):
+            self._home = os.getcwd()  # noqa: PTH109 - a string is needed
+        self._start_supervisor()
         self._open = True
         return self
 
     def adopt_environment(self) -> None:
-        """Give the commands that follow the environment as it is now."""
+        """Give the following commands the environment as it is now."""
         self._environment = dict(os.environ)
-        for warden in self._wardens:
-            warden.send(self._hello())
+        for supervisor in self._supervisors:
+            supervisor.send(self._hello_message())
 
     async def __aexit__(self, *_: object) -> None:
-        """End the wardens, and with them all commands still running; waits for that."""
+        """End the supervisors and all commands that still run; waits for that."""
         self._open = False
-        async with contextlib.AsyncExitStack() as stack:  # whoever cancels, and whatever goes wrong with one
-            for warden in self._wardens:
-                warden.hang_up()
-                stack.push_async_callback(warden.close)
+        # The stack closes every supervisor, also when this is cancelled or one of them fails.
+        async with contextlib.AsyncExitStack() as stack:
+            for supervisor in self._supervisors:
+                supervisor.close_input()
+                stack.push_async_callback(supervisor.close)
 
     async def run(
         self,
@@ -115,11 +129,13 @@ class Commands:
         keep: int = 1 << 20,
         started: Callable[[int], None] | None = None,
     ) -> Finished:
-        """Run a command until it and its process group are gone; the values are arguments, never shell code.
+        """Run a command until it and its process group are gone.
 
-        When this is cancelled, the group gets SIGTERM, after 0.3 s SIGKILL, and the cancellation goes on once nothing
-        is left; a second cancellation is SIGKILL at once. What a command leaves running in its group when it exits has
-        0.2 s to end by itself.
+        The values are arguments, never shell code.
+
+        When this is cancelled, the group gets SIGTERM, after 0.3 s SIGKILL, and the cancellation
+        goes on once nothing is left; a second cancellation sends SIGKILL at once. What a command
+        leaves running in its group when it exits has 0.2 s to end by itself.
 
         Args:
             argv: the command, a path or a name found on the PATH, and its arguments.
@@ -127,19 +143,26 @@ class Commands:
             cwd: where it runs.
             env: its whole environment.
             keep: how many bytes of stdout, and of stderr, are kept; the rest is only counted.
-            started: called with the process group's number, once it has lived for a few milliseconds.
+            started: called with the process group's number, once it has run for a few milliseconds.
 
         Raises:
-            CommandMissing: `argv[0]` isn't there.
+            CommandMissing: `argv[0]` doesn't exist.
             CommandRefused: it can't be started; the message says why.
-            WorkerDied: the warden was killed; so were its commands. The next one gets a new warden.
-        """  # fmt: skip
+            WorkerDied: the supervisor was killed, and so were its commands. The next command gets
+                a new supervisor.
+        """
         if not self._open:
             raise RuntimeError("commands run inside `async with Commands() as commands:`")
         if not argv:
             raise CommandRefused("a command needs a name")
-        request = (wards.RUN, next(self._numbers), *_encoded(argv, cwd, self._environment, env), stdin, keep)
-        job = _Job(request, self._pick(), argv, cwd)
+        request = (
+            protocol.RUN,
+            next(self._numbers),
+            *_encode_request(argv, cwd, self._environment, env),
+            stdin,
+            keep,
+        )
+        job = _Job(request, self._choose_supervisor(), argv, cwd)
         job.started = started
         self._jobs[job.number] = job
         job.send()
@@ -152,127 +175,164 @@ class Commands:
             raise job.error
         return Finished(*job.answer)
 
-    def _pick(self) -> Leash:
-        """Who gets the next command: of those who are up, who has the least to start; hires, if that is much."""
-        if not self._wardens:
-            return self._hire()
-        warden = self._wardens[0]
-        for other in self._wardens[1:]:
-            if (other.ready, -other.fresh) > (warden.ready, -warden.fresh):
-                warden = other
-        if self._brief and warden.fresh >= _BUSY and len(self._wardens) < self._most:
-            self._hire()
-        return warden
+    def _choose_supervisor(self) -> SupervisorClient:
+        """Return the supervisor that is up and has the fewest commands to start.
 
-    def _hire(self) -> Leash:
-        started, self._early = self._early or Started(self._home), None
-        warden = Leash(started, self._hear, self._lose)
-        warden.send(self._hello())
-        self._wardens.append(warden)
-        return warden
+        Starts another one if that number is high.
+        """
+        if not self._supervisors:
+            return self._start_supervisor()
+        supervisor = self._supervisors[0]
+        for other in self._supervisors[1:]:
+            if (other.ready, -other.unanswered) > (supervisor.ready, -supervisor.unanswered):
+                supervisor = other
+        if (
+            self._last_was_short
+            and supervisor.unanswered >= _MAX_BACKLOG
+            and len(self._supervisors) < self._max_supervisors
+        ):
+            self._start_supervisor()
+        return supervisor
 
-    def _hello(self) -> Message:
-        return (wards.HELLO, {os.fsencode(name): os.fsencode(value) for name, value in self._environment.items()})
+    def _start_supervisor(self) -> SupervisorClient:
+        started, self._early = self._early or SupervisorProcess(self._home), None
+        supervisor = SupervisorClient(started, self._receive, self._fail_jobs)
+        supervisor.send(self._hello_message())
+        self._supervisors.append(supervisor)
+        return supervisor
+
+    def _hello_message(self) -> Message:
+        return (
+            protocol.HELLO,
+            {os.fsencode(name): os.fsencode(value) for name, value in self._environment.items()},
+        )
 
     async def _end(self, job: _Job) -> None:
-        """Wait until a cancelled command is gone, whoever else cancels."""
+        """Wait until a cancelled command is gone, also when this is cancelled again."""
         grace = GRACE
         while job.number in self._jobs:
-            job.warden.send((wards.END, job.number, grace))
+            job.supervisor.send((protocol.END, job.number, grace))
             grace = 0.0
             job.wake = asyncio.get_running_loop().create_future()
             with contextlib.suppress(asyncio.CancelledError):
                 await job.wake
 
-    def _hear(self, message: Message) -> None:
-        """The warden says something."""
+    def _receive(self, message: Message) -> None:
+        """Handle a message about a command."""
         kind, number, *rest = message
         job = self._jobs[number]
-        self._brief = kind == wards.FINISHED and job.unheard
-        job.heard()
-        if kind == wards.STARTED:
-            self._tell_started(job, rest[0])
-        elif kind == wards.FINISHED:
+        self._last_was_short = kind == protocol.FINISHED and job.unanswered
+        job.note_answer()
+        if kind == protocol.STARTED:
+            self._call_started(job, rest[0])
+        elif kind == protocol.FINISHED:
             job.answer = rest
             self._settle(job)
-        elif not self._passed_on(job, rest[1]):
+        elif not self._send_elsewhere(job, rest[1]):
             job.refuse(*rest)
             self._settle(job)
 
-    def _passed_on(self, job: _Job, code: int) -> bool:
-        """Whether a command that there is nothing left for goes to a warden with commands whose end would help."""
-        others = [other.warden for other in self._jobs.values() if other.warden is not job.warden]
-        if code not in wards.SHORT_OF or job.passed_on or not others:
+    def _send_elsewhere(self, job: _Job, code: int) -> bool:
+        """Send a command to another supervisor if this one has no processes or files left.
+
+        It goes to one with running commands, whose end frees what is missing; False if there is
+        none, or if the command has been moved before.
+        """
+        others = [
+            other.supervisor
+            for other in self._jobs.values()
+            if other.supervisor is not job.supervisor
+        ]
+        if code not in protocol.RESOURCE_ERRORS or job.moved or not others:
             return False
-        job.warden, job.passed_on = others[0], True
+        job.supervisor, job.moved = others[0], True
         job.send()
         return True
 
-    def _tell_started(self, job: _Job, group: int) -> None:
+    def _call_started(self, job: _Job, group: int) -> None:
         if job.started is not None:
             try:
                 job.started(group)
             except Exception as error:  # noqa: BLE001 - raised by `run`, once the command is gone
                 job.error = error
-                job.warden.send((wards.END, job.number, GRACE))
+                job.supervisor.send((protocol.END, job.number, GRACE))
 
     def _settle(self, job: _Job) -> None:
         del self._jobs[job.number]
         if not job.wake.done():
             job.wake.set_result(None)
 
-    def _lose(self, warden: Leash, how: str) -> None:
-        """A warden is no more, and neither is anything it had started; `how` may go on with its traceback."""
-        self._wardens.remove(warden)
+    def _fail_jobs(self, supervisor: SupervisorClient, how: str) -> None:
+        """Fail the commands of a supervisor that has ended with all that it had started.
+
+        `how` is one line, which the traceback of the supervisor may follow.
+        """
+        self._supervisors.remove(supervisor)
         how, _, trace = how.partition("\n")
-        for job in [job for job in self._jobs.values() if job.warden is warden]:
-            job.error = WorkerDied(f"{job.argv[0]}: the warden of this command {how}, and the command was killed")
+        for job in [job for job in self._jobs.values() if job.supervisor is supervisor]:
+            job.error = WorkerDied(
+                f"{job.argv[0]}: the supervisor of this command {how}, and the command was killed"
+            )
             if trace:
                 job.error.add_note(trace)
             self._settle(job)
 
 
 class _Job:
-    """One command as the driver sees it."""
+    """One command, on the driver's side."""
 
     __slots__ = (
-        "answer", "argv", "cwd", "error", "number", "passed_on", "request", "started", "unheard", "wake", "warden",
-    )  # fmt: skip
+        "answer",
+        "argv",
+        "cwd",
+        "error",
+        "moved",
+        "number",
+        "request",
+        "started",
+        "supervisor",
+        "unanswered",
+        "wake",
+    )
 
-    def __init__(self, request: Message, warden: Leash, argv: Sequence[str], cwd: str | None) -> None:
+    def __init__(
+        self, request: Message, supervisor: SupervisorClient, argv: Sequence[str], cwd: str | None
+    ) -> None:
         self.number: int = request[1]
         self.request = request
-        self.warden = warden
+        self.supervisor = supervisor
         self.argv = argv
         self.cwd = cwd
         self.started: Callable[[int], None] | None = None
-        self.unheard = False
-        self.passed_on = False
+        self.unanswered = False
+        self.moved = False
         self.wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.answer: Sequence[Any] = ()
         self.error: BaseException | None = None
 
     def send(self) -> None:
-        """Have its warden start it."""
-        self.unheard = True
-        self.warden.fresh += 1
-        self.warden.send(self.request)
+        """Send the request to the job's supervisor."""
+        self.unanswered = True
+        self.supervisor.unanswered += 1
+        self.supervisor.send(self.request)
 
-    def heard(self) -> None:
-        """Its warden has said something about it."""
-        if self.unheard:
-            self.unheard = False
-            self.warden.fresh -= 1
+    def note_answer(self) -> None:
+        """Note that a message about it has come."""
+        if self.unanswered:
+            self.unanswered = False
+            self.supervisor.unanswered -= 1
 
     def refuse(self, stage: str, code: int, reason: str) -> None:
-        """It can't be started; keep the error that says why."""
+        """Set the error that says why the command can't be started."""
         name = self.argv[0]
-        if stage == wards.FIND and code == errno.ENOENT:
+        if stage == protocol.FIND and code == errno.ENOENT:
             self.error = CommandMissing(f"{name}: there is no such command")
-        elif stage == wards.ENTER:
+        elif stage == protocol.ENTER:
             self.error = CommandRefused(f"{name}: can't run in {self.cwd}: {reason}")
         else:
-            self.error = CommandRefused(f"{name}: {_REASONS.get(code, 'it could not be started')} ({reason})")
+            self.error = CommandRefused(
+                f"{name}: {_REASONS.get(code, 'it could not be started')} ({reason})"
+            )
 
 
 _REASONS = {
@@ -283,8 +343,13 @@ _REASONS = {
 }
 
 
-def _encoded(argv: Sequence[str], cwd: str | None, base: Mapping[str, str], env: Mapping[str, str] | None) -> Message:
-    """Arguments, directory, and what differs from the base's environment; CommandRefused for what can't be one."""
+def _encode_request(
+    argv: Sequence[str], cwd: str | None, base: Mapping[str, str], env: Mapping[str, str] | None
+) -> Message:
+    """Encode arguments, directory, and the differences from the environment `base`.
+
+    Raises CommandRefused for what can't be passed to a command.
+    """
     encode = os.fsencode
     changed: dict[bytes, bytes] = {}
     removed: list[bytes] = []
@@ -292,15 +357,21 @@ def _encoded(argv: Sequence[str], cwd: str | None, base: Mapping[str, str], env:
         words = [encode(word) for word in argv]
         place = None if cwd is None else encode(cwd)
         if env is not None:
-            changed = {encode(name): encode(value) for name, value in env.items() if base.get(name) != value}
+            changed = {
+                encode(name): encode(value)
+                for name, value in env.items()
+                if base.get(name) != value
+            }
             removed = [encode(name) for name in base.keys() - env.keys()]
     except UnicodeEncodeError as error:
-        raise CommandRefused(f"{argv[0]!r}: {error.object!r:.80} can't be given to a command") from error
+        raise CommandRefused(
+            f"{argv[0]!r}: {error.object!r:.80} can't be given to a command"
+        ) from error
     if b"\0" in b"".join((*words, place or b"", *changed.keys(), *changed.values())):
         raise CommandRefused(f"{argv[0]!r}: a NUL character can't be given to a command")
     return words, place, changed, removed
 
 
-def _cpus() -> int:
+def _count_cpus() -> int:
     """How many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

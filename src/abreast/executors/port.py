@@ -11,41 +11,44 @@ T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Carries(NamedTuple):
-    """What an executor can take to where the work is done, and bring back."""
+class Capabilities(NamedTuple):
+    """What an executor can carry to where the work is done, and back."""
 
     closures: bool
     contextvars: bool
     exceptions: bool
 
 
-class Traveller(Protocol):
-    """The value of a context variable that goes along with its item to another process; all others stay behind."""
+class PortableContextValue(Protocol):
+    """A context variable's value that travels with its item to another process.
+
+    Values without this method are not copied to the other process.
+    """
 
     def luggage(self) -> Callable[[], object]:
-        """Something that can be pickled and that, called there in the item's context, puts the value in place."""
+        """Return a picklable function; called there in the item's context, it sets the value."""
 
 
-class Bound(Protocol[T_contra, R_co]):
-    """One map's function, ready to be called."""
+class BoundCall(Protocol[T_contra, R_co]):
+    """One map's function, bound to an executor."""
 
     @property
     def async_call(self) -> Callable[[T_contra], Awaitable[R_co]]:
-        """Await it with an item's value, in that item's context, for what the function gives."""
+        """Await it with an item's value, in that item's context, to get the function's result."""
 
     async def close(self, grace: float) -> list[str]:
-        """End what is still working; after `grace` seconds, the names of what can't be ended."""
+        """End all work; return the names of what is still running after `grace` seconds."""
 
 
 class Executor(Protocol):
-    """Carries out the work of items.
+    """Runs the functions of items.
 
-    A map binds its function once; the driver then awaits `bound.async_call(value)` for each item, in that item's own
-    context. Binding rather than a `call(fn, value)` keeps a plain coroutine function free of any wrapper: the wrapper
-    alone cost a tenth of a no-op item.
+    A map binds its function once; the driver then awaits `bound.async_call(value)` for each item,
+    in that item's own context. Binding rather than a `call(fn, value)` keeps a plain coroutine
+    function free of any wrapper: the wrapper alone cost a tenth of a no-op item.
     """
 
-    carries: Carries
+    carries: Capabilities
 
-    def bind(self, fn: Callable[[T], Awaitable[R] | R], width: int) -> Bound[T, R]:
+    def bind(self, fn: Callable[[T], Awaitable[R] | R], width: int) -> BoundCall[T, R]:
         """Get ready to call `fn` up to `width` times at once."""

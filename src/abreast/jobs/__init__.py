@@ -1,1 +1,1 @@
-"""The jobs: plain async functions over a run. None of them knows another."""
+"""The jobs: plain async functions over a run. No job imports another."""

@@ -1,1 +1,1 @@
-"""Things held while working: slots, rates, budgets, pools, and the gate at which everyone waits for them."""
+"""What work must hold to run: slots, rates, budgets and pools, and the gate that grants them."""

@@ -1,4 +1,4 @@
-"""Lanes: names for sets of limits, the parent's and one's own."""
+"""Lanes: names for sets of limits; a child's lane adds its own to its parent's."""
 
 from __future__ import annotations
 
@@ -17,38 +17,46 @@ Needs: TypeAlias = tuple[tuple[str, Limit, Need], ...]
 
 @runtime_checkable
 class ProviderLane(Protocol):
-    """The lane of a provider's models: items hold `held` of it, and calls keep all limits that the lane has itself."""
+    """The lane of a provider's models.
+
+    Items hold only the limits in `held`; calls keep all limits that the lane has itself.
+    """
 
     held: tuple[Limit, ...]
 
 
 class Lanes:
-    """The lanes of one scope. A child's lane holds its parent's limits and its own."""
+    """The lanes of one scope. A lane of a child has its parent's limits and its own."""
 
     __slots__ = ("_budgets", "_lanes", "_providers")
 
     def __init__(
-        self, lanes: Mapping[str, LaneLimits] | None = None, budget: Budget | None = None, parent: Lanes | None = None
+        self,
+        lanes: Mapping[str, LaneLimits] | None = None,
+        budget: Budget | None = None,
+        parent: Lanes | None = None,
     ) -> None:
-        """`lanes` maps a name to a limit or several; `budget` holds for everything beneath."""
-        self._lanes: dict[str, tuple[Limit, ...]] = dict(parent._lanes) if parent else {}  # noqa: SLF001 - its own kind
-        self._providers: dict[str, ProviderLane] = dict(parent._providers) if parent else {}  # noqa: SLF001 - as above
+        """`lanes` maps a name to a limit or several; `budget` applies to everything beneath."""
+        self._lanes: dict[str, tuple[Limit, ...]] = dict(parent._lanes) if parent else {}  # noqa: SLF001 - same class
+        self._providers: dict[str, ProviderLane] = dict(parent._providers) if parent else {}  # noqa: SLF001 - same class
         for name, limits in (lanes or {}).items():
             self._providers.pop(name, None)
             if isinstance(limits, ProviderLane):
                 self._providers[name] = limits
-                limits = limits.held  # noqa: PLW2901 - of a provider's lane, what items hold
+                limits = limits.held  # noqa: PLW2901 - items hold only this part of a provider's lane
             own = tuple(limits) if isinstance(limits, Sequence) else (limits,)
             for limit in own:
                 if not hasattr(limit, "refusal"):
-                    raise TypeError(f"lane {name!r} needs limits such as Slots(8) or Rate(600), not {limit!r}")
+                    raise TypeError(
+                        f"lane {name!r} needs limits such as Slots(8) or Rate(600), not {limit!r}"
+                    )
             self._lanes[name] = self._lanes.get(name, ()) + own
         inherited = parent.budgets if parent else ()
         self._budgets: tuple[Budget, ...] = (*inherited, budget) if budget else inherited
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        """The budgets that hold here, the outermost first."""
+        """The budgets that apply here, the outermost first."""
         return self._budgets
 
     @property
@@ -57,11 +65,14 @@ class Lanes:
         return tuple(self._lanes)
 
     def declared(self, name: str) -> tuple[Limit, ...] | None:
-        """The limits that calls on a lane hold in place of its provider's, if it exists here and has such."""
+        """The limits that calls on a lane hold in place of its provider's.
+
+        None if the lane does not exist here, or is a provider's own.
+        """
         return None if name in self._providers else self._lanes.get(name)
 
     def limits(self, name: str) -> tuple[Limit, ...]:
-        """The limits of a lane; a ValueError listing the lanes there are."""
+        """The limits of a lane; raises a ValueError that lists the existing lanes."""
         found = self._lanes.get(name)
         if found is None:
             known = ", ".join(sorted(self._lanes)) or "none are declared"
@@ -69,33 +80,42 @@ class Lanes:
         return found
 
     def needs(self, weights: Iterable[tuple[str, Weight]]) -> Needs:
-        """What an item asks for that holds these lanes with these weights: each limit once, budgets too."""
-        asked: dict[Limit, tuple[str, Limit, Need]] = {}
+        """What an item needs that holds these lanes with these weights.
+
+        Each limit occurs once, with the highest weight; budgets are included.
+        """
+        needs: dict[Limit, tuple[str, Limit, Need]] = {}
         for name, weight in weights:
             need = Need(weight=weight)
             for limit in self.limits(name):
                 if weight != 1 and hasattr(limit, "thing"):
                     raise ValueError(
-                        f"{name!r} hands over one thing at a time; it can't be held with weight {weight!r}"
+                        f"{name!r} hands over one thing at a time; "
+                        f"it can't be held with weight {weight!r}"
                     )
-                if limit not in asked or _heavier(weight, asked[limit][2].weight):
-                    asked[limit] = (name, limit, need)
+                if limit not in needs or _is_heavier(weight, needs[limit][2].weight):
+                    needs[limit] = (name, limit, need)
         for budget in self._budgets:
-            asked.setdefault(budget, ("budget", budget, Need()))
-        return tuple(asked.values())
+            needs.setdefault(budget, ("budget", budget, Need()))
+        return tuple(needs.values())
 
 
-def _heavier(one: Weight, other: Weight) -> bool:
+def _is_heavier(one: Weight, other: Weight) -> bool:
     return other != "all" and (one == "all" or one > other)
 
 
 def weights_of(hold: Holding) -> tuple[tuple[str, Weight], ...]:
-    """`hold=` in its one form: names with weights. A weight is a whole number of at least 1, or 'all'."""
+    """Normalize `hold=` to names with weights.
+
+    A weight is a whole number of at least 1, or 'all'.
+    """
     if hold is None:
         return ()
     if isinstance(hold, str):
         return ((hold, 1),)
     if isinstance(hold, Mapping):
-        return tuple((name, "all" if weight == "all" else whole(f"the weight of {name!r}", weight))
-                     for name, weight in hold.items())  # fmt: skip
+        return tuple(
+            (name, "all" if weight == "all" else whole(f"the weight of {name!r}", weight))
+            for name, weight in hold.items()
+        )
     return tuple((name, 1) for name in hold)

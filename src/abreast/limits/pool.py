@@ -1,4 +1,4 @@
-"""A set of things of which each is lent to one piece of work at a time."""
+"""A limit that lends each of a set of objects to one piece of work at a time."""
 
 from __future__ import annotations
 
@@ -8,54 +8,54 @@ from typing import Generic, TypeVar
 
 from abreast.core.outcome import Usage
 from abreast.limits.limit import WHENEVER, Need
-from abreast.limits.line import Line
+from abreast.limits.queue import WaitingLine
 
 T = TypeVar("T")
 
 
 class Pool(Generic[T]):
-    """Hands one of `things` to each holder; the holder finds it in `abreast.current().held[name]`.
+    """Lends one of `things` to each holder, which finds it in `abreast.current().held[name]`.
 
         lanes={"worktree": Pool([tree_a, tree_b])}
         run.map(evaluate, candidates, width=2, hold="worktree")
 
-    Who comes when all are out waits for one.
+    If all are lent, an item waits for one.
     """
 
-    lent = False  # a thing with somebody's files in it can't change hands in the middle
+    lent = False  # an object that contains a holder's files can't change holders in between
     charged = False
 
     __slots__ = ("_free", "line", "peak", "things")
 
     def __init__(self, things: Iterable[T]) -> None:
-        """At least one thing; the first free one in this order is handed over."""
+        """At least one thing; the first free one in this order is lent."""
         self.things = tuple(things)
         if not self.things:
             raise ValueError("a Pool needs at least one thing to hand over")
         self._free = list(range(len(self.things)))
-        self.line = Line()
+        self.line = WaitingLine()
         heapify(self._free)
         self.peak = 0
 
     def __repr__(self) -> str:
-        """How many are out."""
+        """How many are lent."""
         return f"<Pool {len(self.things) - len(self._free)}/{len(self.things)} out>"
 
-    def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - the port's shape
+    def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - the port's signature
         """None if a thing is free."""
         return None if self._free else WHENEVER
 
-    def take(self, need: Need, now: float) -> object:  # noqa: ARG002
-        """The place of the first free thing; `thing` turns it into the thing."""
-        place = heappop(self._free)
+    def take(self, need: Need, now: float) -> object:  # noqa: ARG002 - the port's signature
+        """Take the first free thing and return its index; `thing` turns it into the thing."""
+        index = heappop(self._free)
         self.peak = max(self.peak, len(self.things) - len(self._free))
-        return place
+        return index
 
-    def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:  # noqa: ARG002
-        """Put it back."""
+    def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:  # noqa: ARG002 - the port's signature
+        """Make it free again."""
         if isinstance(handed, int):
             heappush(self._free, handed)
 
     def thing(self, handed: object) -> T | None:
-        """The thing at the place that `take` gave out."""
+        """The thing with the index that `take` returned."""
         return self.things[handed] if isinstance(handed, int) else None

@@ -1,1 +1,1 @@
-"""Language models: one port, wrappers that are models themselves, and a file per provider."""
+"""Language models: the model port, the lanes of providers, and one adapter per provider."""

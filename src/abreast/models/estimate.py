@@ -1,4 +1,4 @@
-"""How many tokens a call will use, before it is made: learned from the calls before it."""
+"""Estimates the tokens of a call before it is made, from the calls before it."""
 
 from __future__ import annotations
 
@@ -8,56 +8,58 @@ from typing import Final, NamedTuple
 
 from abreast.models.port import Reply, Request
 
-_CHARACTERS: Final = 3.0  # per token, until something is known; most texts have more, so this reserves too much
-_OUTPUT: Final = 1024  # tokens, until something is known and none are given
-_LEARN: Final = 0.1
-_RECENT: Final = 64
-_QUANTILE: Final = 0.95
+# Characters per token before the first reply. Most texts have more, so this reserves too much.
+_INITIAL_CHARACTERS_PER_TOKEN: Final = 3.0
+_INITIAL_OUTPUT_TOKENS: Final = 1024  # before the first reply, if the request has no max_tokens
+_LEARNING_RATE: Final = 0.1  # weight of a new observation
+_RECENT_REPLIES: Final = 64  # replies whose lengths are kept
+_QUANTILE: Final = 0.95  # of recent output lengths, which is reserved
 
 
-class Estimate(NamedTuple):
-    """Tokens of a call to come."""
+class TokenEstimate(NamedTuple):
+    """Estimated tokens of a call."""
 
     input_tokens: int
     output_tokens: int
 
 
-class Estimates:
-    """One model's habits: characters per token, and how long its replies have been of late."""
+class TokenEstimates:
+    """Observations of one model: characters per token, and the lengths of recent replies."""
 
     __slots__ = ("_characters", "_known", "_ordered", "_outputs")
 
     def __init__(self) -> None:
-        """Nothing is known."""
-        self._characters = _CHARACTERS
+        """Start without observations."""
+        self._characters = _INITIAL_CHARACTERS_PER_TOKEN
         self._known = False
         self._outputs: deque[int] = deque()
-        self._ordered: list[int] = []  # the same, by size: sorting them for each call cost more than the rest
+        # The same, sorted: sorting them for each call cost more than all the rest.
+        self._ordered: list[int] = []
 
-    def of(self, request: Request) -> Estimate:
-        """What to reserve for a request; never more output than it allows."""
+    def of(self, request: Request) -> TokenEstimate:
+        """The tokens to reserve for a request; never more output than it allows."""
         most = request.max_tokens
         ordered = self._ordered
         if ordered:
             output = ordered[min(len(ordered) - 1, int(len(ordered) * _QUANTILE))]
             output = output if most is None else min(output, most)
         else:
-            output = _OUTPUT if most is None else most
-        return Estimate(int(length(request) / self._characters) + 8, output)
+            output = _INITIAL_OUTPUT_TOKENS if most is None else most
+        return TokenEstimate(int(length(request) / self._characters) + 8, output)
 
     def learn(self, request: Request, reply: Reply) -> None:
-        """See what a call really used."""
+        """Update the observations with the tokens that a call used."""
         used = reply.usage
         if used.estimate or not used.input_tokens:
             return
         self._remember(used.output_tokens)
         seen = max(1.0, length(request) / used.input_tokens)
-        self._characters += (seen - self._characters) * (_LEARN if self._known else 1.0)
+        self._characters += (seen - self._characters) * (_LEARNING_RATE if self._known else 1.0)
         self._known = True
 
     def _remember(self, output: int) -> None:
         outputs, ordered = self._outputs, self._ordered
-        if len(outputs) == _RECENT:
+        if len(outputs) == _RECENT_REPLIES:
             del ordered[bisect_left(ordered, outputs.popleft())]
         outputs.append(output)
         insort(ordered, output)

@@ -1,4 +1,4 @@
-"""Which providers there are, where they are reached, and what `abreast.toml` says about their lanes."""
+"""The built-in providers, and the settings of lanes in `abreast.toml`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from abreast.models.price import FlatPrice
 Kind: TypeAlias = Literal["openai", "anthropic", "gemini", "local", "scripted", "replay", "litellm"]
 
 DEFAULT_WIDTH: Final = 4
-_EXTRAS: Final[Mapping[Kind, str]] = {"local": "xllamacpp", "litellm": "litellm"}  # what adapters import, by extra
+# The package that an adapter imports, by the extra that installs it.
+_EXTRAS: Final[Mapping[Kind, str]] = {"local": "xllamacpp", "litellm": "litellm"}
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSettings:
-    """A provider's lane: which protocol it speaks, where, with whose key, and within which limits."""
+    """Settings of a provider's lane: its protocol, address, key and limits."""
 
     name: str
     kind: Kind = "openai"
@@ -31,23 +32,23 @@ class LaneSettings:
     api_key_env: str | None = None
     api_key_file: str | None = None
     width: int = DEFAULT_WIDTH
-    """So many requests at once; where the lane is adaptive, the number with which the search for it begins."""
+    """Requests at once; if the lane is adaptive, the number at which the search begins."""
     adaptive: bool = False
-    """Whether its limits are found out; unless the user has given a width."""
+    """Whether its limits are found by search; not if the user has given a width."""
     capped: bool = False
-    """Whether the width is the user's, and never passed."""
+    """Whether the width is set by the user, and never exceeded."""
     rpm: float | None = None
     tpm: float | None = None
     price: FlatPrice | None = None
     timeout: float | None = None
-    """Seconds without a byte until a call counts as lost."""
+    """Seconds without a byte after which a call fails."""
     max_tokens: str | None = None
-    """What an endpoint calls the bound on a reply's tokens."""
+    """The endpoint's name for the bound on a reply's tokens."""
     place: str = "built in"
 
     @property
     def key(self) -> str | None:
-        """The key, from the environment or its file; None if it isn't there."""
+        """The key, from the environment or its file; None if there is none."""
         if self.api_key_env and (found := os.environ.get(self.api_key_env, "").strip()):
             return found
         if self.api_key_file:
@@ -59,26 +60,43 @@ class LaneSettings:
 
     @property
     def has_models(self) -> bool:
-        """Whether models are asked in it; a lane that is only a width bounds steps of workflows."""
-        return self.base_url is not None or self.kind not in _KINDS
+        """Whether it has models; a lane with only a width limits the steps of workflows."""
+        return self.base_url is not None or self.kind not in _HTTP_KINDS
 
     @property
     def wants_key(self) -> bool:
-        """Whether it can't be used without one."""
+        """Whether it requires a key."""
         return bool(self.api_key_env or self.api_key_file)
 
 
-_FOUND_OUT: Final = ("openai", "anthropic", "gemini", "mistral", "deepseek", "litellm")
-"""Providers that turn away what is too much. A machine of one's own takes everything, and is slow."""
+_ADAPTIVE: Final = ("openai", "anthropic", "gemini", "mistral", "deepseek", "litellm")
+"""Providers that reject excess requests.
+
+A local server accepts every request and becomes slow, so its limit can't be found this way.
+"""
 
 PROVIDERS: Final[Mapping[str, LaneSettings]] = {
-    one.name: replace(one, adaptive=one.name in _FOUND_OUT)
+    one.name: replace(one, adaptive=one.name in _ADAPTIVE)
     for one in (
         LaneSettings("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
         LaneSettings("anthropic", "anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
-        LaneSettings("gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
-        LaneSettings("mistral", "openai", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", max_tokens="max_tokens"),
-        LaneSettings("deepseek", "openai", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", max_tokens="max_tokens"),
+        LaneSettings(
+            "gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"
+        ),
+        LaneSettings(
+            "mistral",
+            "openai",
+            "https://api.mistral.ai/v1",
+            "MISTRAL_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings(
+            "deepseek",
+            "openai",
+            "https://api.deepseek.com/v1",
+            "DEEPSEEK_API_KEY",
+            max_tokens="max_tokens",
+        ),
         LaneSettings("ollama", "openai", "http://127.0.0.1:11434/v1", max_tokens="max_tokens"),
         LaneSettings("local", "local", width=8, price=FlatPrice(0.0, 0.0)),
         LaneSettings("scripted", "scripted", width=1_000_000, price=FlatPrice(0.0, 0.0)),
@@ -88,15 +106,16 @@ PROVIDERS: Final[Mapping[str, LaneSettings]] = {
 }
 
 PRICE_TABLE: Final[Mapping[str, str]] = {"gemini": "google"}
-"""Providers that the price table calls by another name."""
+"""Providers with another name in the price table."""
 
-_KINDS: Final = ("openai", "anthropic", "gemini")
+_HTTP_KINDS: Final = ("openai", "anthropic", "gemini")
 
 
 def read_lanes(table: object, place: str, folder: Path | None = None) -> dict[str, LaneSettings]:
-    """The lanes of a `[lanes.*]` table, on top of the built-in ones; a ValueError says what is wrong, and where.
+    """The lanes of a `[lanes.*]` table, added to the built-in ones.
 
-    The path of a key's file counts from `folder`, which is that of the table's own file.
+    The path of a key's file is relative to `folder`, the directory of the table's own file. Raises
+    ValueError with the fault and its place.
     """
     lanes = dict(PROVIDERS)
     if not isinstance(table, Mapping):
@@ -106,17 +125,27 @@ def read_lanes(table: object, place: str, folder: Path | None = None) -> dict[st
         if not isinstance(given, Mapping):
             raise ValueError(f"{where} must be a table, such as [lanes.{name}] with width = 8")
         if not name or "/" in name:
-            raise ValueError(f"{where}: a lane's name is the part before the / of its models' names")
+            raise ValueError(
+                f"{where}: a lane's name is the part before the / of its models' names"
+            )
         lanes[name] = lane = _lane(name, given, where, lanes.get(name))
         if folder is not None and lane.api_key_file is not None:
-            lanes[name] = replace(lane, api_key_file=str(folder / Path(lane.api_key_file).expanduser()))
+            lanes[name] = replace(
+                lane, api_key_file=str(folder / Path(lane.api_key_file).expanduser())
+            )
     return lanes
 
 
 def find_lanes(folder: Path | None = None) -> dict[str, LaneSettings]:
-    """The lanes that hold here: from `abreast.toml`, or `[tool.abreast]` of pyproject.toml, in this folder or above."""
+    """The lanes configured for `folder`.
+
+    They are in `abreast.toml`, or in `[tool.abreast]` of pyproject.toml, in this folder or above.
+    """
     here = folder or Path.cwd()
-    for name, keys in (("abreast.toml", ("lanes",)), ("pyproject.toml", ("tool", "abreast", "lanes"))):
+    for name, keys in (
+        ("abreast.toml", ("lanes",)),
+        ("pyproject.toml", ("tool", "abreast", "lanes")),
+    ):
         for above in (here, *here.parents):
             path = above / name
             if path.is_file():
@@ -129,44 +158,58 @@ def find_lanes(folder: Path | None = None) -> dict[str, LaneSettings]:
 
 
 def split_name(name: str, lanes: Mapping[str, LaneSettings]) -> tuple[LaneSettings, str]:
-    """The lane of a model and the model's own name; `ModelUnknown` lists what there is."""
+    """The lane of a model and the model's own name; raises `ModelUnknown` with the choices."""
     provider, slash, model = name.partition("/")
     known = ", ".join(sorted(lanes))
     if not slash or not model:
         raise ModelUnknown(
-            f"a model is named provider/model, such as openai/gpt-4o-mini or local/smollm2, not {name!r}"
+            "a model is named provider/model, such as openai/gpt-4o-mini or local/smollm2, "
+            f"not {name!r}"
         )
     if provider not in lanes:
         close = get_close_matches(provider, lanes, 1)
         hint = f"did you mean {close[0]}/{model}?" if close else f"there are {known}"
-        raise ModelUnknown(f"there is no provider {provider!r}; {hint}; declare others as [lanes.{provider}] in "
-                           "abreast.toml")  # fmt: skip
+        raise ModelUnknown(
+            f"there is no provider {provider!r}; {hint}; declare others as [lanes.{provider}] in "
+            "abreast.toml"
+        )
     if not lanes[provider].has_models:
-        raise ModelUnknown(f"{lanes[provider].place} is only a width, and has no models: give it a base_url, such as "
-                           "http://127.0.0.1:8000/v1")  # fmt: skip
+        raise ModelUnknown(
+            f"{lanes[provider].place} is only a width, and has no models: give it a base_url, "
+            "such as http://127.0.0.1:8000/v1"
+        )
     return lanes[provider], model
 
 
 def missing_extra(lane: LaneSettings) -> str | None:
-    """A sentence that says which package a lane's models need and how to install it; None if it is installed."""
+    """The package that a lane's models need and how to install it, in a sentence.
+
+    None if it is installed.
+    """
     needed = _EXTRAS.get(lane.kind)
     if needed is None or find_spec(needed) is not None:
         return None
-    return f"models named {lane.name}/... need {needed}, which is not installed: pip install 'abreast[{lane.kind}]'"
+    install = f"pip install 'abreast[{lane.kind}]'"
+    return f"models named {lane.name}/... need {needed}, which is not installed: {install}"
 
 
 def check_keys(lanes: list[LaneSettings]) -> None:
-    """`KeysMissing` for all lanes whose key isn't there, at once; `ModelUnknown` where a package is missing."""
+    """`KeysMissing` for all lanes whose key isn't there, at once.
+
+    `ModelUnknown` where a package is missing.
+    """
     for lane in lanes:
         if (why := missing_extra(lane)) is not None:
             raise ModelUnknown(why)
     missing = {lane.name: lane for lane in lanes if lane.wants_key and lane.key is None}
     if missing:
-        wanted = "; ".join(f"{name} wants {_where(lane)}" for name, lane in sorted(missing.items()))
+        wanted = "; ".join(
+            f"{name} wants {_key_source(lane)}" for name, lane in sorted(missing.items())
+        )
         raise KeysMissing(f"{'a key is' if len(missing) == 1 else 'keys are'} missing: {wanted}")
 
 
-def _where(lane: LaneSettings) -> str:
+def _key_source(lane: LaneSettings) -> str:
     parts = []
     if lane.api_key_env:
         parts.append(f"the environment variable {lane.api_key_env}")
@@ -175,7 +218,9 @@ def _where(lane: LaneSettings) -> str:
     return " or ".join(parts)
 
 
-def _lane(name: str, given: Mapping[str, Any], where: str, before: LaneSettings | None) -> LaneSettings:
+def _lane(
+    name: str, given: Mapping[str, Any], where: str, before: LaneSettings | None
+) -> LaneSettings:
     for field in given:
         _check_field(field, where)
     lane = before or LaneSettings(name, max_tokens="max_tokens", adaptive=True)
@@ -191,8 +236,10 @@ def _lane(name: str, given: Mapping[str, Any], where: str, before: LaneSettings 
 
 def _check_field(field: str, where: str) -> None:
     if field in ("api_key", "key"):
-        raise ValueError(f"{where}.{field}: a key doesn't belong in this file; name a variable (api_key_env) or a file "
-                         "(api_key_file) that holds it")  # fmt: skip
+        raise ValueError(
+            f"{where}.{field}: a key doesn't belong in this file; "
+            "name a variable (api_key_env) or a file (api_key_file) that holds it"
+        )
     if field not in _READERS:
         close = get_close_matches(field, _READERS, 1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_READERS)}"
@@ -213,8 +260,8 @@ def _url(given: object, where: str) -> str:
 
 
 def _kind(given: object, where: str) -> str:
-    if given not in _KINDS:
-        raise ValueError(f"{where} must be one of {', '.join(_KINDS)}, not {given!r}")
+    if given not in _HTTP_KINDS:
+        raise ValueError(f"{where} must be one of {', '.join(_HTTP_KINDS)}, not {given!r}")
     return str(given)
 
 
@@ -225,7 +272,7 @@ def check_width(given: object, where: str) -> int:
     return given
 
 
-def _yes_or_no(given: object, where: str) -> bool:
+def _boolean(given: object, where: str) -> bool:
     if not isinstance(given, bool):
         raise ValueError(f"{where} must be true or false, not {given!r}")
     return given
@@ -238,24 +285,43 @@ def _text(given: object, where: str) -> str:
 
 
 def _positive(given: object, where: str) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < float("inf"):
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, (int, float))
+        or not 0 < given < float("inf")
+    ):
         raise ValueError(f"{where} must be a positive number, not {given!r}")
     return float(given)
 
 
 def _price(given: object, where: str) -> FlatPrice:
     if not isinstance(given, Mapping) or set(given) != {"input", "output"}:
-        raise ValueError(f"{where} must be {{input = ..., output = ...}}, US dollars per million tokens, not {given!r}")
+        raise ValueError(
+            f"{where} must be {{input = ..., output = ...}}, US dollars per million tokens, "
+            f"not {given!r}"
+        )
     amounts = {}
     for side, amount in given.items():
-        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 <= amount < float("inf"):
+        if (
+            isinstance(amount, bool)
+            or not isinstance(amount, (int, float))
+            or not 0 <= amount < float("inf")
+        ):
             raise ValueError(f"{where}.{side} must be a number of at least 0, not {amount!r}")
         amounts[side] = float(amount)
     return FlatPrice(**amounts)
 
 
 _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
-    "kind": _kind, "base_url": _url, "api_key_env": _text, "api_key_file": _text, "width": check_width,
-    "adaptive": _yes_or_no,
-    "rpm": _positive, "tpm": _positive, "price": _price, "timeout": _positive, "max_tokens": _text,
-}  # fmt: skip
+    "kind": _kind,
+    "base_url": _url,
+    "api_key_env": _text,
+    "api_key_file": _text,
+    "width": check_width,
+    "adaptive": _boolean,
+    "rpm": _positive,
+    "tpm": _positive,
+    "price": _price,
+    "timeout": _positive,
+    "max_tokens": _text,
+}

@@ -1,4 +1,4 @@
-"""What a model is: a request goes in, a reply comes out, and whoever wraps one is one."""
+"""The model port: a request goes in, a reply comes out. Wrappers implement the same protocol."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from abreast.core.outcome import NO_USAGE, Usage
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refused", "other"]
-Hear: TypeAlias = Callable[[str], object]
-"""Called with each piece of text as it comes; asking for it makes a call stream."""
+OnText: TypeAlias = Callable[[str], object]
+"""Called with each piece of text as it arrives; passing one makes a call stream."""
 SHORT_REPLY_TOKENS: Final = 1024
-"""The bound of a reply of a word or two: a model that thinks spends its reasoning tokens from the same bound."""
+"""The `max_tokens` for a reply of a word or two; reasoning tokens count against it too."""
 
 
 @record(frozen=True, slots=True)
 class ToolCall:
-    """A model's wish to have a tool called; passed through, never carried out here."""
+    """A tool call that a model requests; it is passed through, never executed here."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class Message:
 
 @record(frozen=True, slots=True)
 class Request:
-    """All that decides a reply. Two equal requests to one model are the same question."""
+    """Everything that determines a reply. Equal requests to one model are the same question."""
 
     messages: tuple[Message, ...]
     system: str | None = None
@@ -59,7 +59,10 @@ class Request:
 
 @record(frozen=True, slots=True)
 class Reply:
-    """What a model answered. `seconds` is the service time of this one attempt, without any waiting before it."""
+    """The reply of a model.
+
+    `seconds` is the service time of this one attempt, without any waiting before it.
+    """
 
     text: str
     value: Json = None
@@ -67,28 +70,32 @@ class Reply:
     usage: Usage = NO_USAGE
     finish: Finish = "stop"
     model: str = ""
-    """The model as its provider names it, which may say more than was asked for."""
+    """The model as its provider names it, which may be more specific than the requested name."""
     id: str = ""
     seconds: float = 0.0
     first_token: float | None = None
-    """Seconds until the first piece of text; None for a reply that came all at once."""
+    """Seconds until the first piece of text; None for a reply that did not stream."""
     headers: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
-    """What came with it, by names in lower case: its lane reads there what is left of a limit. It is never recorded."""
+    """Response headers, with names in lower case; the lane reads the rate limits from them.
+
+    They are never recorded.
+    """
 
 
 class Model(Protocol):
-    """Something that answers requests. Wrappers are models too: limited, retried, cached, recorded.
+    """The protocol of a model; wrappers (limited, retried, cached, recorded) implement it too.
 
-    `name` is `provider/model`. A model makes one attempt per call and raises one of the errors beneath `CallFailed`;
-    it never retries by itself, so that layers of retries can't multiply. Cancelling a call closes its connection.
+    `name` is `provider/model`. A model makes one attempt per call and raises one of the subclasses
+    of `CallFailed`. It never retries by itself, so that layers of retries can't multiply.
+    Cancelling a call closes its connection.
     """
 
     @property
     def name(self) -> str:
-        """`provider/model`, as it was asked for."""
+        """`provider/model`, as it was requested."""
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Answer once. With `hear`, the text is told piece by piece as it comes."""
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
+        """Answer once. With `hear`, each piece of text is passed to it as it arrives."""
 
     async def close(self) -> None:
-        """Let go of connections and memory; harmless the second time."""
+        """Release connections and memory; a second call does nothing."""

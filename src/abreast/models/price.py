@@ -1,4 +1,4 @@
-"""What a call costs, by the prices of the day on which it is made."""
+"""The cost of a call, by the prices of the day on which it is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MILLION = 1_000_000
 
 
 class Price(Protocol):
-    """What tokens cost."""
+    """A price of tokens."""
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """US dollars for so many tokens."""
@@ -38,12 +38,20 @@ FREE = FlatPrice(0.0, 0.0)
 
 
 class TablePrice:
-    """A price of genai-prices; long calls may cost more per token. Asking its table takes longer than a call: once."""
+    """A price of genai-prices.
+
+    Long calls may cost more per token. A lookup in its table takes longer than a call, so it is
+    made once per tier.
+    """
 
     def __init__(self, price: ModelPrice) -> None:
-        """As the table has it today."""
+        """The price as the table has it today."""
         self._price = price
-        tiers = [tier for one in (price.input_mtok, price.output_mtok) for tier in getattr(one, "tiers", ())]
+        tiers = [
+            tier
+            for one in (price.input_mtok, price.output_mtok)
+            for tier in getattr(one, "tiers", ())
+        ]
         self._starts = sorted({int(tier.start) for tier in tiers})
         self._flat: dict[int, FlatPrice] = {}
 
@@ -53,12 +61,12 @@ class TablePrice:
         flat = self._flat.get(tier)
         if flat is None:
             size = max(1, input_tokens)
-            alone = self._ask(size, 0)
-            flat = FlatPrice(alone * _MILLION / size, self._ask(size, _MILLION) - alone)
+            alone = self._look_up(size, 0)
+            flat = FlatPrice(alone * _MILLION / size, self._look_up(size, _MILLION) - alone)
             self._flat[tier] = flat
         return flat.of(input_tokens, output_tokens)
 
-    def _ask(self, input_tokens: int, output_tokens: int) -> float:
+    def _look_up(self, input_tokens: int, output_tokens: int) -> float:
         from genai_prices import Usage as Tokens
 
         used = Tokens(input_tokens=input_tokens, output_tokens=output_tokens)
@@ -72,7 +80,10 @@ def priced(used: Usage, price: Price | None) -> Usage:
 
 
 def find_price(provider: str, model: str) -> Price | None:
-    """The price in the table of genai-prices (extra `prices`); None where it isn't installed or doesn't know."""
+    """The price in the table of genai-prices (extra `prices`).
+
+    None if it isn't installed or has no such model.
+    """
     try:
         from genai_prices import Usage as Tokens
         from genai_prices import calc_price
@@ -86,16 +97,24 @@ def find_price(provider: str, model: str) -> Price | None:
 
 
 def table_date(today: date) -> date | None:
-    """The day of the newest price in genai-prices that holds today: the table is of that day, or later.
+    """The start date of the newest price in genai-prices; the table is of that day or later.
 
-    None where it isn't installed. The table says of itself only which version it is.
+    None if it isn't installed. The table itself has only a version, no date.
     """
     try:
         from genai_prices.data import providers
         from genai_prices.types import StartDateConstraint
     except ImportError:
         return None
-    dated = [one for provider in providers for model in provider.models
-             for one in (model.prices if isinstance(model.prices, list) else ())]  # fmt: skip
-    starts = [one.constraint.start_date for one in dated if isinstance(one.constraint, StartDateConstraint)]
+    dated = [
+        one
+        for provider in providers
+        for model in provider.models
+        for one in (model.prices if isinstance(model.prices, list) else ())
+    ]
+    starts = [
+        one.constraint.start_date
+        for one in dated
+        if isinstance(one.constraint, StartDateConstraint)
+    ]
     return max((start for start in starts if start <= today), default=None)

@@ -1,4 +1,4 @@
-"""The schema that a reply must obey: taken from what users give, put into the form providers want, and checked."""
+"""JSON schemas of replies: read from users, converted for providers, and checked."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from abreast.core.errors import ReplyInvalid
 from abreast.models.port import Json
 
 BOX = "value"
-"""Where providers want an object and the schema is of something else, it is put into one, under this name."""
+"""The property that holds the value where a provider requires an object and it is none."""
 _FENCED = re.compile(r"\s*```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
-_write = json.JSONEncoder(separators=(",", ":")).encode
-_unbox = json.JSONEncoder(ensure_ascii=False).encode
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode_value = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def schema_of(given: object) -> Mapping[str, Json]:
-    """The JSON schema of what was given: a schema itself, or a pydantic model's class. ValueError for neither.
+    """The JSON schema of a schema itself, or of a pydantic model's class.
+
+    Raises ValueError for anything else.
 
     >>> schema_of({"type": "integer"})
     {'type': 'integer'}
@@ -27,23 +29,32 @@ def schema_of(given: object) -> Mapping[str, Json]:
     make = getattr(given, "model_json_schema", None)
     schema = make() if callable(make) else given
     if not isinstance(schema, Mapping):
-        raise ValueError(f"a schema is a mapping or a pydantic model's class, not {type(given).__name__}")
+        raise ValueError(
+            f"a schema is a mapping or a pydantic model's class, not {type(given).__name__}"
+        )
     check_schema(schema)
     return schema
 
 
 def check_schema(schema: Mapping[str, Json]) -> None:
-    """Nothing, if replies can be checked by this schema; else a ValueError that says why not."""
-    _checker(_write(schema))
+    """Raise ValueError with the reason if replies can't be checked by this schema."""
+    _checker(_encode(schema))
 
 
-def parse(text: str, schema: Mapping[str, Json], *, who: str = "the reply", clean: Callable[[str], str] = str) -> Json:
-    r"""The value that a text is, checked; a fence of ```json around it is allowed.
+def parse(
+    text: str,
+    schema: Mapping[str, Json],
+    *,
+    who: str = "the reply",
+    clean: Callable[[str], str] = str,
+) -> Json:
+    r"""Parse a JSON text and check its value; a fence of ```json around it is allowed.
 
-    ReplyInvalid with the place, as in `$.items[2].price must be number`. `clean` takes secrets out of what is kept.
+    Raises ReplyInvalid with the place, as in `$.items[2].price must be number`. `clean` removes
+    secrets from the text that the error keeps.
 
-    >>> parse('```json\n{"n": 1}\n```', {"type": "object", "properties": {"n": {"type": "integer"}}})
-    {'n': 1}
+    >>> parse('```json\n[1, 2]\n```', {"type": "array", "items": {"type": "integer"}})
+    [1, 2]
     """
     fenced = _FENCED.fullmatch(text)
     try:
@@ -51,9 +62,9 @@ def parse(text: str, schema: Mapping[str, Json], *, who: str = "the reply", clea
     except (ValueError, RecursionError) as error:
         where = str(error) if isinstance(error, ValueError) else "nested too deeply"
         raise ReplyInvalid(f"{who} is no JSON: {clean(where)}", raw=clean(text)) from None
-    wrong = _checker(_write(schema))(value)
-    if wrong is not None:
-        raise ReplyInvalid(f"{who} does not obey the schema: {clean(wrong)}", raw=clean(text))
+    fault = _checker(_encode(schema))(value)
+    if fault is not None:
+        raise ReplyInvalid(f"{who} does not obey the schema: {clean(fault)}", raw=clean(text))
     return value
 
 
@@ -63,16 +74,19 @@ def _no_constant(name: str) -> NoReturn:
 
 @lru_cache(maxsize=64)
 def _checker(written: str) -> Callable[[Json], str | None]:
-    """What is wrong with a value, or None. Compiled once: that takes a thousand times as long as a check."""
+    """A function that returns what is wrong with a value, or None.
+
+    It is cached, as the compilation takes a thousand times as long as a check.
+    """
     import fastjsonschema
 
     schema = json.loads(written)
     try:
-        check = fastjsonschema.compile(schema, handlers=_NOWHERE, use_default=False)
-    except Exception as error:  # noqa: BLE001 - it raises whatever the schema makes it stumble over
+        check = fastjsonschema.compile(schema, handlers=_REF_HANDLERS, use_default=False)
+    except Exception as error:  # noqa: BLE001 - it raises many types for invalid schemas
         raise ValueError(f"the schema can't be used: {' '.join(str(error).split())}") from None
 
-    def wrong(value: Json) -> str | None:
+    def fault(value: Json) -> str | None:
         try:
             check(value)
         except fastjsonschema.JsonSchemaValueException as error:
@@ -82,55 +96,69 @@ def _checker(written: str) -> Callable[[Json], str | None]:
             return "$ is nested too deeply"
         return None
 
-    return wrong
+    return fault
 
 
-def _nowhere(address: str) -> NoReturn:
+def _refuse_ref(address: str) -> NoReturn:
     raise ValueError(f"{address} is not fetched: put what it names under $defs")
 
 
-# A $ref to elsewhere would be fetched in the middle of a call.
-_NOWHERE = dict.fromkeys(("", "file", "ftp", "http", "https"), _nowhere)
+# Without these, a $ref to another document would be fetched in the middle of a call.
+_REF_HANDLERS = dict.fromkeys(("", "file", "ftp", "http", "https"), _refuse_ref)
 
 
-# --- the forms that providers want
+# --- forms for providers
 
 
 class Boxed(NamedTuple):
-    """A schema of an object. If `boxed`, the value is beneath `BOX`."""
+    """A schema of an object. If `boxed`, the value is in its property `BOX`."""
 
     schema: Mapping[str, Any]
     boxed: bool
 
 
 def boxed(schema: Mapping[str, Any]) -> Boxed:
-    """The schema, in an object if it is not of one."""
-    if schema.get("type") == "object" or '"$ref":"#"' in _write(schema):
+    """The schema itself if it is of an object, else one of an object that contains it."""
+    if schema.get("type") == "object" or '"$ref":"#"' in _encode(schema):
         return Boxed(schema, boxed=False)
-    inner = {key: value for key, value in schema.items() if key not in _SHARED}
-    shared = {key: schema[key] for key in _SHARED if key in schema}
-    outer = {"type": "object", "properties": {BOX: inner}, "required": [BOX], "additionalProperties": False}
+    inner = {key: value for key, value in schema.items() if key not in _ROOT_KEYWORDS}
+    shared = {key: schema[key] for key in _ROOT_KEYWORDS if key in schema}
+    outer = {
+        "type": "object",
+        "properties": {BOX: inner},
+        "required": [BOX],
+        "additionalProperties": False,
+    }
     return Boxed(outer | shared, boxed=True)
 
 
 def unboxed(text: str, schema: Mapping[str, Any]) -> str:
-    """The text of a value by this schema, out of the box that it may have been put into."""
+    """The text of a value by this schema, extracted from its object if it was boxed."""
     if not boxed(schema).boxed:
         return text
     try:
-        return _unbox(json.loads(text)[BOX])
+        return _encode_value(json.loads(text)[BOX])
     except (ValueError, LookupError, TypeError):
-        return text  # as it came: the check will say what is wrong with it
+        return text  # unchanged: the check reports the fault
 
 
-_SHARED = ("$defs", "definitions", "$schema")
-_LOOSE = ("allOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas", "dependentRequired", "propertyNames")
+_ROOT_KEYWORDS = ("$defs", "definitions", "$schema")
+_NOT_STRICT_KEYWORDS = (
+    "allOf",
+    "oneOf",
+    "not",
+    "if",
+    "patternProperties",
+    "dependentSchemas",
+    "dependentRequired",
+    "propertyNames",
+)
 
 
 def strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The form that OpenAI calls strict: no further properties, all required. None for a schema that has no such form.
+    """The form that OpenAI calls strict: no additional properties, all required.
 
-    A value of it obeys the schema that it was made from.
+    A value that obeys it obeys the original schema too. None for a schema without such a form.
     """
     try:
         return cast("dict[str, Any]", _strict(schema))
@@ -143,15 +171,19 @@ class _NotStrictError(Exception):
 
 
 def _strict(schema: object) -> object:
-    if not isinstance(schema, Mapping) or any(key in schema for key in _LOOSE):
+    if not isinstance(schema, Mapping) or any(key in schema for key in _NOT_STRICT_KEYWORDS):
         raise _NotStrictError
     if "$ref" in schema:
-        alone = {"$ref": schema["$ref"]}  # nothing may stand beside it, except what it refers to
-        return alone | {key: _each(schema[key]) for key in _SHARED if isinstance(schema.get(key), Mapping)}
+        alone = {"$ref": schema["$ref"]}  # no other keyword is allowed, except definitions
+        return alone | {
+            key: _strict_each(schema[key])
+            for key in _ROOT_KEYWORDS
+            if isinstance(schema.get(key), Mapping)
+        }
     result = {key: value for key, value in schema.items() if key not in {"default", "$schema"}}
     for key in ("properties", "$defs", "definitions"):
         if key in result:
-            result[key] = _each(result[key])
+            result[key] = _strict_each(result[key])
     if "items" in result:
         result["items"] = _strict(result["items"])
     if "anyOf" in result:
@@ -163,5 +195,5 @@ def _strict(schema: object) -> object:
     return result
 
 
-def _each(schemas: Mapping[str, Any]) -> dict[str, Any]:
+def _strict_each(schemas: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _strict(schema) for name, schema in schemas.items()}

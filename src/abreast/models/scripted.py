@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for tests, with no network and no weights."""
+"""A model with predefined replies, for tests without network and weights."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from abreast.core import errors
 from abreast.core.clock import SYSTEM_CLOCK, Clock, sleep_until
 from abreast.core.errors import CallFailed, RequestRefused
 from abreast.core.outcome import Usage
-from abreast.models.port import Hear, Reply, Request
+from abreast.models.port import OnText, Reply, Request
 from abreast.models.schema import parse
 
 Line: TypeAlias = str | Reply | BaseException | type[BaseException]
-"""What is said: a text, a whole reply, or an error to raise."""
+"""A text, a whole reply, or an error to raise."""
 Script: TypeAlias = (
-    "Mapping[str, Line | Sequence[Line]] | Sequence[Line] | Callable[[Request], Line] | os.PathLike[str]"
+    "Mapping[str, Line | Sequence[Line]] | Sequence[Line]"
+    " | Callable[[Request], Line] | os.PathLike[str]"
 )
 
 
 class Scripted:
-    """A model whose replies are given beforehand.
+    """A model with predefined replies.
 
-    A mapping has a line for each prompt, the last user's turn, or a list of them for the first, second, third time it
-    comes; the last one stays. A list has a line for each call, whatever it asks. A function is given the request. A
-    path is a file of JSON lines: `{"prompt": ..., "reply": ...}`, or `"error": "Throttled"` with a `"message"`. A
-    prompt that is in none of these is answered by `default`, or else by RequestRefused. `calls` are the requests made.
+    A mapping has a line for each prompt (the last user's turn), or a list of lines for its first,
+    second, third call; the last line is repeated. A list has a line for each call, whatever the
+    request. A function is called with the request. A path is a file of JSON lines: `{"prompt": ...,
+    "reply": ...}`, or `"error": "Throttled"` with a `"message"`. A prompt without a line is
+    answered by `default`, or else by RequestRefused. `calls` has the requests made.
 
         model = Scripted({"2+2?": "4", "hard": [ServerFault("try again"), "42"]})
     """
@@ -45,43 +47,55 @@ class Scripted:
     ) -> None:
         self.name = name
         self.calls: list[Request] = []
-        self._say = _speaker(_from_file(script) if isinstance(script, os.PathLike) else script)
+        self._next_line = _line_source(
+            _from_file(script) if isinstance(script, os.PathLike) else script
+        )
         self._default = default
         self._latency = latency
         self._clock = clock
 
     def __repr__(self) -> str:
-        """Its name, and how often it was called."""
+        """Shows its name and the number of calls."""
         return f"<Scripted {self.name}, {len(self.calls)} calls>"
 
-    async def complete(self, request: Request, hear: Hear | None = None) -> Reply:
-        """Say the next line, after `latency` seconds of its clock; with `hear`, word by word."""
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
+        """Reply with the next line, after `latency` seconds of its clock; `hear` gets each word."""
         self.calls.append(request)
         start = self._clock.now()
-        line = self._say(request)  # before any wait: what is said depends on the order of calls, not on that of ends
+        # Before any wait: the line depends on the order in which calls start, not on that in which
+        # they end.
+        line = self._next_line(request)
         if self._latency:
             await sleep_until(self._clock, start + self._latency)
         line = self._default if line is None else line
         if line is None:
             raise RequestRefused(f"{self.name} has no line for {prompt_of(request)[:200]!r}")
         if isinstance(line, BaseException):
-            raise copy.copy(line)  # or each time it is raised, its traceback would grow
+            raise copy.copy(
+                line
+            )  # a copy, as the traceback of one object grows each time it is raised
         if isinstance(line, type):
             raise line(f"{self.name} was told to fail")
-        reply = line if isinstance(line, Reply) else self._reply(line, request, self._clock.now() - start, hear)
+        reply = (
+            line
+            if isinstance(line, Reply)
+            else self._reply(line, request, self._clock.now() - start, hear)
+        )
         if hear is not None:
             for word in _pieces(reply.text):
                 hear(word)
         return reply
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: it has no connections."""
 
-    def _reply(self, text: str, request: Request, seconds: float, hear: Hear | None) -> Reply:
+    def _reply(self, text: str, request: Request, seconds: float, hear: OnText | None) -> Reply:
         schema = request.schema
         value = None if schema is None else parse(text, schema, who=f"the reply of {self.name}")
-        asked = sum(_tokens(message.content) for message in request.messages) + _tokens(request.system or "")
-        usage = Usage(1, asked, _tokens(text), None, estimate=True)
+        input_tokens = sum(_tokens(message.content) for message in request.messages) + _tokens(
+            request.system or ""
+        )
+        usage = Usage(1, input_tokens, _tokens(text), None, estimate=True)
         first = None if hear is None else seconds
         return Reply(text, value, usage=usage, model=self.name, seconds=seconds, first_token=first)
 
@@ -91,18 +105,20 @@ def prompt_of(request: Request) -> str:
     return next((each.content for each in reversed(request.messages) if each.role == "user"), "")
 
 
-def _speaker(script: Mapping[str, Line | Sequence[Line]] | Sequence[Line] | Callable[[Request], Line]) -> _Say:
+def _line_source(
+    script: Mapping[str, Line | Sequence[Line]] | Sequence[Line] | Callable[[Request], Line],
+) -> _LineSource:
     if callable(script):
         return script
     if isinstance(script, Mapping):
-        lines = {prompt: _listed(said) for prompt, said in script.items()}
+        lines = {prompt: _as_list(given) for prompt, given in script.items()}
         turns: dict[str, int] = {}
 
         def by_prompt(request: Request) -> Line | None:
             prompt = prompt_of(request)
-            said = lines.get(prompt)
+            choices = lines.get(prompt)
             turns[prompt] = turn = turns.get(prompt, -1) + 1
-            return said[min(turn, len(said) - 1)] if said else None
+            return choices[min(turn, len(choices) - 1)] if choices else None
 
         return by_prompt
     if isinstance(script, str):
@@ -111,15 +127,15 @@ def _speaker(script: Mapping[str, Line | Sequence[Line]] | Sequence[Line] | Call
     return lambda _request: next(rest, None)
 
 
-_Say: TypeAlias = Callable[[Request], Line | None]
+_LineSource: TypeAlias = Callable[[Request], Line | None]
 
 
-def _listed(said: Line | Sequence[Line]) -> Sequence[Line]:
-    return said if isinstance(said, Sequence) and not isinstance(said, str) else [said]
+def _as_list(given: Line | Sequence[Line]) -> Sequence[Line]:
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
 def _from_file(path: os.PathLike[str]) -> dict[str, list[Line]]:
-    """The lines of a file; the same prompt again is its next turn."""
+    """The lines of a file; a repeated prompt has its next line there."""
     script: dict[str, list[Line]] = {}
     with Path(path).open(encoding="utf-8") as file:
         for number, text in enumerate(file, 1):
@@ -139,10 +155,16 @@ def _line(text: str, where: str) -> tuple[str, Line]:
         kind = _ERRORS[entry["error"]]
         return prompt, kind(entry.get("message", f"told to fail in {where}"))
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise ValueError(f"{where}: not an object with prompt and reply, or prompt and the name of an error") from None
+        raise ValueError(
+            f"{where}: not an object with prompt and reply, or prompt and the name of an error"
+        ) from None
 
 
-_ERRORS = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, CallFailed)}
+_ERRORS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, CallFailed)
+}
 
 
 def _pieces(text: str) -> list[str]:

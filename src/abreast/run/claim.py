@@ -1,4 +1,4 @@
-"""Claiming a run in its store: becoming its driver, saying from where, and starting its writer."""
+"""Claiming a run in its store: become its driver, record the environment, start its writer."""
 
 from __future__ import annotations
 
@@ -15,34 +15,45 @@ from abreast.core.events import BATCH_COMMITTED
 from abreast.core.run_end import is_over
 from abreast.core.seeds import FIRST_SEED_RULE, SEED_RULE, draw_seed
 from abreast.core.version import VERSION
-from abreast.store.port import Driver, JsonValue, Request, RunRow, Store
-from abreast.store.scribe import Listener, Scribe
+from abreast.store.port import ControlRequest, Driver, JsonValue, RunRow, Store
+from abreast.store.writer import CommitListener, CommitWriter
 
 if TYPE_CHECKING:
+    from abreast.run.context import RunContext
     from abreast.run.lifetime import Opening
-    from abreast.run.setting import Setting
 
 _SEED_RULE = "seed_rule"
-_NOTED = 0.1  # seconds between two notes about commits
+COMMIT_REPORT_INTERVAL = 0.1  # seconds between two batch-committed events
 
 
 def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
-    """The run to drive, and whether it is an earlier one."""
+    """The run to drive, and whether it existed before."""
     clock = opening.clock
-    driver = Driver(os.getpid(), socket.gethostname(), clock.wall(), Path(sys.argv[0] or "python").name)
+    driver = Driver(
+        os.getpid(), socket.gethostname(), clock.wall(), Path(sys.argv[0] or "python").name
+    )
     if opening.resume != "never":
         found = store.get(opening.run_id) if opening.run_id else store.newest(name)
         if found is not None and (
-            not is_over(found.state, found.reason) or opening.resume in ("failed", "retry") or opening.run_id
+            not is_over(found.state, found.reason)
+            or opening.resume in ("failed", "retry")
+            or opening.run_id
         ):
             seed_rule_of(found)
             return store.take_over(found.id, driver), True
         if opening.resume in ("must", "failed", "retry"):
-            raise NoSuchRun(f"{store.url} has no {'unfinished ' if found else ''}run named {name!r} to go on with")
+            kind = "unfinished run" if found else "run"
+            raise NoSuchRun(f"{store.url} has no {kind} named {name!r} to go on with")
     seed = draw_seed() if opening.seed is None else opening.seed
-    manifest = {**_surroundings(), **opening.manifest, _SEED_RULE: SEED_RULE}
+    manifest = {**_environment(), **opening.manifest, _SEED_RULE: SEED_RULE}
     row = store.begin(
-        name, kind=opening.kind, seed=seed, manifest=manifest, tags=opening.tags, driver=driver, run_id=opening.run_id
+        name,
+        kind=opening.kind,
+        seed=seed,
+        manifest=manifest,
+        tags=opening.tags,
+        driver=driver,
+        run_id=opening.run_id,
     )
     return row, False
 
@@ -51,21 +62,30 @@ def seed_rule_of(row: RunRow) -> int:
     """The rule by which a run makes its seeds; the first, if it recorded none."""
     rule = row.manifest.get(_SEED_RULE, FIRST_SEED_RULE)
     if rule not in (FIRST_SEED_RULE, SEED_RULE):
-        raise StoreNewer(f"{row.id} makes its seeds by rule {rule}, which this version of abreast does not know")
+        raise StoreNewer(
+            f"{row.id} makes its seeds by rule {rule}, which this version of abreast does not know"
+        )
     return FIRST_SEED_RULE if rule == FIRST_SEED_RULE else SEED_RULE
 
 
-def _surroundings() -> dict[str, JsonValue]:
-    """What a person needs to start the same thing again."""
+def _environment() -> dict[str, JsonValue]:
+    """The facts needed to start the same run again: arguments, directory, versions, commit."""
     argv: list[JsonValue] = list(sys.argv)
     return {
-        "script": sys.argv[0] if sys.argv else "", "argv": argv, "cwd": str(Path.cwd()), "abreast": VERSION,
-        "python": platform.python_version(), "commit": _commit(Path.cwd()),
-    }  # fmt: skip
+        "script": sys.argv[0] if sys.argv else "",
+        "argv": argv,
+        "cwd": str(Path.cwd()),
+        "abreast": VERSION,
+        "python": platform.python_version(),
+        "commit": _git_commit(Path.cwd()),
+    }
 
 
-def _commit(start: Path) -> str | None:
-    """The git commit checked out here, read from git's own files: starting git would cost more than the rest."""
+def _git_commit(start: Path) -> str | None:
+    """The git commit checked out here, or None.
+
+    It is read from git's own files: starting git would take longer than all the rest.
+    """
     for folder in (start, *start.parents):
         head = folder / ".git" / "HEAD"
         if head.is_file():
@@ -80,44 +100,51 @@ def _commit(start: Path) -> str | None:
     return None
 
 
-def start_scribe(setting: Setting, store: Store, row: RunRow) -> None:
-    """Start the run's writer, and have it tell the run what it must know."""
-    listener = Listener(_committed(setting), _failed(setting), _requested(setting))
-    setting.scribe = Scribe(store, row, listener, setting.spent)
+def start_writer(context: RunContext, store: Store, row: RunRow) -> None:
+    """Start the run's commit writer, with callbacks for commits, failures and requests."""
+    listener = CommitListener(_on_committed(context), _on_failed(context), _on_requested(context))
+    context.writer = CommitWriter(store, row, listener, context.spent)
 
 
-def _committed(setting: Setting) -> Callable[[int, float], None]:
-    """Each batch is told of, several together where many come: there are hundreds in a second."""
+def _on_committed(context: RunContext) -> Callable[[int, float], None]:
+    """A callback that records the size and duration of each commit.
+
+    One event reports several commits, because there can be hundreds of them in a second.
+    """
     events: list[float] = []
     seconds: list[float] = []
-    told = float("-inf")
+    reported = float("-inf")
 
-    def note(count: int, took: float) -> None:
-        nonlocal events, seconds, told
-        # A batch that holds only the note about the batch before it is not worth a note of its own.
-        if setting.journal is None or count <= 1:
+    def report(count: int, took: float) -> None:
+        nonlocal events, seconds, reported
+        # A batch that holds only the report of the batch before it is not reported itself.
+        if context.journal is None or count <= 1:
             return
         events.append(count)
         seconds.append(took)
-        now = setting.clock.now()
-        if now - told >= _NOTED:
-            told = now
-            setting.journal.emit(BATCH_COMMITTED, setting.root.path, data={"events": events, "seconds": seconds})
+        now = context.clock.now()
+        if now - reported >= COMMIT_REPORT_INTERVAL:
+            reported = now
+            context.journal.emit(
+                BATCH_COMMITTED, context.root.path, data={"events": events, "seconds": seconds}
+            )
             events, seconds = [], []
 
-    return note
+    return report
 
 
-def _failed(setting: Setting) -> Callable[[AbreastError], None]:
-    return lambda error: setting.root.stop(error, lost=True)
+def _on_failed(context: RunContext) -> Callable[[AbreastError], None]:
+    return lambda error: context.root.stop(error, lost=True)
 
 
-def _requested(setting: Setting) -> Callable[[Sequence[Request]], None]:
-    def carry_out(requests: Sequence[Request]) -> None:
+def _on_requested(context: RunContext) -> Callable[[Sequence[ControlRequest]], None]:
+    def carry_out(requests: Sequence[ControlRequest]) -> None:
         for request in requests:
-            if request.kind == "cancel" and setting.root.stopped is None:
-                setting.root.stop(CancelRequested(str(request.data.get("reason") or "cancelled by request")))
-            if setting.store is not None:
-                setting.store.answer(request.id, setting.clock.wall())
+            if request.kind == "cancel" and context.root.stopped is None:
+                context.root.stop(
+                    CancelRequested(str(request.data.get("reason") or "cancelled by request"))
+                )
+            if context.store is not None:
+                context.store.answer(request.id, context.clock.wall())
 
     return carry_out

@@ -1,4 +1,4 @@
-"""Deciders: asked before a map or step starts, and allowed to change its numbers."""
+"""Deciders: hooks that are called before a map or step starts and may change its numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from abreast.core.events import Observer
 from abreast.core.window import whole
-from abreast.run.options import MapOptions, check_timeout
+from abreast.run.map.options import MapOptions, check_timeout
 from abreast.run.retry import Retry
 
 _DECIDERS = ("before_map", "before_step", "before_sample")
@@ -17,7 +17,10 @@ _DECIDERS = ("before_map", "before_step", "before_sample")
 
 @dataclass(frozen=True, slots=True)
 class MapPlan:
-    """What is about to start; a decider answers with the numbers it wants changed, such as `{"width": 2}`."""
+    """The numbers of a map or step that is about to start.
+
+    A decider returns those it wants changed, such as `{"width": 2}`.
+    """
 
     path: str
     width: int
@@ -27,19 +30,25 @@ class MapPlan:
 
 
 def observers_of(hooks: Sequence[object]) -> list[Observer]:
-    """The hooks that only watch: callables without a decider's methods."""
-    watching: list[Observer] = []
+    """The hooks that observe events: those that are callable.
+
+    Raises TypeError for a hook that is neither callable nor a decider.
+    """
+    observers: list[Observer] = []
     for hook in hooks:
         decides = any(hasattr(hook, name) for name in _DECIDERS)
         if callable(hook):
-            watching.append(hook)
+            observers.append(hook)
         elif not decides:
-            raise TypeError(f"a hook is a function of one event, or has before_map or before_step; {hook!r} is neither")
-    return watching
+            raise TypeError(
+                "a hook is a function of one event, or has before_map or before_step; "
+                f"{hook!r} is neither"
+            )
+    return observers
 
 
 async def ask_deciders(hooks: Sequence[object], path: str, options: MapOptions) -> MapOptions:
-    """The options as the deciders want them; a ValueError names the hook that answered nonsense."""
+    """The options with the deciders' changes; ValueError names a hook with an invalid answer."""
     method = "before_step" if options.single else "before_map"
     for hook in hooks:
         decide = getattr(hook, method, None)
@@ -51,18 +60,21 @@ async def ask_deciders(hooks: Sequence[object], path: str, options: MapOptions) 
         if inspect.isawaitable(answer):
             answer = await answer
         if answer is not None:
-            options = _changed(options, answer, f"{method} of {name_of(hook)}")
+            options = _apply_changes(options, answer, f"{method} of {name_of(hook)}")
     return options
 
 
-def _changed(options: MapOptions, answer: object, hook: str) -> MapOptions:
+def _apply_changes(options: MapOptions, answer: object, hook: str) -> MapOptions:
     if not isinstance(answer, Mapping):
         raise ValueError(f"{hook} must answer None or a mapping of numbers, not {answer!r}")
-    strange = [name for name in answer if name not in _CHANGES]
-    if strange:
-        raise ValueError(f"{hook} may change {', '.join(_CHANGES)}, not {strange[0]!r}")
+    unknown = [name for name in answer if name not in _CHANGES]
+    if unknown:
+        raise ValueError(f"{hook} may change {', '.join(_CHANGES)}, not {unknown[0]!r}")
     try:
-        for name, change in _CHANGES.items():  # in this order: a span is held to the new width
+        for (
+            name,
+            change,
+        ) in _CHANGES.items():  # in this order: a span is checked against the new width
             if name in answer:
                 options = change(options, answer[name])
     except ValueError as error:
@@ -89,9 +101,14 @@ def _change_timeout(options: MapOptions, timeout: Any) -> MapOptions:
     return replace(options, timeout=check_timeout(timeout))
 
 
-_CHANGES = {"width": _change_width, "span": _change_span, "retries": _change_retries, "timeout": _change_timeout}
+_CHANGES = {
+    "width": _change_width,
+    "span": _change_span,
+    "retries": _change_retries,
+    "timeout": _change_timeout,
+}
 
 
 def name_of(hook: object) -> str:
-    """What a hook is called in a message."""
+    """A hook's name for messages."""
     return getattr(hook, "__qualname__", type(hook).__qualname__)

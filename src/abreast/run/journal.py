@@ -1,4 +1,4 @@
-"""Events on their way out: numbered without gaps, to the store's scribe and to whoever observes."""
+"""The journal of a run: numbers events without gaps, sends them to the writer and observers."""
 
 from __future__ import annotations
 
@@ -13,34 +13,42 @@ from abreast.core.clock import Clock
 from abreast.core.events import Event, Observer, Plain
 
 if TYPE_CHECKING:
-    from abreast.store.scribe import Scribe
+    from abreast.store.writer import CommitWriter
 
 _log = logging.getLogger("abreast")
 
 Facts: TypeAlias = Mapping[str, Plain | list[float]]
 
-_Beginning: TypeAlias = "tuple[str, float, float, str | None, Facts | None]"
+_DelayedStart: TypeAlias = "tuple[str, float, float, str | None, Facts | None]"
+"""Kind, monotonic time, wall time, lane and data of a start event that is not written yet."""
 
 _NO_FACTS: Facts = {}
-_MOMENT = 0.05  # seconds: once to twice as long must something go on for its beginning to be written
-_made = tuple.__new__  # as a named tuple makes itself, without the call in between: a third of the time
-_BACKLOG = 65_536  # events kept for a slow observer; past it new ones are dropped and counted
+START_EVENT_DELAY = 0.05  # seconds; work is written as started after one to two of these
+OBSERVER_QUEUE_EVENTS = 65_536  # kept for a slow observer; later ones are dropped and counted
+# What a named tuple's constructor calls; calling it directly takes a third of the time.
+_new_tuple = tuple.__new__
 
 
 class Journal:
-    """Numbers each event and sends it on. There is none where neither a store nor an observer wants events."""
+    """Numbers each event and sends it to the commit writer and the observers.
 
-    __slots__ = ("_clock", "_old", "_seq", "_timer", "_young", "observers", "scribe")
+    A run with neither a store nor an observer has no journal.
+    """
 
-    def __init__(self, clock: Clock, scribe: Scribe | None, observers: Sequence[Observer], seq: int = 0) -> None:
-        """Go on from event number `seq`."""
+    __slots__ = ("_clock", "_new_starts", "_old_starts", "_seq", "_timer", "observers", "writer")
+
+    def __init__(
+        self, clock: Clock, writer: CommitWriter | None, observers: Sequence[Observer], seq: int = 0
+    ) -> None:
+        """Continue after event number `seq`."""
         self._clock = clock
         self._seq = seq
-        self._young: dict[str, _Beginning] = {}  # what has begun since the last look
-        self._old: dict[str, _Beginning] = {}  # what had begun before it; neither is written
+        # Starts not written yet, by path: since the last timer, and before it.
+        self._new_starts: dict[str, _DelayedStart] = {}
+        self._old_starts: dict[str, _DelayedStart] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self.scribe = scribe
-        self.observers = tuple(Watching(observer) for observer in observers)
+        self.writer = writer
+        self.observers = tuple(ObserverThread(observer) for observer in observers)
 
     @property
     def seq(self) -> int:
@@ -58,19 +66,21 @@ class Journal:
         written: Callable[[], None] | None = None,
         durable: Callable[[], None] | None = None,
     ) -> None:
-        """Record that something happened.
+        """Record an event.
 
-        `written` is called once that survives the end of this process, `durable` once it survives that of the machine;
-        without a store both at once.
+        `written` is called once the event survives the end of this process, `durable` once it
+        survives a crash of the machine. Without a store both are called at once.
         """
         self._seq += 1
         clock = self._clock
-        event = _made(Event, (self._seq, kind, path, clock.now(), clock.wall(), lane, data or _NO_FACTS, body))
+        event = _new_tuple(
+            Event, (self._seq, kind, path, clock.now(), clock.wall(), lane, data or _NO_FACTS, body)
+        )
         if self.observers:
-            for watching in self.observers:
-                watching.tell(event)
-        if self.scribe is not None:
-            self.scribe.write(event, written, durable)
+            for observer in self.observers:
+                observer.queue(event)
+        if self.writer is not None:
+            self.writer.write(event, written, durable)
             return
         if written is not None:
             written()
@@ -78,43 +88,53 @@ class Journal:
             durable()
 
     def begin(self, kind: str, path: str, lane: str | None, data: Facts | None) -> None:
-        """Record that something begins: in the store only if it goes on for a moment, for its end says when it began.
+        """Record that an attempt starts; the store gets the event only if it runs for a while.
 
-        A third of what an item of a durable map costs is this event; most items are short.
+        The event of its end says when it started, so a short attempt needs no start event. That
+        event is a third of the cost of an item in a durable map, and most items are short.
         """
-        if self.observers or self.scribe is None:
+        if self.observers or self.writer is None:
             self.emit(kind, path, lane=lane, data=data)
             return
         clock = self._clock
-        self._young[path] = (kind, clock.now(), clock.wall(), lane, data)
+        self._new_starts[path] = (kind, clock.now(), clock.wall(), lane, data)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._look)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(START_EVENT_DELAY, self._write_old_starts)
 
     def over(self, path: str) -> None:
-        """What began there has ended."""
-        if self._young.pop(path, None) is None and self._old:
-            self._old.pop(path, None)
+        """The attempt that started at `path` has ended: its start need not be written."""
+        if self._new_starts.pop(path, None) is None and self._old_starts:
+            self._old_starts.pop(path, None)
 
-    def _look(self) -> None:
-        """Write what had begun before the last look, and is still going on."""
-        for path, (kind, now, wall, lane, data) in self._old.items():
+    def _write_old_starts(self) -> None:
+        """Write the starts from before the last timer whose attempts still run."""
+        for path, (kind, now, wall, lane, data) in self._old_starts.items():
             self._seq += 1
-            if self.scribe is not None:
-                event = _made(Event, (self._seq, kind, path, now, wall, lane, data or _NO_FACTS, None))
-                self.scribe.write(event, None, None)
-        self._old, self._young = self._young, {}
-        self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._look) if self._old else None
+            if self.writer is not None:
+                event = _new_tuple(
+                    Event, (self._seq, kind, path, now, wall, lane, data or _NO_FACTS, None)
+                )
+                self.writer.write(event, None, None)
+        self._old_starts, self._new_starts = self._new_starts, {}
+        self._timer = None
+        if self._old_starts:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(START_EVENT_DELAY, self._write_old_starts)
 
     def close(self, grace: float) -> None:
-        """Let observers see the last events, for `grace` seconds at most each."""
+        """Let observers receive the last events, for `grace` seconds at most each."""
         if self._timer is not None:
             self._timer.cancel()
-        for watching in self.observers:
-            watching.close(grace)
+        for observer in self.observers:
+            observer.close(grace)
 
 
-class Watching:
-    """Calls one observer from a thread of its own, in order: it can be slow or raise, the run goes on."""
+class ObserverThread:
+    """Calls one observer in order from its own thread.
+
+    An observer that is slow or raises doesn't hold up the run.
+    """
 
     def __init__(self, observer: Observer) -> None:
         """Start the thread."""
@@ -125,9 +145,9 @@ class Watching:
         self._thread = threading.Thread(target=self._work, name="abreast-observer", daemon=True)
         self._thread.start()
 
-    def tell(self, event: Event) -> None:
+    def queue(self, event: Event) -> None:
         """Queue the event; never waits."""
-        if len(self._events) >= _BACKLOG:
+        if len(self._events) >= OBSERVER_QUEUE_EVENTS:
             self.dropped += 1
             return
         self._events.append(event)
@@ -139,10 +159,14 @@ class Watching:
         self._ready.release()
         self._thread.join(grace)
         if self.dropped:
-            _log.warning("an observer was too slow: %d events were not shown to %r", self.dropped, self._observer)
+            _log.warning(
+                "an observer was too slow: %d events were not shown to %r",
+                self.dropped,
+                self._observer,
+            )
 
     def _work(self) -> None:
-        complained = False
+        has_logged = False
         while True:
             self._ready.acquire()
             event = self._events.popleft()
@@ -151,6 +175,9 @@ class Watching:
             try:
                 self._observer(event)
             except Exception:  # noqa: BLE001 - an observer changes nothing, whatever it raises
-                if not complained:
-                    _log.exception("an observer raised; the run goes on, and further errors of it are not shown")
-                complained = True
+                if not has_logged:
+                    _log.exception(
+                        "an observer raised; the run goes on, and further errors of it "
+                        "are not shown"
+                    )
+                has_logged = True

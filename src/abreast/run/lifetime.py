@@ -1,4 +1,4 @@
-"""The beginning and the end of a run: finding or making it in its store, and saying how it ended."""
+"""Opening and closing a run: find or create it in its store, record how it ended."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from abreast.core.errors import BudgetSpent, CancelRequested, Halted, Paused, St
 from abreast.core.frozen import record
 from abreast.core.seeds import SEED_RULE, draw_seed
 from abreast.executors.port import Executor
-from abreast.limits.gate import Gate
-from abreast.run.setting import Setting
+from abreast.limits.gate import LimitGate
+from abreast.run.context import RunContext
 
 if TYPE_CHECKING:
     from abreast.core.events import Observer
-    from abreast.run.scope import Run
+    from abreast.run.run import Run
     from abreast.store.port import JsonValue, RunRow, RunState, Store
 
-# What is for stores and observers only is imported where one is there: it is half of the time that importing takes.
+# Modules that only stores and observers need are imported where one is used: they take half of the
+# import time.
 
 RESUME = ("auto", "never", "must", "failed", "retry")
 
-_OBSERVER_GRACE = 1.0
+OBSERVER_GRACE = 1.0  # seconds for each observer to receive the last events
 
 
 @record(frozen=True, slots=True)
 class Opening:
-    """How a run is to be opened; made by `open_run`, used when its block is entered."""
+    """How to open a run; created by `open_run`, used when the run's block is entered."""
 
     clock: Clock
     executor: Callable[[str | Executor | None], Executor]
@@ -48,8 +49,8 @@ class Opening:
     types: Mapping[str, type] = field(default_factory=dict)
 
 
-async def open_setting(run: Run, opening: Opening) -> Setting:
-    """Find or make the run, start its writer, and note that it began."""
+async def open_context(run: Run, opening: Opening) -> RunContext:
+    """Find or create the run, start its writer, and record that it started."""
     clock = opening.clock
     observers: list[Observer] = []
     if opening.hooks:
@@ -70,68 +71,90 @@ async def open_setting(run: Run, opening: Opening) -> Setting:
                 store.close()
             raise
     seed = row.seed if row else draw_seed() if opening.seed is None else opening.seed
-    setting = Setting(
-        clock=clock, gate=Gate(clock), loop=asyncio.get_running_loop(), seed=seed, hooks=opening.hooks,
-        executor=opening.executor, root=run, store=store, row=row, resumed=resumed,
-        retry_failed=opening.resume in ("failed", "retry"), retry_unknown=opening.resume == "retry",
-        retry_keys=opening.retry_keys, redact=opening.redact, own_store=opening.own_store,
-        seed_rule=rule, types=opening.types,
-    )  # fmt: skip
+    context = RunContext(
+        clock=clock,
+        gate=LimitGate(clock),
+        loop=asyncio.get_running_loop(),
+        seed=seed,
+        hooks=opening.hooks,
+        executor=opening.executor,
+        root=run,
+        store=store,
+        row=row,
+        resumed=resumed,
+        retry_failed=opening.resume in ("failed", "retry"),
+        retry_unknown=opening.resume == "retry",
+        retry_keys=opening.retry_keys,
+        redact=opening.redact,
+        own_store=opening.own_store,
+        seed_rule=rule,
+        types=opening.types,
+    )
     if row is not None and run.budget is not None and resumed:
         run.budget.restore(row.spent)
     if store is not None and row is not None:
-        from abreast.run.claim import start_scribe
+        from abreast.run.claim import start_writer
 
-        start_scribe(setting, store, row)
-    if setting.scribe is not None or observers:
+        start_writer(context, store, row)
+    if context.writer is not None or observers:
         from abreast.core.events import RUN_RESUMED, RUN_STARTED
         from abreast.run.journal import Journal
 
-        setting.journal = Journal(clock, setting.scribe, observers, row.last_seq if row else 0)
-        setting.journal.emit(RUN_RESUMED if resumed else RUN_STARTED, run.path, data={"seed": seed, "pid": os.getpid()})
-    return setting
+        context.journal = Journal(clock, context.writer, observers, row.last_seq if row else 0)
+        context.journal.emit(
+            RUN_RESUMED if resumed else RUN_STARTED,
+            run.path,
+            data={"seed": seed, "pid": os.getpid()},
+        )
+    return context
 
 
-async def close_run(setting: Setting, error: BaseException | None) -> None:
-    """Write the end, close the store, let observers see it."""
-    state, reason = _how(setting.root.stopped or error, error)
-    if state == "done" and (failed := setting.root.results.why_failed) is not None:
+async def close_run(context: RunContext, error: BaseException | None) -> None:
+    """Record the end, close the store, and let observers receive the last events."""
+    state, reason = _final_state(context.root.stopped or error, error)
+    if state == "done" and (failed := context.root.results.why_failed) is not None:
         state, reason = "failed", failed
-    journal, scribe, store, row = setting.journal, setting.scribe, setting.store, setting.row
+    journal, writer, store, row = context.journal, context.writer, context.store, context.row
     if journal is not None:
         from abreast.core.events import RUN_ENDED, RUN_HALTED
 
         if state in ("halted", "spent", "cancelled", "interrupted", "paused"):
-            journal.emit(RUN_HALTED, setting.root.path, data={"reason": reason or state})
-        journal.emit(RUN_ENDED, setting.root.path, data={"state": state, "reason": reason})
+            journal.emit(RUN_HALTED, context.root.path, data={"reason": reason or state})
+        journal.emit(RUN_ENDED, context.root.path, data={"state": state, "reason": reason})
     try:
-        if scribe is not None and store is not None and row is not None:
-            await scribe.close()
-            if not scribe.broken:
-                store.end(row.id, row.epoch, state, reason, setting.clock.wall())
-            elif scribe.failure is not None and error is None:  # no map was open that would have raised it
-                raise scribe.failure
+        if writer is not None and store is not None and row is not None:
+            await writer.close()
+            if not writer.broken:
+                store.end(row.id, row.epoch, state, reason, context.clock.wall())
+            # If no map was open, nothing else has raised the writer's failure.
+            elif writer.failure is not None and error is None:
+                raise writer.failure
     finally:
         if store is not None and row is not None:
             store.let_go(row.id)
-            if setting.own_store:
+            if context.own_store:
                 store.close()
         if journal is not None:
-            journal.close(_OBSERVER_GRACE)
+            journal.close(OBSERVER_GRACE)
 
 
-def _how(why: BaseException | None, error: BaseException | None) -> tuple[RunState, str]:
+def _final_state(cause: BaseException | None, error: BaseException | None) -> tuple[RunState, str]:
     """The run's last state, and the reason in one line."""
-    if error is None and why is None:
+    if error is None and cause is None:
         return "done", ""
-    if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)) and not isinstance(why, StoreError):
+    is_interrupt = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
+    if is_interrupt and not isinstance(cause, StoreError):
         return "interrupted", "interrupted"
     for kind, state in _STATES:
-        if isinstance(why, kind):
-            return state, str(why)
-    return "failed", str(why) if getattr(why, "is_sentence", False) else f"{type(why).__name__}: {why}"
+        if isinstance(cause, kind):
+            return state, str(cause)
+    is_sentence = getattr(cause, "is_sentence", False)
+    return "failed", str(cause) if is_sentence else f"{type(cause).__name__}: {cause}"
 
 
 _STATES: tuple[tuple[type[BaseException], RunState], ...] = (
-    (BudgetSpent, "spent"), (CancelRequested, "cancelled"), (Halted, "halted"), (Paused, "paused"),
-)  # fmt: skip
+    (BudgetSpent, "spent"),
+    (CancelRequested, "cancelled"),
+    (Halted, "halted"),
+    (Paused, "paused"),
+)

@@ -1,4 +1,4 @@
-"""Whether a run succeeded, by what came of its items: one rule for scripts, maps and jobs."""
+"""The rule by which a run succeeded or failed, the same for scripts, maps and jobs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from abreast.core.run_end import NONE_DONE, STOPPED_AT
 
 @record(slots=True)
 class Results:
-    """How many items of a scope succeeded and failed: those of its own maps, not what is beneath their items."""
+    """How many items of a scope's own maps succeeded and failed.
+
+    Items of maps beneath those items are not counted.
+    """
 
     done: int = 0
     failed: int = 0
     what: str = ""
-    """What a job counts instead of items, such as `cell`: then what its maps handed out is not added."""
+    """What a job counts instead of items, such as `cell`; outcomes of maps are then not added."""
 
     def add(self, done: int, failed: int) -> None:
-        """Count what a map, or a scope within this one, came to."""
+        """Add the counts of a map, or of a scope within this one."""
         if not self.what:
             self.done += done
             self.failed += failed
@@ -27,13 +30,13 @@ class Results:
         """Why a run with these results has failed; None if it has not."""
         if self.done or not self.failed:
             return None
-        named = f" {self.what}{'s' if self.failed > 1 else ''}" if self.what else ""
-        return f"{NONE_DONE}: {self.failed}{named} failed"
+        noun = f" {self.what}{'s' if self.failed > 1 else ''}" if self.what else ""
+        return f"{NONE_DONE}: {self.failed}{noun} failed"
 
 
 class StoppedAtFailure(Halted):
-    """A map that was asked to stop at its first failure has stopped there."""
+    """A map with `on_error="halt"` has stopped at its first failure."""
 
     def __init__(self, key: str) -> None:
-        """`key` is that of the failed item."""
+        """`key` is the key of the failed item."""
         super().__init__(f"{STOPPED_AT}: item {key} failed")

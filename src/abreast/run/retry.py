@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again, and after how long."""
+"""Retries: whether a failed attempt is tried again, and after how many seconds."""
 
 from __future__ import annotations
 
@@ -12,27 +12,49 @@ from abreast.core.window import whole
 
 Kind: TypeAlias = Literal["retryable", "fatal", "unknown"]
 
-_BUGS = (TypeError, AttributeError, NameError, SyntaxError, AssertionError, NotImplementedError, ImportError, KeyError,
-         IndexError, ZeroDivisionError, RecursionError, SystemExit)  # fmt: skip
-_PASSING = (TimeoutError, ConnectionError, InterruptedError, BlockingIOError, BrokenPipeError)
+_BUG_TYPES = (
+    TypeError,
+    AttributeError,
+    NameError,
+    SyntaxError,
+    AssertionError,
+    NotImplementedError,
+    ImportError,
+    KeyError,
+    IndexError,
+    ZeroDivisionError,
+    RecursionError,
+    SystemExit,
+)
+_TRANSIENT_TYPES = (
+    TimeoutError,
+    ConnectionError,
+    InterruptedError,
+    BlockingIOError,
+    BrokenPipeError,
+)
 
 
 def classify(error: BaseException) -> Kind:
-    """Whether trying again can help: an error may say so itself (`retryable`); bugs can't be helped."""
-    said = getattr(error, "retryable", None)
-    if said is not None:
-        return "retryable" if said else "fatal"
-    if isinstance(error, _PASSING):
+    """Whether trying again can help: by the error's attribute `retryable`, else by its type.
+
+    Types of errors that are bugs, such as TypeError, are fatal.
+    """
+    retryable = getattr(error, "retryable", None)
+    if retryable is not None:
+        return "retryable" if retryable else "fatal"
+    if isinstance(error, _TRANSIENT_TYPES):
         return "retryable"
-    return "fatal" if isinstance(error, _BUGS) else "unknown"
+    return "fatal" if isinstance(error, _BUG_TYPES) else "unknown"
 
 
 @record(frozen=True, slots=True)
 class Retry:
-    """Up to `retries` further attempts (attempts = 1 + retries), each after a backoff with full jitter.
+    """Up to `retries` further attempts, each after an exponential backoff with full jitter.
 
-    `retryable` and unknown errors are tried again, fatal ones never; an error that carries `retry_after` seconds is
-    waited for at least that long. The jitter comes from the run's seed, so a repeated run waits alike.
+    `retryable` and unknown errors are tried again, fatal ones never. After an error that carries
+    `retry_after` seconds, the wait is at least that long. The jitter is derived from the run's
+    seed, so a repeated run waits the same times.
     """
 
     retries: int = 3
@@ -46,9 +68,13 @@ class Retry:
         """Refuse numbers that make no sense."""
         whole("retries", self.retries, least=0)
         if not 0 <= self.base <= self.cap:
-            raise ValueError(f"a backoff needs 0 <= base <= cap, not base={self.base!r}, cap={self.cap!r}")
+            raise ValueError(
+                f"a backoff needs 0 <= base <= cap, not base={self.base!r}, cap={self.cap!r}"
+            )
         if self.fixed is not None and not 0 <= self.fixed < math.inf:
-            raise ValueError(f"a fixed delay is a number of seconds of at least 0, not {self.fixed!r}")
+            raise ValueError(
+                f"a fixed delay is a number of seconds of at least 0, not {self.fixed!r}"
+            )
 
     @classmethod
     def of(cls, given: int | Retry | None) -> Retry | None:
@@ -59,7 +85,10 @@ class Retry:
         return cls(retries) if retries else None
 
     def delay(self, error: BaseException, attempt: int, seed: int, path: str) -> float | None:
-        """Seconds until the next attempt after number `attempt` (from 1) failed; None for no further one."""
+        """Seconds until the next attempt after number `attempt` (from 1) failed.
+
+        None for no further one.
+        """
         if attempt > self.retries or self.classify(error) == "fatal":
             return None
         if self.fixed is not None:
@@ -68,4 +97,8 @@ class Retry:
             ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 63))
             backoff = ceiling * derive_fraction(seed, f"{path}#{attempt}")
         after = getattr(error, "retry_after", None)
-        return max(backoff, float(after)) if isinstance(after, (int, float)) and math.isfinite(after) else backoff
+        return (
+            max(backoff, float(after))
+            if isinstance(after, (int, float)) and math.isfinite(after)
+            else backoff
+        )

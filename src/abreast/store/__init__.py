@@ -1,1 +1,1 @@
-"""The journal on disk: the Store port, its adapters, the codec and the one writer thread."""
+"""The journal on disk: the Store port, its adapters, the codec and the commit writer."""

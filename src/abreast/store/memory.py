@@ -1,4 +1,4 @@
-"""The store in this process's memory: the same contract as on disk, for tests and for runs that needn't outlive it."""
+"""The store in memory: the same contract as on disk, for tests and for short-lived runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,19 @@ from pathlib import Path
 
 from abreast.core.errors import StoreError
 from abreast.core.events import Event
-from abreast.store.faults import one_sentence
-from abreast.store.files import appearing
-from abreast.store.kept import Kept, check_text, columns_of, outcome_of, row_of
-from abreast.store.port import PRUNED, Driver, JsonValue, Recorded, Replies, Request, RunRow, RunState
+from abreast.store.atomic_file import write_atomically
+from abreast.store.memory_run import MemoryRun, check_text, columns_of, outcome_of, row_of
+from abreast.store.os_errors import as_store_error
+from abreast.store.port import (
+    PRUNED,
+    ControlRequest,
+    Driver,
+    JsonValue,
+    Recorded,
+    Replies,
+    RunRow,
+    RunState,
+)
 from abreast.store.rows import (
     already,
     busy,
@@ -30,9 +39,10 @@ from abreast.store.rows import (
 
 
 class MemoryStore:
-    """Runs in memory, lost with the object. Any thread may use it; `close` only lets go of what is driven.
+    """Runs in memory, lost with the object.
 
-    Everything is kept as text and frozen rows, so nothing that a caller changes afterwards reaches the store.
+    Any thread may use it; `close` only stops driving its runs. Everything is stored as text and
+    tuples, so objects that a caller changes later don't change the store.
     """
 
     def __init__(self) -> None:
@@ -40,21 +50,28 @@ class MemoryStore:
         self.url = "memory:"
         self._lock = threading.RLock()
         self._names: dict[str, int] = {}
-        self._runs: dict[str, Kept] = {}
+        self._runs: dict[str, MemoryRun] = {}
         self._driven: set[str] = set()
         self._requests: dict[int, tuple[str, str, str, float]] = {}
-        self._asked = 0
+        self._last_request = 0
         self._replies: dict[str, tuple[str, str, float]] = {}
 
     def __repr__(self) -> str:
-        """What it holds."""
+        """Show how many runs it holds and drives."""
         return f"<MemoryStore of {len(self._runs)} runs, driving {len(self._driven)}>"
 
     def begin(
-        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
-        driver: Driver, run_id: str | None = None,
-    ) -> RunRow:  # fmt: skip
-        """Make a new run, driven by `driver`; its id is `name-N`, or just the `run_id` that is given."""
+        self,
+        name: str,
+        *,
+        kind: str,
+        seed: int,
+        manifest: Mapping[str, JsonValue],
+        tags: Sequence[str],
+        driver: Driver,
+        run_id: str | None = None,
+    ) -> RunRow:
+        """Create a run, driven by `driver`; its id is `run_id`, or `name-N` if None."""
         check_text(name, kind, run_id or "")
         with self._lock:
             if run_id in self._runs:
@@ -80,26 +97,36 @@ class MemoryStore:
                 "manifest": facts_text(manifest),
             }
             self._names[name] = count
-            self._runs[run_id] = Kept(columns, driver.since)
+            self._runs[run_id] = MemoryRun(columns, driver.since)
             self._driven.add(run_id)
             return self.get(run_id)
 
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
-        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it."""
+        """Become the driver of an existing run: its epoch goes up by one.
+
+        Raises `RunBusy` if it has another driver.
+        """
         with self._lock:
             columns = self._free(run_id).columns
             columns["epoch"] += 1
-            columns |= {"driver": driver_text(driver), "state": "running", "reason": "", "ended": None}
+            columns |= {
+                "driver": driver_text(driver),
+                "state": "running",
+                "reason": "",
+                "ended": None,
+            }
             self._driven.add(run_id)
             return self.get(run_id)
 
     def driven(self, run_id: str) -> bool:
-        """Whether somebody drives the run right now."""
+        """Whether the run is driven now."""
         with self._lock:
             self.get(run_id)
             return run_id in self._driven
 
-    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
         """Write events, all or none. `DriverReplaced` if the epoch is no longer the run's."""
         rows = [columns_of(event) for event in events]
         text = facts_text(spent)
@@ -107,42 +134,61 @@ class MemoryStore:
             kept = self._mine(run_id, epoch)
             seqs = {row[0] for row in rows}
             if len(seqs) < len(rows) or not seqs.isdisjoint(kept.events):
-                raise StoreError("memory: has an event of that number already: what is recorded is never written over")
+                raise StoreError(
+                    "memory: has an event of that number already: "
+                    "what is recorded is never written over"
+                )
             kept.add(rows)
             kept.columns["spent"] = text
             if events:
                 kept.columns["last_seq"] = max(kept.columns["last_seq"], events[-1].seq)
                 kept.beat = max(kept.beat, events[-1].wall)
 
-    def jot(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:  # noqa: ARG002 - as above
-        """Nothing survives this process, and a commit is quick."""
+    def jot(
+        self,
+        run_id: str,  # noqa: ARG002 - by the Store port
+        epoch: int,  # noqa: ARG002 - by the Store port
+        events: Sequence[Event],  # noqa: ARG002 - by the Store port
+        spent: Mapping[str, float],  # noqa: ARG002 - by the Store port
+    ) -> bool:
+        """Takes no notes: nothing survives this process, and a commit is fast."""
         return False
 
     def sync(self) -> None:
-        """There is no disk."""
+        """Does nothing: there is no disk."""
 
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
-        """Say how the driving ended, and let go of the run."""
+        """Record how the run ended, and stop driving it."""
         with self._lock:
-            self._mine(run_id, epoch).columns |= {"state": state, "reason": reason, "ended": at, "driver": None}
+            self._mine(run_id, epoch).columns |= {
+                "state": state,
+                "reason": reason,
+                "ended": at,
+                "driver": None,
+            }
             self._driven.discard(run_id)
 
     def let_go(self, run_id: str) -> None:
-        """Drop the hold on the run without a word (as a crash would)."""
+        """Stop driving the run without recording anything (as a crash would)."""
         with self._lock:
             self._driven.discard(run_id)
 
     def newest(self, name: str) -> RunRow | None:
-        """The newest run of that name."""
+        """The newest run with that name."""
         return next(iter(self.runs(name=name, limit=1)), None)
 
     def get(self, run_id: str) -> RunRow:
-        """The run of that id; `NoSuchRun` names some that exist."""
+        """The run with that id; `NoSuchRun` names some that exist."""
         with self._lock:
             return row_of(self._kept(run_id))
 
     def runs(
-        self, *, name: str | None = None, state: str | None = None, tag: str | None = None, limit: int = 100
+        self,
+        *,
+        name: str | None = None,
+        state: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
     ) -> list[RunRow]:
         """Runs, newest first."""
         with self._lock:
@@ -150,94 +196,136 @@ class MemoryStore:
         return [
             row
             for row in rows
-            if name in (None, row.name) and state in (None, row.state) and (tag is None or tag in row.tags)
+            if name in (None, row.name)
+            and state in (None, row.state)
+            and (tag is None or tag in row.tags)
         ][:limit]
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
-        """What is recorded under just these paths."""
+        """The recorded outcomes of exactly these paths."""
         with self._lock:
             kept = self._kept(run_id)
-            return {path: outcome_of(kept.events[kept.settled[path]]) for path in paths if path in kept.settled}
+            return {
+                path: outcome_of(kept.events[kept.settled[path]])
+                for path in paths
+                if path in kept.settled
+            }
 
-    def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
-        """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
+    def outcomes(
+        self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000
+    ) -> list[Recorded]:
+        """The newest outcome of each path beneath `prefix`, in order of `seq`, after that `seq`."""
         with self._lock:
             settled = self._kept(run_id).settled
-            newest = [row for row in self._kept(run_id).after(after) if settled.get(row[2]) == row[0]]
+            newest = [
+                row for row in self._kept(run_id).after(after) if settled.get(row[2]) == row[0]
+            ]
         return [outcome_of(row) for row in newest if is_beneath(row[2], prefix)][:limit]
 
     def count_states(self, run_id: str, most: int) -> dict[str, int]:
-        """How many items are in each state, by their newest outcomes, of which at most `most` are looked at."""
-        return dict(Counter(str(found.data.get("state", "")) for found in self.outcomes(run_id, limit=most)))
+        """How many items are in each state, counting at most `most` of the newest outcomes."""
+        return dict(
+            Counter(str(found.data.get("state", "")) for found in self.outcomes(run_id, limit=most))
+        )
 
     def events(
-        self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        kinds: Collection[str] = (),
+        prefix: str = "",
     ) -> list[Event]:
-        """Events in order of `seq`, from after that one."""
+        """Events after that `seq`, in order."""
         with self._lock:
             rows = list(self._kept(run_id).after(after))
-        wanted = [row for row in rows if (not kinds or row[1] in kinds) and is_beneath(row[2], prefix)]
+        wanted = [
+            row for row in rows if (not kinds or row[1] in kinds) and is_beneath(row[2], prefix)
+        ]
         return [event_row(row) for row in wanted[:limit]]
 
     def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
-        """Leave a request for the run's driver; its id."""
+        """Store a request for the run's driver; returns its id."""
         with self._lock:
             self._kept(run_id)
-            self._asked += 1
-            self._requests[self._asked] = (run_id, kind, facts_text(data), at)
-            return self._asked
+            self._last_request += 1
+            self._requests[self._last_request] = (run_id, kind, facts_text(data), at)
+            return self._last_request
 
-    def asked(self, run_id: str) -> list[Request]:
+    def asked(self, run_id: str) -> list[ControlRequest]:
         """Requests not yet carried out, oldest first."""
         with self._lock:
             self._kept(run_id)
-            mine = [(number, request) for number, request in self._requests.items() if request[0] == run_id]
-        return [Request(number, run_id, kind, facts_of(data), at) for number, (_, kind, data, at) in mine]
+            mine = [
+                (number, request)
+                for number, request in self._requests.items()
+                if request[0] == run_id
+            ]
+        return [
+            ControlRequest(number, run_id, kind, facts_of(data), at)
+            for number, (_, kind, data, at) in mine
+        ]
 
-    def answer(self, request_id: int, at: float) -> None:  # noqa: ARG002 - kept on disk only
+    def answer(self, request_id: int, at: float) -> None:  # noqa: ARG002 - by the Store port
         """Mark a request as carried out."""
         with self._lock:
             self._requests.pop(request_id, None)
 
     def find_reply(self, key: str) -> str | None:
-        """The reply kept under a key, if there is one."""
+        """The cached reply with that key, if there is one."""
         with self._lock:
             found = self._replies.get(key)
         return found[1] if found else None
 
     def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
-        """Keep a model's reply under a key."""
+        """Cache a model's reply under a key."""
         with self._lock:
             self._replies[key] = (model, body, at)
 
     def replies(self) -> list[Replies]:
-        """What is kept, by model."""
+        """Statistics of the cached replies, by model."""
         with self._lock:
             kept = sorted(self._replies.values())
         found = []
         for model, group in groupby(kept, key=itemgetter(0)):
             mine = list(group)
             times = [at for _, _, at in mine]
-            found.append(Replies(model, len(mine), sum(len(body) for _, body, _ in mine), min(times), max(times)))
+            found.append(
+                Replies(
+                    model, len(mine), sum(len(body) for _, body, _ in mine), min(times), max(times)
+                )
+            )
         return found
 
     def forget_replies(self, before: float, model: str | None = None) -> int:
-        """Forget replies kept before that time, of one model or of all; how many."""
+        """Delete replies cached before that time, of one model or of all; returns how many."""
         with self._lock:
-            gone = [key for key, (of, _, at) in self._replies.items() if at < before and model in (None, of)]
+            gone = [
+                key
+                for key, (of, _, at) in self._replies.items()
+                if at < before and model in (None, of)
+            ]
             for key in gone:
                 del self._replies[key]
         return len(gone)
 
     def remove(self, run_id: str) -> None:
-        """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""
+        """Delete a run and all its records. `RunBusy` while it is driven."""
         with self._lock:
             self._free(run_id)
             del self._runs[run_id]
-            self._requests = {number: request for number, request in self._requests.items() if request[0] != run_id}
+            self._requests = {
+                number: request
+                for number, request in self._requests.items()
+                if request[0] != run_id
+            }
 
     def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
-        """Remove the runs in these states that ended before that time, and aren't driven; their ids, oldest first."""
+        """Remove the runs in these states that ended before that time and aren't driven.
+
+        Returns their ids, oldest first.
+        """
         with self._lock:
             old = [
                 run_id
@@ -251,53 +339,56 @@ class MemoryStore:
         return old
 
     def backup(self, path: str) -> None:
-        """Write a copy of it all to `path`, as JSON, which `MemoryStore.load` reads."""
+        """Write a copy of the whole store to `path`, as JSON, which `MemoryStore.load` reads."""
         with self._lock:
             whole = json.dumps(
                 {
                     "names": self._names,
-                    "asked": self._asked,
+                    "asked": self._last_request,
                     "requests": list(self._requests.items()),
-                    "runs": [(kept.columns, kept.beat, list(kept.after(0))) for kept in self._runs.values()],
+                    "runs": [
+                        (kept.columns, kept.beat, list(kept.after(0)))
+                        for kept in self._runs.values()
+                    ],
                 }
             )
-        with appearing(Path(path)) as part:
+        with write_atomically(Path(path)) as part:
             part.write_text(whole, "utf-8")
 
     @classmethod
     def load(cls, path: str) -> MemoryStore:
-        """A store with all that was in the one whose `backup` this is; nobody drives its runs."""
-        with one_sentence(path):
+        """A store with the contents of a `backup`; its runs are not driven."""
+        with as_store_error(path):
             whole = json.loads(Path(path).read_text("utf-8"))
         store = cls()
-        store._names, store._asked = whole["names"], whole["asked"]
+        store._names, store._last_request = whole["names"], whole["asked"]
         store._requests = {number: tuple(request) for number, request in whole["requests"]}
         for columns, beat, rows in whole["runs"]:
-            kept = store._runs[columns["id"]] = Kept(columns, beat)
+            kept = store._runs[columns["id"]] = MemoryRun(columns, beat)
             kept.add([tuple(row) for row in rows])
         return store
 
     def vacuum(self) -> None:
-        """Nothing: memory is given back as runs are removed."""
+        """Does nothing: memory is freed as runs are removed."""
 
     def close(self) -> None:
-        """Let go of the runs that are driven; harmless the second time."""
+        """Stop driving all runs; a second call does nothing."""
         with self._lock:
             self._driven.clear()
 
-    def _kept(self, run_id: str) -> Kept:
+    def _kept(self, run_id: str) -> MemoryRun:
         kept = self._runs.get(run_id)
         if kept is None:
             raise no_such_run(run_id, reversed(self._runs))
         return kept
 
-    def _free(self, run_id: str) -> Kept:
+    def _free(self, run_id: str) -> MemoryRun:
         kept = self._kept(run_id)
         if run_id in self._driven:
             raise busy(row_of(kept))
         return kept
 
-    def _mine(self, run_id: str, epoch: int) -> Kept:
+    def _mine(self, run_id: str, epoch: int) -> MemoryRun:
         kept = self._kept(run_id)
         if kept.columns["epoch"] != epoch:
             raise replaced(row_of(kept), epoch)

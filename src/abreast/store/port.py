@@ -1,8 +1,8 @@
 """The Store port: an append-only journal of events, whose outcomes are an index by (run, path).
 
-Stores are plain and synchronous: every method blocks until it is done, may be called from any thread, and raises a
-`StoreError` in one clear sentence. Who waits, in which thread, and how commits are grouped is decided once, by
-`abreast.store.scribe`, for all of them.
+Stores are synchronous: every method blocks until it is done, may be called from any thread, and
+raises a `StoreError` in one clear sentence. `abreast.store.writer` decides for all stores which
+thread calls them and how commits are grouped.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from abreast.core.frozen import record
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
-RunState: TypeAlias = Literal["running", "done", "failed", "halted", "spent", "cancelled", "interrupted", "paused"]
+RunState: TypeAlias = Literal[
+    "running", "done", "failed", "halted", "spent", "cancelled", "interrupted", "paused"
+]
 
 PRUNED: Final[tuple[RunState, ...]] = ("done", "failed", "halted", "spent", "cancelled")
-"""The states that are pruned unless others are named: interrupted and paused runs wait for someone."""
+"""The states that are pruned by default; interrupted and paused runs are to be resumed."""
 
 
 @record(frozen=True, slots=True)
 class Driver:
-    """Who drives a run: enough to name it to a person, and to see whether it is still alive."""
+    """The process that drives a run: what messages name, and what tells whether it is alive."""
 
     pid: int
     host: str
@@ -32,13 +34,16 @@ class Driver:
     command: str = ""
 
     def __str__(self) -> str:
-        """As it is named in `RunBusy`."""
+        """The text that `RunBusy` contains."""
         return f"process {self.pid} on {self.host}" + (f" ({self.command})" if self.command else "")
 
 
 @record(frozen=True, slots=True)
 class RunRow:
-    """One run, as the store knows it. `epoch` counts its drivers: each commit proves that it is the newest one's."""
+    """One run in the store.
+
+    `epoch` counts its drivers: each commit states its epoch and is refused if it isn't the newest.
+    """
 
     id: str
     name: str
@@ -58,7 +63,7 @@ class RunRow:
 
 @record(frozen=True, slots=True)
 class Recorded:
-    """What is recorded of one item: the newest `item-settled` event of its path."""
+    """The recorded outcome of one item: the newest `item-settled` event of its path."""
 
     path: str
     seq: int
@@ -68,8 +73,8 @@ class Recorded:
 
 
 @record(frozen=True, slots=True)
-class Request:
-    """A wish of another process (`cancel`, `approve`, `retune`), which only the driver carries out."""
+class ControlRequest:
+    """A request of another process (`cancel`, `approve`, `retune`) to the run's driver."""
 
     id: int
     run_id: str
@@ -80,7 +85,7 @@ class Request:
 
 @record(frozen=True, slots=True)
 class Replies:
-    """How many replies of one model are kept, how many characters they take, and when they were kept."""
+    """Statistics of the cached replies of one model: count, characters, oldest and newest time."""
 
     model: str
     count: int
@@ -90,110 +95,144 @@ class Replies:
 
 
 class Store(Protocol):
-    """Where runs are kept. One contract, held by one test suite over every adapter."""
+    """Stores runs. One test suite checks this contract for every adapter."""
 
     url: str
 
     def begin(
-        self, name: str, *, kind: str, seed: int, manifest: Mapping[str, JsonValue], tags: Sequence[str],
-        driver: Driver, run_id: str | None = None,
-    ) -> RunRow:  # fmt: skip
-        """Make a new run, driven by `driver`; it is on disk when this returns.
+        self,
+        name: str,
+        *,
+        kind: str,
+        seed: int,
+        manifest: Mapping[str, JsonValue],
+        tags: Sequence[str],
+        driver: Driver,
+        run_id: str | None = None,
+    ) -> RunRow:
+        """Create a run, driven by `driver`; it is on disk when this returns.
 
-        Its id is `name-N`, or just the `run_id` that is given; `RunExists` if there is a run of that id.
+        Its id is `run_id`, or `name-N` if None; `RunExists` if there is a run with that id.
         """
 
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
-        """Become the driver of an existing run: its epoch goes up by one. `RunBusy` if another is alive on it.
+        """Become the driver of an existing run: its epoch goes up by one.
 
-        What the driver before had only jotted down is committed.
+        Raises `RunBusy` if another driver of it is alive. The write-ahead notes of the last driver
+        are committed first.
         """
 
-    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
         """Write events in one transaction. `DriverReplaced` if the epoch is no longer the run's.
 
-        When this returns they survive the end of this process; after the next `sync`, that of the machine too.
+        When this returns they survive a kill of this process; after the next `sync`, a crash of the
+        machine too.
         """
 
-    def jot(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:
-        """Note events, quickly, so that they survive the end of this process; False, and nothing noted, if it can't.
+    def jot(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> bool:
+        """Add events to the write-ahead notes, so that they survive a kill of this process.
 
-        They are to be committed all the same. Whoever takes the run over commits first what was only noted, as long as
-        no event is missing: once this has said False, everything up to then must be committed before it is asked again.
+        Returns False, with nothing noted, if the notes can't take them. Noted events must be
+        committed later all the same. The next driver commits the notes of this one up to the first
+        gap: so once this has returned False, all events up to then must be committed before it is
+        called again.
         """
 
     def sync(self) -> None:
-        """See to it that everything committed so far is on disk. Any thread may call it, beside a commit."""
+        """Flush everything committed so far to the disk.
+
+        Any thread may call it, also during a commit.
+        """
 
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
-        """Say how the driving ended, and let go of the run."""
+        """Record how the run ended, and stop driving it."""
 
     def let_go(self, run_id: str) -> None:
-        """Drop this process's hold on the run without a word (as a crash would)."""
+        """Stop driving the run without recording anything (as a crash would)."""
 
     def driven(self, run_id: str) -> bool:
-        """Whether somebody alive drives the run right now; a `running` run without a driver has crashed."""
+        """Whether a live process drives the run now.
+
+        A `running` run without a driver has crashed.
+        """
 
     def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
-        """Remove the runs in these states that ended before that time; their ids."""
+        """Remove the runs in these states that ended before that time; returns their ids."""
 
     def newest(self, name: str) -> RunRow | None:
-        """The newest run of that name."""
+        """The newest run with that name."""
 
     def get(self, run_id: str) -> RunRow:
-        """The run of that id; `NoSuchRun` names some that exist."""
+        """The run with that id; `NoSuchRun` names some that exist."""
 
     def runs(
-        self, *, name: str | None = None, state: str | None = None, tag: str | None = None, limit: int = 100
+        self,
+        *,
+        name: str | None = None,
+        state: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
     ) -> list[RunRow]:
         """Runs, newest first."""
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
-        """What is recorded under just these paths."""
+        """The recorded outcomes of exactly these paths."""
 
-    def outcomes(self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000) -> list[Recorded]:
-        """The newest outcome of each path beneath `prefix`, in order of `seq`, from after that `seq`."""
+    def outcomes(
+        self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000
+    ) -> list[Recorded]:
+        """The newest outcome of each path beneath `prefix`, in order of `seq`, after that `seq`."""
 
     def count_states(self, run_id: str, most: int) -> dict[str, int]:
-        """How many items are in each state, by their newest outcomes, of which at most `most` are looked at."""
+        """How many items are in each state, counting at most `most` of the newest outcomes."""
 
     def events(
-        self, run_id: str, *, after: int = 0, limit: int = 1000, kinds: Collection[str] = (), prefix: str = ""
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        kinds: Collection[str] = (),
+        prefix: str = "",
     ) -> list[Event]:
-        """Events in order of `seq`, from after that one."""
+        """Events after that `seq`, in order."""
 
     def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
-        """Leave a request for the run's driver; its id."""
+        """Store a request for the run's driver; returns its id."""
 
-    def asked(self, run_id: str) -> list[Request]:
+    def asked(self, run_id: str) -> list[ControlRequest]:
         """Requests not yet carried out, oldest first."""
 
     def answer(self, request_id: int, at: float) -> None:
         """Mark a request as carried out."""
 
     def find_reply(self, key: str) -> str | None:
-        """The reply kept under a key, if there is one."""
+        """The cached reply with that key, if there is one."""
 
     def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
-        """Keep a model's reply under a key; it is on disk when this returns."""
+        """Cache a model's reply under a key; it is on disk when this returns."""
 
     def replies(self) -> list[Replies]:
-        """What is kept, by model."""
+        """Statistics of the cached replies, by model."""
 
     def forget_replies(self, before: float, model: str | None = None) -> int:
-        """Forget replies kept before that time, of one model or of all; how many."""
+        """Delete replies cached before that time, of one model or of all; returns how many."""
 
     def remove(self, run_id: str) -> None:
-        """Delete a run and all that is recorded of it. `RunBusy` while it is driven."""
+        """Delete a run and all its records. `RunBusy` while it is driven."""
 
     def backup(self, path: str) -> None:
         """Write a consistent copy of the whole store to `path`."""
 
     def vacuum(self) -> None:
-        """Give the room of removed runs back to the disk."""
+        """Give the disk space of removed runs back."""
 
     def close(self) -> None:
-        """Close it; harmless the second time."""
+        """Close it; a second call does nothing."""
 
 
 def each_event(
@@ -205,7 +244,9 @@ def each_event(
         after = batch[-1].seq
 
 
-def each_outcome(store: Store, run_id: str, *, prefix: str = "", page: int = 1000) -> Iterator[Recorded]:
+def each_outcome(
+    store: Store, run_id: str, *, prefix: str = "", page: int = 1000
+) -> Iterator[Recorded]:
     """All recorded outcomes beneath `prefix`, a page at a time."""
     after = 0
     while batch := store.outcomes(run_id, prefix=prefix, after=after, limit=page):

@@ -1,4 +1,4 @@
-"""For your tests, and ours: time that only you move, gates, a store in memory, crashes and storms on demand."""
+"""Tools for tests: a manual clock, gates, an in-memory store, crashes and a test provider."""
 
 from typing import TYPE_CHECKING
 
@@ -9,15 +9,15 @@ from abreast.testing.crash import crash_at
 from abreast.testing.gate import Gate
 
 if TYPE_CHECKING:
-    from abreast.testing.storm.door import open_storm
+    from abreast.testing.storm.open import open_storm
 
 __all__ = ["Gate", "ManualClock", "MemoryStore", "ScriptedModel", "crash_at", "open_storm"]
 
 
 def __getattr__(name: str) -> object:
-    # Only those who want a storm pay for its modules.
+    # The modules of the storm are imported only when it is used.
     if name == "open_storm":
-        from abreast.testing.storm.door import open_storm
+        from abreast.testing.storm.open import open_storm
 
         return open_storm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

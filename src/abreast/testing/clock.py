@@ -1,4 +1,4 @@
-"""A clock that only moves when you say so."""
+"""A clock that moves only when the test advances it."""
 
 from __future__ import annotations
 
@@ -8,31 +8,33 @@ from heapq import heappop, heappush
 from itertools import count
 
 
-class _Due:
-    """A call that is due at some time."""
+class _ScheduledCall:
+    """A call scheduled for some time."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Take it back."""
+        """Cancel it."""
         self.callback = None
 
 
 class ManualClock:
-    """Virtual time: `now()` stands still until `advance` moves it, and what is due is called in order.
+    """Virtual time: `now()` is constant until `advance` moves it and makes the calls that are due.
 
-    clock = ManualClock()
-    async with abreast.open_run("test", clock=clock) as run:
-        ...
-        await clock.advance(30)      # thirty seconds pass at once
+    In a test:
+
+        clock = ManualClock()
+        async with abreast.open_run("test", clock=clock) as run:
+            ...
+            await clock.advance(30)      # thirty seconds pass at once
     """
 
     def __init__(self, now: float = 0.0) -> None:
         """Begin at `now`."""
         self._now = now
-        self._due: list[tuple[float, int, _Due]] = []
-        self._ties = count()
+        self._scheduled: list[tuple[float, int, _ScheduledCall]] = []
+        self._sequence = count()
 
     def now(self) -> float:
         """The virtual time."""
@@ -42,28 +44,28 @@ class ManualClock:
         """The virtual time, as a time of day."""
         return self._now
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> _Due:
-        """Have `callback` called when time reaches `when`."""
-        due = _Due(callback)
-        heappush(self._due, (when, next(self._ties), due))
-        return due
+    def call_at(self, when: float, callback: Callable[[], None]) -> _ScheduledCall:
+        """Call `callback` when the time reaches `when`."""
+        scheduled = _ScheduledCall(callback)
+        heappush(self._scheduled, (when, next(self._sequence), scheduled))
+        return scheduled
 
     @property
     def next_due(self) -> float | None:
-        """When the next call is due, if any is."""
-        while self._due and self._due[0][2].callback is None:
-            heappop(self._due)
-        return self._due[0][0] if self._due else None
+        """When the next call is due, or None."""
+        while self._scheduled and self._scheduled[0][2].callback is None:
+            heappop(self._scheduled)
+        return self._scheduled[0][0] if self._scheduled else None
 
     def advance_nowait(self, seconds: float) -> None:
-        """Let time pass, calling what comes due, in order; tasks do not get a turn in between."""
+        """Let time pass and make the calls that are due, in order, without running any task."""
         until = self._now + seconds
         while (when := self.next_due) is not None and when <= until:
             self._fire(when)
         self._now = max(self._now, until)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; after each call that came due, and at the end, everything that can run runs."""
+        """Let time pass; tasks run as far as they can after each due call, and at the end."""
         until = self._now + seconds
         await settle()
         while (when := self.next_due) is not None and when <= until:
@@ -73,7 +75,10 @@ class ManualClock:
         await settle()
 
     async def run_until(self, done: asyncio.Future[object]) -> None:
-        """Let time pass from one due call to the next until `done`; RuntimeError if nothing is due any more."""
+        """Let time pass from one scheduled call to the next until `done`.
+
+        Raises RuntimeError if no call is scheduled any more.
+        """
         await settle()
         while not done.done():
             when = self.next_due
@@ -84,13 +89,13 @@ class ManualClock:
 
     def _fire(self, when: float) -> None:
         self._now = max(self._now, when)
-        due = heappop(self._due)[2]
-        callback, due.callback = due.callback, None
+        scheduled = heappop(self._scheduled)[2]
+        callback, scheduled.callback = scheduled.callback, None
         if callback is not None:
             callback()
 
 
 async def settle(turns: int = 50) -> None:
-    """Give everything that can run a number of turns of the loop."""
+    """Run the loop for a number of turns, so that tasks run as far as they can."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Crashes on demand: a store that kills its own process at a chosen boundary of the journal."""
+"""Crashes for tests: a store that kills its own process before or after a chosen commit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from abreast.store.port import Store
 
 
 def crash_at(store: Store, commit: int, when: Literal["before", "after"] = "before") -> Store:
-    """The same store, except that the process is killed (SIGKILL, as in life) before or after commit number `commit`.
+    """The same store, except that it kills the process before or after commit number `commit`.
 
-    Nothing is jotted down in it ahead of the commits, so that before one there is nothing of what it holds. Use it in a
-    child process, and resume in another:
+    The signal is SIGKILL, as in a real crash. Nothing is written to the notes ahead of the commits,
+    so that before a commit nothing of its content is stored. Use it in a child process, and resume
+    in another:
 
         abreast.open_run("job", store=crash_at(SqliteStore("runs.db"), commit=3, when="after"))
     """
@@ -23,25 +24,27 @@ def crash_at(store: Store, commit: int, when: Literal["before", "after"] = "befo
 
 
 class _CrashingStore:
-    """Passes everything on to a real store, until it is time."""
+    """Passes all calls on to a real store, until the chosen commit."""
 
     def __init__(self, store: Store, commit: int, when: str) -> None:
         self._store = store
-        self._left = commit
+        self._remaining = commit
         self._when = when
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     def jot(self, *_: object) -> bool:
-        """Leave it all to commits."""
+        """Write no notes: every event is stored by a commit."""
         return False
 
-    def commit(self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
-        """Write, unless this is the moment to die."""
-        self._left -= 1
-        if self._left == 0 and self._when == "before":
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
+        """Commit, and kill the process if this is the chosen commit."""
+        self._remaining -= 1
+        if self._remaining == 0 and self._when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         self._store.commit(run_id, epoch, events, spent)
-        if self._left == 0:
+        if self._remaining == 0:
             os.kill(os.getpid(), signal.SIGKILL)

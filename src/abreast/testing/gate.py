@@ -1,4 +1,4 @@
-"""A gate that holds items where you want them, so that a test can force any order."""
+"""A gate that holds items where a test wants them, so that it can force any order."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from collections.abc import Hashable
 
 
 class Gate:
-    """Items `pass_` it one by one as you open it for them; `arrived` lists who has come, in order.
+    """Holds items in `pass_` until it is opened for them; `arrived` lists those that have come.
 
-    gate = Gate()
+    In a test:
 
-    async def work(x):
-        await gate.pass_(x)
-        return x
+        gate = Gate()
 
-    await gate.wait_for(0, 1, 2)     # all three are inside
-    gate.open(2)                     # the last one may go first
+        async def work(x):
+            await gate.pass_(x)
+            return x
+
+        await gate.wait_for(0, 1, 2)     # all three are inside
+        gate.open(2)                     # the last one may go first
     """
 
     def __init__(self) -> None:
-        """Closed for everyone."""
+        """Start closed for all items."""
         self.arrived: list[Hashable] = []
         self._open: set[Hashable] = set()
         self._all = False
@@ -29,7 +31,7 @@ class Gate:
 
     @property
     def held(self) -> frozenset[Hashable]:
-        """Who is inside and waiting."""
+        """The items that are inside and waiting."""
         return frozenset(self._waiting)
 
     async def pass_(self, who: Hashable) -> None:
@@ -47,20 +49,23 @@ class Gate:
             del self._waiting[who]
 
     def open(self, *who: Hashable) -> None:
-        """Let these pass, now or when they come."""
+        """Let these items pass, now or when they arrive."""
         self._open.update(who)
-        for one in who:
-            waiter = self._waiting.get(one)
+        for each in who:
+            waiter = self._waiting.get(each)
             if waiter is not None and not waiter.done():
                 waiter.set_result(None)
 
     def open_all(self) -> None:
-        """Let everyone pass from now on."""
+        """Let all items pass from now on."""
         self._all = True
         self.open(*list(self._waiting))
 
     async def wait_for(self, *who: Hashable, timeout: float = 10.0) -> None:
-        """Wait until all of these have arrived; TimeoutError if they don't (`timeout` is real time: a safety net)."""
+        """Wait until all of these have arrived.
+
+        Raises TimeoutError if they don't (`timeout` is real time, as a safety net).
+        """
         if set(who) <= set(self.arrived):
             return
         watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()

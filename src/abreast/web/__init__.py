@@ -1,1 +1,1 @@
-"""The web page: runs, their lanes and their items, as a fold of the journal; live over server-sent events."""
+"""The web page: runs, their lanes and their items, computed from the journal and kept live."""

@@ -1,6 +1,7 @@
-"""What can be done from the page: each is left in the requests table, for the record, and done by a driver.
+"""Actions of the page: cancel, resume and approve a run.
 
-A run that is driven is asked by that table. One that is not needs a new driver: what starts it is handed in.
+A run with a driver gets its request through the requests table of the store. A run without one
+needs a new driver, which the `launch` callable starts; the request is recorded all the same.
 """
 
 from __future__ import annotations
@@ -11,36 +12,54 @@ from typing import TypeAlias
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
-from abreast.web.jobs import waiting_gates
-from abreast.web.reading import Journal
+from abreast.views.run_reader import RunReader
+from abreast.web.job_views import waiting_gates
 
 Launch: TypeAlias = Callable[[Sequence[str]], str | None]
-"""Starts `abreast` with these words, beside us; a sentence if it ended at once because it could not."""
+"""Starts `abreast` with these arguments as a separate process.
+
+Returns a sentence if the process ended at once with an error, else None.
+"""
 
 
-class Refused(Exception):
-    """What was asked for can't be done, in one sentence."""
+class ActionRefused(Exception):
+    """The action can't be done; the message says why in one sentence."""
 
 
-def act(store: Store, launch: Launch | None, run_id: str, action: str, fields: Mapping[str, object]) -> str:
-    """Do it; what was done, in a sentence. `Refused` says why not."""
+def act(
+    store: Store, launch: Launch | None, run_id: str, action: str, fields: Mapping[str, object]
+) -> str:
+    """Do an action and return a sentence that says what was done.
+
+    Raises `ActionRefused` if the action is unknown or does not fit the run's state.
+    """
     row = store.get(run_id)
-    state = Journal(store, run_id).state(row)
+    state = RunReader(store, run_id).state(row)
     if action == "cancel":
-        return _cancel(store, launch, row, state, _word(fields, "reason") or "cancelled in the page")
+        return _cancel(
+            store, launch, row, state, _text_field(fields, "reason") or "cancelled in the page"
+        )
     if action == "resume":
         more = ["--retry-failed"] if fields.get("retry_failed") is True else []
-        return _go_on(store, launch, row, state, words=["resume", *more, "--", row.id], asked={"action": "resume"})
+        return _resume(
+            store,
+            launch,
+            row,
+            state,
+            arguments=["resume", *more, "--", row.id],
+            request={"action": "resume"},
+        )
     if action == "approve":
-        gate, option = _word(fields, "gate"), _word(fields, "option")
+        gate, option = _text_field(fields, "gate"), _text_field(fields, "option")
         if not gate or not option or "=" in gate:
-            raise Refused("a decision needs the name of its gate and one of its options")
-        if option not in waiting_gates(Journal(store, run_id), row.kind).get(gate, ()):
-            raise Refused(f"no gate {gate} of {row.id} waits for {option!r}")  # nor is an input changed by that way
-        words = ["resume", "--input", f"{gate}={option}", "--", row.id]
-        asked = {"action": "approve", "gate": gate, "option": option}
-        return _go_on(store, launch, row, state, words=words, asked=asked)
-    raise Refused(f"there is no action {action!r}")
+            raise ActionRefused("a decision needs the name of its gate and one of its options")
+        if option not in waiting_gates(RunReader(store, run_id), row.kind).get(gate, ()):
+            # Without this check, `--input` could also change an input of the run.
+            raise ActionRefused(f"no gate {gate} of {row.id} waits for {option!r}")
+        arguments = ["resume", "--input", f"{gate}={option}", "--", row.id]
+        request = {"action": "approve", "gate": gate, "option": option}
+        return _resume(store, launch, row, state, arguments=arguments, request=request)
+    raise ActionRefused(f"there is no action {action!r}")
 
 
 def _cancel(store: Store, launch: Launch | None, row: RunRow, state: str, reason: str) -> str:
@@ -48,33 +67,39 @@ def _cancel(store: Store, launch: Launch | None, row: RunRow, state: str, reason
         store.ask(row.id, "cancel", {"reason": reason}, SYSTEM_CLOCK.wall())
         return f"{row.id} was asked to stop"
     if state in ("done", "cancelled"):
-        raise Refused(f"{row.id} is over already ({state})")
+        raise ActionRefused(f"{row.id} is over already ({state})")
     _start(launch, ["cancel", "--reason", reason, "--", row.id])
     return f"{row.id} is cancelled"
 
 
-def _go_on(
-    store: Store, launch: Launch | None, row: RunRow, state: str, *, words: Sequence[str], asked: dict[str, str]
+def _resume(
+    store: Store,
+    launch: Launch | None,
+    row: RunRow,
+    state: str,
+    *,
+    arguments: Sequence[str],
+    request: dict[str, str],
 ) -> str:
     if state == "running":
-        raise Refused(f"{row.id} is running already")
-    if is_over(row.state, row.reason) and "--retry-failed" not in words:
-        raise Refused(f"{row.id} is {state}")
+        raise ActionRefused(f"{row.id} is running already")
+    if is_over(row.state, row.reason) and "--retry-failed" not in arguments:
+        raise ActionRefused(f"{row.id} is {state}")
     if launch is None:
-        raise Refused("this page can't start anything")
-    store.ask(row.id, asked["action"], {**asked}, SYSTEM_CLOCK.wall())
-    _start(launch, words)
+        raise ActionRefused("this page can't start anything")
+    store.ask(row.id, request["action"], {**request}, SYSTEM_CLOCK.wall())
+    _start(launch, arguments)
     return f"{row.id} goes on"
 
 
-def _start(launch: Launch | None, words: Sequence[str]) -> None:
+def _start(launch: Launch | None, arguments: Sequence[str]) -> None:
     if launch is None:
-        raise Refused("this page can't start anything")
-    why_not = launch(words)
-    if why_not:
-        raise Refused(why_not)
+        raise ActionRefused("this page can't start anything")
+    error = launch(arguments)
+    if error:
+        raise ActionRefused(error)
 
 
-def _word(fields: Mapping[str, object], name: str) -> str:
+def _text_field(fields: Mapping[str, object], name: str) -> str:
     value = fields.get(name)
     return value if isinstance(value, str) else ""

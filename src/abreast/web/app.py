@@ -1,4 +1,4 @@
-"""The page's server: routes to what `pages` says of the store, files beside this module, and actions."""
+"""The page's web application: routes for JSON, static files, live streams and actions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from abreast.core.errors import AbreastError, NoSuchRun
 from abreast.store.port import RunRow, Store
 from abreast.web import live, pages
-from abreast.web.actions import Launch, Refused, act
+from abreast.web.actions import ActionRefused, Launch, act
 from abreast.web.files import STATIC, json_text, plotly_path
 from abreast.web.guard import Guard
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-_LONGEST: Final = 64 * 1024  # bytes of what is asked for
+_MAX_BODY_BYTES: Final = 64 * 1024  # of an action's request
 _JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the page is made of: the store it shows, who may see it, and what it was handed for the rest."""
+    """The settings of the page: the store it shows, its access control, and its callables."""
 
     store: Store
     token: str
@@ -43,58 +43,79 @@ class Site:
     launch: Launch | None = None
     prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
     base: str = field(default_factory=lambda: f"/{token_urlsafe(24)}/", repr=False)
-    """The path that the page is beneath, which can't be guessed: its cookie goes nowhere else."""
+    """The path prefix of the page. It can't be guessed, and the cookie is bound to it."""
     closing: threading.Event = field(default_factory=threading.Event)
-    """Set when the server is to stop: streams end then."""
+    """Set when the server is to stop; open streams end then."""
 
 
 def make_app(site: Site) -> ASGIApp:
-    """The application, behind its guard."""
+    """Build the application, wrapped in its guard."""
     server = _Server(site)
-    answers = {
-        "lanes": pages.lanes, "spending": pages.spending, "errors": pages.errors, "items": pages.items,
-        "item": pages.item, "job": pages.job,
-    }  # fmt: skip
+    json_pages = {
+        "lanes": pages.lanes,
+        "spending": pages.spending,
+        "errors": pages.errors,
+        "items": pages.items,
+        "item": pages.item,
+        "job": pages.job,
+    }
     routes = [
         Route("/", server.shell),
         Route("/runs.json", partial(server.answer, pages.runs)),
         Route("/live", server.live_runs),
         Route("/static/{name}", _static),
         Route("/plotly.js", _plotly),
-        *(Route(f"/run/{{run:path}}/{name}.json", partial(server.answer, said)) for name, said in answers.items()),
+        *(
+            Route(f"/run/{{run:path}}/{name}.json", partial(server.answer, page))
+            for name, page in json_pages.items()
+        ),
         Route("/run/{run:path}/live", server.live_run),
         Route("/run/{run:path}/act", server.act, methods=["POST"]),
         Route("/run/{run:path}.json", partial(server.answer, pages.head)),
         Route("/run/{run:path}", server.shell),
     ]
-    handlers = {AbreastError: server.trouble, HTTPException: server.refused, Exception: server.refused}
-    app = Starlette(routes=[Mount(site.base.rstrip("/"), routes=routes)], exception_handlers=handlers)
+    handlers = {
+        AbreastError: server.store_error,
+        HTTPException: server.http_error,
+        Exception: server.http_error,
+    }
+    app = Starlette(
+        routes=[Mount(site.base.rstrip("/"), routes=routes)], exception_handlers=handlers
+    )
     return Guard(app, token=site.token, hosts=site.hosts, cookie=site.cookie, base=site.base)
 
 
 class _Server:
-    """What answers: JSON made in threads, since the store is read there."""
+    """The handlers of the routes. JSON is built in threads, because reading the store blocks."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._desk = pages.Desk(site.store, site.prompt_of)
+        self._source = pages.PageSource(site.store, site.prompt_of)
 
     async def shell(self, _: Request) -> Response:
-        """The page without what it shows; its links name the path that it is beneath."""
-        text = (STATIC / "index.html").read_text(encoding="utf-8").replace('="/', f'="{self._site.base}')
+        """The page without data; its links get the path prefix of the page."""
+        text = (
+            (STATIC / "index.html")
+            .read_text(encoding="utf-8")
+            .replace('="/', f'="{self._site.base}')
+        )
         return Response(text, headers={"cache-control": "no-cache"}, media_type="text/html")
 
-    async def answer(self, said: Callable[..., dict[str, object]], request: Request) -> Response:
+    async def answer(self, page: Callable[..., dict[str, object]], request: Request) -> Response:
         return self._json(
-            await run_in_threadpool(said, self._desk, *request.path_params.values(), request.query_params)
+            await run_in_threadpool(
+                page, self._source, *request.path_params.values(), request.query_params
+            )
         )
 
     async def live_run(self, request: Request) -> Response:
-        look = await run_in_threadpool(live.of_run, self._desk, request.path_params["run"])
+        look = await run_in_threadpool(live.of_run, self._source, request.path_params["run"])
         return live.stream(request, look, self._site.closing, self._site.secrets)
 
     async def live_runs(self, request: Request) -> Response:
-        return live.stream(request, live.of_runs(self._desk), self._site.closing, self._site.secrets)
+        return live.stream(
+            request, live.of_runs(self._source), self._site.closing, self._site.secrets
+        )
 
     async def act(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != _JSON:
@@ -102,36 +123,38 @@ class _Server:
         body = b""
         async for part in request.stream():
             body += part
-            if len(body) > _LONGEST:
+            if len(body) > _MAX_BODY_BYTES:
                 raise HTTPException(413, "that is too long")
         try:
-            asked = json.loads(body)
-            action, fields = str(asked["action"]), dict(asked.get("fields") or {})
+            sent = json.loads(body)
+            action, fields = str(sent["action"]), dict(sent.get("fields") or {})
         except (ValueError, TypeError, KeyError, RecursionError):
             raise HTTPException(400, 'an action is {"action": ..., "fields": {...}}') from None
         try:
             done = await run_in_threadpool(
                 act, self._site.store, self._site.launch, request.path_params["run"], action, fields
             )
-        except Refused as error:
+        except ActionRefused as error:
             return self._json({"error": str(error)}, 409)
         return self._json({"said": done})
 
-    async def trouble(self, _: Request, error: Exception) -> Response:
+    async def store_error(self, _: Request, error: Exception) -> Response:
         return self._json({"error": str(error)}, 404 if isinstance(error, NoSuchRun) else 500)
 
-    async def refused(self, _: Request, error: Exception) -> Response:
+    async def http_error(self, _: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             return self._json({"error": error.detail}, error.status_code)
         return self._json({"error": f"the page has a fault: {type(error).__name__}: {error}"}, 500)
 
-    def _json(self, said: dict[str, object], status: int = 200) -> Response:
-        text = json_text(said, self._site.secrets)
-        return Response(text.encode("utf-8", "replace"), status, {"cache-control": "no-store"}, _JSON)
+    def _json(self, content: dict[str, object], status: int = 200) -> Response:
+        text = json_text(content, self._site.secrets)
+        return Response(
+            text.encode("utf-8", "replace"), status, {"cache-control": "no-store"}, _JSON
+        )
 
 
 async def _static(request: Request) -> Response:
-    """A file of ours, by its name alone: a path has no place here."""
+    """A file of the `static` folder, by name; a name with a path in it is refused."""
     name = request.path_params["name"]
     path = STATIC / name
     if path.name != name or path.parent != STATIC or not path.is_file():
@@ -143,4 +166,6 @@ async def _plotly(_: Request) -> Response:
     path = plotly_path()
     if path is None:
         raise HTTPException(404, "plotly is not installed")
-    return FileResponse(path, media_type="text/javascript", headers={"cache-control": "private, max-age=86400"})
+    return FileResponse(
+        path, media_type="text/javascript", headers={"cache-control": "private, max-age=86400"}
+    )

@@ -1,4 +1,4 @@
-"""The page's own files, the chart library's script as its package brings it, and JSON without secrets."""
+"""Static files of the page, the path of plotly's script, and JSON without secrets."""
 
 from __future__ import annotations
 
@@ -12,21 +12,28 @@ STATIC: Final = Path(__file__).parent / "static"
 
 
 def plotly_path() -> Path | None:
-    """The script that comes with plotly's package; None where that is not installed."""
+    """The path of the script in plotly's package, or None if plotly is not installed."""
     spec = find_spec("plotly")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "package_data" / "plotly.min.js"
+    return (
+        None
+        if spec is None or spec.origin is None
+        else Path(spec.origin).parent / "package_data" / "plotly.min.js"
+    )
 
 
-def json_text(said: object, secrets: Collection[str] = ()) -> str:
-    """What is said, as JSON, without secrets: they are not in the journal, and this is the net beneath that."""
-    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+def json_text(content: object, secrets: Collection[str] = ()) -> str:
+    """Encode as JSON, with secrets replaced by `***`.
+
+    The journal holds no secrets; this is a second safeguard.
+    """
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     for secret in secrets:
-        # In JSON a quote in it is written otherwise; and a text within a text may be JSON itself.
-        for form in {secret, once := _inside(secret), _inside(once)}:
+        # JSON escapes quotes in a secret, and does so twice in a text that is JSON itself.
+        for form in {secret, once := _escaped(secret), _escaped(once)}:
             text = text.replace(form, "***")
     return text
 
 
-def _inside(text: str) -> str:
-    """As it is written within a text of JSON."""
+def _escaped(text: str) -> str:
+    """The text as it is written within a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]

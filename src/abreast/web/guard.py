@@ -1,9 +1,10 @@
-"""Who may see the page: those who have its token, by its own name, and from itself.
+"""Access control of the page: token, Host header and origin are checked for every request.
 
-The token is in the address that `abreast ui` prints; the first visit turns it into a cookie. A browser sends cookies to
-every port of a host, so the page is beneath a path that can't be guessed, and the cookie is bound to that path: another
-program that listens on this machine is never sent it. The Host header is checked so that no other site can rebind its
-name to this address, and a POST must come from the page itself.
+The token is in the address that `abreast ui` prints; the first visit turns it into a cookie. A
+browser sends cookies to every port of a host, so the page is beneath a path that can't be guessed,
+and the cookie is bound to that path: a browser never sends it to another program that listens on
+this machine. The Host header is checked so that no other site can rebind its name to this address,
+and a POST must come from the page itself.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Nothing but our own files runs, and the page talks to nobody else. Plotly sets styles, so those may be inline."""
+"""Only the page's own scripts run, and it connects to its own server only.
+
+Inline styles are allowed because plotly sets them.
+"""
 
 _HEADERS: Final = (
     (b"content-security-policy", POLICY.encode()),
@@ -30,14 +35,24 @@ _HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-_SAFE: Final = ("GET", "HEAD")
+_SAFE_METHODS: Final = ("GET", "HEAD")
 
 
 class Guard:
-    """Stands before the application: 404 off its path, 400 by another name, 403 without the token or from elsewhere."""
+    """ASGI middleware that refuses requests from outside of the page.
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], cookie: str, base: str) -> None:
-        """`hosts` are the names, with their port, by which the page may be asked for; it is beneath the path `base`."""
+    It answers 404 outside of the path prefix, 400 for another host name, and 403 without the token
+    or for a POST from another origin.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, token: str, hosts: Collection[str], cookie: str, base: str
+    ) -> None:
+        """Guard `app`.
+
+        `hosts` are the host names, with their port, that requests may use; `base` is the path
+        prefix of the page.
+        """
         self._app = app
         self._token = token
         self._hosts = frozenset(host.lower() for host in hosts)
@@ -45,37 +60,48 @@ class Guard:
         self._base = base
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or say why not."""
+        """Pass a request to the application, or answer why it is refused."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         if not self._is_beneath(scope["path"]):
-            await _say_nothing(send)
+            await _send_not_found(send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refused(scope["method"], headers, scope["query_string"])
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        refused = self._refusal(scope["method"], headers, scope["query_string"])
         extra = list(_HEADERS)
         if refused is None and self._has_token(scope["query_string"]):
             cookie = f"{self._cookie}={self._token}; Path={self._base}; HttpOnly; SameSite=Strict"
             extra.append((b"set-cookie", cookie.encode("latin-1")))
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *extra]
             await send(message)
 
         if refused is None:
-            await self._app(scope, receive, guarded)
+            await self._app(scope, receive, send_with_headers)
         else:
-            await _refuse(guarded, *refused)
+            await _refuse(send_with_headers, *refused)
 
-    def _refused(self, method: str, headers: dict[str, str], query: bytes) -> tuple[int, str] | None:
+    def _refusal(
+        self, method: str, headers: dict[str, str], query: bytes
+    ) -> tuple[int, str] | None:
+        """The status and sentence with which to refuse a request; None to let it pass."""
         host = headers.get("host", "").lower()
         if host not in self._hosts:
             return 400, "This page has another name; open the address that `abreast ui` printed."
         if not self._has_token(query) and not self._has_cookie(headers.get("cookie", "")):
-            return 403, "Open the address that `abreast ui` printed: it has a token, and this one has none."
-        if method not in _SAFE and not _from_itself(headers, host):
+            return (
+                403,
+                (
+                    "Open the address that `abreast ui` printed: "
+                    "it has a token, and this one has none."
+                ),
+            )
+        if method not in _SAFE_METHODS and not _is_same_origin(headers, host):
             return 403, "Only the page itself may ask for that."
         return None
 
@@ -92,25 +118,35 @@ class Guard:
             found = SimpleCookie(text).get(self._cookie)
         except CookieError:
             return False
-        return found is not None and secrets.compare_digest(found.value.encode(), self._token.encode())
+        return found is not None and secrets.compare_digest(
+            found.value.encode(), self._token.encode()
+        )
 
 
-def _from_itself(headers: dict[str, str], host: str) -> bool:
-    """Whether a request comes from a page of ours: a browser says so, and no page can make it lie."""
+def _is_same_origin(headers: dict[str, str], host: str) -> bool:
+    """Whether a request comes from this page.
+
+    Browsers set these headers themselves; the script of another page can't change them.
+    """
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site") == "same-origin"
     return origin.lower() == f"http://{host}"
 
 
-async def _say_nothing(send: Send) -> None:
-    """What a server answers that has nothing there."""
-    await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+async def _send_not_found(send: Send) -> None:
+    """Answer 404 with no body and no headers that would identify the page."""
+    await send(
+        {"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]}
+    )
     await send({"type": "http.response.body", "body": b""})
 
 
 async def _refuse(send: Send, status: int, sentence: str) -> None:
     body = f"{sentence}\n".encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,4 +1,7 @@
-"""Server-sent events: a line whenever there is something new, from looks at the store that hold up nobody."""
+"""Server-sent events: one whenever a poll of the store finds something new.
+
+Polling does not hold up the drivers of the runs.
+"""
 
 from __future__ import annotations
 
@@ -14,82 +17,96 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.web import pages
 from abreast.web.files import json_text
-from abreast.web.pages import Desk
+from abreast.web.pages import PageSource
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-EVERY: Final = 0.5
-"""Seconds between two looks."""
-_SHARE: Final = 12  # a look is followed by a pause so many times as long: whoever writes must not notice
-_BREATH: Final = 0.02  # seconds between two pieces of a journal that is being opened, for others who ask meanwhile
-_ALIVE: Final = 10.0  # seconds without a word after which one is said, so that both sides notice a dead connection
+POLL_INTERVAL: Final = 0.5
+"""Seconds between two polls, at least."""
+# A pause is at least so many times as long as the poll before it, so that polling does not slow
+# down the driver that writes.
+_PAUSE_FACTOR: Final = 12
+# Seconds between two parts of a journal that is being opened, so that other requests are served.
+_OPENING_PAUSE: Final = 0.02
+# Seconds without an event after which a comment is sent, so that both sides notice a dead
+# connection.
+_KEEPALIVE_INTERVAL: Final = 10.0
 
-Look = Callable[[], "dict[str, object] | None"]
+Poll = Callable[[], "dict[str, object] | None"]
 
 
-def stream(request: Request, look: Look, closing: threading.Event, secrets: Collection[str] = ()) -> StreamingResponse:
-    """Send what `look` finds, without secrets, again and again until the server is closing; None is nothing new."""
+def stream(
+    request: Request, poll: Poll, closing: threading.Event, secrets: Collection[str] = ()
+) -> StreamingResponse:
+    """Stream what `poll` returns, without secrets, until the server is closing.
+
+    A poll that returns None found nothing new.
+    """
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    lines = _lines(request, look, closing, secrets)
+    lines = _lines(request, poll, closing, secrets)
     return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
 
 
 async def _lines(
-    request: Request, look: Look, closing: threading.Event, secrets: Collection[str]
+    request: Request, poll: Poll, closing: threading.Event, secrets: Collection[str]
 ) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     quiet, opening = 0.0, True
     while not closing.is_set() and not await request.is_disconnected():
         began = SYSTEM_CLOCK.now()
         try:
-            news = await run_in_threadpool(look)
+            news = await run_in_threadpool(poll)
         except AbreastError as error:  # the run was removed, or the store is gone
             yield _line("gone", {"error": str(error)}, secrets)
             return
         took = SYSTEM_CLOCK.now() - began
-        if news is not None or quiet >= _ALIVE:
+        if news is not None or quiet >= _KEEPALIVE_INTERVAL:
             quiet = 0.0
             yield _line("news", news, secrets) if news is not None else b": still here\n\n"
-        # A journal that is opened is read at once. Who writes faster than that is followed at a distance.
+        # A journal that is being opened is read with short pauses only. A driver that writes faster
+        # than that is followed with a delay.
         opening = opening and news is not None and news.get("read", 1) != 1
-        pause = _BREATH if opening else max(EVERY, _SHARE * took)
+        pause = _OPENING_PAUSE if opening else max(POLL_INTERVAL, _PAUSE_FACTOR * took)
         quiet += pause
-        for part in range(int(pause / EVERY) + 1):  # in parts, so that a long pause holds up no shutdown
+        # In parts, so that a long pause does not delay the shutdown.
+        for part in range(int(pause / POLL_INTERVAL) + 1):
             if not closing.is_set():
-                await asyncio.sleep(min(EVERY, pause - part * EVERY))
+                await asyncio.sleep(min(POLL_INTERVAL, pause - part * POLL_INTERVAL))
 
 
-def _line(kind: str, said: dict[str, object], secrets: Collection[str]) -> bytes:
-    return f"event: {kind}\ndata: {json_text(said, secrets)}\n\n".encode("utf-8", "replace")
+def _line(kind: str, content: dict[str, object], secrets: Collection[str]) -> bytes:
+    return f"event: {kind}\ndata: {json_text(content, secrets)}\n\n".encode("utf-8", "replace")
 
 
-def of_run(desk: Desk, run_id: str) -> Look:
-    """The head of a run, when it has changed since the last look."""
-    book = desk.shelf.book(run_id)
-    told: list[object] = []
+def of_run(source: PageSource, run_id: str) -> Poll:
+    """A poll that returns the head of a run if it has changed since the last one."""
+    run = source.reader.get(run_id)
+    sent: list[object] = []
 
-    def look() -> dict[str, object] | None:
-        with book.lock:
-            book.look()
-            now = [book.version, book.state, book.caught_up]
-            if now == told:
+    def poll() -> dict[str, object] | None:
+        with run.lock:
+            run.refresh()
+            now = [run.version, run.state, run.caught_up]
+            if now == sent:
                 return None
-            told[:] = now
-            return pages.head_of(book)
+            sent[:] = now
+            return pages.head_of(run)
 
-    return look
+    return poll
 
 
-def of_runs(desk: Desk) -> Look:
-    """A word whenever a run begins, moves on or ends."""
-    told: list[object] = []
+def of_runs(source: PageSource) -> Poll:
+    """A poll that returns the number of runs if one has begun, moved on or ended."""
+    sent: list[object] = []
 
-    def look() -> dict[str, object] | None:
-        now: list[object] = [(row.id, row.state, row.last_seq, row.epoch) for row in desk.store.runs(limit=100)]
-        if now == told:
+    def poll() -> dict[str, object] | None:
+        now: list[object] = [
+            (row.id, row.state, row.last_seq, row.epoch) for row in source.store.runs(limit=100)
+        ]
+        if now == sent:
             return None
-        told[:] = now
+        sent[:] = now
         return {"runs": len(now)}
 
-    return look
+    return poll

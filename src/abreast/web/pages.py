@@ -1,4 +1,4 @@
-"""What each page says, as plain JSON: the twins of the pages, and what the pages themselves are drawn from."""
+"""The content of each page as plain JSON, for programs and for the page's own scripts."""
 
 from __future__ import annotations
 
@@ -9,182 +9,252 @@ from typing import Final, TypeAlias
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
-from abreast.web import picture
-from abreast.web.item import item_of
-from abreast.web.items import SORTS
-from abreast.web.reading import Journal
-from abreast.web.shelf import GLANCE, Book, Shelf
-from abreast.web.slots import STATES
-from abreast.web.tally import Tallies
+from abreast.views.attempts import STATES
+from abreast.views.item import item_of
+from abreast.views.items import SORTS
+from abreast.views.progress import Tallies
+from abreast.views.run_reader import RunReader
+from abreast.web import lane_window
+from abreast.web.store_reader import READ_SECONDS, OpenRun, StoreReader
 
-Given: TypeAlias = Mapping[str, str]
-Said: TypeAlias = dict[str, object]
+Query: TypeAlias = Mapping[str, str]
+Answer: TypeAlias = dict[str, object]
 
-_RUNS: Final = 100  # on one page of runs
-_LOOKED: Final = 2000  # runs among which it is searched
-_ITEMS: Final = 200  # on one page of items
-_RESUMABLE: Final = frozenset({"crashed", "interrupted", "spent", "failed", "halted", "paused", "cancelled"})
-_RETRIED: Final = frozenset({"done", "failed", "halted"})
-_DRIVEN: Final = frozenset({"map", "sample", "workflow", "matrix", "plan", "candidates"})
-"""What `abreast resume` can go on with; the run of a script goes on when the script is started again."""
+_RUNS_PER_PAGE: Final = 100
+_MAX_SEARCHED_RUNS: Final = 2000
+_MAX_ITEMS_PER_PAGE: Final = 200
+_RESUMABLE: Final = frozenset(
+    {"crashed", "interrupted", "spent", "failed", "halted", "paused", "cancelled"}
+)
+_RETRIABLE: Final = frozenset({"done", "failed", "halted"})
+_JOB_KINDS: Final = frozenset({"map", "sample", "workflow", "matrix", "plan", "candidates"})
+"""The kinds of run that `abreast resume` can resume.
+
+The run of a script is resumed by starting the script again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What pages are made from: the store, and what is folded of it already."""
+class PageSource:
+    """What pages are made from: the store, and what is read of it already."""
 
     store: Store
     prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
-    shelf: Shelf = field(init=False)
+    reader: StoreReader = field(init=False)
     tallies: Tallies = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing is folded yet."""
-        object.__setattr__(self, "shelf", Shelf(self.store))
+        """Create the readers, which have read nothing yet."""
+        object.__setattr__(self, "reader", StoreReader(self.store))
         object.__setattr__(self, "tallies", Tallies(self.store))
 
 
-def runs(desk: Desk, given: Given) -> Said:
-    """The runs of the store, newest first: `state`, `kind`, `q` (words of its name, tags or reason), `at` to page."""
+def runs(source: PageSource, query: Query) -> Answer:
+    """The runs of the store, newest first.
+
+    The query may have `state`, `kind`, `q` (words of its name, tags or reason) and `at` (the first
+    row of the page).
+    """
     state, kind, words, at = (
-        given.get("state", ""),
-        given.get("kind", ""),
-        given.get("q", "").lower(),
-        _whole(given, "at"),
+        query.get("state", ""),
+        query.get("kind", ""),
+        query.get("q", "").lower(),
+        _whole(query, "at"),
     )
-    rows = desk.store.runs(limit=_LOOKED)
+    rows = source.store.runs(limit=_MAX_SEARCHED_RUNS)
     kinds = sorted({row.kind for row in rows})
-    states = {row.id: Journal(desk.store, row.id).state(row) for row in rows if row.state == "running"}
-    found = [
-        row for row in rows
-        if (not state or states.get(row.id, row.state) == state) and (not kind or row.kind == kind)
-        and (not words or words in f"{row.id} {' '.join(row.tags)} {row.reason}".lower())
-    ]  # fmt: skip
-    shown = found[at : at + _RUNS]
-    desk.tallies.look(shown)
-    return {
-        "runs": [_line(desk, row, states.get(row.id, row.state)) for row in shown], "count": len(found), "at": at,
-        "kinds": kinds, "states": sorted({states.get(row.id, row.state) for row in rows}), "page": _RUNS,
-    }  # fmt: skip
-
-
-def _line(desk: Desk, row: RunRow, state: str) -> Said:
-    tally = desk.tallies.of(row)
-    until = row.ended if row.ended is not None else SYSTEM_CLOCK.wall() if state == "running" else None
-    return {
-        "id": row.id, "name": row.name, "kind": row.kind, "state": state, "reason": row.reason, "tags": row.tags,
-        "created": row.created, "took": None if until is None else max(0.0, until - row.created), **tally,
-    }  # fmt: skip
-
-
-def head(desk: Desk, run_id: str, _: Given) -> Said:
-    """One run: what is known of it as a whole."""
-    book = desk.shelf.book(run_id)
-    with book.lock:
-        book.look()
-        return head_of(book)
-
-
-def head_of(book: Book) -> Said:
-    """The same of a book whose lock is held."""
-    row, fold = book.row, book.fold
-    usage = {
-        name: sum(total[name] for total in fold.models.values()) for name in ("requests", "usd", "input", "output")
+    states = {
+        row.id: RunReader(source.store, row.id).state(row) for row in rows if row.state == "running"
     }
-    waiting = sum(len(lane.waiting) for lane in fold.lanes.values())
-    counts = {**dict(zip(STATES, fold.items.counts, strict=True)), "waiting": waiting}
-    until = row.ended if book.over else SYSTEM_CLOCK.wall()
+    found = [
+        row
+        for row in rows
+        if (not state or states.get(row.id, row.state) == state)
+        and (not kind or row.kind == kind)
+        and (not words or words in f"{row.id} {' '.join(row.tags)} {row.reason}".lower())
+    ]
+    shown = found[at : at + _RUNS_PER_PAGE]
+    source.tallies.update(shown)
     return {
-        "id": row.id, "name": row.name, "kind": row.kind, "state": book.state, "reason": row.reason or fold.reason,
-        "created": row.created, "ended": row.ended, "took": None if until is None else max(0.0, until - row.created),
-        "seed": str(row.seed), "tags": row.tags, "drivers": row.epoch, "version": book.version,
-        "driver": str(row.driver) if row.driver and book.state == "running" else None,
-        "now": round(book.now, 3), "read": round(book.progress, 3), "counts": counts, "total": fold.total,
-        "usage": {**usage, "unpriced": fold.unpriced}, "models": fold.models, "width": fold.width,
-        "timing_dependent": sorted(fold.timing_dependent), "manifest": row.manifest,
+        "runs": [_line(source, row, states.get(row.id, row.state)) for row in shown],
+        "count": len(found),
+        "at": at,
+        "kinds": kinds,
+        "states": sorted({states.get(row.id, row.state) for row in rows}),
+        "page": _RUNS_PER_PAGE,
+    }
+
+
+def _line(source: PageSource, row: RunRow, state: str) -> Answer:
+    tally = source.tallies.of(row)
+    until = (
+        row.ended if row.ended is not None else SYSTEM_CLOCK.wall() if state == "running" else None
+    )
+    return {
+        "id": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "state": state,
+        "reason": row.reason,
+        "tags": row.tags,
+        "created": row.created,
+        "took": None if until is None else max(0.0, until - row.created),
+        **tally,
+    }
+
+
+def head(source: PageSource, run_id: str, _: Query) -> Answer:
+    """One run as a whole: state, times, counts, usage, and which actions fit."""
+    run = source.reader.get(run_id)
+    with run.lock:
+        run.refresh()
+        return head_of(run)
+
+
+def head_of(run: OpenRun) -> Answer:
+    """The same for an open run whose lock the caller holds."""
+    row, view = run.row, run.view
+    usage = {
+        name: sum(total[name] for total in view.models.values())
+        for name in ("requests", "usd", "input", "output")
+    }
+    waiting = sum(len(lane.waiting) for lane in view.lanes.values())
+    counts = {**dict(zip(STATES, view.items.counts, strict=True)), "waiting": waiting}
+    until = row.ended if run.over else SYSTEM_CLOCK.wall()
+    return {
+        "id": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "state": run.state,
+        "reason": row.reason or view.reason,
+        "created": row.created,
+        "ended": row.ended,
+        "took": None if until is None else max(0.0, until - row.created),
+        "seed": str(row.seed),
+        "tags": row.tags,
+        "drivers": row.epoch,
+        "version": run.version,
+        "driver": str(row.driver) if row.driver and run.state == "running" else None,
+        "now": round(run.now, 3),
+        "read": round(run.progress, 3),
+        "counts": counts,
+        "total": view.total,
+        "usage": {**usage, "unpriced": view.unpriced},
+        "models": view.models,
+        "width": view.width,
+        "timing_dependent": sorted(view.timing_dependent),
+        "manifest": row.manifest,
         "can": {
-            "cancel": book.state == "running",
-            "resume": row.kind in _DRIVEN and book.state in _RESUMABLE and not is_over(row.state, row.reason),
-            "retry": row.kind in _DRIVEN and book.state in _RETRIED and counts["failed"] > 0,
+            "cancel": run.state == "running",
+            "resume": row.kind in _JOB_KINDS
+            and run.state in _RESUMABLE
+            and not is_over(row.state, row.reason),
+            "retry": row.kind in _JOB_KINDS and run.state in _RETRIABLE and counts["failed"] > 0,
         },
-    }  # fmt: skip
+    }
 
 
-def lanes(desk: Desk, run_id: str, given: Given) -> Said:
-    """The lanes from `begin` to `end` (seconds of the run) in so many `columns`; all of them unless told otherwise."""
-    book = desk.shelf.book(run_id)
-    with book.lock:
-        book.look_if_old()
-        now = book.now
-        begin, end = _number(given, "begin", 0.0), _number(given, "end", now)
-        asked = (begin, end, _whole(given, "columns", 1000))
-        seen = book.windows.get(asked) if book.over else None  # of a run that is over, once is enough
-        if seen is None:
-            seen = picture.window(book.fold, now, begin=begin, end=end, columns=asked[2])
-            book.windows[asked] = seen
-        return {"version": book.version, **seen}
+def lanes(source: PageSource, run_id: str, query: Query) -> Answer:
+    """The lanes from `begin` to `end` (seconds of the run) for a width of `columns` pixels.
+
+    Without `begin` and `end`, the whole run.
+    """
+    run = source.reader.get(run_id)
+    with run.lock:
+        run.refresh_if_stale()
+        now = run.now
+        begin, end = _number(query, "begin", 0.0), _number(query, "end", now)
+        columns = _whole(query, "columns", 1000)
+        # The window of a run that has ended does not change.
+        shown = run.windows.get((begin, end, columns)) if run.over else None
+        if shown is None:
+            shown = lane_window.window(run.view, now, begin=begin, end=end, columns=columns)
+            run.windows[(begin, end, columns)] = shown
+        return {"version": run.version, **shown}
 
 
-def spending(desk: Desk, run_id: str, _: Given) -> Said:
+def spending(source: PageSource, run_id: str, _: Query) -> Answer:
     """Cost and tokens over time."""
-    book = desk.shelf.book(run_id)
-    with book.lock:
-        book.look_if_old()
-        return {"version": book.version, "models": book.fold.models, **picture.spending(book.fold, book.now)}
+    run = source.reader.get(run_id)
+    with run.lock:
+        run.refresh_if_stale()
+        return {
+            "version": run.version,
+            "models": run.view.models,
+            **lane_window.spending(run.view, run.now),
+        }
 
 
-def errors(desk: Desk, run_id: str, _: Given) -> Said:
-    """What went wrong, by kind, the most frequent first."""
-    book = desk.shelf.book(run_id)
-    with book.lock:
-        book.look_if_old()
-        kinds = [{"error": at, **asdict(kind)} for at, kind in enumerate(book.fold.errors.kinds)]
-    return {"version": book.version, "errors": sorted(kinds, key=lambda one: -(one["items"] + one["retried"]))}
+def errors(source: PageSource, run_id: str, _: Query) -> Answer:
+    """The kinds of failure, the most frequent first."""
+    run = source.reader.get(run_id)
+    with run.lock:
+        run.refresh_if_stale()
+        kinds = [{"error": at, **asdict(kind)} for at, kind in enumerate(run.view.errors.kinds)]
+    return {
+        "version": run.version,
+        "errors": sorted(kinds, key=lambda one: -(one["items"] + one["retried"])),
+    }
 
 
-def items(desk: Desk, run_id: str, given: Given) -> Said:
-    """A page of items: `sort`, `down`, `state` (several by commas), `lane`, `q`, `error`, `at`, `most`."""
-    book = desk.shelf.book(run_id)
-    sort = given.get("sort", "order")
-    at, most = _whole(given, "at"), min(_ITEMS, _whole(given, "most", 50))
-    with book.lock:
-        book.look_if_old()
-        count, rows = book.fold.items.page(
-            sort=sort if sort in SORTS else "order", down=given.get("down") == "1", lane=given.get("lane", ""),
-            states=[state for state in given.get("state", "").split(",") if state], text=given.get("q", ""),
-            error=_whole(given, "error") if given.get("error") else None, at=at, most=most,
-        )  # fmt: skip
-        names = list(book.fold.lanes)
-    return {"version": book.version, "count": count, "at": at, "items": rows, "lanes": names}
+def items(source: PageSource, run_id: str, query: Query) -> Answer:
+    """A page of items.
+
+    The query may have `sort`, `down`, `state` (several by commas), `lane`, `q`, `error`, `at` and
+    `most`.
+    """
+    run = source.reader.get(run_id)
+    sort = query.get("sort", "order")
+    at, most = _whole(query, "at"), min(_MAX_ITEMS_PER_PAGE, _whole(query, "most", 50))
+    with run.lock:
+        run.refresh_if_stale()
+        count, rows = run.view.items.page(
+            sort=sort if sort in SORTS else "order",
+            down=query.get("down") == "1",
+            lane=query.get("lane", ""),
+            states=[state for state in query.get("state", "").split(",") if state],
+            text=query.get("q", ""),
+            error=_whole(query, "error") if query.get("error") else None,
+            at=at,
+            most=most,
+        )
+        names = list(run.view.lanes)
+    return {"version": run.version, "count": count, "at": at, "items": rows, "lanes": names}
 
 
-def item(desk: Desk, run_id: str, given: Given) -> Said:
-    """One item, by its `path`, or by its place in the picture (`place`): prompt, reply, attempts, timing, traceback."""
-    path = given.get("path", "")
-    if not path and given.get("place"):
-        book = desk.shelf.book(run_id)
-        with book.lock:
-            place = _whole(given, "place")
-            path = book.fold.items.paths[place] if place < len(book.fold.items) else ""
-    journal = Journal(desk.store, run_id)
-    return item_of(journal, journal.run(), path, desk.prompt_of)
+def item(source: PageSource, run_id: str, query: Query) -> Answer:
+    """One item, by its `path` or its number in the lanes (`place`).
+
+    The answer has its prompt, reply, attempts, timing and traceback.
+    """
+    path = query.get("path", "")
+    if not path and query.get("place"):
+        run = source.reader.get(run_id)
+        with run.lock:
+            place = _whole(query, "place")
+            path = run.view.items.paths[place] if place < len(run.view.items) else ""
+    journal = RunReader(source.store, run_id)
+    return item_of(journal, journal.run(), path, source.prompt_of)
 
 
-def job(desk: Desk, run_id: str, _: Given) -> Said:
-    """What a job of this kind shows beside its lanes, as far as it is `read` (ask again for more); others as maps."""
-    told = desk.shelf.book(run_id).job
-    view, read = told.view(Journal(desk.store, run_id), GLANCE)
-    return {"kind": told.kind, "view": view, "read": round(read, 3)}
+def job(source: PageSource, run_id: str, _: Query) -> Answer:
+    """What a job of this kind shows beside its lanes; a run of no job is shown as a map.
+
+    `read` is the part of the journal that is read so far; call again until it is 1.
+    """
+    shown = source.reader.get(run_id).job
+    view, read = shown.view(RunReader(source.store, run_id), READ_SECONDS)
+    return {"kind": shown.kind, "view": view, "read": round(read, 3)}
 
 
-def _whole(given: Given, name: str, default: int = 0) -> int:
-    text = given.get(name, "")
-    return int(text) if text.isdecimal() and len(text) < 12 else default  # noqa: PLR2004 - no number that we know is longer
+def _whole(query: Query, name: str, default: int = 0) -> int:
+    text = query.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 12 else default  # noqa: PLR2004 - no number here is longer
 
 
-def _number(given: Given, name: str, default: float) -> float:
+def _number(query: Query, name: str, default: float) -> float:
     try:
-        value = float(given.get(name, ""))
+        value = float(query.get(name, ""))
     except ValueError:
         return default
-    return value if 0.0 <= value < 1e12 else default  # noqa: PLR2004 - neither nan nor beyond all time
+    return value if 0.0 <= value < 1e12 else default  # noqa: PLR2004 - neither nan nor too large

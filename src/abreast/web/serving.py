@@ -1,4 +1,4 @@
-"""Serving the page until told to stop; open streams end first, so that nothing is cut off."""
+"""The HTTP server of the page; on shutdown, open streams end first so that none is cut off."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ from abreast.web.app import Site, make_app
 
 
 class Server(uvicorn.Server):
-    """A server of the page. `run` it with a listening socket; it ends by Ctrl-C, or when `should_exit` is set."""
+    """Serves the page: call `run` with a listening socket.
+
+    It ends on Ctrl-C, or when `should_exit` is set.
+    """
 
     def __init__(self, site: Site) -> None:
-        """Of this site, quietly."""
+        """Serve `site`, and log warnings only."""
         super().__init__(
             uvicorn.Config(
-                make_app(site), log_level="warning", access_log=False, timeout_graceful_shutdown=2, lifespan="off",
+                make_app(site),
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=2,
+                lifespan="off",
                 server_header=False,
             )
-        )  # fmt: skip
+        )
         self._site = site
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let the streams end, then the rest."""
+        """End the live streams, then shut down."""
         self._site.closing.set()
         await super().shutdown(sockets)

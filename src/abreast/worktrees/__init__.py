@@ -1,1 +1,1 @@
-"""Copies of a project's working tree, to try things in, and a way to run there what nobody trusts."""
+"""Copies of a project's working tree, and a sandbox that runs untrusted commands in them."""

@@ -1,10 +1,10 @@
-"""What can go wrong with worktrees.
+"""The errors of worktrees.
 
 AbreastError
 |-- WorktreesUnavailable  not one slot could be made; nothing is left of the attempt
-|-- WorktreesLeft         a slot could not be removed; the ledger keeps it, the next pool tries again
+|-- WorktreesLeft         a slot could not be removed; it stays in the ownership log
 |-- SlotClosed            the slot's pool has been closed
-`-- OutsideRepository     the path leads out of the repository, or out of the slot  (also a ValueError)
+`-- OutsideRepository     the path leads out of the repository or the slot (also a ValueError)
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ class WorktreesUnavailable(AbreastError):
 
 
 class WorktreesLeft(AbreastError):
-    """Some slots could not be removed; the message names them. The ledger keeps them: the next pool tries again."""
+    """Some slots could not be removed.
+
+    The message names them. They stay in the ownership log, and the next pool tries again.
+    """
 
     retryable = False
 
@@ -37,4 +40,4 @@ class OutsideRepository(AbreastError, ValueError):
 
 
 class Interrupted(AbreastError):
-    """Blocking work was asked to stop; the one who asked raises something better."""
+    """Blocking work was asked to stop; the code that asked raises the final error."""

@@ -1,4 +1,4 @@
-"""Git, called so that it changes nothing it isn't asked to: no hooks, no index refreshed in passing, no daemons."""
+"""Runs git commands without side effects: no hooks, no refresh of the index, no daemons."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.errors import AbreastError
-from abreast.worktrees.aside import Stop
+from abreast.worktrees.background import StopRequest
 
-# Worktrees get neither hooks nor a watcher, and the commands never start a collection that would outlive them.
-_QUIETLY: Final = (
+# No hooks and no file system monitor, and no garbage collection that would outlive the command.
+_SAFE_OPTIONS: Final = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
     *("-c", "gc.auto=0"),
@@ -24,33 +24,43 @@ _QUIETLY: Final = (
     *("-c", "worktree.guessRemote=false"),
     *("-c", "advice.detachedHead=false"),
 )
-_GRACE: Final = 1.0  # s; git takes its lock files away when it is asked to end
-_KEPT: Final = frozenset(
-    {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_EXEC_PATH"}
+# Seconds between SIGTERM and SIGKILL: on SIGTERM git removes its lock files.
+_TERM_GRACE: Final = 1.0
+_KEPT_VARIABLES: Final = frozenset(
+    {
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CEILING_DIRECTORIES",
+        "GIT_EXEC_PATH",
+    }
 )
-_NO_GIT: Final = ("not a git repository", "can't be started")
+_NO_REPOSITORY_MESSAGES: Final = ("not a git repository", "can't be started")
 TIMEOUT: Final = 120.0
 """Seconds that one git command may take."""
 
 
 class GitFailed(AbreastError):
-    """A git command did not succeed; the message ends with what it said."""
+    """A git command failed; the message ends with its error line."""
 
     retryable = False
 
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """Git commands in one directory. `lock` is an open file that they hold as long as they live."""
+    """Git commands in one directory; each process inherits the open file `lock`."""
 
     place: Path
-    stop: Stop
+    stop: StopRequest
     timeout: float = TIMEOUT
     lock: int | None = None
 
     def __call__(self, *words: str | Path, stdin: bytes | None = None) -> bytes:
-        """What a command prints; GitFailed if it fails, can't be started or takes too long."""
-        argv = ["git", *_QUIETLY, *map(str, words)]
+        """Run a command and return its stdout.
+
+        Raises GitFailed if it fails, can't be started or takes too long.
+        """
+        argv = ["git", *_SAFE_OPTIONS, *map(str, words)]
         try:
             process = subprocess.Popen(
                 argv,
@@ -59,7 +69,7 @@ class Git:
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Out of reach of the terminal's Ctrl-C: it is ended by whoever waits for it.
+                # The terminal's Ctrl-C does not reach it: the code that waits for it ends it.
                 start_new_session=True,
                 # If this process is killed, the lock is held until the orphan has ended too.
                 pass_fds=() if self.lock is None else (self.lock,),
@@ -68,51 +78,63 @@ class Git:
             raise GitFailed(f"git can't be started in {self.place}: {error.strerror}") from error
         with process:
             try:
-                with self.stop.calling(lambda: _hurry(process)):
+                with self.stop.calling(lambda: _request_end(process)):
                     output, complaint = process.communicate(stdin, self.timeout)
             except subprocess.TimeoutExpired:
                 raise GitFailed(f"git {words[0]} took longer than {self.timeout:g} s") from None
             finally:
-                _finish(process)
+                _ensure_ended(process)
         self.stop.check()
         if process.returncode:
-            raise GitFailed(f"git {words[0]}: {_said(complaint) or f'ended with {process.returncode}'}")
+            raise GitFailed(
+                f"git {words[0]}: {_error_line(complaint) or f'ended with {process.returncode}'}"
+            )
         return output
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what would point git elsewhere (a hook that started us has set it), and in plain words."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+    """Our environment without variables that redirect git, and with untranslated messages.
+
+    A hook that started this process sets such variables.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name in _KEPT_VARIABLES
+    }
     return {**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
 
-def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to all that a command consists of."""
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to the process group of a command."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 
 
-def _hurry(process: subprocess.Popen[bytes]) -> None:
-    """Ask a command to end, and make it if it doesn't; somebody else waits for it."""
-    _end(process, signal.SIGTERM)
-    timer = threading.Timer(_GRACE, _finish, (process, 0.0))
+def _request_end(process: subprocess.Popen[bytes]) -> None:
+    """Send SIGTERM, and SIGKILL later if needed; another thread waits for the process."""
+    _signal_group(process, signal.SIGTERM)
+    timer = threading.Timer(_TERM_GRACE, _ensure_ended, (process, 0.0))
     timer.daemon = True
     timer.start()
 
 
-def _finish(process: subprocess.Popen[bytes], grace: float = _GRACE) -> None:
-    """See to it that nothing of a command goes on."""
+def _ensure_ended(process: subprocess.Popen[bytes], grace: float = _TERM_GRACE) -> None:
+    """End the process group of a command if it still runs."""
     if process.poll() is None:
-        _end(process, signal.SIGTERM)
+        _signal_group(process, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(grace)
     if process.poll() is None:
-        _end(process, signal.SIGKILL)
+        _signal_group(process, signal.SIGKILL)
 
 
-def _said(complaint: bytes) -> str:
+def _error_line(complaint: bytes) -> str:
     lines = complaint.decode(errors="replace").strip().splitlines()
-    return next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
+    return next(
+        (line for line in lines if line.startswith(("fatal:", "error:"))),
+        lines[-1] if lines else "",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +144,7 @@ class Repository:
     top: Path
     """The top of its working tree, with no symbolic link in it."""
     root: Path
-    """The directory asked for: `top`, or one beneath it."""
+    """The directory that was given: `top`, or one beneath it."""
     common: Path | None = None
     """The git directory that its worktrees share; None if there is none."""
     head: str | None = None
@@ -130,22 +152,26 @@ class Repository:
 
     @property
     def is_linked(self) -> bool:
-        """Whether slots are worktrees that git knows of; else they are plain copies."""
+        """Whether slots are registered with git as worktrees; else they are plain copies."""
         return self.common is not None and self.head is not None
 
     @property
     def place(self) -> Path:
-        """The directory that stands for the repository, whatever worktree of it one is in."""
+        """The directory that identifies the repository, the same for all of its worktrees."""
         return self.common or self.top
 
     @property
     def name(self) -> str:
-        """A short name of its own, for directories."""
-        return f"{self.top.name[:40] or 'root'}-{hashlib.sha256(os.fsencode(self.place)).hexdigest()[:12]}"
+        """A short unique name, for directories."""
+        digest = hashlib.sha256(os.fsencode(self.place)).hexdigest()
+        return f"{self.top.name[:40] or 'root'}-{digest[:12]}"
 
 
-def find_repository(root: Path, stop: Stop, timeout: float = TIMEOUT) -> Repository:
-    """The repository that `root` is in; a plain directory if it is in none. GitFailed if git refuses to say."""
+def find_repository(root: Path, stop: StopRequest, timeout: float = TIMEOUT) -> Repository:
+    """The repository that `root` is in, or a plain directory if it is in none.
+
+    Raises GitFailed if git refuses to work there.
+    """
     real = root.resolve(strict=True)
     if not real.is_dir():
         raise NotADirectoryError(f"{root} is not a directory")
@@ -154,15 +180,15 @@ def find_repository(root: Path, stop: Stop, timeout: float = TIMEOUT) -> Reposit
         top = _line(git("rev-parse", "--show-toplevel"))
     except GitFailed as error:
         has_git = any((place / ".git").exists() for place in (real, *real.parents))
-        if has_git or not any(words in str(error) for words in _NO_GIT):
+        if has_git or not any(words in str(error) for words in _NO_REPOSITORY_MESSAGES):
             raise
         return Repository(real, real)
     common = _line(git("rev-parse", "--git-common-dir"))
     return Repository(Path(top).resolve(), real, (real / common).resolve(), _head(git))
 
 
-def find_project(root: Path, stop: Stop, timeout: float = TIMEOUT) -> Repository:
-    """The repository that `root` is in, unless that ignores all of it: then `root` is a plain directory.
+def find_project(root: Path, stop: StopRequest, timeout: float = TIMEOUT) -> Repository:
+    """The repository that `root` is in, or a plain directory if the repository ignores all of it.
 
     A worktree of the repository would have nothing of such a directory in it.
     """
@@ -170,7 +196,9 @@ def find_project(root: Path, stop: Stop, timeout: float = TIMEOUT) -> Repository
     if repository.common is None or repository.root == repository.top:
         return repository
     git = Git(repository.root, stop, timeout)
-    known = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--directory", "--", ".")
+    known = git(
+        "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--directory", "--", "."
+    )
     return repository if known else Repository(repository.root, repository.root)
 
 

@@ -1,13 +1,18 @@
-"""A git directory of its own for a copy of a working tree: git commands in the copy don't reach the repository.
+"""A separate git directory for each copy of a working tree.
 
-    POOL/git/         the model, made once for a pool from the first copy: it says what is tracked and ignored in copies
-    POOL/SLOT/.git/   a copy of it without objects, for those who work there; made anew whenever the slot is reset
+With it, git commands in a copy don't reach the repository.
 
-Objects are found by alternates: the history at HEAD is there, and nothing that is written, packed or pruned in a copy
-changes the repository. HEAD has the name of the branch that is checked out. Where the working tree isn't as committed,
-one commit more has it as it is: `git diff` shows what was done in the copy, and `git stash` or `git checkout .` goes
-back to where it began, not behind the user's own edits. Of references only that branch and the tags are copied; of the
-configuration what names, filters and line ends need; no remotes, hooks, stashes, includes or worktrees.
+    POOL/git/         the template, made once for a pool from the first copy: it defines what is
+                      tracked and ignored in copies
+    POOL/SLOT/.git/   a copy of the template without objects, made anew whenever the slot is reset
+
+Objects are found by alternates: the history at HEAD is readable, and nothing that is written,
+packed or pruned in a copy changes the repository. HEAD has the name of the branch that is checked
+out. Where the working tree differs from the commit, one additional commit records it as it is: so
+`git diff` shows what was changed in the copy, and `git stash` or `git checkout .` goes back to its
+start and keeps the user's own edits. Only that branch and the tags are copied of the references,
+and of the configuration only names, filters and line ends; no remotes, hooks, stashes, includes or
+worktrees.
 """
 
 from __future__ import annotations
@@ -23,16 +28,19 @@ from typing import Final
 from abreast.worktrees.git import Git, GitFailed, Repository
 from abreast.worktrees.staging import Snapshot, remove_tree
 
-# Sections and keys of a repository's configuration that a copy gets. Not among them: what leads elsewhere (remotes,
-# worktrees, includes, hooks, a watcher), credentials, and what signs commits, as a passphrase may be asked for.
-_COPIED: Final = re.compile(
-    r"(user|author|committer)\.(name|email)|(filter|diff|merge|i18n|apply|whitespace|blame|log|grep)\..*"
-    r"|core\.(autocrlf|eol|safecrlf|ignorecase|filemode|symlinks|precomposeunicode|quotepath|whitespace|abbrev"
-    r"|bigfilethreshold|excludesfile|attributesfile|checkroundtripencoding|protecthfs|protectntfs|longpaths|trustctime)"
+# Sections and keys of a repository's configuration that a copy gets. Not included: settings that
+# point elsewhere (remotes, worktrees, includes, hooks, a file system monitor), credentials, and
+# commit signing, which may ask for a passphrase.
+_COPIED_SETTINGS: Final = re.compile(
+    r"(user|author|committer)\.(name|email)"
+    r"|(filter|diff|merge|i18n|apply|whitespace|blame|log|grep)\..*"
+    r"|core\.(autocrlf|eol|safecrlf|ignorecase|filemode|symlinks|precomposeunicode|quotepath"
+    r"|whitespace|abbrev|bigfilethreshold|excludesfile|attributesfile|checkroundtripencoding"
+    r"|protecthfs|protectntfs|longpaths|trustctime)"
     r"|extensions\.(objectformat|partialclone)|remote\..*\.(promisor|partialclonefilter)",
     re.DOTALL,
 )
-_FIXED: Final = (
+_FIXED_SETTINGS: Final = (
     ("core.bare", "false"),
     ("core.logallrefupdates", "true"),
     ("core.hookspath", os.devnull),
@@ -42,35 +50,38 @@ _FIXED: Final = (
     ("commit.gpgsign", "false"),
     ("tag.gpgsign", "false"),
 )
-_SAYS: Final = "The working tree as it was when the work began"
-_GIT_LINK: Final = b"160000"
+_COMMIT_MESSAGE: Final = "The working tree as it was when the work began"
+_SUBMODULE_MODE: Final = b"160000"
 
 
 class OwnGit:
     """Makes git directories for the slots of one pool."""
 
     def __init__(self, repository: Repository, snapshot: Snapshot, place: Path) -> None:
-        """`place` is where the model is to be; nothing is made yet."""
+        """`place` is the directory of the template, which is made by the first `install`."""
         self.place = place
         self._repository = repository
         self._snapshot = snapshot
         self._lock = threading.Lock()
 
     def install(self, path: Path, git: Git) -> None:
-        """Give the copy at `path` its git directory; the first one makes the model, while others wait."""
+        """Make the git directory of the copy at `path`.
+
+        The first call makes the template, while others wait.
+        """
         with self._lock:
             if not self.place.exists():
                 part = self.place.with_suffix(".part")
-                _Model(part, path, self._repository, git).make(self._names())
+                _Template(part, path, self._repository, git).make(self._names())
                 part.rename(self.place)
         remove_tree(path / ".git")
         shutil.copytree(self.place, path / ".git", ignore=shutil.ignore_patterns("objects"))
-        borrowed = (self.place / "objects/info/alternates").read_bytes()
-        _write_alternates(path / ".git", _line(self.place / "objects") + borrowed)
+        alternates = (self.place / "objects/info/alternates").read_bytes()
+        _write_alternates(path / ".git", _alternates_line(self.place / "objects") + alternates)
 
     def commit_files(self, path: Path, git: Git) -> None:
-        """Make what is in the copy the state that it began with: one commit more, in the copy alone."""
-        tree = _At(git, path / ".git", path)
+        """Commit the files of the copy, in the copy alone: they become its initial state."""
+        tree = _GitAt(git, path / ".git", path)
         tree("add", "--all")
         _commit(tree, path / ".git", tree("write-tree").decode().strip())
 
@@ -78,8 +89,8 @@ class OwnGit:
         return [name for name, piece in self._snapshot.pieces.items() if piece.kind != stat.S_IFDIR]
 
 
-class _Model:
-    """A git directory in the making, for the files at `path`."""
+class _Template:
+    """Makes a git directory for the files at `path`."""
 
     def __init__(self, place: Path, path: Path, repository: Repository, git: Git) -> None:
         self._place = place
@@ -91,8 +102,8 @@ class _Model:
         remove_tree(self._place)
         for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
             (self._place / folder).mkdir(parents=True)
-        (self._place / "config").write_bytes(_spelled([*self._settings(), *_FIXED]))
-        _write_alternates(self._place, b"".join(map(_line, self._object_folders())))
+        (self._place / "config").write_bytes(_format_config([*self._settings(), *_FIXED_SETTINGS]))
+        _write_alternates(self._place, b"".join(map(_alternates_line, self._object_folders())))
         for name in ("info/exclude", "info/attributes", "shallow"):
             source = (self._repository.common or Path()) / name
             if source.is_file():
@@ -108,15 +119,21 @@ class _Model:
     def _settings(self) -> list[tuple[str, str]]:
         listed = self._git("config", "--local", "--includes", "-z", "--list")
         pairs = [os.fsdecode(each).partition("\n") for each in listed.split(b"\0") if each]
-        found = [(key, value if newline else "true") for key, newline, value in pairs if _COPIED.fullmatch(key)]
+        found = [
+            (key, value if newline else "true")
+            for key, newline, value in pairs
+            if _COPIED_SETTINGS.fullmatch(key)
+        ]
         version = "1" if any(key.startswith("extensions.") for key, _ in found) else "0"
         return [("core.repositoryformatversion", version), *found]
 
     def _object_folders(self) -> list[Path]:
-        """Where the repository's objects are, in it and in those that it borrows from."""
+        """The object directories of the repository, and of those that it borrows from."""
         printed = self._git("rev-parse", "--git-path", "objects").removesuffix(b"\n")
         counted = self._git("count-objects", "-v").splitlines()
-        others = [line.removeprefix(b"alternate: ") for line in counted if line.startswith(b"alternate: ")]
+        others = [
+            line.removeprefix(b"alternate: ") for line in counted if line.startswith(b"alternate: ")
+        ]
         return [(self._git.place / os.fsdecode(folder)).resolve() for folder in (printed, *others)]
 
     def _branch(self) -> str | None:
@@ -126,41 +143,64 @@ class _Model:
             return None
 
     def _fill_index(self, names: list[str]) -> None:
-        """All that is in the copy is known to git; where that is not what was committed, it is one commit more."""
-        git = _At(self._git, self._place, self._path)
+        """Add all files of the copy to the index.
+
+        Where the result differs from HEAD, it is committed.
+        """
+        git = _GitAt(self._git, self._place, self._path)
         committed: set[bytes] = set()
         if self._repository.head is not None:
             git("read-tree", "HEAD")
             staged = git("ls-files", "-z", "--stage").split(b"\0")
-            committed = {line.partition(b"\t")[2] for line in staged if line and not line.startswith(_GIT_LINK)}
+            committed = {
+                line.partition(b"\t")[2]
+                for line in staged
+                if line and not line.startswith(_SUBMODULE_MODE)
+            }
         wanted = sorted(committed.union(map(os.fsencode, names)))
-        git("update-index", "-z", "--add", "--remove", "--replace", "--stdin", stdin=b"\0".join(wanted) + b"\0")
+        git(
+            "update-index",
+            "-z",
+            "--add",
+            "--remove",
+            "--replace",
+            "--stdin",
+            stdin=b"\0".join(wanted) + b"\0",
+        )
         tree = git("write-tree").decode().strip()
-        if self._repository.head is None or git("rev-parse", "HEAD^{tree}").decode().strip() != tree:
+        if (
+            self._repository.head is None
+            or git("rev-parse", "HEAD^{tree}").decode().strip() != tree
+        ):
             _commit(git, self._place, tree)
 
 
-class _At:
-    """Git commands with a git directory and a working tree that are not found but told."""
+class _GitAt:
+    """Git commands with an explicit git directory and working tree."""
 
     def __init__(self, git: Git, git_dir: Path, tree: Path) -> None:
         self._git = Git(tree, git.stop, git.timeout)
-        self._told = (f"--git-dir={git_dir}", f"--work-tree={tree}")
+        self._location = (f"--git-dir={git_dir}", f"--work-tree={tree}")
 
     def __call__(self, *words: str | Path, stdin: bytes | None = None) -> bytes:
-        return self._git(*self._told, *words, stdin=stdin)
+        return self._git(*self._location, *words, stdin=stdin)
 
 
-def _commit(git: Git | _At, git_dir: Path, tree: str) -> None:
-    """Put a commit of `tree` on top of HEAD; the same bytes whenever and by whomever it is made."""
+def _commit(git: Git | _GitAt, git_dir: Path, tree: str) -> None:
+    """Put a commit of `tree` on top of HEAD; its bytes don't depend on the time or the user."""
     try:
         parent = git("rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
         when = git("log", "-1", "--format=%ct", "HEAD").decode().strip()
-    except GitFailed:  # the first one
+    except GitFailed:  # there is no commit yet
         parent, when = "", "0"
     person = f"abreast <abreast@localhost> {when} +0000"
-    lines = [f"tree {tree}", *([f"parent {parent}"] if parent else []), f"author {person}", f"committer {person}"]
-    text = "\n".join([*lines, "", _SAYS, ""]).encode()
+    lines = [
+        f"tree {tree}",
+        *([f"parent {parent}"] if parent else []),
+        f"author {person}",
+        f"committer {person}",
+    ]
+    text = "\n".join([*lines, "", _COMMIT_MESSAGE, ""]).encode()
     made = git("hash-object", "-t", "commit", "-w", "--stdin", stdin=text).decode().strip()
     head = (git_dir / "HEAD").read_text().strip()
     if head.startswith("ref: "):
@@ -181,21 +221,22 @@ def _write_alternates(git_dir: Path, lines: bytes) -> None:
     (git_dir / "objects/info/alternates").write_bytes(lines)
 
 
-def _line(folder: Path) -> bytes:
-    """A line of `alternates`: quoted, as a name may have a line break in it or begin with a `#`."""
-    return _quoted(os.fsencode(folder)) + b"\n"
+def _alternates_line(folder: Path) -> bytes:
+    """A line of `alternates`, quoted: a name may contain a line break or begin with a `#`."""
+    return _quote(os.fsencode(folder)) + b"\n"
 
 
-def _spelled(settings: list[tuple[str, str]]) -> bytes:
-    """A configuration file."""
+def _format_config(settings: list[tuple[str, str]]) -> bytes:
+    """The text of a configuration file."""
     lines: list[bytes] = []
     for key, value in settings:
         section, _, rest = key.partition(".")
         inner, _, name = rest.rpartition(".")
-        head = os.fsencode(section) + (b" " + _quoted(os.fsencode(inner)) if inner else b"")
-        lines.append(b"[" + head + b"]\n\t" + os.fsencode(name) + b" = " + _quoted(os.fsencode(value)) + b"\n")
+        head = os.fsencode(section) + (b" " + _quote(os.fsencode(inner)) if inner else b"")
+        setting = os.fsencode(name) + b" = " + _quote(os.fsencode(value))
+        lines.append(b"[" + head + b"]\n\t" + setting + b"\n")
     return b"".join(lines)
 
 
-def _quoted(text: bytes) -> bytes:
+def _quote(text: bytes) -> bytes:
     return b'"' + text.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'

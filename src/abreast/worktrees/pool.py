@@ -1,13 +1,15 @@
-"""Several copies of a project's working tree, made when they are needed and gone when they are not.
+"""A pool of slots, which are temporary copies of a project's working tree.
 
     async with open_worktrees("path/of/project", 4) as trees:
         async with abreast.open_run("try", lanes={"worktrees": abreast.Pool(trees.slots)}) as run:
+            # `evaluate` finds its slot in current().held["worktrees"]
             async for outcome in run.map(evaluate, candidates, width=4, hold="worktrees"):
-                ...                                      # in `evaluate`: current().held["worktrees"]
+                ...
 
-While it is open, the repository has one entry per slot in `.git/worktrees`, each a detached HEAD at the commit that is
-checked out. Afterwards it has none, and never gains an object, a ref, a stash, a hook or an index entry. With `own_git`
-it has no entry at all: each slot has a git directory of its own (`own_git.py`), which git commands in it can't leave.
+While the pool is open, the repository has one entry per slot in `.git/worktrees`, each a detached
+HEAD at the commit that is checked out. Afterwards it has none. It never gains an object, a ref, a
+stash, a hook or an index entry. With `own_git` it has no entry at all: each slot has a git
+directory of its own (`own_git.py`), and git commands in the slot can't reach the repository.
 """
 
 from __future__ import annotations
@@ -26,22 +28,29 @@ from typing import Final, Self
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import AbreastError
 from abreast.executors.commands import Commands
-from abreast.models.weights import cache_directory
-from abreast.store.locks import DriverLocks
-from abreast.worktrees.aside import Stop, aside
+from abreast.store.driver_locks import DriverLocks
+from abreast.system.paths import cache_directory
+from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.git import Git, GitFailed, Repository, find_project
-from abreast.worktrees.ignored import list_ignored
-from abreast.worktrees.ledger import Entry, Ledger, owner_is_alive, repository_lock, start_of
+from abreast.worktrees.ignored_files import list_ignored
 from abreast.worktrees.own_git import OwnGit
+from abreast.worktrees.ownership_log import (
+    OwnershipEntry,
+    OwnershipLog,
+    owner_is_alive,
+    process_start,
+    repository_lock,
+)
 from abreast.worktrees.slot import Slot, kept_note
 from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_snapshot
 
-_BESIDE_SLOTS: Final = frozenset({"stage", "scratch", "git", "git.part"})  # what a pool has beside its slots
+# Names in a pool's directory that are not slots.
+_POOL_PARTS: Final = frozenset({"stage", "scratch", "git", "git.part"})
 TIMEOUT: Final = 120.0
 """Seconds that one git command, or the wait for the repository's lock, may take."""
 
-_COPYING: Final = 4  # slots filled at once: the disk is busy with that many
+_PARALLEL_COPIES: Final = 4  # slots filled at once; the disk is saturated by that many
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class SlotFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class NotRemoved:
     """Something on the disk that was not removed, and why."""
 
     path: str
@@ -61,10 +70,11 @@ class Left:
 
 
 class Worktrees:
-    """An async context manager: its slots exist inside the block, and nowhere afterwards.
+    """An async context manager whose slots exist only inside the block.
 
-    Entering raises WorktreesUnavailable if not one slot can be made, with nothing left; leaving raises WorktreesLeft if
-    some can't be removed, after all others are. Cancelled, either goes on until nothing is left, then is cancelled.
+    Entering raises WorktreesUnavailable if not one slot can be made, and leaves nothing behind.
+    Leaving removes all slots, and raises WorktreesLeft if some can't be removed. When either is
+    cancelled, it first removes all slots, then raises the cancellation.
     """
 
     def __init__(
@@ -78,16 +88,16 @@ class Worktrees:
         own_git: bool = False,
         ignored: bool = False,
     ) -> None:
-        """Made by `open_worktrees`; nothing happens before it is entered."""
+        """Called by `open_worktrees`; does nothing before it is entered."""
         self._ignored = ignored
         self.slots: tuple[Slot, ...] = ()
-        """What there is to be lent, as the things of an `abreast.Pool`."""
+        """The slots, to be used as the resources of an `abreast.Pool`."""
         self.failures: tuple[SlotFailed, ...] = ()
-        """Slots that could not be made. There are slots all the same."""
+        """Slots that could not be made, although others could."""
         self.notes: tuple[str, ...] = ()
-        """What of the working tree isn't in the slots."""
-        self.left: tuple[Left, ...] = ()
-        """What could not be removed: stale slots of others with changes in them, and slots of ours."""
+        """Notes on files of the working tree that are not in the slots."""
+        self.left: tuple[NotRemoved, ...] = ()
+        """What could not be removed: stale slots with changes in them, and slots of this pool."""
         self._root = root
         self._count = count
         self._cache = cache
@@ -95,111 +105,126 @@ class Worktrees:
         self._clock = clock
         self._own_git = own_git
         self._commands = Commands()
-        self._base: _Base | None = None
+        self._storage: _PoolStorage | None = None
         self._snapshot: Snapshot | None = None
 
     def __repr__(self) -> str:
-        """How many there are."""
+        """Shows the project and the number of slots."""
         return f"<Worktrees of {self._root}, {len(self.slots)} of {self._count} slots>"
 
     @property
     def repository(self) -> Repository | None:
-        """Whose working tree it is; None before it is opened, and if no slots were asked for."""
-        return self._base.repository if self._base else None
+        """The repository of the working tree; None before it is opened, and with no slots."""
+        return self._storage.repository if self._storage else None
 
     async def digest(self) -> str:
-        """A name for the content that all slots start from: the same content has the same name, on any machine."""
+        """A digest of the content that all slots start from, the same on any machine."""
         snapshot = self._snapshot
         if snapshot is None or not self.slots:
             raise WorktreesUnavailable("there are no slots")
-        return await aside(lambda _: snapshot.digest())
+        return await run_in_thread(lambda _: snapshot.digest())
 
     async def ignored_digest(self) -> str:
-        """The same for ignored files that are imported; empty if the slots have none."""
+        """A digest of the ignored files that may be imported; empty if the slots have none."""
         snapshot = self._snapshot
-        return "" if snapshot is None else await aside(lambda _: snapshot.ignored_digest())
+        return "" if snapshot is None else await run_in_thread(lambda _: snapshot.ignored_digest())
 
     async def __aenter__(self) -> Self:
-        """Make the slots; waits for git and for the copying."""
+        """Make the slots; waits for git and for the copies."""
         if not self._count:
             return self
         try:
-            await aside(self._open)
+            await run_in_thread(self._open)
             await self._commands.__aenter__()
             for slot in self.slots:
                 slot.commands = self._commands
         except BaseException as error:
-            await self._shut()
+            await self._close_slots()
             if isinstance(error, OSError | GitFailed):
                 raise WorktreesUnavailable(f"no worktrees of {self._root}: {error}") from error
             raise
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """End the commands that still run in slots, and remove all slots."""
         before = len(self.left)
-        await self._shut()
+        await self._close_slots()
         if failed := self.left[before:]:
             message = "; ".join(f"{left.path} was left behind: {left.reason}" for left in failed)
             if error is None:
                 raise WorktreesLeft(message)
             error.add_note(message)
 
-    async def _shut(self) -> None:
+    async def _close_slots(self) -> None:
         for slot in self.slots:
             slot.commands = None
         try:
             await self._commands.__aexit__()
         finally:
-            await aside(self._close)
+            await run_in_thread(self._close)
 
-    def _open(self, stop: Stop) -> None:
+    def _open(self, stop: StopRequest) -> None:
         repository = find_project(self._root, stop, self._timeout)
-        base = _Base(repository, self._cache, self._timeout, self._clock, own_git=self._own_git)
-        if base.home.is_relative_to(repository.top):
+        storage = _PoolStorage(
+            repository, self._cache, self._timeout, self._clock, own_git=self._own_git
+        )
+        if storage.home.is_relative_to(repository.top):
             raise WorktreesUnavailable(
-                f"the cache directory {self._cache} is inside of {repository.top}: set ABREAST_CACHE to another place"
+                f"the cache directory {self._cache} is inside of {repository.top}: "
+                "set ABREAST_CACHE to another place"
             )
-        self._base = base
-        self.left = base.prepare(self._count, stop)
+        self._storage = storage
+        self.left = storage.prepare(self._count, stop)
         git = Git(repository.top, stop, self._timeout)
         listing = list_tree(repository, git)
         if self._ignored:
             names, notes = list_ignored(repository, git, stop)
             listing = replace(listing, ignored=tuple(names), notes=(*listing.notes, *notes))
-        self._snapshot = snapshot = take_snapshot(repository, listing, base.pool / "stage", stop)
+        self._snapshot = snapshot = take_snapshot(repository, listing, storage.pool / "stage", stop)
         self.notes = snapshot.notes
-        made, failures = base.make(snapshot, stop)
+        made, failures = storage.make(snapshot, stop)
         self.slots, self.failures = tuple(made), tuple(failures)
         if not made:
             reasons = "; ".join(sorted({failure.reason for failure in failures}))
-            raise WorktreesUnavailable(f"none of {self._count} worktrees of {repository.top} could be made: {reasons}")
+            raise WorktreesUnavailable(
+                f"none of {self._count} worktrees of {repository.top} could be made: {reasons}"
+            )
 
-    def _close(self, _: Stop) -> None:
-        if self._base is not None:
-            self.left += self._base.remove()
+    def _close(self, _: StopRequest) -> None:
+        if self._storage is not None:
+            self.left += self._storage.remove()
 
 
-class _Base:
-    """Where the pools of one repository live: `home`, with its ledger, and in it the directory of this pool.
+class _PoolStorage:
+    """The directory `home` of all pools of one repository, and the directory of this pool in it.
 
-    home/ledger.jsonl    which slots may exist
-    home/owners/N.lock   held by the process whose pool N is
-    home/N/              pool N: `stage` (the snapshot), `scratch` (for commands), `git` (`own_git.py`) and the slots
+    home/ledger.jsonl    the ownership log: which slots may exist
+    home/owners/N.lock   held by the process that owns pool N
+    home/N/              pool N: `stage` (the snapshot), `scratch` (for commands), `git`
+                         (`own_git.py`) and the slots
     """
 
     def __init__(
-        self, repository: Repository, cache: Path, timeout: float, clock: Clock, *, own_git: bool = False
+        self,
+        repository: Repository,
+        cache: Path,
+        timeout: float,
+        clock: Clock,
+        *,
+        own_git: bool = False,
     ) -> None:
         self._own_git = own_git and repository.common is not None
         self.repository = repository
-        self.home = home_of(repository, cache)
+        self.home = pools_directory(repository, cache)
         self.number = new_number()
         self.pool = self.home / f"{self.number:x}"
-        self.entries: list[Entry] = []
-        self._ledger = Ledger(self.home / "ledger.jsonl")
+        self.entries: list[OwnershipEntry] = []
+        self._log = OwnershipLog(self.home / "ledger.jsonl")
         self._locks = DriverLocks(str(self.home / "owners"))
         self._timeout = timeout
         self._clock = clock
@@ -207,13 +232,16 @@ class _Base:
         self._has_pool = False
 
     @contextlib.contextmanager
-    def _git(self, stop: Stop) -> Iterator[Git]:
+    def _git(self, stop: StopRequest) -> Iterator[Git]:
         """Git under the repository's lock."""
         with repository_lock(self.repository.place, stop, self._timeout, self._clock) as lock:
             yield Git(self.repository.top, stop, self._timeout, lock)
 
-    def prepare(self, count: int, stop: Stop) -> tuple[Left, ...]:
-        """Reap what the dead left, and record the slots to be made; what can't be reaped is returned."""
+    def prepare(self, count: int, stop: StopRequest) -> tuple[NotRemoved, ...]:
+        """Remove the slots of dead processes, and record the slots to be made.
+
+        Returns what can't be removed.
+        """
         with self._git(stop) as git:
             self._prepared = True
             _make_directory(self.home)
@@ -221,15 +249,15 @@ class _Base:
             self._locks.take(self.number)
             self.entries = [self._entry(index) for index in range(count)]
             if self.entries:
-                self._ledger.add(self.entries)
+                self._log.add(self.entries)
             self.pool.mkdir(mode=0o700)
             self._has_pool = True
             (self.pool / "scratch").mkdir(mode=0o700)
             return left
 
-    def _entry(self, index: int) -> Entry:
+    def _entry(self, index: int) -> OwnershipEntry:
         name = f"abreast-{self.number:x}-{index}"
-        return Entry(
+        return OwnershipEntry(
             name=name,
             path=str(self.pool / name),
             slot=index,
@@ -237,17 +265,22 @@ class _Base:
             repository=str(self.repository.place),
             head=self.repository.head if self.repository.is_linked and not self._own_git else None,
             pid=os.getpid(),
-            started=start_of(os.getpid()) or "",
+            started=process_start(os.getpid()) or "",
         )
 
-    def make(self, snapshot: Snapshot, stop: Stop) -> tuple[list[Slot], list[SlotFailed]]:
-        """Make the recorded slots, several at once; one that fails is removed and named, the others go on."""
+    def make(self, snapshot: Snapshot, stop: StopRequest) -> tuple[list[Slot], list[SlotFailed]]:
+        """Make the recorded slots, several at once.
+
+        A slot that fails is removed and returned as a failure; the others continue.
+        """
         made: list[Slot] = []
         failures: list[SlotFailed] = []
         entries = list(self.entries)
         own = OwnGit(self.repository, snapshot, self.pool / "git") if self._own_git else None
-        with ThreadPoolExecutor(min(len(entries), _COPYING), "abreast-slot") as threads:
-            futures = [threads.submit(self._make_one, entry, snapshot, own, stop) for entry in entries]
+        with ThreadPoolExecutor(min(len(entries), _PARALLEL_COPIES), "abreast-slot") as threads:
+            futures = [
+                threads.submit(self._make_one, entry, snapshot, own, stop) for entry in entries
+            ]
         for entry, future in zip(entries, futures, strict=True):
             try:
                 made.append(future.result())
@@ -257,69 +290,80 @@ class _Base:
                 failures.append(SlotFailed(entry.slot, str(error)))
         return made, failures
 
-    def _make_one(self, entry: Entry, snapshot: Snapshot, own: OwnGit | None, stop: Stop) -> Slot:
+    def _make_one(
+        self, entry: OwnershipEntry, snapshot: Snapshot, own: OwnGit | None, stop: StopRequest
+    ) -> Slot:
         path = Path(entry.path)
-        path.mkdir(mode=0o700)  # by ourselves: git would take one that is there already, if it is empty
+        # Made here, not by git, which would accept an existing directory if it is empty.
+        path.mkdir(mode=0o700)
         slot = Slot(entry.slot, path, self.repository, snapshot, self.pool / "scratch")
         try:
             if own is not None:
-                slot.own(own)
+                slot.use_own_git(own)
             elif entry.head is not None:
                 with self._git(stop) as git:
-                    # A commit's id, not a branch's name: there is nothing that could be tracked.
+                    # A commit's id, not a branch's name: so git sets up no tracking.
                     git("worktree", "add", "--detach", "--no-checkout", path, entry.head)
-                    slot.adopt(replace(git, place=path))
+                    slot.record_git_files(replace(git, place=path))
             slot.restore(stop)
         except (OSError, AbreastError):
             self._remove([entry])
             raise
         return slot
 
-    def remove(self) -> tuple[Left, ...]:
-        """Remove the slots, and the pool with all in it; what could not be is returned, and stays in the ledger."""
+    def remove(self) -> tuple[NotRemoved, ...]:
+        """Remove the slots, and the directory of the pool.
+
+        Returns what could not be removed; it stays in the ownership log.
+        """
         if not self._prepared:
             return ()
         left = self._remove(list(self.entries))
         try:
-            with self._git(Stop()):
-                if left:  # nobody's any more: the next pool, of whatever process, tries again
-                    self._ledger.add(replace(entry, pid=0, started="") for entry in self.entries)
+            with self._git(StopRequest()):
+                if left:  # without an owner: the next pool of any process tries again
+                    self._log.add(replace(entry, pid=0, started="") for entry in self.entries)
                 elif self._has_pool:
                     remove_tree(self.pool)
                 self._locks.free(self.number, for_good=not left)
-                self._tidy()
+                self._remove_empty_directories()
         except (OSError, AbreastError) as error:
             self._locks.free(self.number)
-            left.append(Left(str(self.pool), str(error)))
+            left.append(NotRemoved(str(self.pool), str(error)))
         return tuple(left)
 
-    def _remove(self, entries: list[Entry]) -> list[Left]:
-        """Remove slots: first their files, which takes long, then what git knows of them, under the lock."""
+    def _remove(self, entries: list[OwnershipEntry]) -> list[NotRemoved]:
+        """Remove slots: first their files, which is slow, then git's entries, under the lock."""
         left = [failure for entry in entries if (failure := _remove_files(entry))]
         if not entries:
             return left
         stuck = {failure.path for failure in left}
         try:
-            with self._git(Stop()) as git:  # nobody may stop this half-way
+            with self._git(StopRequest()) as git:  # a new request: this must not be interrupted
                 for entry in entries:
-                    if entry.path not in stuck and (failure := _forget(entry, git, self.repository)):
+                    if entry.path not in stuck and (
+                        failure := _unregister(entry, git, self.repository)
+                    ):
                         left.append(failure)
                         stuck.add(entry.path)
                 self._drop([entry for entry in entries if entry.path not in stuck])
         except (OSError, AbreastError) as error:
-            return [Left(entry.path, str(error)) for entry in entries]
+            return [NotRemoved(entry.path, str(error)) for entry in entries]
         return left
 
-    def _drop(self, entries: list[Entry]) -> None:
-        """Under the lock: nothing is left of these."""
-        self._ledger.drop([entry.name for entry in entries])
+    def _drop(self, entries: list[OwnershipEntry]) -> None:
+        """Record that these slots are removed; called under the lock."""
+        self._log.drop([entry.name for entry in entries])
         self.entries = [entry for entry in self.entries if entry not in entries]
 
-    def _reap(self, git: Git) -> tuple[Left, ...]:
-        """Remove the slots of dead processes, if nobody has changed what git knows of them; the others are returned."""
-        left: list[Left] = []
-        pools: dict[int, list[Entry]] = {}
-        for entry in self._ledger.entries().values():
+    def _reap(self, git: Git) -> tuple[NotRemoved, ...]:
+        """Remove the slots of dead processes, unless their state in git was changed.
+
+        Returns those that remain.
+        """
+        left: list[NotRemoved] = []
+        pools: dict[int, list[OwnershipEntry]] = {}
+        for entry in self._log.entries().values():
             pools.setdefault(entry.pool, []).append(entry)
         for number, entries in pools.items():
             if any(map(owner_is_alive, entries)) or not self._locks.take(number):
@@ -330,42 +374,52 @@ class _Base:
                 if not kept:
                     remove_tree(self.home / f"{number:x}")
             self._locks.free(number, for_good=not kept)
-        for number in self._abandoned() - pools.keys():
+        for number in self._abandoned_pools() - pools.keys():
             if self._locks.take(number):  # else a process is about to make or remove it
-                self._clear(number)
+                self._remove_abandoned(number)
         return tuple(left)
 
-    def _abandoned(self) -> set[int]:
-        """Numbers of pools of which a directory or a lock file is there: killed while it went, it is in no ledger."""
-        pools = {int(name, 16) for name in _names(self.home) if re.fullmatch(r"[0-9a-f]+", name)}
-        locks = [re.fullmatch(r"(\d+)\.lock", name) for name in _names(self.home / "owners")]
+    def _abandoned_pools(self) -> set[int]:
+        """Numbers of pools that have a directory or a lock file.
+
+        A pool whose owner was killed while it was removed is not in the ownership log.
+        """
+        pools = {
+            int(name, 16) for name in _list_names(self.home) if re.fullmatch(r"[0-9a-f]+", name)
+        }
+        locks = [re.fullmatch(r"(\d+)\.lock", name) for name in _list_names(self.home / "owners")]
         return pools.union(int(lock[1]) for lock in locks if lock)
 
-    def _clear(self, number: int) -> None:
-        """Remove a pool that no process owns any more, if nothing is in it but what is made for its slots.
+    def _remove_abandoned(self, number: int) -> None:
+        """Remove a pool without an owner, if it has only directories that every pool has.
 
-        A slot is removed only by its line in the ledger, and what else is there may be another's.
+        A slot is removed only by its entry in the ownership log; other names may not be ours.
         """
         place = self.home / f"{number:x}"
-        kept = not _BESIDE_SLOTS.issuperset(_names(place))
+        kept = not _POOL_PARTS.issuperset(_list_names(place))
         with contextlib.suppress(OSError):
             if not kept:
                 remove_tree(place)
         self._locks.free(number, for_good=not kept)
 
-    def _reap_one(self, entry: Entry, git: Git) -> Left | None:
+    def _reap_one(self, entry: OwnershipEntry, git: Git) -> NotRemoved | None:
         path = Path(entry.path)
-        if path.parent != self.home / f"{entry.pool:x}" or entry.repository != str(self.repository.place):
-            return Left(entry.path, "the ledger names it, but it is not where slots of this repository are")
-        if reason := _foreign(entry, self.repository):
-            return Left(entry.path, reason)
-        failure = _remove_files(entry) or _forget(entry, git, self.repository)
+        if path.parent != self.home / f"{entry.pool:x}" or entry.repository != str(
+            self.repository.place
+        ):
+            return NotRemoved(
+                entry.path,
+                "the ownership log names it, but it is not where slots of this repository are",
+            )
+        if reason := _reason_to_keep(entry, self.repository):
+            return NotRemoved(entry.path, reason)
+        failure = _remove_files(entry) or _unregister(entry, git, self.repository)
         if failure is None:
-            self._ledger.drop([entry.name])
+            self._log.drop([entry.name])
         return failure
 
-    def _tidy(self) -> None:
-        """Remove directories in which nothing is left."""
+    def _remove_empty_directories(self) -> None:
+        """Remove the directories of pools that are empty."""
         for place in (self.home / "owners", self.home, self.home.parent):
             with contextlib.suppress(OSError):
                 place.rmdir()
@@ -373,23 +427,26 @@ class _Base:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A slot whose owner died while something was to be kept in it (`Slot.keep`)."""
+    """A slot whose owner died after `Slot.keep`, with the note of that call."""
 
     path: Path
     note: str
 
     def let_go(self) -> None:
-        """What was in it is safe: the next pool may remove it."""
+        """Remove the note: the content is saved, and the next pool may remove the slot."""
         kept_note(self.path).unlink(missing_ok=True)
 
 
 def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[Unfinished]:
-    """The slots of a project whose owners died with something in them that must not be lost, with their notes."""
-    stop = Stop()
+    """The slots of a project whose owners died and whose content must not be lost."""
+    stop = StopRequest()
     repository = find_project(Path(root), stop)
-    ledger = Ledger(home_of(repository, cache_directory() if cache is None else Path(cache)) / "ledger.jsonl")
+    log = OwnershipLog(
+        pools_directory(repository, cache_directory() if cache is None else Path(cache))
+        / "ledger.jsonl"
+    )
     with repository_lock(repository.place, stop, TIMEOUT):
-        entries = list(ledger.entries().values())
+        entries = list(log.entries().values())
     found = []
     for entry in entries:
         path = Path(entry.path)
@@ -400,38 +457,38 @@ def unfinished_in(root: str | Path, *, cache: str | Path | None = None) -> list[
 
 
 def has_pools(root: str | Path, *, cache: str | Path | None = None) -> bool:
-    """Whether there is anything of a pool of a project: of one that is open, or whose owner died."""
-    repository = find_project(Path(root), Stop())
-    return home_of(repository, cache_directory() if cache is None else Path(cache)).is_dir()
+    """Whether a project has a pool, one that is open or one whose owner died."""
+    repository = find_project(Path(root), StopRequest())
+    return pools_directory(repository, cache_directory() if cache is None else Path(cache)).is_dir()
 
 
-def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tuple[Left, ...]:
-    """Remove what dead owners have left of their pools, as every new pool does; what can't be removed is returned."""
-    stop = Stop()
+def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tuple[NotRemoved, ...]:
+    """Remove the pools of dead owners, as every new pool does; returns what can't be removed."""
+    stop = StopRequest()
     place = cache_directory() if cache is None else Path(cache)
-    base = _Base(find_project(Path(root), stop), place, TIMEOUT, SYSTEM_CLOCK)
-    return base.prepare(0, stop) + base.remove()
+    storage = _PoolStorage(find_project(Path(root), stop), place, TIMEOUT, SYSTEM_CLOCK)
+    return storage.prepare(0, stop) + storage.remove()
 
 
-def home_of(repository: Repository, cache: Path) -> Path:
-    """Where the pools of a repository are."""
+def pools_directory(repository: Repository, cache: Path) -> Path:
+    """The directory of the pools of a repository."""
     return Path(os.path.realpath(cache)) / "worktrees" / repository.name
 
 
 def new_number() -> int:
-    """A number that no other pool has."""
+    """A random number for a pool, of 62 bits."""
     return secrets.randbits(62)
 
 
-def _names(place: Path) -> list[str]:
+def _list_names(place: Path) -> list[str]:
     try:
-        return os.listdir(place)  # noqa: PTH208 - names alone
+        return os.listdir(place)  # noqa: PTH208 - only names are needed
     except FileNotFoundError:
         return []
 
 
 def _make_directory(place: Path) -> None:
-    """Make a directory and those above it, also while another process tidies them away."""
+    """Make a directory and its parents, also while another process removes them as empty."""
     while True:
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -440,52 +497,54 @@ def _make_directory(place: Path) -> None:
         return
 
 
-def _remove_files(entry: Entry) -> Left | None:
+def _remove_files(entry: OwnershipEntry) -> NotRemoved | None:
     try:
         remove_tree(Path(entry.path))
     except OSError as error:
-        return Left(entry.path, str(error))
+        return NotRemoved(entry.path, str(error))
     return None
 
 
-def _admin(entry: Entry, repository: Repository) -> Path | None:
-    """Where git keeps what it knows of a slot; None if it knows nothing."""
+def _git_entry(entry: OwnershipEntry, repository: Repository) -> Path | None:
+    """The directory of git's entry for a slot; None if it has none."""
     place = repository.place / "worktrees" / entry.name
     return place if entry.head is not None and place.is_dir() else None
 
 
-def _forget(entry: Entry, git: Git, repository: Repository) -> Left | None:
-    """Have git forget a slot whose files are gone already."""
-    admin = _admin(entry, repository)
+def _unregister(entry: OwnershipEntry, git: Git, repository: Repository) -> NotRemoved | None:
+    """Remove git's entry for a slot whose files are removed already."""
+    admin = _git_entry(entry, repository)
     if admin is not None:
         try:
             git("worktree", "remove", "--force", "--force", entry.path)
         except GitFailed as error:
-            # Damaged by a candidate, or half made: its name has our pool's number in it, so it is nobody else's.
+            # Damaged by a candidate, or half made. Its name has this pool's number in it, so it is
+            # ours to remove.
             try:
                 remove_tree(admin)
             except OSError:
-                return Left(entry.path, str(error))
-    with contextlib.suppress(OSError):  # git leaves it there, empty, if it is ended while it adds the first one
+                return NotRemoved(entry.path, str(error))
+    # Git leaves the directory empty if it is ended while it adds the first worktree.
+    with contextlib.suppress(OSError):
         (repository.place / "worktrees").rmdir()
     return None
 
 
-def _foreign(entry: Entry, repository: Repository) -> str | None:
-    """What somebody did to a stale slot that its removal would lose; None if nothing."""
+def _reason_to_keep(entry: OwnershipEntry, repository: Repository) -> str | None:
+    """What the removal of a stale slot would lose; None if nothing."""
     if kept_note(Path(entry.path)).exists():
-        return "it holds work that was cut off, and that nobody has taken out of it yet"
-    admin = _admin(entry, repository)
+        return "it holds work that was cut off, and that has not been taken out of it yet"
+    admin = _git_entry(entry, repository)
     if admin is None:
         return None
     if (admin / "locked").exists():
-        return "somebody locked it (git worktree lock)"
+        return "it is locked (git worktree lock)"
     try:
         head = (admin / "HEAD").read_text().strip()
-    except FileNotFoundError:  # killed while it was made
+    except FileNotFoundError:  # the owner was killed while it made the slot
         return None
     if head not in {entry.head, "0" * len(entry.head or "")}:
-        return f"somebody checked out or committed something in it ({head})"
+        return f"something was checked out or committed in it ({head})"
     return None
 
 
@@ -499,20 +558,24 @@ def open_worktrees(
     own_git: bool = False,
     ignored: bool = False,
 ) -> Worktrees:
-    """Up to `count` copies of the working tree that `root` is in, as an async context manager; none if `count` is 0.
+    """Open a pool of up to `count` copies of the working tree that `root` is in.
 
-    They start with what is there now: tracked files as they are, changed or not, and untracked ones that aren't
-    ignored; on request also ignored ones, within bounds. A directory without git, or without a commit, is copied. Slots
-    that can't be made are in `failures`.
+    Returns an async context manager; it has no slots if `count` is 0.
+
+    The slots start with the current content: tracked files, changed or not, and untracked ones that
+    aren't ignored; on request also ignored ones, within bounds. A directory without git, or without
+    a commit, is copied. Slots that can't be made are in `failures`.
 
     Args:
         root: the top of a working tree, or a directory in it.
         count: how many slots.
         cache: where they are made; `ABREAST_CACHE`, or `abreast` in the user's cache directory.
         timeout: seconds that one git command, or the wait for the repository's lock, may take.
-        clock: by which the wait for the lock is measured.
-        own_git: give each slot a git directory of its own, so that no git command in it reaches the repository.
-        ignored: whether slots also get ignored files that tests may need; see `abreast.worktrees.ignored`.
+        clock: measures the wait for the lock.
+        own_git: give each slot a git directory of its own, so that no git command in it reaches
+            the repository.
+        ignored: whether slots also get ignored files that tests may need; see
+            `abreast.worktrees.ignored_files`.
     """
     if isinstance(count, bool) or count != int(count) or count < 0:
         raise ValueError(f"the number of worktrees is 0 or more, not {count!r}")

@@ -1,17 +1,16 @@
-"""One copy of the working tree, for one who tries something in it at a time."""
+"""A slot: one copy of the working tree, used by one item at a time."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.executors.commands import Commands
-from abreast.worktrees.aside import Stop, aside
+from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import OutsideRepository, SlotClosed
 from abreast.worktrees.git import Git, Repository
 from abreast.worktrees.own_git import OwnGit
@@ -23,16 +22,20 @@ from abreast.worktrees.staging import (
     remove_tree,
 )
 
-# ns; a file system's clock may tick as slowly: a change right after a look at a file can leave its times alone.
-_RACY: Final = 50_000_000
+# Nanoseconds. The clock of a file system may be as coarse: a change right after a file was examined
+# can leave its times as they are.
+_TIMESTAMP_GRANULARITY: Final = 50_000_000
 
 KEPT: Final = ".kept"
-"""How the names of notes end that say that a slot holds what must not be lost."""
+"""Suffix of the note that says that the content of a slot must not be lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """How a file was when it was known to be as in the snapshot; any change to it changes its `ctime`."""
+class _FileState:
+    """The metadata of a file when it was known to equal the snapshot.
+
+    Any change to the file changes its `ctime`.
+    """
 
     inode: int
     size: int
@@ -40,24 +43,31 @@ class _Look:
     ctime_ns: int
     mode: int
     settled: bool
-    """Whether it was older than a tick by then; if not, the same look proves nothing."""
+    """Whether its last change was older than a clock tick; if not, equal states prove nothing."""
 
     @classmethod
-    def at(cls, path: Path) -> _Look:
-        """How the file at `path` is now."""
+    def at(cls, path: Path) -> _FileState:
+        """The state of the file at `path` now."""
         facts = path.lstat()
-        settled = SYSTEM_CLOCK.wall() * 1e9 - facts.st_ctime_ns > _RACY
-        return cls(facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_mode, settled)
+        settled = SYSTEM_CLOCK.wall() * 1e9 - facts.st_ctime_ns > _TIMESTAMP_GRANULARITY
+        return cls(
+            facts.st_ino,
+            facts.st_size,
+            facts.st_mtime_ns,
+            facts.st_ctime_ns,
+            facts.st_mode,
+            settled,
+        )
 
-    def holds(self, now: _Look) -> bool:
-        """Whether a file that looks like `now` is certainly unchanged since."""
+    def proves_unchanged(self, now: _FileState) -> bool:
+        """Whether a file that has the state `now` is certainly unchanged."""
         was = (self.inode, self.size, self.mtime_ns, self.ctime_ns, self.mode)
         return self.settled and was == (now.inode, now.size, now.mtime_ns, now.ctime_ns, now.mode)
 
 
 @dataclass(frozen=True, slots=True)
 class GitFiles:
-    """What makes a directory a worktree: its `.git` file, and git's own files about it."""
+    """The files that make a directory a worktree: its `.git` file, and git's files about it."""
 
     link: bytes
     admin: Path
@@ -66,48 +76,62 @@ class GitFiles:
 
 
 class Slot:
-    """A place in which a candidate can be tried; nothing written in it shows in another slot or in the main tree.
+    """A copy of the working tree, isolated from other slots and from the main tree.
 
-    await slot.reset()
-    slot.write_candidate("pkg/words.py", text)
-    ran = await run_confined(["python", "-m", "pytest", "-q"], slot)
+    Nothing written in it shows in another slot or in the main tree.
+
+        await slot.reset()
+        slot.write_candidate("pkg/words.py", text)
+        ran = await run_confined(["python", "-m", "pytest", "-q"], slot)
     """
 
-    def __init__(self, index: int, path: Path, repository: Repository, snapshot: Snapshot, scratch: Path) -> None:
-        """Made by `open_worktrees`; `scratch` is where its commands get their own HOME and TMPDIR."""
+    def __init__(
+        self, index: int, path: Path, repository: Repository, snapshot: Snapshot, scratch: Path
+    ) -> None:
+        """Made by `open_worktrees`.
+
+        `scratch` is where its commands get their own HOME and TMPDIR.
+        """
         self.index = index
         """Its number in the pool, from 0."""
         self.path = path
-        """Its top, which mirrors the top of the repository."""
+        """Its top directory, which corresponds to the top of the repository."""
         self.repository = repository
         self.root = path / repository.root.relative_to(repository.top)
-        """What mirrors the directory that the pool was opened for: the top, or a directory beneath it."""
+        """Its copy of the directory that the pool was opened for: the top, or one beneath it."""
         self.scratch = scratch
         self.commands: Commands | None = None
-        """What runs its commands, while the pool is open."""
+        """Runs its commands while the pool is open; None once it is closed."""
         self._snapshot = snapshot
-        self._looks: dict[str, _Look] = {}
+        self._states: dict[str, _FileState] = {}
         self._git: GitFiles | None = None
-        self._own: OwnGit | None = None
+        self._own_git: OwnGit | None = None
 
     @property
     def git_dir(self) -> Path | None:
-        """A git directory outside of the slot that knows what it began with; None if it has none of its own."""
-        return self._own.place if self._own is not None else None
+        """A git directory outside of the slot that records its initial state.
+
+        None if the slot has no git directory of its own.
+        """
+        return self._own_git.place if self._own_git is not None else None
 
     def __repr__(self) -> str:
         """Where it is."""
         return f"<Slot {self.index} at {self.path}{'' if self.commands else ', closed'}>"
 
     def mirror(self, path: str | Path) -> Path:
-        """The same file in this slot; a relative path is taken from the directory that the pool was opened for.
+        """The path in this slot that corresponds to a path of the repository.
 
-        OutsideRepository if the path, or where a symbolic link leads it, is not in the repository or is git's own.
+        A relative path starts at the directory that the pool was opened for. Raises
+        OutsideRepository if the path, or the target of a symbolic link in it, is not in the
+        repository or belongs to git.
         """
         top = self.repository.top
         given = self.repository.root / path
         real = (
-            Path(os.path.realpath(given.parent)) / given.name if given.name != ".." else Path(os.path.realpath(given))
+            Path(os.path.realpath(given.parent)) / given.name
+            if given.name != ".."
+            else Path(os.path.realpath(given))
         )
         if not real.is_relative_to(top):
             raise OutsideRepository(f"{path} is outside of the repository {top}")
@@ -120,10 +144,12 @@ class Slot:
         return mirrored
 
     def write_candidate(self, relative: str | Path, text: str) -> Path:
-        """Write a file of this slot, whole; returns where. Its directory is made if need be, its mode stays.
+        """Write a whole file of this slot; returns its path.
 
-        The old file is replaced, never written to: it may be a hard link to another one. A link is followed, within
-        the slot. What Python compiled from the old one is removed, as it can't tell two texts of one second and size.
+        Its directory is made if it does not exist, and its mode is kept. The old file is replaced,
+        never written to: it may be a hard link to another one. A symbolic link is followed, within
+        the slot. Bytecode compiled from the old file is removed: Python can't distinguish two
+        sources with the same second and size.
         """
         if self.commands is None:
             raise SlotClosed(f"slot {self.index} is closed")
@@ -134,7 +160,7 @@ class Slot:
         path.parent.chmod(above | stat.S_IRWXU)
         path.unlink(missing_ok=True)
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(path, flags, 0o600), "w", encoding="utf-8", newline="") as file:  # noqa: PTH123
+        with open(os.open(path, flags, 0o600), "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - opens a descriptor
             file.write(text)
         path.chmod(mode)
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
@@ -143,36 +169,45 @@ class Slot:
         return path
 
     async def stage(self, relative: str | Path, text: str) -> Path:
-        """Write a file of this slot as `write_candidate` does, beside the loop."""
-        return await aside(lambda _: self.write_candidate(relative, text))
+        """Write a file of this slot as `write_candidate` does, in a thread."""
+        return await run_in_thread(lambda _: self.write_candidate(relative, text))
 
     def keep(self, note: str) -> None:
-        """What is in it must not be lost: if its owner dies, no pool removes it before it is let go."""
+        """Mark its content as not to be lost.
+
+        If its owner dies, no pool removes the slot before `let_go` is called.
+        """
         kept = kept_note(self.path)
         kept.with_suffix(".part").write_text(note, "utf-8")
         kept.with_suffix(".part").replace(kept)
 
     def let_go(self) -> None:
-        """What is in it is safe elsewhere, or nobody's."""
+        """Remove the mark of `keep`: the content is saved elsewhere, or no longer needed."""
         kept_note(self.path).unlink(missing_ok=True)
 
     async def reset(self) -> None:
-        """Go back to the snapshot exactly: files, modes, links; what else is there is removed. No-op once closed."""
+        """Restore the snapshot exactly: files, modes, links; everything else is removed.
+
+        Does nothing once the pool is closed.
+        """
         if self.commands is not None:
-            await aside(self.restore)
+            await run_in_thread(self.restore)
 
     async def begin_here(self) -> None:
-        """What is in it now is what it begins with: for its own git, if it has one, that is the state of HEAD."""
-        own = self._own
-        if own is not None and self.commands is not None:
-            await aside(lambda stop: own.commit_files(self.path, Git(self.path, stop)))
+        """Make the current content the initial state: the slot's own git, if any, commits it."""
+        own_git = self._own_git
+        if own_git is not None and self.commands is not None:
+            await run_in_thread(lambda stop: own_git.commit_files(self.path, Git(self.path, stop)))
 
-    def own(self, own: OwnGit) -> None:
-        """From now on, `restore` gives it a git directory of its own."""
-        self._own = own
+    def use_own_git(self, own_git: OwnGit) -> None:
+        """Make `restore` give it a git directory of its own."""
+        self._own_git = own_git
 
-    def adopt(self, git: Git) -> None:
-        """After `git worktree add`: give git the staged state of the main tree, and keep its files for `restore`."""
+    def record_git_files(self, git: Git) -> None:
+        """Give git the staged state of the main tree, and keep git's files for `restore`.
+
+        Called after `git worktree add`.
+        """
         link = self.path / ".git"
         content = link.read_bytes()
         admin = Path(os.fsdecode(content.removeprefix(b"gitdir: ").strip()))
@@ -180,27 +215,29 @@ class Slot:
             git("update-index", "-z", "--index-info", stdin=self._snapshot.index)
         else:
             git("read-tree", "--empty")
-        self._git = GitFiles(content, admin, (admin / "HEAD").read_bytes(), (admin / "index").read_bytes())
+        self._git = GitFiles(
+            content, admin, (admin / "HEAD").read_bytes(), (admin / "index").read_bytes()
+        )
 
-    def restore(self, stop: Stop) -> None:
-        """What `reset` does, blocking."""
+    def restore(self, stop: StopRequest) -> None:
+        """The same as `reset`, blocking."""
         if self.path.is_symlink() or not self.path.is_dir():
             remove_tree(self.path)
             self.path.mkdir(mode=0o700)
         self._clear(stop)
         for name in sorted(self._snapshot.pieces):
             stop.check()
-            if name not in self._looks and name:
+            if name not in self._states and name:
                 make_piece(self._snapshot, name, self.path / name)
-                self._looks[name] = _Look.at(self.path / name)
+                self._states[name] = _FileState.at(self.path / name)
         finish_directories(self._snapshot, self.path, directories(self._snapshot))
-        if self._own is not None:
-            self._own.install(self.path, Git(self.repository.top, stop))
+        if self._own_git is not None:
+            self._own_git.install(self.path, Git(self.repository.top, stop))
         self._restore_git()
 
-    def _clear(self, stop: Stop) -> None:
-        """Remove what isn't as in the snapshot; `_looks` has what was left."""
-        left: dict[str, _Look] = {}
+    def _clear(self, stop: StopRequest) -> None:
+        """Remove all that differs from the snapshot; `_states` has what remains."""
+        left: dict[str, _FileState] = {}
         waiting = [""]
         while waiting:
             above = waiting.pop()
@@ -209,30 +246,30 @@ class Slot:
             for entry in list(os.scandir(place)):
                 stop.check()
                 name = f"{above}/{entry.name}" if above else entry.name
-                if name == ".git" and (self._git is not None or self._own is not None):
+                if name == ".git" and (self._git is not None or self._own_git is not None):
                     continue
-                look = _Look.at(Path(entry.path))
-                if self._is_as_it_was(name, look):
-                    left[name] = look
-                    if stat.S_ISDIR(look.mode):
+                state = _FileState.at(Path(entry.path))
+                if self._matches_snapshot(name, state):
+                    left[name] = state
+                    if stat.S_ISDIR(state.mode):
                         waiting.append(name)
                 else:
                     remove_tree(Path(entry.path))
-        self._looks = left
+        self._states = left
 
-    def _is_as_it_was(self, name: str, look: _Look) -> bool:
+    def _matches_snapshot(self, name: str, state: _FileState) -> bool:
         piece = self._snapshot.pieces.get(name)
-        if piece is None or piece.kind != stat.S_IFMT(look.mode):
+        if piece is None or piece.kind != stat.S_IFMT(state.mode):
             return False
         if piece.kind == stat.S_IFDIR:
             return True
         if piece.kind == stat.S_IFLNK:
-            return os.readlink(self.path / name) == piece.target  # noqa: PTH115 - a Path would forget "./"
-        before = self._looks.get(name)
-        if before is not None and before.holds(look):
+            return os.readlink(self.path / name) == piece.target  # noqa: PTH115 - a Path drops "./"
+        before = self._states.get(name)
+        if before is not None and before.proves_unchanged(state):
             return True
-        same = (look.mtime_ns, stat.S_IMODE(look.mode)) == (piece.mtime_ns, piece.mode)
-        return same and _equal(self.path / name, self._snapshot.place / name)
+        same = (state.mtime_ns, stat.S_IMODE(state.mode)) == (piece.mtime_ns, piece.mode)
+        return same and _same_content(self.path / name, self._snapshot.place / name)
 
     def _restore_git(self) -> None:
         if self._git is None:
@@ -245,20 +282,25 @@ class Slot:
             file = self._git.admin / name
             if not file.is_file() or file.read_bytes() != content:
                 file.write_bytes(content)
-        for name in ("index.lock", "HEAD.lock"):  # of a git that was killed
+        for name in ("index.lock", "HEAD.lock"):  # left by a git that was killed
             (self._git.admin / name).unlink(missing_ok=True)
 
 
 def kept_note(slot: Path) -> Path:
-    """Where it is noted that a slot holds what must not be lost: beside it, where nothing in it can change it."""
+    """Path of the note of `Slot.keep`: beside the slot, where nothing inside can change it."""
     return slot.with_name(f"{slot.name}{KEPT}")
 
 
-def _equal(one: Path, other: Path, chunk: int = 1 << 20) -> bool:
-    """Whether two files have the same bytes and only one name: one with a second name may change through it."""
+def _same_content(one: Path, other: Path, chunk: int = 1 << 20) -> bool:
+    """Whether two files have the same bytes, and `one` has only one name.
+
+    A file with a second name (a hard link) may change through it.
+    """
     facts = one.lstat()
     if facts.st_nlink != 1 or facts.st_size != other.lstat().st_size:
         return False
     with one.open("rb") as first, other.open("rb") as second:
-        read: Callable[[], tuple[bytes, bytes]] = lambda: (first.read(chunk), second.read(chunk))  # noqa: E731
-        return all(left == right for left, right in iter(read, (b"", b"")))
+        while block := first.read(chunk):
+            if block != second.read(chunk):
+                return False
+        return not second.read(1)

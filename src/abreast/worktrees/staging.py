@@ -1,10 +1,11 @@
-"""The working tree as it is now, kept aside, for slots to start from and to come back to.
+"""A snapshot of the working tree as it is now, from which slots are made and reset.
 
-Its files are copied as they are, bytes and modes, once; slots are made from that copy. Git is asked only which files
-there are: what is tracked and there, changed or not, staged or not, and what is untracked and not ignored; and, where
-that is wanted, which are ignored (`abreast.worktrees.ignored` chooses among those). Nothing goes
-through git's filters or into its object database: a checkout would turn line ends (`core.autocrlf`), fetch large files
-and lose what can't be told from a commit; and the repository gains no object, ref, stash or index entry by it.
+The files are copied once, with their bytes and modes; slots are made from that copy. Git only lists
+the files: tracked ones that exist, changed or not, staged or not; untracked ones that are not
+ignored; and, on request, ignored ones (`abreast.worktrees.ignored_files` chooses among those).
+Nothing goes through git's filters or into its object database: a checkout would convert line ends
+(`core.autocrlf`), fetch large files and lose what a commit does not record. The repository gains no
+object, ref, stash or index entry.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from abreast.worktrees.aside import Stop
+from abreast.worktrees.background import StopRequest
 from abreast.worktrees.errors import WorktreesUnavailable
 from abreast.worktrees.git import Git, Repository
-from abreast.worktrees.ignored import is_code
+from abreast.worktrees.ignored_files import is_code
 
 _SUBMODULE: Final = b"160000"
-_TOOLS: Final = "/usr/bin:/bin"
-_CHUNK: Final = 1 << 20
-_TRIES: Final = 3  # to copy a file that somebody is writing
+_SYSTEM_PATH: Final = "/usr/bin:/bin"
+_CHUNK_BYTES: Final = 1 << 20
+_COPY_ATTEMPTS: Final = 3  # for a file that another process is writing
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a working tree consists of: names from its top, and what was left alone."""
+    """The files of a working tree, by name from its top, and notes on those left out."""
 
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -51,29 +52,32 @@ class Piece:
     mode: int
     mtime_ns: int
     target: str = ""
-    """Of a link: where it points to, as it stands."""
+    """Of a link: its target, as written in the link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A working tree kept aside at `place`: every piece of it by its name from the top, parents first."""
+    """A copy of a working tree at `place`; `pieces` by name from the top, parents first."""
 
     place: Path
     pieces: dict[str, Piece]
     notes: tuple[str, ...] = ()
     index: bytes = b""
     ignored: frozenset[str] = frozenset()
-    """The pieces that are there only for the sake of ignored files."""
+    """The pieces that are ignored files, or directories that hold only such files."""
 
     def digest(self) -> str:
-        """A name for exactly this content: equal names, types, modes (but for times) and bytes give equal digests.
+        """A digest of the content: names, types, modes and bytes, but not times.
 
-        Ignored files are no part of it: logs and the like change all the time.
+        Ignored files are not included: logs and the like change all the time.
         """
         return self._digest_of(self.pieces.keys() - self.ignored)
 
     def ignored_digest(self) -> str:
-        """The same for ignored files that are imported, such as built extensions; empty if there are none."""
+        """A digest of the ignored files that may be imported, such as built extensions.
+
+        Empty if there are none.
+        """
         names = {name for name in self.ignored if is_code(name)}
         return self._digest_of(names) if names else ""
 
@@ -81,8 +85,9 @@ class Snapshot:
         whole = hashlib.sha256()
         for name in sorted(names):
             piece = self.pieces[name]
-            head = f"{len(os.fsencode(name))}:{piece.kind:o}:{piece.mode:o}:{len(os.fsencode(piece.target))}:"
-            whole.update(head.encode() + os.fsencode(name) + os.fsencode(piece.target))
+            path, target = os.fsencode(name), os.fsencode(piece.target)
+            head = f"{len(path)}:{piece.kind:o}:{piece.mode:o}:{len(target)}:"
+            whole.update(head.encode() + path + target)
             if piece.kind == stat.S_IFREG:
                 whole.update(_digest(self.place / name))
         return whole.hexdigest()
@@ -94,7 +99,7 @@ def _digest(path: Path) -> bytes:
 
 
 def list_tree(repository: Repository, git: Git) -> Listing:
-    """What belongs to the working tree of a repository, or of a plain directory."""
+    """List what belongs to the working tree of a repository, or of a plain directory."""
     if repository.common is None:
         return Listing(*_walk(repository.top))
     index = git("ls-files", "-z", "--stage")
@@ -115,7 +120,7 @@ def list_tree(repository: Repository, git: Git) -> Listing:
 
 
 def _walk(top: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """All names beneath a plain directory, empty directories included, and what can't be copied."""
+    """All names beneath a plain directory, with empty directories, and what can't be copied."""
     names: list[str] = []
     notes: list[str] = []
     waiting = [""]
@@ -134,8 +139,13 @@ def _walk(top: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(names)), tuple(notes)
 
 
-def take_snapshot(repository: Repository, listing: Listing, place: Path, stop: Stop) -> Snapshot:
-    """Copy what is listed to `place`, a new directory. What is listed but not there has been deleted."""
+def take_snapshot(
+    repository: Repository, listing: Listing, place: Path, stop: StopRequest
+) -> Snapshot:
+    """Copy the listed files to `place`, a new directory.
+
+    A listed file that does not exist has been deleted, and is skipped.
+    """
     place.mkdir(mode=0o700)
     pieces: dict[str, Piece] = {"": _piece(repository.top)}
     notes = list(listing.notes)
@@ -143,27 +153,35 @@ def take_snapshot(repository: Repository, listing: Listing, place: Path, stop: S
         stop.check()
         try:
             if _has_parents(repository.top, name, pieces):
-                _take(repository.top / name, place / name, name, pieces)
+                _copy_piece(repository.top / name, place / name, name, pieces)
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise WorktreesUnavailable(f"{repository.top / name} can't be copied: {error.strerror}") from error
+            raise WorktreesUnavailable(
+                f"{repository.top / name} can't be copied: {error.strerror}"
+            ) from error
     known = frozenset(pieces)
     for name in listing.ignored:
         stop.check()
         try:
             if _has_parents(repository.top, name, pieces):
-                _take(repository.top / name, place / name, name, pieces)
+                _copy_piece(repository.top / name, place / name, name, pieces)
         except FileNotFoundError:
             continue
-        except OSError as error:  # nothing that belongs to the project
+        except OSError as error:  # the project itself does not need it
             (place / name).unlink(missing_ok=True)
-            notes.append(f"{name}: an ignored file that can't be copied ({error.strerror}), left out of the slots")
+            notes.append(
+                f"{name}: an ignored file that can't be copied ({error.strerror}), "
+                "left out of the slots"
+            )
     return Snapshot(place, pieces, tuple(notes), listing.index, frozenset(pieces.keys() - known))
 
 
 def _has_parents(top: Path, name: str, pieces: dict[str, Piece]) -> bool:
-    """Whether the directories above are directories: a link in their place would lead elsewhere. Records them."""
+    """Record the directories above `name`; returns whether all of them are directories.
+
+    A link in the place of one would lead elsewhere.
+    """
     parts = name.split("/")[:-1]
     for depth in range(1, len(parts) + 1):
         above = "/".join(parts[:depth])
@@ -183,35 +201,45 @@ def _piece(path: Path) -> Piece:
     return Piece(kind, stat.S_IMODE(facts.st_mode), facts.st_mtime_ns, target)
 
 
-def _take(source: Path, target: Path, name: str, pieces: dict[str, Piece]) -> None:
+def _copy_piece(source: Path, target: Path, name: str, pieces: dict[str, Piece]) -> None:
     piece = _piece(source)
     if piece.kind == stat.S_IFREG:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for _ in range(_TRIES):
+        for _ in range(_COPY_ATTEMPTS):
             copy_bytes(source, target)
             before, piece = piece, _piece(source)
             if before == piece:
                 break
             target.unlink()
         else:
-            copy_bytes(source, target)  # it is being written all the time: any moment is as good as another
+            # It is written to without a pause: this copy is as good as any other.
+            copy_bytes(source, target)
     if piece.kind in {stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR}:
         pieces.setdefault(name, piece)
 
 
 def copy_bytes(source: Path, target: Path) -> None:
-    """Copy a file's content into a new file; where the file system can share the blocks, it does."""
+    """Copy a file's content into a new file.
+
+    Where the file system can share the blocks, it does.
+    """
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with source.open("rb") as reading, open(os.open(target, flags, 0o600), "wb") as writing:  # noqa: PTH123
+    with (
+        source.open("rb") as reading,
+        open(os.open(target, flags, 0o600), "wb") as writing,  # noqa: PTH123 - opens a descriptor
+    ):
         try:
             while os.copy_file_range(reading.fileno(), writing.fileno(), 1 << 30):
                 pass
-        except (AttributeError, OSError):  # another file system or system
-            shutil.copyfileobj(reading, writing, _CHUNK)
+        except (AttributeError, OSError):  # another file system or operating system
+            shutil.copyfileobj(reading, writing, _CHUNK_BYTES)
 
 
 def make_piece(snapshot: Snapshot, name: str, path: Path) -> None:
-    """Make a file or link of the snapshot, or a directory that can be filled, at `path`, where nothing is."""
+    """Make a file, link or directory of the snapshot at `path`, where nothing exists.
+
+    A directory is made writable, so that it can be filled; see `finish_directories`.
+    """
     piece = snapshot.pieces[name]
     if piece.kind == stat.S_IFDIR:
         path.mkdir(mode=0o700)
@@ -225,7 +253,10 @@ def make_piece(snapshot: Snapshot, name: str, path: Path) -> None:
 
 
 def finish_directories(snapshot: Snapshot, top: Path, names: Iterable[str]) -> None:
-    """Give directories their modes and times, the deepest first: a read-only one can't be filled afterwards."""
+    """Give directories their modes and times, the deepest first.
+
+    This is the last step, as a read-only directory can't be filled.
+    """
     for name in sorted(names, reverse=True):
         piece = snapshot.pieces[name]
         (top / name).chmod(piece.mode)
@@ -233,31 +264,45 @@ def finish_directories(snapshot: Snapshot, top: Path, names: Iterable[str]) -> N
 
 
 def directories(snapshot: Snapshot) -> Iterator[str]:
-    """The names of its directories, the top's being empty."""
+    """The names of its directories; the name of the top is empty."""
     return (name for name, piece in snapshot.pieces.items() if piece.kind == stat.S_IFDIR)
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory and all in it, read-only ones too; nothing to do if it isn't there. Follows no link."""
+    """Remove a directory and all in it, also read-only directories.
+
+    Does nothing if it does not exist. Follows no link.
+    """
     try:
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
         else:
             shutil.rmtree(path)
     except (OSError, RecursionError):
-        _force(path)
+        _force_remove(path)
 
 
-def _force(path: Path) -> None:
-    """By the system's own tools, for what Python can't: directories we may not enter, nested thousands deep.
+def _force_remove(path: Path) -> None:
+    """Remove a tree by `find` and `rm`, where Python fails.
 
-    Only directories are made writable. A file needs not be to be removed, and may have another name in the main tree.
+    It fails for directories without permission to enter and for those nested thousands deep. Only
+    directories are made writable: a file need not be writable to be removed, and may have another
+    name (a hard link) in the main tree.
     """
     name = str(path)
     closed = ["-type", "d", "!", "-perm", "-u+rwx"]
-    for words in (["find", name, *closed, "-execdir", "chmod", "u+rwx", "{}", ";"], ["rm", "-rf", "--", name]):
-        # By a PATH of our own, as `-execdir` refuses to work with a relative place in it.
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, env={"PATH": _TOOLS})
+    for words in (
+        ["find", name, *closed, "-execdir", "chmod", "u+rwx", "{}", ";"],
+        ["rm", "-rf", "--", name],
+    ):
+        # PATH is fixed, as `-execdir` refuses to work with a relative directory in it.
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env={"PATH": _SYSTEM_PATH},
+        )
     if os.path.lexists(path):
         reason = done.stderr.decode(errors="replace").strip().splitlines() or ["it is still there"]
         raise OSError(f"{path} can't be removed: {reason[0]}")

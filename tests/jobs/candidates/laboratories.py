@@ -1,8 +1,8 @@
-"""A project with one function, and a laboratory that judges its candidates by what is written in them."""
+"""A project with one function, and a fake evaluator that reads the verdict from the candidate."""
 
-from abreast.jobs.candidates.engine import Setting, Trials
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.tried import Checked, Diff, Line, Proposal, Timed
+from abreast.jobs.candidates.job import CandidateRun, CandidatesContext
+from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Proposal, Timed
+from abreast.jobs.candidates.source.target import Target
 from tests.worktrees.repositories import make_repository
 
 ORIGINAL = "def f(x):\n    return x + 1\n"
@@ -10,11 +10,13 @@ TARGET = Target("pkg/mod.py", "f")
 
 
 def make_project(place):
-    return make_repository(place, {"pkg/mod.py": ORIGINAL, "pkg/__init__.py": "", "other.txt": "left alone\n"})
+    return make_repository(
+        place, {"pkg/mod.py": ORIGINAL, "pkg/__init__.py": "", "other.txt": "left alone\n"}
+    )
 
 
 def text_of(word):
-    """A candidate whose word says what becomes of it."""
+    """A candidate whose word decides its verdict."""
     return f"def f(x):\n    return {word!r}\n"
 
 
@@ -26,8 +28,11 @@ def diff(number=0):
     return Diff(f"test#{number}", "returned", "different", "$", "2", "3", "another number")
 
 
-class Laboratory:
-    """`wrong...`, `hang...`, `raise...` don't pass; others do, `fast3...` is 3 times as fast. Counts what it does."""
+class FakeEvaluator:
+    """Judges by the candidate's word, and records what it did.
+
+    `wrong...`, `hang...`, `raise...` don't pass. Others do; `fast3...` is 3 times as fast.
+    """
 
     def __init__(self, checking=None, timing=None):
         self.checking, self.timing = checking, timing
@@ -37,7 +42,7 @@ class Laboratory:
         self.slots = {}
         self.overlaps = []
         self.seen = None
-        self.profiles = [Line(2, 1, 0.5)]
+        self.profiles = [ProfiledLine(2, 1, 0.5)]
 
     async def begin(self, slot):
         self.done.append(("begin", ""))
@@ -105,7 +110,7 @@ class Laboratory:
 
 
 class Author:
-    """Gives what it was told to give, and keeps what it was asked."""
+    """Returns the prepared texts, and records the requests."""
 
     def __init__(self, repairs=(), refined=(), adapted=(), gate=None):
         self.repairs, self.refined, self.adapted = list(repairs), list(refined), list(adapted)
@@ -154,8 +159,8 @@ def proposals(*words):
     return [Proposal(f"c{number}", text_of(word), "file") for number, word in enumerate(words)]
 
 
-def trials(project, laboratory, how, author=None):
-    return Trials(Setting(TARGET, ORIGINAL, project, laboratory, author, how))
+def trials(project, evaluator, how, author=None):
+    return CandidateRun(CandidatesContext(TARGET, ORIGINAL, project, evaluator, author, how))
 
 
 def proposing(found):

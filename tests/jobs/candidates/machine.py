@@ -1,4 +1,4 @@
-"""A machine that is not quiet: run times with drift, outliers, two modes, and neighbours that resemble each other."""
+"""A simulated noisy machine: run times with drift, outliers, two modes and autocorrelation."""
 
 import math
 import random
@@ -7,13 +7,16 @@ NOISES = ("quiet", "drift", "outliers", "bimodal", "autocorrelated", "all")
 
 
 class Machine:
-    """Takes a millisecond for a run of the original, `speedup` times less for the candidate's, and its own noise."""
+    """Returns run times: a millisecond for the original, `speedup` times less for the candidate.
+
+    Each has the noise of the machine added.
+    """
 
     def __init__(self, noise, seed, speedup=1.0, base=1e-3):
         self.noise, self.speedup, self.base = noise, speedup, base
         self.random = random.Random(f"{noise}/{seed}")
         self.runs = 0
-        self.slow = 0.0  # the part that goes on from run to run
+        self.slow = 0.0  # the autocorrelated part of the noise
         self.mode = 0
         self.phase = self.random.uniform(0, 2 * math.pi)
         self.turns = []
@@ -26,7 +29,7 @@ class Machine:
     def shift(self):
         self.runs += 1
         shift = 0.0
-        if self.noise in ("drift", "all"):  # warming up, and a slow wave of the neighbours' doing
+        if self.noise in ("drift", "all"):  # warming up, and a slow wave of other load
             shift += 0.15 * math.exp(-self.runs / 60) + 0.08 * math.sin(self.phase + self.runs / 25)
         if self.noise in ("outliers", "all") and self.random.random() < 0.06:
             shift += self.random.expovariate(2.0)

@@ -1,12 +1,18 @@
-"""What can't be asked of a busy machine: to tell a faster candidate from its own noise.
+"""Expectations about verdicts that a busy machine may miss.
 
-That nothing wrong is accepted holds on every machine, and so do all verdicts but `faster`. Where a machine leaves a
-faster candidate undecided, and says that its noise is why, the test is expected to fail: it is shown as `xfailed`.
+All verdicts but `faster` hold on every machine, and no wrong candidate is ever accepted. Where a
+busy machine leaves a faster candidate undecided and names its noise as the reason, the test is
+reported as `xfailed`.
 """
 
 import pytest
 
-_SENTENCES = ("can't be told from the noise", "too much goes on here", "longer, and could not be timed", "of the gain")
+_SENTENCES = (
+    "can't be told from the noise",
+    "too much goes on here",
+    "longer, and could not be timed",
+    "of the gain",
+)
 TRIES = 3
 
 
@@ -16,7 +22,10 @@ def is_noise(verdict, reason):
 
 
 def expect_verdicts(found, wanted):
-    """Compare verdicts by name. `found` has (verdict, reason) of each; only what is `faster` may drown in noise."""
+    """Compare verdicts by name. `found` has (verdict, reason) of each.
+
+    Only an expected `faster` may be undecided because of noise.
+    """
     drowned = {name for name, (verdict, reason) in found.items() if is_noise(verdict, reason)}
     drowned = {name for name in drowned if wanted.get(name) == "faster"}
     verdicts = {name: verdict for name, (verdict, _) in found.items()}
@@ -26,7 +35,7 @@ def expect_verdicts(found, wanted):
 
 
 async def expect_faster(time_once):
-    """Time a candidate until it is decided, at most three times; return what was found of it, which is `faster`."""
+    """Time a candidate until it is decided, at most three times; expect and return `faster`."""
     for _ in range(TRIES):
         found = await time_once()
         if not is_noise(found.verdict, found.reason):

@@ -1,4 +1,4 @@
-"""Small projects with a slow function and its tests, as real ones are."""
+"""Small projects with a slow function and its tests."""
 
 from tests.worktrees.repositories import make_repository
 
@@ -27,7 +27,10 @@ def pairs(numbers, wanted):
         seen[one] += 1
     return found
 """
-WRONG = "def pairs(numbers, wanted):\n    return len({one for one in numbers if wanted - one in numbers}) // 2\n"
+WRONG = """\
+def pairs(numbers, wanted):
+    return len({one for one in numbers if wanted - one in numbers}) // 2
+"""
 TESTS = """\
 from sums import pairs
 
@@ -45,13 +48,13 @@ def test_none():
 """
 
 
-# What pytest would load here for each run of a project's tests takes longer than those.
+# The plugins installed here take longer to load than a small project's tests take to run.
 CONFIGS = {"pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"}
 QUICK = "[pytest]\naddopts = -p no:hypothesispytest -p no:asyncio -p no:anyio -p no:timeout\n"
 
 
 def quick(files):
-    """The same files, with a pytest that starts soon, unless it is configured already."""
+    """Add a pytest configuration that starts quickly, unless the files have one."""
     return files if CONFIGS & files.keys() else {"pytest.ini": QUICK, **files}
 
 

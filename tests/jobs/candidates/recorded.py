@@ -1,14 +1,14 @@
-"""What a run of candidates recorded of its own concurrency."""
+"""Reads from a store how many checks of a candidates run were under way at once."""
 
 from contextlib import closing
 
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED
 from abreast.store.port import each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 
 
 def most_checked_at_once(path, run_id="optimize-1"):
-    """How many behaviour checks were under way at once."""
+    """The largest number of behaviour checks under way at once."""
     under_way, most = set(), 0
     with closing(SqliteStore(path)) as store:
         for event in each_event(store, run_id, {ITEM_STARTED, ITEM_SETTLED}):

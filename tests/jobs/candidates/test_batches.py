@@ -2,19 +2,19 @@
 
 import pytest
 
-from abreast.jobs.candidates.engine import How
-from abreast.wiring import open_run
+from abreast.assembly.names import open_run
+from abreast.jobs.candidates.job import EvaluationOptions
 from tests.jobs.candidates.laboratories import (
     ORIGINAL,
     Author,
-    Laboratory,
+    FakeEvaluator,
     make_project,
     proposals,
     proposing,
     text_of,
     trials,
 )
-from tests.jobs.candidates.test_engine import cache
+from tests.jobs.candidates.test_job import cache
 
 __all__ = ["cache"]
 
@@ -32,7 +32,7 @@ TEXTS = {
     "a text without a function": "fast9\n",
     "as it was, with a comment": f"# mine\n{text_of('fast3 b')}",
 }
-"""Everything that a reply may be; what is written in it decides what the laboratory finds."""
+"""Every kind of reply; its text decides the verdict of the fake evaluator."""
 
 
 @pytest.fixture
@@ -41,15 +41,15 @@ def project(tmp_path):
 
 
 async def tried_in(project, found, author=None):
-    laboratory = Laboratory()
+    evaluator = FakeEvaluator()
     async with open_run("optimize", seed=7) as run:
-        how = How(2, repairs=0)
-        return await trials(project, laboratory, how, author).run(run, proposing(found)), laboratory
+        how = EvaluationOptions(2, repairs=0)
+        return await trials(project, evaluator, how, author).run(run, proposing(found)), evaluator
 
 
 @pytest.mark.parametrize("kind", TEXTS)
 async def test_a_batch_is_judged_with_the_settings_of_a_single_candidate(project, kind):
-    """As a first candidate, beside one that is faster; and as a refinement of that one, in a batch of two."""
+    """Once as a first candidate beside a faster one, once as a refinement of that one."""
     text = TEXTS[kind]
     first = proposals("fast3 b")
     single = [*first, type(first[0])("single", text, "file")]
@@ -65,7 +65,10 @@ async def test_a_batch_is_judged_with_the_settings_of_a_single_candidate(project
 
 async def test_each_of_a_batch_has_the_verdict_that_it_has_among_first_candidates(project):
     found = proposals(*(f"fast3 {number}" for number in range(len(TEXTS))))
-    single = [type(found[0])(f"single {number}", text, "file") for number, text in enumerate(TEXTS.values())]
+    single = [
+        type(found[0])(f"single {number}", text, "file")
+        for number, text in enumerate(TEXTS.values())
+    ]
     alone, _ = await tried_in(project, [*found, *single])
     author = Author(refined=list(TEXTS.values()), adapted=[""] * len(TEXTS))
     together, _ = await tried_in(project, found, author)

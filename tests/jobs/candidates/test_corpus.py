@@ -1,8 +1,18 @@
-"""A few functions of the corpus: who is taken for what. `make corpus` has all of them."""
+"""The verdicts on a few functions of the corpus; `make corpus` runs all of them."""
 
 import pytest
 
-from benchmarks.corpus import KINDS, Result, Told, by_behaviour, by_optimizing, faults, known, specimens, table
+from benchmarks.corpus import (
+    KINDS,
+    Result,
+    Told,
+    by_behaviour,
+    by_optimizing,
+    faults,
+    known,
+    specimens,
+    table,
+)
 from benchmarks.measuring import SERIES, rows_of, summary
 from tests.jobs.candidates.watched import use_cache
 
@@ -17,9 +27,11 @@ EXPECTED = {
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", [*NAMES, *(pytest.param(name, marks=pytest.mark.soak) for name in MORE)])
+@pytest.mark.parametrize(
+    "name", [*NAMES, *(pytest.param(name, marks=pytest.mark.soak) for name in MORE)]
+)
 async def test_every_kind_is_taken_for_what_it_is(name, tmp_path, monkeypatch):
-    """By what it does alone: its text is not looked at."""
+    """By behaviour alone: the check of the source text is off."""
     use_cache(monkeypatch, tmp_path)
     results = await by_behaviour(specimens([name]), 2, text_check=False, told=lambda _: None)
     assert len(results) >= 4
@@ -47,7 +59,9 @@ def test_what_was_taken_for_something_else_is_a_fault():
     assert faults(good, "same") == []
     for kind in ("fast-wrong", "cheating", "hanging", "memory-bomb", "writes-outside"):
         assert faults([*good, Result("f", kind, "same", "")], "same") == [f"f/{kind} was same"]
-    assert faults([Result("f", "fast-correct", "wrong", "why")], "same") == ["f/fast-correct was wrong: why"]
+    assert faults([Result("f", "fast-correct", "wrong", "why")], "same") == [
+        "f/fast-correct was wrong: why"
+    ]
     assert faults([*good, Result("f", "slower", "faster", "")], "same") == ["f/slower was faster"]
     assert "fast-wrong" in table(good)
 
@@ -59,15 +73,22 @@ def test_stopped_it_goes_on_with_what_is_not_known_and_what_has_changed(tmp_path
         Told("median", median.digest, (Result("median", "slower", "same", "why"),), 2.0),
         Told("top_k", "another text", ()),
     ]
-    path.write_text("".join(one.line() for one in told) + told[0].line().replace("median", "unique")[:40])
+    path.write_text(
+        "".join(one.line() for one in told) + told[0].line().replace("median", "unique")[:40]
+    )
     assert known(path, chosen) == {"median": told[0]}
     assert by_optimizing([median], 2, path, lambda _: None) == [told[0]]  # nothing is run
     assert {top_k.digest, unique.digest, median.digest} & {"another text"} == set()
 
 
-def test_a_series_of_measurements_goes_on_after_what_is_written_and_says_whether_it_is_good(tmp_path):
+def test_a_series_of_measurements_goes_on_after_what_is_written_and_says_whether_it_is_good(
+    tmp_path,
+):
     path = tmp_path / "aa.jsonl"
-    row = '{"run": 0, "verdict": "same", "ratio": 1.0, "noise_floor": 0.01, "seconds": 0.001, "took": 8.0, '
+    row = (
+        '{"run": 0, "verdict": "same", "ratio": 1.0, '
+        '"noise_floor": 0.01, "seconds": 0.001, "took": 8.0, '
+    )
     path.write_text(row + '"blocks": 8, "load": 0.5}\n{"run": 1, "verd')
     assert [one["run"] for one in rows_of(path)] == [0]
     assert summary("aa", rows_of(path)).startswith("aa: 1 runs: 1 same")

@@ -1,4 +1,4 @@
-"""Values that lie about themselves, hide what they hold, or can't be known: none is taken for what it is not."""
+"""Values that misreport themselves, hide their content or can't be read: none is misjudged."""
 
 import asyncio
 import collections
@@ -15,11 +15,11 @@ import weakref
 
 import pytest
 
-from abreast.jobs.candidates import kinds
-from abreast.jobs.candidates import portray as walk
-from abreast.jobs.candidates.compare import compare
-from abreast.jobs.candidates.portray import portray
 from abreast.jobs.candidates.rules import LOOSE
+from abreast.jobs.candidates.values import stdlib_types
+from abreast.jobs.candidates.values import take_snapshot as take_snapshot_module
+from abreast.jobs.candidates.values.compare import compare
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 from tests.jobs.candidates.things import Plain, Point
 
 
@@ -37,8 +37,27 @@ def forever(*args, **kwargs):
 
 
 METHODS = (
-    *("__eq__", "__ne__", "__hash__", "__len__", "__iter__", "__next__", "__getattribute__", "__getattr__", "__repr__"),
-    *("__str__", "__reduce__", "__reduce_ex__", "__getstate__", "__bool__", "__contains__", "__getitem__", "__float__"),
+    *(
+        "__eq__",
+        "__ne__",
+        "__hash__",
+        "__len__",
+        "__iter__",
+        "__next__",
+        "__getattribute__",
+        "__getattr__",
+        "__repr__",
+    ),
+    *(
+        "__str__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__getstate__",
+        "__bool__",
+        "__contains__",
+        "__getitem__",
+        "__float__",
+    ),
     *(
         "__int__",
         "__index__",
@@ -65,7 +84,7 @@ METHODS = (
 
 
 def liar(base, answer=refuse):
-    """A class of which every method that might be asked refuses, or never ends."""
+    """A class of which every special method raises or never returns."""
     lying = {name: answer for name in METHODS if name != "__hash__" or base is not object}
     return type(
         "Liar",
@@ -93,7 +112,14 @@ def liar_slot(found):
 @pytest.mark.parametrize("answer", [refuse, forever])
 @pytest.mark.parametrize("base", [int, float, str, bytes, tuple, frozenset])
 def test_no_method_of_a_value_is_called(base, answer):
-    content = {int: (5,), float: (2.5,), str: ("a",), bytes: (b"a",), tuple: ((1,),), frozenset: ((1,),)}[base]
+    content = {
+        int: (5,),
+        float: (2.5,),
+        str: ("a",),
+        bytes: (b"a",),
+        tuple: ((1,),),
+        frozenset: ((1,),),
+    }[base]
     kind = liar(base, answer)
     one, same = base.__new__(kind, *content), base.__new__(kind, *content)
     other = base.__new__(kind)
@@ -116,7 +142,7 @@ def test_no_method_of_a_container_is_called(base):
 
 
 class Equal:
-    """Says that it equals everything."""
+    """Equals everything."""
 
     def __init__(self, value):
         self.value = value
@@ -147,7 +173,7 @@ def test_a_lying_equality_is_not_asked():
 
 
 class Pretender:
-    """Says that it is an int."""
+    """Claims to be an int."""
 
     @property
     def __class__(self):
@@ -164,12 +190,14 @@ def test_a_name_that_a_class_claims_is_called_false():
     false = type("int", (int,), {"__module__": "builtins", "__qualname__": "int"})
     assert compare(false(1), 1).outcome == "different"
     assert "a false builtins.int" in compare(false(1), 1).reason
-    deque = type("deque", (collections.deque,), {"__module__": "collections", "__qualname__": "deque"})
+    deque = type(
+        "deque", (collections.deque,), {"__module__": "collections", "__qualname__": "deque"}
+    )
     assert compare(deque(), collections.deque()).outcome == "different"
 
 
 class Hidden:
-    """Puts something else in the place of its `__dict__`."""
+    """Replaces its `__dict__` by something else."""
 
     __dict__ = property(lambda self: {})
 
@@ -234,7 +262,7 @@ def test_an_attribute_beside_a_slot_of_its_name_counts():
 
 
 class Meta(type):
-    """Lies about its classes."""
+    """Misreports its classes."""
 
     __module__ = property(refuse)
     __mro__ = property(refuse)
@@ -323,7 +351,7 @@ async def async_generator():
 
 
 def halting():
-    """A generator that is running while it is looked at can't be pulled from."""
+    """A generator that is running while its snapshot is taken can't be advanced."""
     found = []
 
     def look():
@@ -356,7 +384,11 @@ def halting():
     ids=range(14),
 )
 def test_what_cannot_be_known_is_said_and_never_passed(make):
-    for one, other in ((make(), make()), ([1, make()], [1, make()]), ({"a": make()}, {"a": make()})):
+    for one, other in (
+        (make(), make()),
+        ([1, make()], [1, make()]),
+        ({"a": make()}, {"a": make()}),
+    ):
         verdict = compare(one, other, bound=100)
         assert verdict.outcome == "cannot_compare"
         assert verdict.reason
@@ -376,7 +408,11 @@ def nameless():
 
 
 def test_sockets_and_coroutines_are_beyond_comparison():
-    with an_open(socket.socket) as one, an_open(pathlib.Path(__file__).open) as two, an_open(coroutine) as three:
+    with (
+        an_open(socket.socket) as one,
+        an_open(pathlib.Path(__file__).open) as two,
+        an_open(coroutine) as three,
+    ):
         for value in (one, three, Plain(held=one)):
             assert compare(value, value).outcome == "cannot_compare"
         assert compare(one, two).outcome == "different"
@@ -400,7 +436,10 @@ def test_the_prefix_of_what_does_not_end_still_counts():
     assert compare(itertools.count(), itertools.count(), bound=50).outcome == "cannot_compare"
     assert compare(itertools.count(), itertools.count(1), bound=50).outcome == "different"
     assert compare(itertools.count(), iter(range(5)), bound=50).outcome == "different"
-    assert compare(itertools.repeat(1, 50), itertools.repeat(1, 50), bound=50).outcome == "cannot_compare"
+    assert (
+        compare(itertools.repeat(1, 50), itertools.repeat(1, 50), bound=50).outcome
+        == "cannot_compare"
+    )
     assert compare(itertools.repeat(1, 49), itertools.repeat(1, 49), bound=50).outcome == "same"
 
 
@@ -409,17 +448,22 @@ def test_doubt_in_a_set_is_doubt_not_a_difference():
     assert compare(one, other).outcome == "cannot_compare"
     more = {Plain(lock=threading.local(), a=1), Plain(lock=threading.local(), a=2)}
     assert compare(one, more).outcome == "cannot_compare"
-    assert compare({Plain(lock=one): 1}, {Plain(lock=2): 1}).outcome in ("different", "cannot_compare")
+    assert compare({Plain(lock=one): 1}, {Plain(lock=2): 1}).outcome in (
+        "different",
+        "cannot_compare",
+    )
 
 
 def test_too_many_parts_are_too_many():
-    assert [node.kind for node in portray([1, [2], [3, 4]], nodes=4).nodes].count("unknown") == 1
-    from abreast.jobs.candidates.compare import compare_portraits
+    assert [node.kind for node in take_snapshot([1, [2], [3, 4]], nodes=4).nodes].count(
+        "unknown"
+    ) == 1
+    from abreast.jobs.candidates.values.compare import compare_snapshots
 
-    cut = portray(list(range(100)), nodes=50)
-    assert compare_portraits(cut, cut).outcome == "cannot_compare"
-    cut = portray(iter(range(100)), nodes=50)
-    assert compare_portraits(cut, cut).outcome == "cannot_compare"
+    cut = take_snapshot(list(range(100)), nodes=50)
+    assert compare_snapshots(cut, cut).outcome == "cannot_compare"
+    cut = take_snapshot(iter(range(100)), nodes=50)
+    assert compare_snapshots(cut, cut).outcome == "cannot_compare"
 
 
 def test_a_value_half_made_raises_nothing(monkeypatch):
@@ -429,13 +473,13 @@ def test_a_value_half_made_raises_nothing(monkeypatch):
     verdict = compare(half, half)
     assert verdict.outcome == "cannot_compare"
     assert "AttributeError" in verdict.reason
-    monkeypatch.setattr(walk, "describe", refuse_plainly)
+    monkeypatch.setattr(take_snapshot_module, "describe", refuse_plainly)
     assert compare([], []).outcome == "cannot_compare"
 
 
 def refuse_plainly(value):
     if type(value) is tuple:
-        return kinds.describe(value)
+        return stdlib_types.describe(value)
     raise RecursionError
 
 
@@ -450,7 +494,10 @@ def test_alike_members_that_are_also_elsewhere_are_matched_or_doubted():
 
     for first in (True, False):
         assert compare(make(first), make(True)).outcome in ("same", "cannot_compare")
-    assert compare(make(True), [{Plain(), Plain()}, Plain()]).outcome in ("different", "cannot_compare")
+    assert compare(make(True), [{Plain(), Plain()}, Plain()]).outcome in (
+        "different",
+        "cannot_compare",
+    )
 
 
 def test_more_alike_members_than_can_be_tried_are_doubted():

@@ -1,4 +1,4 @@
-"""Laws of the comparator over values of any shape: copies are the same, sides don't matter, any change is seen."""
+"""Laws of the comparison for any values: copies are equal, it is symmetric, it sees any change."""
 
 import array
 import collections
@@ -10,10 +10,10 @@ import fractions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abreast.jobs.candidates.compare import compare, compare_portraits
-from abreast.jobs.candidates.portrait import pack, unpack
-from abreast.jobs.candidates.portray import portray
 from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
+from abreast.jobs.candidates.values.compare import compare, compare_snapshots
+from abreast.jobs.candidates.values.snapshot import pack, unpack
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 from tests.jobs.candidates.things import Pair, Plain, Point, Row, Slotted, Still
 
 plain = st.one_of(
@@ -63,24 +63,31 @@ values = st.recursive(plain, deeper, max_leaves=12)
 
 
 def shape(value):
-    """A value and all in it that can be changed, each with ways to change it."""
+    """All values that differ from this one in one place."""
     return list(changes(value, lambda new: new))
 
 
 def changes(value, put):  # noqa: C901, PLR0912 - one branch for each type
-    """Every value that differs from this one in one place. `put` builds the whole from another part."""
+    """Yield every value that differs from this one in one place.
+
+    `put` builds the whole value from a changed part.
+    """
     yield put(different(value))
     if type(value) in (list, Row):
         yield put(type(value)([*value, None]))
         for at, one in enumerate(value):
-            yield from changes(one, lambda new, at=at: put(type(value)([*value[:at], new, *value[at + 1 :]])))
+            yield from changes(
+                one, lambda new, at=at: put(type(value)([*value[:at], new, *value[at + 1 :]]))
+            )
     elif type(value) is tuple:
         for at, one in enumerate(value):
             yield from changes(one, lambda new, at=at: put((*value[:at], new, *value[at + 1 :])))
     elif type(value) is dict:
         yield put({**value, object: 1})
         for key, one in value.items():
-            yield from changes(one, lambda new, key=key: put({k: new if k is key else v for k, v in value.items()}))
+            yield from changes(
+                one, lambda new, key=key: put({k: new if k is key else v for k, v in value.items()})
+            )
     elif type(value) in (set, frozenset):
         yield put(type(value)([*value, object]))
         if value:
@@ -124,14 +131,21 @@ def test_a_deep_copy_is_the_same_here_and_over_the_wire(value):
     assert compare(value, value).outcome == "same"
     for rules in (STRICT, LOOSE, Rules(relative=1e-9, absolute=1e-9)):
         assert compare(value, twin, rules=rules).outcome == "same"
-    assert compare_portraits(unpack(pack(portray(value))), portray(twin)).outcome == "same"
+    assert (
+        compare_snapshots(unpack(pack(take_snapshot(value))), take_snapshot(twin)).outcome == "same"
+    )
 
 
 @given(values, values, st.sampled_from([STRICT, LOOSE, Rules(relative=0.1)]))
 def test_sides_do_not_matter(one, other, rules):
     there, back = compare(one, other, rules=rules), compare(other, one, rules=rules)
     assert there.outcome == back.outcome
-    assert compare_portraits(portray(one), unpack(pack(portray(other))), rules=rules).outcome == there.outcome
+    assert (
+        compare_snapshots(
+            take_snapshot(one), unpack(pack(take_snapshot(other))), rules=rules
+        ).outcome
+        == there.outcome
+    )
 
 
 @given(values, values)
@@ -151,7 +165,9 @@ def test_any_change_of_any_part_is_seen(data):
     assert compare(copy.deepcopy(other), value, rules=LOOSE).outcome == "different"
 
 
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=6), st.randoms())
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=6), st.randoms()
+)
 def test_a_set_that_is_close_is_close_in_any_order(numbers, shuffler):
     rules = Rules(relative=1e-6, absolute=1e-6, signed_zero=False)
     moved = [number * (1 + 1e-8) for number in numbers]

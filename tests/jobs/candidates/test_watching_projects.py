@@ -1,4 +1,4 @@
-"""Ordinary projects: where their code lies, how it is installed, what pytest is told; and what can't be watched."""
+"""Traced runs of ordinary projects: layout, installation, pytest options, what can't be traced."""
 
 import importlib.util
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from abreast.jobs.candidates.behaviour.traced_run import Tests, judge_behaviour
 from abreast.jobs.candidates.rules import STRICT
-from abreast.jobs.candidates.watching import Tests, judge_behaviour
 from tests.jobs.candidates.watched import LIMITS, open_project, use_cache
 
 SHOUT = "def shout(text):\n    return text.upper() + '!'\n"
@@ -24,7 +24,10 @@ def cache(tmp_path, monkeypatch, unmeasured):
 
 
 def environment(place: Path, *, modules=PYTEST, path="", finder="") -> Path:
-    """A virtual environment with these modules alone, and what an editable install leaves in it; its interpreter."""
+    """Make a virtual environment with only these modules, and return its interpreter.
+
+    `path` and `finder` are the files that an editable install leaves in it.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, timeout=60)
     (site,) = place.glob("lib/*/site-packages")
     for name in modules:
@@ -46,12 +49,21 @@ def environment(place: Path, *, modules=PYTEST, path="", finder="") -> Path:
         ("pkg/voice.py", "pkg.voice", {"pkg/__init__.py": ""}),
         ("src/pkg/voice.py", "pkg.voice", {"src/pkg/__init__.py": "from pkg.voice import shout\n"}),
         ("src/space/voice.py", "space.voice", {"pytest.ini": "[pytest]\npythonpath = src\n"}),
-        ("voice.py", "voice", {"pytest.ini": "[pytest]\naddopts = -n 2 --import-mode=importlib -x\n"}),
+        (
+            "voice.py",
+            "voice",
+            {"pytest.ini": "[pytest]\naddopts = -n 2 --import-mode=importlib -x\n"},
+        ),
     ],
     ids=["flat", "flat package", "src", "namespace", "options"],
 )
 async def test_code_is_found_wherever_it_lies(tmp_path, file, module, more):
-    files = {file: SHOUT, "tests/test_voice.py": TEST.format(module=module), "tests/conftest.py": CONFTEST, **more}
+    files = {
+        file: SHOUT,
+        "tests/test_voice.py": TEST.format(module=module),
+        "tests/conftest.py": CONFTEST,
+        **more,
+    }
     async with open_project(tmp_path / "p", files, f"{file}::shout", ("tests",)) as project:
         original = await project.watch()
         assert (original.failure, original.messages) == (None, {})
@@ -75,11 +87,12 @@ sys.meta_path.insert(0, Finder)
 
 @pytest.mark.parametrize("way", ["path", "finder"])
 async def test_an_editable_install_leads_to_the_slot_and_not_to_the_main_tree(tmp_path, way):
-    """In an environment without abreast, of a project that has another module besides the target."""
+    """In an environment without abreast, with a second module besides the target's."""
     place = tmp_path / "p"
     files = {
         "code/pkg/__init__.py": "",
-        "code/pkg/voice.py": "from pkg.mark import MARK\n\ndef shout(text):\n    return text.upper() + MARK\n",
+        "code/pkg/voice.py": "from pkg.mark import MARK\n\n"
+        "def shout(text):\n    return text.upper() + MARK\n",
         "code/pkg/mark.py": "MARK = '!'\n",
         "tests/test_voice.py": TEST.format(module="pkg.voice")
         + "\n\ndef test_where():\n    import pkg.mark\n    assert '/cache/' in pkg.mark.__file__\n",
@@ -88,7 +101,9 @@ async def test_an_editable_install_leads_to_the_slot_and_not_to_the_main_tree(tm
     }
     async with open_project(place, files, "code/pkg/voice.py::shout", ("tests",)) as project:
         src = str(place / "code")
-        python = environment(place / ".venv", **{way: src if way == "path" else FINDER.format(src=src)})
+        python = environment(
+            place / ".venv", **{way: src if way == "path" else FINDER.format(src=src)}
+        )
         project.tests = Tests(("tests",), python=str(python))
         original = await project.watch()
         assert (original.failure, original.reason, original.messages) == (None, "", {})
@@ -98,7 +113,10 @@ async def test_an_editable_install_leads_to_the_slot_and_not_to_the_main_tree(tm
 
 async def test_a_project_may_be_called_abreast_and_need_not_have_ours(tmp_path):
     place = tmp_path / "p"
-    test = TEST.format(module="abreast.jobs") + "\n\ndef test_own():\n    import abreast\n    assert abreast.OWN\n"
+    test = (
+        TEST.format(module="abreast.jobs")
+        + "\n\ndef test_own():\n    import abreast\n    assert abreast.OWN\n"
+    )
     files = {
         "abreast/__init__.py": "OWN = True\n",
         "abreast/jobs.py": SHOUT,
@@ -116,9 +134,12 @@ async def test_a_module_from_elsewhere_is_refused(tmp_path):
         "voice.py": SHOUT,
         "vendored/voice.py": SHOUT,
         "conftest.py": CONFTEST,
-        "test_voice.py": "import sys\n\nsys.path.insert(0, 'vendored')\n" + TEST.format(module="voice"),
+        "test_voice.py": "import sys\n\nsys.path.insert(0, 'vendored')\n"
+        + TEST.format(module="voice"),
     }
-    async with open_project(tmp_path / "p", files, "voice.py::shout", ("test_voice.py",)) as project:
+    async with open_project(
+        tmp_path / "p", files, "voice.py::shout", ("test_voice.py",)
+    ) as project:
         watched = await project.watch()
         assert watched.failure == "refused"
         assert "vendored/voice.py, not from the slot" in watched.reason
@@ -148,10 +169,14 @@ async def test_tests_that_never_call_the_target_prove_nothing(tmp_path):
         assert (behaviour.verdict, behaviour.reason) == ("error", "no test calls the target")
 
 
-@pytest.mark.parametrize(("missing", "told"), [(True, "could not be started"), (False, "pytest is not installed")])
+@pytest.mark.parametrize(
+    ("missing", "told"), [(True, "could not be started"), (False, "pytest is not installed")]
+)
 async def test_an_interpreter_without_pytest_or_none_at_all(tmp_path, missing, told):
     place = tmp_path / "p"
-    async with open_project(place, {"voice.py": SHOUT}, "voice.py::shout", ("test_a.py",)) as project:
+    async with open_project(
+        place, {"voice.py": SHOUT}, "voice.py::shout", ("test_a.py",)
+    ) as project:
         python = place / "no-python" if missing else environment(place / ".venv", modules=())
         project.tests = Tests(("test_a.py",), python=str(python))
         watched = await project.watch(limits=LIMITS)

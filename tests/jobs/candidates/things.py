@@ -1,4 +1,4 @@
-"""Classes that values of the tests are made of: they can be found by their name, as those of a real project can."""
+"""Classes for the values of tests; like those of a real project, they are importable by name."""
 
 import enum
 from collections import namedtuple
@@ -106,7 +106,7 @@ def plus_one_again(x, y=1):
 
 
 def local_class(body):
-    """A class that no one can find by its name."""
+    """A class that can't be found by its name."""
 
     class Local:
         def method(self):

@@ -1,4 +1,4 @@
-"""Small projects with a function and its tests, and a way to see what a candidate for it does."""
+"""Small projects with a function and its tests, and a traced run of a candidate for it."""
 
 import os
 import sys
@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import dedent
 
-from abreast.jobs.candidates import watching
+from abreast.jobs.candidates.behaviour import traced_run
+from abreast.jobs.candidates.behaviour.traced_run import Tests, judge_behaviour, watch
 from abreast.jobs.candidates.rules import STRICT
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.watching import Tests, judge_behaviour, watch
-from abreast.worktrees.confine import Limits, run_confined
+from abreast.jobs.candidates.source.target import Target
+from abreast.worktrees.confinement import ResourceLimits, run_confined
 from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.projects import quick
 from tests.worktrees.repositories import ENVIRONMENT, make_repository
 
-LIMITS = Limits(seconds=60, memory=1 << 30, processes=40)
+LIMITS = ResourceLimits(seconds=60, memory=1 << 30, processes=40)
 
 
 MEASURED = """
@@ -36,7 +36,7 @@ class Project:
         self.original = None
 
     async def watch(self, candidate=None, *, limits=LIMITS, **options):
-        """What the original does, or a candidate: the text of the target's file."""
+        """Trace the original, or a candidate given as the text of the target's file."""
         await self.slot.reset()
         if candidate is not None:
             self.slot.write_candidate(self.target.file, dedent(candidate))
@@ -59,18 +59,20 @@ async def open_project(place: Path, files, target="words.py::count", tests=("tes
 
 
 def use_cache(monkeypatch, place):
-    """Worktrees of this test go to a directory of its own, and git asks nobody else's configuration.
+    """Put the worktrees of this test in a directory of its own, and use git without user settings.
 
-    If tests are measured, so is the child: under its own name, which measuring knows.
+    If coverage is measured, it is measured in the child too, which then runs under its real name.
     """
     if config := os.environ.get("COVERAGE_PROCESS_CONFIG"):
 
         def run(*args, extra_env, writable, **options):
             measured = {**extra_env, "COVERAGE_PROCESS_CONFIG": config}
-            return run_confined(*args, extra_env=measured, writable=[*writable, Path.cwd()], **options)
+            return run_confined(
+                *args, extra_env=measured, writable=[*writable, Path.cwd()], **options
+            )
 
-        monkeypatch.setattr(watching, "PROGRAM", MEASURED)
-        monkeypatch.setattr(watching, "run_confined", run)
+        monkeypatch.setattr(traced_run, "PROGRAM", MEASURED)
+        monkeypatch.setattr(traced_run, "run_confined", run)
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("ABREAST_CACHE", str(place / "cache"))

@@ -1,16 +1,16 @@
-"""Studies for tests, and a bench whose models say what they are told."""
+"""Studies for tests, and matrix tools whose models reply by a function of the prompt."""
 
 import asyncio
 import json
 from pathlib import Path
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.jobs.matrix.bench import Asked, Counted
-from abreast.jobs.matrix.notes import LaneCount
-from abreast.jobs.matrix.read_study import load_study
+from abreast.jobs.matrix.call_notes import LaneCount
+from abreast.jobs.matrix.design.read_study import load_study
+from abreast.jobs.matrix.tools import CountingModel, StrategyModel
 from abreast.models.port import Reply
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
 
 
 def study(text, directory=Path(), codes=None):
@@ -21,7 +21,9 @@ def study(text, directory=Path(), codes=None):
             raise ValueError(f"there is no {call}")
         return known[call]
 
-    return load_study(text, "study.yaml", Path(directory), code_of=code_of, check_sample=lambda _: None)
+    return load_study(
+        text, "study.yaml", Path(directory), code_of=code_of, check_sample=lambda _: None
+    )
 
 
 def simple(models=("a/one", "b/two"), inputs=3, repeats=2, more=""):
@@ -70,13 +72,23 @@ class Says:
 class FakeBench:
     """Models by name, functions by name; lanes of a width."""
 
-    def __init__(self, answers, *, limits=(), functions=None, gate=None, retry=None, price=None, clock=SYSTEM_CLOCK):
+    def __init__(
+        self,
+        answers,
+        *,
+        limits=(),
+        functions=None,
+        gate=None,
+        retry=None,
+        price=None,
+        clock=SYSTEM_CLOCK,
+    ):
         self.clock = clock
         self.models = {name: Says(name, answer, gate) for name, answer in answers.items()}
         self.functions = functions or {}
         lanes = {name.partition("/")[0]: None for name in answers}
         self.counts = {lane: LaneCount() for lane in lanes}
-        self._lanes = {lane: Lane(lane, [limit() for limit in limits]) for lane in lanes}
+        self._lanes = {lane: ModelLane(lane, [limit() for limit in limits]) for lane in lanes}
         self._retry = retry
         self._price = price
         self._callers = {}
@@ -84,9 +96,11 @@ class FakeBench:
     async def caller(self, name):
         lane = name.partition("/")[0]
         if name not in self._callers:
-            counted = Counted(self.models[name], self.counts[lane], self.clock)
+            counted = CountingModel(self.models[name], self.counts[lane], self.clock)
             lane_of = self._lanes[lane]
-            self._callers[name] = Caller(counted, lane_of, price=self._price, retry=self._retry, clock=self.clock)
+            self._callers[name] = Caller(
+                counted, lane_of, price=self._price, retry=self._retry, clock=self.clock
+            )
         return self._callers[name]
 
     judge = caller
@@ -96,11 +110,16 @@ class FakeBench:
         return await found if hasattr(found, "__await__") else found
 
     async def sample(self, run, facts, caller):
-        asked = await Asked(caller, {}).reply(facts["prompt"], step="draw")
+        asked = await StrategyModel(caller, {}).reply(facts["prompt"], step="draw")
         return {"ok": True, "text": asked.text, "value": None}
 
     async def workflow(self, run, file, inputs, caller):
-        return {"ok": file != "bad.yaml", "error": "a step failed", "text": f"{file}: {inputs['text']}", "value": None}
+        return {
+            "ok": file != "bad.yaml",
+            "error": "a step failed",
+            "text": f"{file}: {inputs['text']}",
+            "value": None,
+        }
 
     @property
     def asked(self):
@@ -108,7 +127,7 @@ class FakeBench:
 
 
 async def until(is_so):
-    """Let the loop turn until something is so."""
+    """Run the event loop until a condition holds."""
     async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 - nobody tells
+        while not is_so():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)

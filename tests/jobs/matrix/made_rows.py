@@ -1,4 +1,4 @@
-"""Rows of a study that never ran, of any size, with all that a report must cope with."""
+"""Made-up rows of a study, of any size, with everything that a report must cope with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ MODELS = {
     "anthropic/claude-haiku": (0.75, 1.2, 0.0016),
 }
 STRATEGIES = {"plain": 0.0, "steps": 0.12, "repaired": 0.16}
-RULING = "the court held that a tenant who paid late under protest keeps the right to claim what was due before notice"
+RULING = (
+    "the court held that a tenant who paid late under protest "
+    "keeps the right to claim what was due before notice"
+)
 WORDS = tuple(RULING.split()) * 200
 NUMBERS = tuple(f"{number:06}" for number in range(0, 1_000_000, 239))
 SCRIPT = "<script>window.pwned=1</script>"
@@ -21,35 +24,70 @@ SCRIPT = "<script>window.pwned=1</script>"
 def row(model="m", strategy="s", given="i1", repeat=0, *, score: float | None = 1.0, **more) -> Row:
     """One finished cell with one score, `exact`; a failed one if its state says so."""
     failed = more.get("state") == "failed"
-    known = {"scores": {} if failed else {"exact": score}, "state": "done", "lane": model.partition("/")[0], **more}
+    known = {
+        "scores": {} if failed else {"exact": score},
+        "state": "done",
+        "lane": model.partition("/")[0],
+        **more,
+    }
     return Row(
-        f"{model}/{strategy}/{given}/{repeat}", model=model, strategy=strategy, input=given, repeat=repeat, **known
+        f"{model}/{strategy}/{given}/{repeat}",
+        model=model,
+        strategy=strategy,
+        input=given,
+        repeat=repeat,
+        **known,
     )
 
 
 def text(random: Random, words: int) -> str:
-    """Words of a ruling among numbers, so that it packs no better than what people write."""
+    """Words of a ruling mixed with numbers, so that it compresses no better than real text."""
     return " ".join(random.choices(WORDS + NUMBERS, k=words))
 
 
 def study(
-    cells: int = 300, *, models=MODELS, strategies=STRATEGIES, repeats: int = 2, words: int = 60, seed: int = 7
+    cells: int = 300,
+    *,
+    models=MODELS,
+    strategies=STRATEGIES,
+    repeats: int = 2,
+    words: int = 60,
+    seed: int = 7,
 ) -> list[Row]:
     """About so many cells, a few of them failed or without a score, and three controls."""
     random = Random(seed)
     inputs = max(1, cells // (len(models) * len(strategies) * repeats))
     prompts = {
-        (given, strategy): f"{strategy}: {text(random, words)}" for given in range(inputs) for strategy in strategies
+        (given, strategy): f"{strategy}: {text(random, words)}"
+        for given in range(inputs)
+        for strategy in strategies
     }
     hard = [random.gauss(0, 0.15) for _ in range(inputs)]
     rows = [
-        cell(random, (model, strategy, f"case-{given:03}", repeat), models[model], prompt=prompts[given, strategy],
-             quality=models[model][0] + strategies[strategy] + hard[given], gain=strategies[strategy], words=words)
-        for given in range(inputs) for repeat in range(repeats) for model in models for strategy in strategies
-    ]  # fmt: skip
+        cell(
+            random,
+            (model, strategy, f"case-{given:03}", repeat),
+            models[model],
+            prompt=prompts[given, strategy],
+            quality=models[model][0] + strategies[strategy] + hard[given],
+            gain=strategies[strategy],
+            words=words,
+        )
+        for given in range(inputs)
+        for repeat in range(repeats)
+        for model in models
+        for strategy in strategies
+    ]
     rows[len(rows) // 2] = planted(rows[len(rows) // 2])
     return rows + [
-        row("control", name, f"case-{given:03}", score=float(name == "truth"), control=True, lane="control")
+        row(
+            "control",
+            name,
+            f"case-{given:03}",
+            score=float(name == "truth"),
+            control=True,
+            lane="control",
+        )
         for name in ("empty", "echo", "truth")
         for given in range(inputs)
     ]
@@ -62,32 +100,60 @@ def cell(random, place, traits, *, prompt, quality, gain, words) -> Row:
     in_flight = random.randint(1, 4)
     queued = 1 + 0.25 * in_flight if model.startswith("openai") else 1.0
     service = speed * (1 + 8 * gain) * queued * random.lognormvariate(0, 0.35)
-    waits = {"queue_s": random.random() / 5, "hold_s": 0.0, "backoff_s": random.choice([0.0, 0.0, 0.0, 0.4])}
+    waits = {
+        "queue_s": random.random() / 5,
+        "hold_s": 0.0,
+        "backoff_s": random.choice([0.0, 0.0, 0.0, 0.4]),
+    }
     steps = tuple(
-        SubResult(f"step {n}", f"{prompt} ({n})", text(random, words // 2), 80, 30, price, service / 3)
+        SubResult(
+            f"step {n}", f"{prompt} ({n})", text(random, words // 2), 80, 30, price, service / 3
+        )
         for n in (1, 2, 3)
     )
     known = {
-        "lane": model.partition("/")[0], "prompt": prompt, "truth": {"answer": WORDS[int(given[-3:])]},
-        "input_tokens": 2 * words, "output_tokens": words, "usd": price * (1 + 10 * gain) if price else 0.0,
-        "service_s": service, "wall_s": service + sum(waits.values()), "in_flight": in_flight, **waits,
-    }  # fmt: skip
+        "lane": model.partition("/")[0],
+        "prompt": prompt,
+        "truth": {"answer": WORDS[int(given[-3:])]},
+        "input_tokens": 2 * words,
+        "output_tokens": words,
+        "usd": price * (1 + 10 * gain) if price else 0.0,
+        "service_s": service,
+        "wall_s": service + sum(waits.values()),
+        "in_flight": in_flight,
+        **waits,
+    }
     if random.random() < 0.04:
         kind, said = random.choice(
-            [("Timeout", "no reply within 60 s"), ("BadReply", "not JSON: <b>sorry</b>"), ("RateLimited", "429")]
+            [
+                ("Timeout", "no reply within 60 s"),
+                ("BadReply", "not JSON: <b>sorry</b>"),
+                ("RateLimited", "429"),
+            ]
         )
         return row(*place, state="failed", error=said, error_type=kind, **known)
     scores: dict[str, float | None] = {"exact": float(quality > 0.6), "f1": round(quality, 3)}
     errors = {"f1": "ValueError: no field 'answer'"} if random.random() < 0.02 else {}
     return row(
-        *place, output=text(random, words), value={"answer": WORDS[int(19 * quality)]}, score_errors=errors,
-        scores={**scores, **dict.fromkeys(errors)}, steps=steps if strategy == "steps" else (), **known,
-    )  # fmt: skip
+        *place,
+        output=text(random, words),
+        value={"answer": WORDS[int(19 * quality)]},
+        score_errors=errors,
+        scores={**scores, **dict.fromkeys(errors)},
+        steps=steps if strategy == "steps" else (),
+        **known,
+    )
 
 
 def planted(held: Row) -> Row:
     """The same cell, done, with a reply that would run if it were ever read as HTML."""
-    known = {**held.plain(), "state": "done", "error": None, "error_type": None, "scores": {"exact": 1.0, "f1": 1.0}}
+    known = {
+        **held.plain(),
+        "state": "done",
+        "error": None,
+        "error_type": None,
+        "scores": {"exact": 1.0, "f1": 1.0},
+    }
     return Row.of({**known, "output": f"planted {SCRIPT}", "score_errors": {}})
 
 

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from abreast.jobs.matrix.forecast import ArmSeen, Interval, forecast, total
+from abreast.jobs.matrix.forecast import ArmSeen, ForecastInterval, forecast, total
 
 
 def test_amounts_that_are_all_alike_leave_no_doubt():
-    assert total([2.0, 2.0, 2.0], 10, 99.0) == Interval(20.0, 20.0, 20.0)
+    assert total([2.0, 2.0, 2.0], 10, 99.0) == ForecastInterval(20.0, 20.0, 20.0)
 
 
 def test_nothing_known_is_a_guess_with_wide_bounds():
@@ -19,7 +19,12 @@ def test_nothing_known_is_a_guess_with_wide_bounds():
 
 def test_lanes_run_side_by_side_and_the_slowest_is_named():
     found = forecast(
-        [ArmSeen("a", 10, seconds=[1.0, 1.0]), ArmSeen("b", 10, seconds=[3.0, 3.0]), ArmSeen("b", 0)], width=2
+        [
+            ArmSeen("a", 10, seconds=[1.0, 1.0]),
+            ArmSeen("b", 10, seconds=[3.0, 3.0]),
+            ArmSeen("b", 0),
+        ],
+        width=2,
     )
     assert found.bottleneck == "b"
     assert found.cells == 20
@@ -37,7 +42,11 @@ def test_the_interval_holds_the_truth_in_at_least_80_of_100_studies(heavy):
             lane, mean = f"lane{number % 3}", chance.uniform(0.5, 3.0)
 
             def cell(mean=mean, chance=chance):
-                return chance.lognormvariate(0.0, 0.8) * mean if heavy else chance.uniform(0.5, 1.5) * mean
+                return (
+                    chance.lognormvariate(0.0, 0.8) * mean
+                    if heavy
+                    else chance.uniform(0.5, 1.5) * mean
+                )
 
             seen, left = [cell() for _ in range(12)], [cell() for _ in range(108)]
             usd += sum(left)

@@ -1,4 +1,4 @@
-"""Lanes in virtual time, by each provider's own count: as wide as they say, and one that hangs hinders nobody else."""
+"""Lanes in virtual time: each reaches its width, and one that hangs delays no other."""
 
 import asyncio
 import math
@@ -9,10 +9,10 @@ import pytest
 
 import abreast
 from abreast.core.errors import BudgetSpent
-from abreast.jobs.matrix.accounts import balance
-from abreast.jobs.matrix.cells import Matrix
-from abreast.jobs.matrix.kept import rows_of
-from abreast.jobs.matrix.study import Choice
+from abreast.jobs.matrix.job import Matrix
+from abreast.jobs.matrix.recorded_rows import rows_of
+from abreast.jobs.matrix.report.accounts import balance
+from abreast.jobs.matrix.spec import CellChoice
 from abreast.models.price import FlatPrice
 from abreast.testing import ManualClock, MemoryStore
 from tests.jobs.matrix.benches import FakeBench, simple
@@ -24,12 +24,17 @@ SECONDS = {"a": 1.0, "b": 2.0, "c": 5.0, "d": 3.0, "e": 4.0}
 HUNG = "c"
 INTERLEAVED = [f"{lane}/{number}" for number in (1, 2) for lane in LANES]
 CLUSTERED = sorted(INTERLEAVED)
-MOST_HELD = 30  # cells of a lane of width 2: those on their way, and those that end while others are counted
+# Cells of a lane of width 2: those in work, and those that end while others are counted.
+MOST_HELD = 30
 
 
 def bench_of(models, made, clock, *, width, **more):
-    bench = FakeBench(dict.fromkeys(models, None), limits=[lambda: abreast.Slots(width)], clock=clock, **more)
-    bench.models = {name: Provider(name, made[name.partition("/")[0]], clock, answer) for name in models}
+    bench = FakeBench(
+        dict.fromkeys(models, None), limits=[lambda: abreast.Slots(width)], clock=clock, **more
+    )
+    bench.models = {
+        name: Provider(name, made[name.partition("/")[0]], clock, answer) for name in models
+    }
     return bench
 
 
@@ -42,11 +47,16 @@ def rows(store):
 
 
 async def stop_early(made, store, count):
-    """A first driver, to which nothing is hung, but whose money ends: some cells of each lane are recorded."""
+    """Run a first driver without hung providers until its budget is spent: some cells are done."""
     clock = ManualClock()
-    bench = bench_of([model.name for model in made.models], worlds(dict.fromkeys(LANES, 1.0), clock), clock, width=2)
+    bench = bench_of(
+        [model.name for model in made.models],
+        worlds(dict.fromkeys(LANES, 1.0), clock),
+        clock,
+        width=2,
+    )
     async with abreast.open_run("s", store=store, clock=clock, budget=f"{count}req") as run:
-        work = asyncio.ensure_future(Matrix(made, bench, Choice(), width=2).run(run))
+        work = asyncio.ensure_future(Matrix(made, bench, CellChoice(), width=2).run(run))
         await pass_time(clock, work.done)
         with suppress(BudgetSpent):
             await work
@@ -69,15 +79,18 @@ async def test_with_one_lane_hung_the_other_four_end_at_their_ideal_time(order):
     def all_busy():
         """Whether each lane has all the requests under way that it can have."""
         return all(
-            world.stats().in_flight == min(WIDTH, left[lane] - answered(world)) for lane, world in providers.items()
+            world.stats().in_flight == min(WIDTH, left[lane] - answered(world))
+            for lane, world in providers.items()
         )
 
     def four_are_over():
         return (
-            all(matrix.tally.lanes[lane].done == 48 for lane in LANES if lane != HUNG) if matrix.tally.lanes else False
+            all(matrix.tally.lanes[lane].done == 48 for lane in LANES if lane != HUNG)
+            if matrix.tally.lanes
+            else False
         )
 
-    matrix = Matrix(made, bench, Choice(), width=WIDTH)
+    matrix = Matrix(made, bench, CellChoice(), width=WIDTH)
     opening = {"resume": "must", "run_id": "s-1"} if known else {}
     with pytest.raises(asyncio.CancelledError):
         async with abreast.open_run("s", store=store, clock=clock, **opening) as run:
@@ -87,14 +100,22 @@ async def test_with_one_lane_hung_the_other_four_end_at_their_ideal_time(order):
             work.cancel()
             await work
 
-    ended = {lane: max(entry.t_end for entry in providers[lane].ledger.entries) for lane in LANES if lane != HUNG}
-    assert ended == {lane: math.ceil(left[lane] / WIDTH) * SECONDS[lane] for lane in LANES if lane != HUNG}
-    assert {lane: seen.peak_in_flight for lane, seen in stats.items()} == dict.fromkeys(LANES, WIDTH)
+    ended = {
+        lane: max(entry.t_end for entry in providers[lane].ledger.entries)
+        for lane in LANES
+        if lane != HUNG
+    }
+    assert ended == {
+        lane: math.ceil(left[lane] / WIDTH) * SECONDS[lane] for lane in LANES if lane != HUNG
+    }
+    assert {lane: seen.peak_in_flight for lane, seen in stats.items()} == dict.fromkeys(
+        LANES, WIDTH
+    )
     assert {lane: seen.arrived for lane, seen in stats.items()} == {**left, HUNG: WIDTH}
     assert sum(seen.rejected for seen in stats.values()) == 0
 
 
-async def test_service_times_are_the_servers_own_and_the_parts_add_up_at_every_width_while_rows_stay_the_same():
+async def test_service_times_are_the_servers_and_parts_add_up_and_rows_are_the_same_at_any_width():
     seen = {}
     for width in (1, 4, 64):
         clock, store = ManualClock(), MemoryStore()
@@ -102,9 +123,11 @@ async def test_service_times_are_the_servers_own_and_the_parts_add_up_at_every_w
         providers = worlds({"a": 1.0, "b": 2.5}, clock, faults=faults, noise=3.0, per_token=0.1)
         models = ["a/1", "a/2", "b/1"]
         made = simple(models=models, inputs=9, repeats=1)
-        bench = bench_of(models, providers, clock, width=width, price=FlatPrice(2.0, 5.0), retry=abreast.Retry(5))
+        bench = bench_of(
+            models, providers, clock, width=width, price=FlatPrice(2.0, 5.0), retry=abreast.Retry(5)
+        )
         async with abreast.open_run("s", store=store, clock=clock, seed=7) as run:
-            work = asyncio.ensure_future(Matrix(made, bench, Choice(), width=width).run(run))
+            work = asyncio.ensure_future(Matrix(made, bench, CellChoice(), width=width).run(run))
             await pass_time(clock, work.done)
             await work
         found = rows(store)
@@ -113,12 +136,22 @@ async def test_service_times_are_the_servers_own_and_the_parts_add_up_at_every_w
         for row in found.values():
             parts = row.queue_s + row.hold_s + row.backoff_s + row.service_s
             assert parts == pytest.approx(row.wall_s, abs=1e-9)
-            assert row.service_s == pytest.approx(bench.models[row.model].entries[row.prompt].service, abs=1e-9)
+            assert row.service_s == pytest.approx(
+                bench.models[row.model].entries[row.prompt].service, abs=1e-9
+            )
         assert sum(world.stats().rejected for world in providers.values()) > 0
         assert any(row.hold_s for row in found.values())
         assert any(row.backoff_s for row in found.values())
         seen[width] = {
-            key: (row.state, row.output, row.input_tokens, row.output_tokens, row.usd, row.scores, row.attempts)
+            key: (
+                row.state,
+                row.output,
+                row.input_tokens,
+                row.output_tokens,
+                row.usd,
+                row.scores,
+                row.attempts,
+            )
             for key, row in found.items()
         }
     assert seen[1] == seen[4] == seen[64]
@@ -134,7 +167,7 @@ async def test_stopped_at_any_time_arms_and_inputs_differ_by_one_repeat_at_most(
     made = simple(models=models, inputs=2, repeats=3)
     bench = bench_of(models, providers, clock, width=3)
     async with abreast.open_run("s", store=store, clock=clock, budget=f"{stop}req") as run:
-        work = asyncio.ensure_future(Matrix(made, bench, Choice(), width=3).run(run))
+        work = asyncio.ensure_future(Matrix(made, bench, CellChoice(), width=3).run(run))
         await pass_time(clock, work.done)
         with pytest.raises(BudgetSpent):
             await work
@@ -153,7 +186,9 @@ async def test_however_many_cells_there_are_only_as_many_are_held_as_lanes_are_w
     made = simple(models=models, inputs=100, repeats=2)
     bench = bench_of(models, providers, clock, width=2)
     held = []
-    matrix = Matrix(made, bench, Choice(), width=2, told=lambda *_: held.append(len(matrix._open)))
+    matrix = Matrix(
+        made, bench, CellChoice(), width=2, told=lambda *_: held.append(len(matrix._open))
+    )
     async with abreast.open_run("s", store=store, clock=clock) as run:
         work = asyncio.ensure_future(matrix.run(run))
         await pass_time(clock, work.done)

@@ -1,4 +1,4 @@
-"""Strategies that ask their provider by themselves: the cap of the lane holds for them, and their time is measured."""
+"""Strategies with own requests: the lane's limit holds for them, and their time is measured."""
 
 import asyncio
 
@@ -6,9 +6,9 @@ import pytest
 
 import abreast
 from abreast.core.clock import sleep_until
-from abreast.jobs.matrix.cells import Matrix
-from abreast.jobs.matrix.kept import rows_of
-from abreast.jobs.matrix.study import Choice
+from abreast.jobs.matrix.job import Matrix
+from abreast.jobs.matrix.recorded_rows import rows_of
+from abreast.jobs.matrix.spec import CellChoice
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.jobs.matrix.benches import FakeBench, study, until
 
@@ -30,7 +30,7 @@ matrix:
 
 
 class Client:
-    """A provider's own client, of which the lane knows nothing: it counts the requests that are under way."""
+    """A provider's own client, outside of the lane, which counts its requests in flight."""
 
     def __init__(self):
         self.gate = Gate()
@@ -54,7 +54,7 @@ async def drive(function, *, width, store=None, clock=None, cells=CELLS, watch=N
         gate=lambda _: asyncio.sleep(0),
         **({"clock": clock} if clock else {}),
     )
-    matrix = Matrix(own_study(cells), bench, Choice(), width=width)
+    matrix = Matrix(own_study(cells), bench, CellChoice(), width=width)
     store = store or MemoryStore()
     async with abreast.open_run("s", store=store, **({"clock": clock} if clock else {})) as run:
         work = asyncio.ensure_future(matrix.run(run))
@@ -107,7 +107,8 @@ async def test_permits_that_a_strategy_takes_are_all_that_it_holds(width):
         await settled()
         assert client.now == width
         client.gate.open_all()
-        await until(lambda: len(outside) == min(CELLS, 2 * width + 2))  # every cell that is on its way
+        # Every cell that is in work.
+        await until(lambda: len(outside) == min(CELLS, 2 * width + 2))
         at_home.open_all()
 
     matrix, _, rows = await drive(own, width=width, watch=watch)
@@ -153,7 +154,10 @@ async def test_the_time_of_own_work_is_measured_from_the_moment_it_has_a_place()
             await clock.advance(5.0)
 
     _, _, rows = await drive(own, width=1, cells=2, clock=clock, watch=watch)
-    assert [(row.queue_s, row.service_s, row.wall_s) for row in rows.values()] == [(0.0, 5.0, 5.0), (5.0, 5.0, 10.0)]
+    assert [(row.queue_s, row.service_s, row.wall_s) for row in rows.values()] == [
+        (0.0, 5.0, 5.0),
+        (5.0, 5.0, 10.0),
+    ]
     assert [(row.attempts, row.in_flight) for row in rows.values()] == [(1, 1), (1, 1)]
 
 

@@ -1,6 +1,7 @@
-"""Reports as a reader has them: opened by a real Chromium with the network off.
+"""Reports opened by a real Chromium with the network off.
 
-`python scripts/get_chromium.py` installs one. Without it these tests are skipped; in CI it is installed first.
+`python scripts/get_chromium.py` installs one. Without it these tests are skipped; CI installs it
+first.
 """
 
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from abreast.jobs.matrix.report import write_html
+from abreast.jobs.matrix.report.report import write_html
 from tests.jobs.matrix.made_rows import FACTS, MODELS, SCRIPT, study
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -22,10 +23,14 @@ FIVE = {f"provider{n}/model-{n}": (0.3 + n / 10, 0.3 + n / 3, n / 2000) for n in
 
 
 def chromium() -> str:
-    """The path of the program. Only CI may install it: a developer's machine is theirs."""
+    """The path of the program. Only CI installs it, so that tests change no developer's machine."""
     options = [] if "CI" in os.environ else ["--find"]
     done = subprocess.run(
-        [sys.executable, SCRIPT_PATH, *options], capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, SCRIPT_PATH, *options],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
     )
     if done.returncode and "CI" not in os.environ:
         pytest.skip("no Chromium here: python scripts/get_chromium.py installs one")
@@ -37,7 +42,8 @@ def chromium() -> str:
 def browser():
     path = chromium()
     with sync_api.sync_playwright() as playwright:
-        # As root, as CI is, Chromium has no sandbox of its own; the pages are ours and the network is off.
+        # As root, as CI is, Chromium has no sandbox of its own; the pages are ours and the network
+        # is off.
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -70,17 +76,25 @@ class Opened:
 @pytest.mark.parametrize(
     ("cells", "scheme", "width"), [(300, "light", 1400), (300, "dark", 800), (6_000, "light", 800)]
 )
-def test_a_report_opens_offline_asks_for_nothing_and_complains_of_nothing(browser, tmp_path, cells, scheme, width):
+def test_a_report_opens_offline_asks_for_nothing_and_complains_of_nothing(
+    browser, tmp_path, cells, scheme, width
+):
     rows = study(cells, models=FIVE if cells > 300 else MODELS)
     write_html(rows, FACTS, tmp_path / "report.html")
-    opened = Opened(browser, tmp_path / "report.html", color_scheme=scheme, viewport={"width": width, "height": 900})
+    opened = Opened(
+        browser,
+        tmp_path / "report.html",
+        color_scheme=scheme,
+        viewport={"width": width, "height": 900},
+    )
     page = opened.page
 
     opened.draw_everything()
     shot = page.screenshot(path=tmp_path / "report.png")
     assert struct.unpack(">I", shot[16:20])[0] == width
     assert len(shot) > 20_000
-    assert page.evaluate("document.documentElement.scrollWidth") <= width  # only tables scroll sideways
+    # Only tables scroll sideways.
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 22, 28)")
 
@@ -130,7 +144,13 @@ def test_filters_order_and_pages_show_the_cells_they_say(browser, tmp_path):
     page.click("#list button.open")
     assert f"{slowest.model} · steps · {slowest.input}" in page.inner_text("#cell-title")
     body = page.inner_text("#cell-body")
-    for said in (slowest.prompt, slowest.output, "Step 1: step 1", slowest.steps[2].output, "in flight when sent"):
+    for said in (
+        slowest.prompt,
+        slowest.output,
+        "Step 1: step 1",
+        slowest.steps[2].output,
+        "in flight when sent",
+    ):
         assert said in body
     page.click("#later")
     assert page.inner_text("#cell-title") != f"{slowest.model} · steps · {slowest.input}"
@@ -155,10 +175,12 @@ def test_the_theme_is_the_readers_choice_and_paper_is_white(browser, tmp_path):
 
 
 def test_a_script_that_came_with_the_page_in_any_other_way_is_not_run(browser, tmp_path):
-    """The second line of defence: even if something were not escaped, the page's policy knows its two scripts."""
+    """Even if something were not escaped, the page's policy allows only its own two scripts."""
     path = tmp_path / "report.html"
     write_html(study(60), FACTS, path)
-    path.write_text(path.read_text(encoding="utf-8").replace("<main", f"{SCRIPT}<main", 1), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("<main", f"{SCRIPT}<main", 1), encoding="utf-8"
+    )
     opened = Opened(browser, path)
     assert opened.page.evaluate("window.pwned") is None
     assert any("Content Security Policy" in complaint for complaint in opened.complaints)

@@ -1,4 +1,4 @@
-"""What maestro asks of a matrix, where no other test holds it: docs/requirements.md names these."""
+"""Requirements of maestro for a matrix, listed in docs/requirements.md, without other tests."""
 
 import asyncio
 import sqlite3
@@ -10,12 +10,12 @@ import pytest
 
 import abreast
 from abreast.core.clock import sleep_until
-from abreast.jobs.matrix.cells import Matrix
-from abreast.jobs.matrix.kept import rows_of
-from abreast.jobs.matrix.study import Choice
+from abreast.jobs.matrix.job import Matrix
+from abreast.jobs.matrix.recorded_rows import rows_of
+from abreast.jobs.matrix.spec import CellChoice
 from abreast.models.port import Reply
 from abreast.store.port import each_event
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.jobs.matrix.benches import FakeBench, simple, study, until
 
@@ -28,7 +28,7 @@ BOTH = {"a/one": answer, "b/two": answer}
 
 
 async def go(made, bench, store, *, width=2, **opening):
-    matrix = Matrix(made, bench, Choice(), width=width)
+    matrix = Matrix(made, bench, CellChoice(), width=width)
     async with abreast.open_run(made.name, store=store, **opening) as run:
         await matrix.run(run)
     return matrix
@@ -48,10 +48,12 @@ def path(tmp_path):
     return tmp_path / "runs.db"
 
 
-# --- one writer -------------------------------------------------------------------------------------------------------
+# --- one writer -----------------------------------------------------------------------------------
 
 
-async def test_every_insert_of_a_matrix_comes_from_one_thread_and_no_strategy_or_score_is_on_it(path):
+async def test_every_insert_of_a_matrix_comes_from_one_thread_and_no_strategy_or_score_is_on_it(
+    path,
+):
     made_by, seen = set(), Counter()
 
     class Watched(SqliteStore):
@@ -67,7 +69,8 @@ async def test_every_insert_of_a_matrix_comes_from_one_thread_and_no_strategy_or
         made_by.add(threading.get_ident())
         return 1.0
 
-    made = study("""
+    made = study(
+        """
 matrix:
   name: s
   models: [a/one, b/two]
@@ -75,7 +78,9 @@ matrix:
   inputs: [{id: i0, text: "0"}, {id: i1, text: "1"}, {id: i2, text: "2"}]
   repeats: 4
   scores: [{python: "m:score"}]
-""", codes={"m:steps": "", "m:score": ""})  # fmt: skip
+""",
+        codes={"m:steps": "", "m:score": ""},
+    )
     bench = InThreads(BOTH, functions={"m:steps": steps, "m:score": score})
     with closing(Watched(path)) as store:
         await go(made, bench, store, width=4)
@@ -141,14 +146,17 @@ async def test_a_row_is_whole_or_not_there_and_a_paid_reply_is_not_paid_again():
         await gate.pass_(row["output"])
         return 1.0
 
-    made = study("""
+    made = study(
+        """
 matrix:
   name: s
   models: [a/one]
   strategies: {plain: {prompt: "say {{ input.text }}", max_tokens: 7}}
   inputs: [{id: i0, text: text 0, truth: T0}]
   scores: [exact, {python: "m:score"}]
-""", codes={"m:score": ""})  # fmt: skip
+""",
+        codes={"m:score": ""},
+    )
     first = FakeBench({"a/one": answer}, functions={"m:score": score})
     done = asyncio.ensure_future(go(made, first, store))
     await gate.wait_for("T0")  # the reply is paid for, and one of two scores is known
@@ -166,11 +174,15 @@ matrix:
         {"exact": 1.0, "python": 1.0},
         ["T0"],
     )
-    settled = [event.path for event in each_event(store, "s-1", {"item-settled"}) if event.data["state"] == "done"]
+    settled = [
+        event.path
+        for event in each_event(store, "s-1", {"item-settled"})
+        if event.data["state"] == "done"
+    ]
     assert settled == ["s/a/a%2Fone~plain~i0~0/reply", "s/a/a%2Fone~plain~i0~0"]
 
 
-# --- lanes ------------------------------------------------------------------------------------------------------------
+# --- lanes ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -199,14 +211,18 @@ async def test_cells_finish_in_an_interleaved_order():
         gate.open(who)
         await until(lambda ended=count: len(rows(store)) == ended)
     await done
-    settled = [event.path for event in each_event(store, "s-1", {"item-settled"}) if event.path.count("/") == 2]
+    settled = [
+        event.path
+        for event in each_event(store, "s-1", {"item-settled"})
+        if event.path.count("/") == 2
+    ]
     ended = [path.partition("~")[2] for path in settled]
     cells = [f"{cell.strategy.name}~{cell.input.id}~{cell.repeat}" for cell in made.cells("a")]
     assert ended == cells[::-1]
 
 
 class InTime:
-    """A model whose calls take so many seconds of a clock that nobody waits for."""
+    """A model whose calls take a number of seconds of a virtual clock."""
 
     def __init__(self, name, clock, latency):
         self.name, self._clock, self._latency = name, clock, latency
@@ -231,9 +247,11 @@ async def test_a_matrix_takes_the_time_of_its_slowest_lane_and_a_duration_has_no
     clock, store = ManualClock(), MemoryStore()
     bench = FakeBench(BOTH, limits=slots(2), clock=clock)
     bench.models = {"a/one": InTime("a/one", clock, 1.0), "b/two": InTime("b/two", clock, 4.0)}
-    made = simple(inputs=5, repeats=2)  # 20 cells in each lane: one by one 100 s, the slower lane alone 40 s
+    # 20 cells in each lane: one by one they take 100 s, the slower lane alone 40 s.
+    made = simple(inputs=5, repeats=2)
     done = asyncio.ensure_future(go(made, bench, store, clock=clock))
-    while not done.done():  # a cell waits for a thread of its store too, and that takes none of this clock's time
+    # A cell also waits for a thread of its store, which takes none of this clock's time.
+    while not done.done():
         due = clock.next_due
         ready = due is not None and all(model.is_busy(2, 20) for model in bench.models.values())
         await (clock.advance(max(0.0, due - clock.now())) if ready else asyncio.sleep(0))
@@ -251,7 +269,8 @@ async def test_the_permit_is_held_for_the_call_alone_and_controls_take_none():
             await scores.pass_(row["output"])
         return 1.0
 
-    made = study("""
+    made = study(
+        """
 matrix:
   name: s
   models: [a/one]
@@ -259,8 +278,12 @@ matrix:
   inputs: [{id: i0, text: text 0, truth: T0}, {id: i1, text: text 1, truth: T1}]
   scores: [{python: "m:score"}]
   controls: [empty]
-""", codes={"m:score": ""})  # fmt: skip
-    bench = FakeBench({"a/one": answer}, functions={"m:score": score}, limits=slots(1), gate=calls.pass_)
+""",
+        codes={"m:score": ""},
+    )
+    bench = FakeBench(
+        {"a/one": answer}, functions={"m:score": score}, limits=slots(1), gate=calls.pass_
+    )
     done = asyncio.ensure_future(go(made, bench, store, width=1))
     await until(lambda: len(rows(store)) == 2)  # both controls, while the lane's one place is taken
     assert calls.held == {"a/one: say text 0"}
@@ -275,15 +298,19 @@ matrix:
 
 
 async def test_one_failing_strategy_never_loses_another_ones_row():
-    made = study("""
+    made = study(
+        """
 matrix:
   name: s
   models: [a/one, b/two]
-  strategies: {fine: {prompt: "say {{ input.text }}"}, broken: {python: "m:f"}, steps: {python: "m:g"}}
+  strategies: {fine: {prompt: "say {{ input.text }}"}, broken: {python: "m:f"},
+    steps: {python: "m:g"}}
   inputs: [{id: i0, text: text 0, truth: T0}, {id: i1, text: text 1, truth: T1}]
   repeats: 3
   scores: [exact]
-""", codes={"m:f": "f", "m:g": "g"})  # fmt: skip
+""",
+        codes={"m:f": "f", "m:g": "g"},
+    )
 
     async def broken(value, model):
         await model.ask(f"draft {value['text']}", step="draft")
@@ -296,14 +323,16 @@ matrix:
     seen = []
     for width in (1, 2, 8):
         store = MemoryStore()
-        matrix = await go(made, FakeBench(BOTH, functions={"m:f": broken, "m:g": steps}), store, width=width)
+        matrix = await go(
+            made, FakeBench(BOTH, functions={"m:f": broken, "m:g": steps}), store, width=width
+        )
         found = rows(store)
         assert (matrix.tally.done, matrix.tally.failed, len(found)) == (24, 12, 36)
         assert {row.state for row in found.values() if row.strategy == "broken"} == {"failed"}
         fine = [row for row in found.values() if row.strategy != "broken"]
-        assert {(row.state, row.scores["exact"], row.attempts == len(row.steps)) for row in fine} == {
-            ("done", 1.0, True)
-        }
+        assert {
+            (row.state, row.scores["exact"], row.attempts == len(row.steps)) for row in fine
+        } == {("done", 1.0, True)}
         kept = {key: [(step.name, step.output) for step in row.steps] for key, row in found.items()}
         assert kept["a/one~steps~i1~2"] == [("draft", "T1"), ("better", "T1")]
         assert kept["a/one~broken~i1~2"] == [("draft", "T1")]
@@ -323,6 +352,16 @@ async def test_a_cell_that_fails_before_its_strategy_begins_is_a_row_too():
     found = rows(store)
     assert (matrix.tally.failed, len(found), bench.asked) == (5, 5, 0)
     row = found["a/one~plain~i0~0"]
-    assert (row.lane, row.model, row.strategy, row.input, row.repeat) == ("a", "a/one", "plain", "i0", 0)
-    assert (row.state, row.error, row.error_type) == ("failed", "can't start new thread", "RuntimeError")
+    assert (row.lane, row.model, row.strategy, row.input, row.repeat) == (
+        "a",
+        "a/one",
+        "plain",
+        "i0",
+        0,
+    )
+    assert (row.state, row.error, row.error_type) == (
+        "failed",
+        "can't start new thread",
+        "RuntimeError",
+    )
     assert [row.control for row in found.values()].count(True) == 1

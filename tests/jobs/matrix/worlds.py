@@ -1,4 +1,4 @@
-"""Providers in virtual time: a storm's world each, with its limits, its faults and its own log of the truth."""
+"""Providers in virtual time: each a simulated world with limits, faults and its own log."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from abreast.core.clock import sleep_until
 from abreast.core.errors import ServerFault, Throttled
 from abreast.core.outcome import Usage
 from abreast.models.port import Reply
-from abreast.testing.storm import Request, World
+from abreast.testing.storm import World, WorldRequest
 from abreast.testing.storm.settings import make_settings
 
 NEVER = 1e12  # seconds
@@ -23,7 +23,9 @@ class Provider:
     async def complete(self, request, hear=None):
         clock, world, prompt = self._clock, self.world, request.messages[-1].content
         began = clock.now()
-        told = world.arrive(began, Request(f"{self.name} {prompt}", model=self.name, prompt=prompt))
+        told = world.arrive(
+            began, WorldRequest(f"{self.name} {prompt}", model=self.name, prompt=prompt)
+        )
         if not told.admitted:
             raise Throttled("slow down", retry_after=told.ready_at - began)
         try:
@@ -58,8 +60,11 @@ def answered(world):
 
 
 async def pass_time(clock, done, is_ready=lambda: True):
-    """Let time pass until `done`. A store has a thread of its own, which takes none of this clock's time: so the clock
-    moves only when what should be under way is."""  # fmt: skip
+    """Advance the clock until `done`.
+
+    A store has a thread of its own, which takes none of this clock's time, so the clock advances
+    only when `is_ready` says that the expected requests are in flight.
+    """
     while not done():
         due = clock.next_due
         if due is not None and is_ready():

@@ -1,4 +1,4 @@
-"""A change of a whole package: a keyword has another name, in definitions, calls, texts and documentation."""
+"""A change of a whole package: renames a keyword in definitions, calls, texts and documentation."""
 
 import re
 

@@ -1,23 +1,29 @@
-"""Real git repositories, copies of them for subplans to work in, and what a tree looks like on disk."""
+"""Real git repositories, copies of them for subplans, and the state of a tree on disk."""
 
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from abreast.jobs.plan.merge import Change, merge
-from abreast.jobs.plan.snapshots import Snapshots
+from abreast.worktrees.merge.merge import Change, merge
+from abreast.worktrees.merge.snapshots import Snapshots
 
 QUIET = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
-    **{f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+    **{
+        f"GIT_{who}_{what}": "t@example.org"
+        for who in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    },
 }
 
 
 def git(root, *arguments):
-    return subprocess.run(["git", *arguments], cwd=root, env=QUIET, capture_output=True, check=True).stdout
+    return subprocess.run(
+        ["git", *arguments], cwd=root, env=QUIET, capture_output=True, check=True
+    ).stdout
 
 
 def fill(root, files):
@@ -42,7 +48,7 @@ def repository(root, files):
 
 
 def on_disk(root):
-    """All of a tree, .git apart: kinds, modes, contents, and that each file is the very same."""
+    """Everything in a tree except .git: modes, contents, inodes and times."""
     found = {}
     for place, folders, files in os.walk(root):
         if ".git" in folders:
@@ -51,7 +57,13 @@ def on_disk(root):
             path = Path(place, name)
             facts = path.lstat()
             which = (facts.st_ino, facts.st_mtime_ns) if name in files else ()
-            content = path.readlink() if path.is_symlink() else path.read_bytes() if name in files else None
+            content = (
+                path.readlink()
+                if path.is_symlink()
+                else path.read_bytes()
+                if name in files
+                else None
+            )
             found[str(path.relative_to(root))] = (oct(facts.st_mode), content, which)
     return found
 
@@ -67,7 +79,7 @@ class Bench:
         self.changes = []
 
     def copy(self, place):
-        """The same in another place, in a tenth of the time."""
+        """A copy in another place, in a tenth of the time."""
         shutil.copytree(self.place, place, symlinks=True, dirs_exist_ok=True)
         twin = object.__new__(Bench)
         twin.place, twin.root, twin.base, twin.changes = place, place / "source", self.base, []

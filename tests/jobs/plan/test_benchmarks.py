@@ -39,9 +39,9 @@ def test_fifteen_at_ten_and_the_curve_are_tracked(monkeypatch):
 
 
 def test_a_scheduler_that_runs_fewer_or_more_at_once_is_no_measurement(monkeypatch):
-    real = loads.How
+    real = loads.PlanOptions
     for wrong in (1, 15):
-        monkeypatch.setattr(loads, "How", lambda width, wrong=wrong: real(width=wrong))
+        monkeypatch.setattr(loads, "PlanOptions", lambda width, wrong=wrong: real(width=wrong))
         with pytest.raises(RuntimeError, match="ran at once, not 10"):
             loads.makespan(loads.plan_of(15), 10, nap=0.001)
 
@@ -59,7 +59,9 @@ def test_a_target_that_is_missed_fails(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["plans", "--rounds", "1"])
     monkeypatch.setattr("benchmarks.plans.__main__.divide", lambda kind, files: None)
     for ratio, code in ((1.05, 0), (1.2, 1)):
-        monkeypatch.setattr("benchmarks.plans.__main__.makespan", lambda *_, ratio=ratio, **__: ratio)
+        monkeypatch.setattr(
+            "benchmarks.plans.__main__.makespan", lambda *_, ratio=ratio, **__: ratio
+        )
         assert main() == code
     assert "15 subplans at 10 " in capsys.readouterr().out
     assert (MOST, SECONDS) == (1.1, {"mixed": 2.0, "alike": 1.0})
@@ -67,9 +69,12 @@ def test_a_target_that_is_missed_fails(monkeypatch, capsys):
 
 @pytest.fixture
 def earlier(monkeypatch, tmp_path):
-    """A tree to compare with, which takes 10 us for an item of every load; `takes` says what this one takes."""
+    """A tree to compare with, which takes 10 us for an item of every load.
+
+    `takes` says what this one takes.
+    """
     (tmp_path / "abreast/jobs/plan").mkdir(parents=True)
-    (tmp_path / "abreast/jobs/plan/execute.py").touch()
+    (tmp_path / "abreast/jobs/plan/job.py").touch()
 
     @contextmanager
     def checked_out(_):
@@ -105,29 +110,38 @@ def test_the_short_comparison_fails_too(monkeypatch, earlier, load, slower, code
     assert compared(monkeypatch, "--short") == code
 
 
-def test_one_slow_round_is_measured_again_before_it_fails_the_short_comparison(monkeypatch, earlier):
+def test_one_slow_round_is_measured_again_before_it_fails_the_short_comparison(
+    monkeypatch, earlier
+):
     times = iter([100.0, *[10.0] * 50])
     earlier(lambda _: next(times))
     assert compared(monkeypatch, "--short") == 0
 
 
-def test_without_a_commit_to_compare_with_the_short_comparison_says_so_and_passes(monkeypatch, capsys, tmp_path):
+def test_without_a_commit_to_compare_with_the_short_comparison_says_so_and_passes(
+    monkeypatch, capsys, tmp_path
+):
     monkeypatch.setattr(regression, "ROOT", tmp_path)
     monkeypatch.setattr(sys, "argv", ["regression", "--short"])
     assert regression.main() == 0
     assert "not compared: there is no commit 'HEAD~1'" in capsys.readouterr().out
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     assert regression.main() == 0
-    for words in (["--short", "--base", "v9"], []):  # what was asked for, and can't be had, is an error
+    # A base that is requested but does not exist is an error.
+    for words in (["--short", "--base", "v9"], []):
         monkeypatch.setattr(sys, "argv", ["regression", *words])
         with pytest.raises(SystemExit, match="there is no commit"):
             regression.main()
 
 
-def test_the_earlier_library_is_that_of_the_commit_and_the_repository_is_only_read(monkeypatch, tmp_path):
+def test_the_earlier_library_is_that_of_the_commit_and_the_repository_is_only_read(
+    monkeypatch, tmp_path
+):
     def git(*words):
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        return subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True).stdout
+        return subprocess.run(
+            ["git", *who, *words], cwd=tmp_path, check=True, capture_output=True
+        ).stdout
 
     (tmp_path / "src").mkdir()
     git("init", "--quiet")
@@ -148,7 +162,9 @@ def test_the_earlier_library_is_that_of_the_commit_and_the_repository_is_only_re
 def test_a_slowdown_that_is_planted_in_the_library_is_measured(tmp_path):
     """By real processes: ten thousand steps for each item, where there were some hundred."""
     planted = tmp_path / "src"
-    shutil.copytree(ROOT / "src", planted, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(
+        ROOT / "src", planted, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
     window = planted / "abreast/core/window.py"
     text = window.read_text()
     assert "def settle(self, index: int, outcome: T) -> None:\n" in text

@@ -1,12 +1,18 @@
-"""The law of merging: no content is lost without a change that was accepted, or a line that lists it."""
+"""The law of merging: no content is lost without an accepted change or a line that lists it."""
 
 import random
 import shutil
 
-from abreast.jobs.plan.apply import apply
-from abreast.jobs.plan.merge import Change, Outside, Strategy, merge
-from abreast.jobs.plan.ownership import Ownership
-from abreast.jobs.plan.snapshots import REGULAR, Difference, Entry, Snapshots, Step
+from abreast.jobs.plan.work.ownership import Ownership
+from abreast.worktrees.merge.apply import apply
+from abreast.worktrees.merge.merge import Change, MergeStrategy, Outside, merge
+from abreast.worktrees.merge.snapshots import (
+    REGULAR,
+    ChangeStep,
+    Snapshots,
+    TreeDifference,
+    TreeEntry,
+)
 
 FOLDERS = ("a", "b", "c")
 FILES = {f"{folder}/f{number}": f"{folder}{number}" for folder in FOLDERS for number in range(3)}
@@ -14,12 +20,15 @@ OWNED = {folder: [path for path in FILES if path.startswith(folder)] for folder 
 
 
 def content(*words):
-    """A text in which each word is one line, with enough around them for git to see renames and merge edits."""
-    return "".join(f"{word}\n" + "".join(f"{words[0]} has line {line}\n" for line in range(8)) for word in words)
+    """A text with one word per line, and enough context for git to see renames and merge edits."""
+    return "".join(
+        f"{word}\n" + "".join(f"{words[0]} has line {line}\n" for line in range(8))
+        for word in words
+    )
 
 
 class Edits:
-    """Random edits of a tree: each new line is a word that nothing else has, so that it can be looked for."""
+    """Random edits of a tree; each new line is a unique word, so that it can be searched for."""
 
     def __init__(self, chance, who):
         self.chance, self.who, self.count = chance, who, 0
@@ -37,7 +46,9 @@ class Edits:
             self.one(tree)
         lines = {line: path for path, text in tree.items() for line in text.splitlines()}
         self.words = {
-            word: lines[word] for word in (f"{self.who}-wrote-{n + 1}" for n in range(self.count)) if word in lines
+            word: lines[word]
+            for word in (f"{self.who}-wrote-{n + 1}" for n in range(self.count))
+            if word in lines
         }
         return tree
 
@@ -47,7 +58,9 @@ class Edits:
         match self.chance.randrange(6):
             case 0 | 1:
                 head, _, rest = tree[path].partition("\n")
-                tree[path] = f"{head}\n{self.word()}\n{rest}"  # all at the same place: these conflict
+                tree[path] = (
+                    f"{head}\n{self.word()}\n{rest}"  # all at the same place: these conflict
+                )
             case 2:
                 tree[path] += f"{self.word()}\n"
             case 3:
@@ -73,7 +86,9 @@ class World:
     def write(self, tree):
         for text in set(tree.values()) - set(self._blobs):
             self._blobs[text] = self.snapshots.write(text.encode())
-        return self.snapshots.write_tree({path: Entry(REGULAR, self._blobs[text]) for path, text in tree.items()})
+        return self.snapshots.write_tree(
+            {path: TreeEntry(REGULAR, self._blobs[text]) for path, text in tree.items()}
+        )
 
     def put_on_disk(self, tree):
         root = self.place / "source"
@@ -85,13 +100,18 @@ class World:
 
 
 def read(root):
-    return {str(file.relative_to(root)): file.read_text() for file in root.rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(root)): file.read_text() for file in root.rglob("*") if file.is_file()
+    }
 
 
 def lost(world, seed):
-    """Merge and apply random edits; what was lost without a word (a list), or None if the merge was blocked."""
+    """Merge and apply random edits.
+
+    What was lost without a word (a list), or None if the merge was blocked.
+    """
     chance = random.Random(seed)
-    strategy = chance.choice([Strategy.THREE_WAY, Strategy.LAST_WINS])
+    strategy = chance.choice([MergeStrategy.THREE_WAY, MergeStrategy.LAST_WINS])
     start = {path: content(word) for path, word in FILES.items()}
     base = world.write(start)
     parts = [Edits(chance, folder) for folder in FOLDERS]
@@ -100,7 +120,12 @@ def lost(world, seed):
     source = user.of(start) if chance.random() < 0.4 else start
     ownership = Ownership(OWNED) if chance.random() < 0.7 else None
     merged = merge(
-        world.snapshots, world.write(source), changes, ownership=ownership, strategy=strategy, outside=Outside.REQUEST
+        world.snapshots,
+        world.write(source),
+        changes,
+        ownership=ownership,
+        strategy=strategy,
+        outside=Outside.REQUEST,
     )
     if set(merged.blocked) - set(map(str, merged.requests)):
         return None
@@ -128,6 +153,8 @@ def test_what_parts_and_the_source_have_is_there_or_its_loss_is_listed(tmp_path)
 
 
 def test_the_law_finds_a_merge_that_takes_the_halves_of_a_rename_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(Difference, "steps", lambda self: (Step((each,)) for each in self.changed))
+    monkeypatch.setattr(
+        TreeDifference, "steps", lambda self: (ChangeStep((each,)) for each in self.changed)
+    )
     world = World(tmp_path)
     assert any(lost(world, seed) for seed in range(60))

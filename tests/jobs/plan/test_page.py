@@ -1,4 +1,4 @@
-"""A plan as a page: every subplan in it, nothing that runs or is fetched, and names that are only text."""
+"""A plan as a page: it has every subplan, no script, fetches nothing, and escapes names."""
 
 import os
 import re
@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.inventory import Inventory
-from abreast.jobs.plan.nodes import Options
+from abreast.jobs.plan.decompose.decompose import decompose
+from abreast.jobs.plan.decompose.inventory import Inventory
+from abreast.jobs.plan.decompose.score import score
 from abreast.jobs.plan.page import page, write_page
-from abreast.jobs.plan.score import score
+from abreast.jobs.plan.spec import Options
 from abreast.jobs.plan.squares import Box, squares
 from tests.jobs.plan.trees import large_layout
 
@@ -33,7 +33,9 @@ HOSTILE = (
 
 
 def page_of(paths, title="project"):
-    plan = decompose(Inventory.of({path: 10 + place % 90 for place, path in enumerate(paths)}), options=Options())
+    plan = decompose(
+        Inventory.of({path: 10 + place % 90 for place, path in enumerate(paths)}), options=Options()
+    )
     return plan, page(plan, score(plan), title)
 
 
@@ -53,7 +55,9 @@ class Elements(HTMLParser):
 
 def hostile_paths():
     names = [name.replace("/", "\u2215") for name in HOSTILE]
-    return [f"{name}/{number}{other}.py" for name in names for number, other in enumerate(names * 2)]
+    return [
+        f"{name}/{number}{other}.py" for name in names for number, other in enumerate(names * 2)
+    ]
 
 
 def test_every_subplan_is_in_the_map_and_in_the_table_and_links_lead_to_it():
@@ -71,7 +75,12 @@ def test_names_are_text_whatever_is_in_them():
     plain = {tag for tag, _, _ in Elements(page_of(large_layout())[1]).seen}
     found = Elements(text)
     assert {tag for tag, _, _ in found.seen} <= plain
-    assert not {name for _, names, _ in found.seen for name in names if name.startswith("on") or name == "src"}
+    assert not {
+        name
+        for _, names, _ in found.seen
+        for name in names
+        if name.startswith("on") or name == "src"
+    }
     assert all(href is None or re.fullmatch(r"#[a-z0-9-]+", href) for _, _, href in found.seen)
     assert "\x1b" not in text
     text.encode()
@@ -117,12 +126,16 @@ SCRIPT = Path(__file__).parents[3] / "scripts" / "get_chromium.py"
 def test_a_browser_shows_it_offline_without_a_complaint(tmp_path):
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     options = [] if "CI" in os.environ else ["--find"]
-    found = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False, timeout=110)
+    found = subprocess.run(
+        [sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False, timeout=110
+    )
     if found.returncode and "CI" not in os.environ:
         pytest.skip("no Chromium here: python scripts/get_chromium.py installs one")
     (tmp_path / "plan.html").write_text(page_of(hostile_paths(), HOSTILE[0])[1])
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=found.stdout.strip(), args=["--no-sandbox"]
+        )
         opened = browser.new_context(offline=True).new_page()
         said, asked = [], []
         opened.on("console", lambda message: said.append(message.text))

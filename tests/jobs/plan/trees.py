@@ -4,10 +4,10 @@ import random
 
 from hypothesis import strategies as st
 
-from abreast.jobs.plan.decompose import decompose
-from abreast.jobs.plan.imports import Imports
-from abreast.jobs.plan.inventory import Inventory
-from abreast.jobs.plan.nodes import LEAF_REASONS, Kind, Options, Reason
+from abreast.jobs.plan.decompose.decompose import decompose
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.decompose.inventory import Inventory
+from abreast.jobs.plan.spec import LEAF_REASONS, NodeKind, Options, Reason
 
 NAMES = ("a", "b", "c", "d")
 folders = st.lists(st.sampled_from(NAMES), max_size=4).map("/".join)
@@ -31,7 +31,7 @@ def paths_of(layout):
 
 
 def edges_of(paths, numbers):
-    """Imports between files that are often neighbours: every second one leads to a file of the same directory."""
+    """Imports between files; every second one is of a file of the same directory."""
     edges = {}
     by_folder = {}
     for path in paths:
@@ -99,14 +99,14 @@ def assert_reasoned(leaf, options):
 def elsewhere(node, path):
     """Whether a path is not where the files of a node are."""
     folder = path.rpartition("/")[0]
-    if node.kind is Kind.DIRECTORY:
+    if node.kind is NodeKind.DIRECTORY:
         place = node.scope.rstrip("/")
         return place not in {".", folder} and not folder.startswith(f"{place}/")
     return folder != node.files[0].rpartition("/")[0]
 
 
 def large_layout():
-    """2,600 files of a company's one repository: services of layered packages, their tests, a web page, documents."""
+    """2,600 files of a monorepo: services of layered packages, tests, a web page, documents."""
     drawn = random.Random(20261115)
     found = ["README.md", "LICENSE", "pyproject.toml", "Makefile", ".gitignore"]
     for service in ("billing", "catalogue", "identity", "orders", "search", "shipping"):
@@ -116,12 +116,25 @@ def large_layout():
                 found.append(f"{within}/__init__.py")
                 found += [f"{within}/{part}_{number}.py" for number in range(drawn.randint(6, 14))]
                 if layer == "domain":
-                    found += [f"{within}/policies/policy_{number}.py" for number in range(drawn.randint(4, 12))]
-            found += [f"tests/{service}/{layer}/test_{number}.py" for number in range(drawn.randint(8, 25))]
+                    found += [
+                        f"{within}/policies/policy_{number}.py"
+                        for number in range(drawn.randint(4, 12))
+                    ]
+            found += [
+                f"tests/{service}/{layer}/test_{number}.py"
+                for number in range(drawn.randint(8, 25))
+            ]
         found += [f"src/company/{service}/{name}.py" for name in ("__init__", "main", "settings")]
-        found += [f"migrations/{service}/{number:04}.sql" for number in range(drawn.randint(10, 30))]
+        found += [
+            f"migrations/{service}/{number:04}.sql" for number in range(drawn.randint(10, 30))
+        ]
     for page in ("basket", "checkout", "login", "profile", "search"):
         for kind in ("components", "hooks", "styles"):
-            found += [f"web/src/pages/{page}/{kind}/{kind}{number}.tsx" for number in range(drawn.randint(5, 20))]
-    found += [f"docs/{area}/{number}.md" for area in ("guide", "reference", "adr") for number in range(30)]
+            found += [
+                f"web/src/pages/{page}/{kind}/{kind}{number}.tsx"
+                for number in range(drawn.randint(5, 20))
+            ]
+    found += [
+        f"docs/{area}/{number}.md" for area in ("guide", "reference", "adr") for number in range(30)
+    ]
     return found

@@ -1,9 +1,9 @@
-"""A model that says what a table tells it for each branch and round, and remembers what it was asked."""
+"""A model that answers by a table of branches and rounds, and records its requests."""
 
 import asyncio
 
 from abreast.core.outcome import Usage
-from abreast.jobs.sample.here import current_draw
+from abreast.jobs.sample.draw_context import current_draw
 from abreast.models.port import Reply
 
 PASS = "good"
@@ -46,7 +46,7 @@ class Table:
 
 
 def at(*places):
-    """Passes at these (branch, round), else not."""
+    """Passes at these (branch, round) only."""
     return lambda branch, number: (
         f"{PASS} {branch}.{number}" if (branch, number) in places else f"bad {branch}.{number}"
     )

@@ -1,4 +1,4 @@
-"""Corners of the engine: orders of errors, judges that needn't be asked, seeds by place, branches that had ended."""
+"""Corner cases: orders of errors, judges that are not asked, seeds by place, ended branches."""
 
 import ast
 import asyncio
@@ -9,28 +9,35 @@ import pytest
 import abreast
 from abreast.core.errors import BranchesFailed, BudgetSpent, Halted, ServerFault
 from abreast.core.outcome import Usage
-from abreast.jobs.sample import attempts, door, engine, plan, race, spec, strategies
+from abreast.jobs.sample import arguments as door
+from abreast.jobs.sample import branch_order as race
 from abreast.jobs.sample import checks as checks_of_samples
+from abreast.jobs.sample import dry_run as plan
+from abreast.jobs.sample import job as engine
+from abreast.jobs.sample import results as attempts
+from abreast.jobs.sample import spec, strategies
 from abreast.jobs.sample.checks import check, judged, lines, obeys
-from abreast.jobs.sample.engine import MOST, WARM
+from abreast.jobs.sample.job import GREEDY_MODEL_TEMPERATURE, MAX_DRAWS
 from abreast.jobs.sample.strategies import MultiTurn, Rejection, Repair, Vote
 from abreast.models.port import Reply
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
 from abreast.testing import Gate, MemoryStore
 from tests.jobs.sample.drawing import Table, at, passes
 
 
 def model_of(table):
-    return Caller(table, Lane("test"), retry=abreast.Retry(0), paid=False)
+    return Caller(table, ModelLane("test"), retry=abreast.Retry(0), paid=False)
 
 
 async def drawn(table, *, checks=(passes,), **options):
-    return await abreast.sample("Say something good.", model=model_of(table), checks=checks, **options)
+    return await abreast.sample(
+        "Say something good.", model=model_of(table), checks=checks, **options
+    )
 
 
-class Judging:
-    """A judge that says what a function of the requirement says, and remembers what it was asked."""
+class ScriptedJudge:
+    """A judge that answers by a function of the requirement, and records its requests."""
 
     name = "test/judge"
 
@@ -40,7 +47,9 @@ class Judging:
         self.ended = []
 
     async def complete(self, request, hear=None):
-        wanted = request.messages[0].content.rpartition("Does the answer meet this: ")[2].rstrip("?")
+        wanted = (
+            request.messages[0].content.rpartition("Does the answer meet this: ")[2].rstrip("?")
+        )
         self.asked.append(wanted)
         meets = await self.says(wanted)
         self.ended.append(wanted)
@@ -50,11 +59,15 @@ class Judging:
         pass
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
+# --- errors
 
 
 async def test_a_cancellation_is_never_the_cause_though_it_came_before_every_error():
-    table = Table(lambda branch, _: asyncio.CancelledError("a friend's") if branch == 0 else ServerFault("down"))
+    table = Table(
+        lambda branch, _: (
+            asyncio.CancelledError("a friend's") if branch == 0 else ServerFault("down")
+        )
+    )
     with pytest.raises(BranchesFailed, match="2 of 3 raised; the first: down") as told:
         await drawn(table, breadth=3)
     assert type(told.value.__cause__) is ServerFault
@@ -95,12 +108,19 @@ async def test_a_selector_is_not_given_draws_that_came_to_nothing():
             assert [(one.branch, one.round) for one in attempts] == [(0, 0), (1, 0), (1, 1)]
             return -1
 
-    table = Table(lambda branch, number: ServerFault("down") if (branch, number) == (0, 1) else f"bad {branch}{number}")
+    table = Table(
+        lambda branch, number: (
+            ServerFault("down") if (branch, number) == (0, 1) else f"bad {branch}{number}"
+        )
+    )
     result = await drawn(table, breadth=2, depth=2, strategy=Mine(), on_error="collect")
     assert (result.winner.branch, result.winner.round) == (1, 1)
 
 
-@pytest.mark.parametrize("shape", [{"breadth": MOST + 1}, {"depth": MOST + 1}, {"breadth": 10**11, "depth": 10**11}])
+@pytest.mark.parametrize(
+    "shape",
+    [{"breadth": MAX_DRAWS + 1}, {"depth": MAX_DRAWS + 1}, {"breadth": 10**11, "depth": 10**11}],
+)
 async def test_more_draws_than_anybody_can_mean_are_refused_at_once(shape):
     with pytest.raises(ValueError, match="a sample has at most 100,000"):
         await drawn(Table(at()), **shape)
@@ -114,21 +134,23 @@ async def test_more_draws_than_anybody_can_mean_are_refused_at_once(shape):
             await drawn(Table(at()), run=run)
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------
+# --- checks
 
 
-async def test_a_judge_is_not_asked_about_a_draw_that_a_free_check_refused_unless_all_is_to_be_explained():
+async def test_a_judge_is_not_asked_about_a_draw_that_a_free_check_refused_unless_with_explain():
     async def yes(wanted):
         return True
 
-    judge = Judging(yes)
-    result = await drawn(Table(at((0, 1))), depth=2, judge=model_of(judge), checks=[judged("is lively"), passes])
+    judge = ScriptedJudge(yes)
+    result = await drawn(
+        Table(at((0, 1))), depth=2, judge=model_of(judge), checks=[judged("is lively"), passes]
+    )
     assert (result.ok, judge.asked) == (True, ["is lively"])
     assert [verdict.check for verdict in result.winner.verdicts] == [
         "judged: is lively",
         "is good",
     ]  # as they were given
-    judge = Judging(yes)
+    judge = ScriptedJudge(yes)
     options = {"judge": model_of(judge), "checks": [judged("is lively"), passes]}
     await drawn(Table(at((0, 1))), depth=2, explain=True, **options)
     assert judge.asked == ["is lively", "is lively"]
@@ -143,9 +165,11 @@ async def test_a_judge_that_says_no_ends_those_that_are_still_asked():
             return False
         return await gate.pass_(wanted) or True
 
-    judge = Judging(says)
+    judge = ScriptedJudge(says)
     result = await drawn(
-        Table(at((0, 0))), judge=model_of(judge), checks=[passes, judged("is short"), judged("is kind")]
+        Table(at((0, 0))),
+        judge=model_of(judge),
+        checks=[passes, judged("is short"), judged("is kind")],
     )
     assert not result.ok
     assert (sorted(judge.asked), judge.ended) == (["is kind", "is short"], ["is short"])
@@ -173,7 +197,7 @@ async def test_the_repair_text_is_the_same_every_time_and_names_failed_checks_in
     assert listed[:2] == ["- 2 lines: it has 1 lines", "- b: why b"]
 
 
-# --- seeds and temperatures -------------------------------------------------------------------------------------------
+# --- seeds and temperatures
 
 
 async def test_two_samples_of_one_run_draw_from_seeds_of_their_own():
@@ -196,17 +220,19 @@ async def test_a_model_that_says_the_same_each_time_is_warmed_for_several_draws_
         await drawn(table, **options)
         return {request.temperature for request in table.requests}
 
-    assert await temperature(breadth=2) == {WARM}
-    assert await temperature(depth=2) == {WARM}
+    assert await temperature(breadth=2) == {GREEDY_MODEL_TEMPERATURE}
+    assert await temperature(depth=2) == {GREEDY_MODEL_TEMPERATURE}
     assert await temperature() == {None}
     assert await temperature(breadth=2, temperature=0.3) == {0.3}
 
 
-# --- durable ----------------------------------------------------------------------------------------------------------
+# --- durable
 
 
 @pytest.mark.parametrize("passed", [True, False])
-async def test_a_branch_that_had_ended_before_a_kill_is_in_the_result_and_counts_in_the_race(passed):
+async def test_a_branch_that_had_ended_before_a_kill_is_in_the_result_and_counts_in_the_race(
+    passed,
+):
     """Branch 0 has ended and is on disk; branch 1 is in its first round when everything stops."""
     store, gate, settled = MemoryStore(), Gate(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -250,11 +276,16 @@ async def test_a_budget_counts_the_judges_of_every_branch_beside_the_draws():
     async def never(_):
         return False
 
-    table, judge = Table(at()), Judging(never)
+    table, judge = Table(at()), ScriptedJudge(never)
     with pytest.raises(BudgetSpent, match="5 of 5 requests used"):
         await drawn(
-            table, checks=[judged("is lively")], judge=model_of(judge), breadth=2, depth=9, budget="5req"
-        )  # fmt: skip
+            table,
+            checks=[judged("is lively")],
+            judge=model_of(judge),
+            breadth=2,
+            depth=9,
+            budget="5req",
+        )
     assert (len(table.asked) + len(judge.asked), table.now) == (5, 0)
     assert len(judge.asked) >= 2
 
@@ -275,12 +306,23 @@ async def test_a_resumed_sample_counts_what_was_spent_of_its_own_budget_and_no_o
     assert table.asked == [(0, 0), (0, 1), *((0, number) for number in range(6))]
 
 
-@pytest.mark.parametrize(("scores", "wanted"), [
-    ({(0, 0): (0.9, 0.1), (1, 0): (0.5, 0.1)}, (0, 0)),  # the higher score, of those that pass as many
-    ({(0, 0): (0.4, 0.4), (1, 0): (0.5, 0.0)}, (1, 0)),  # more checks passed, before the score
-    ({(0, 0): (0.1, 0.1), (0, 1): (0.4, 0.4), (1, 0): (0.4, 0.4), (1, 1): (0.4, 0.4)}, (1, 0)),  # the earliest round
-])  # fmt: skip
-async def test_of_draws_that_all_failed_the_one_with_most_checks_then_score_then_the_earliest_is_taken(scores, wanted):
+@pytest.mark.parametrize(
+    ("scores", "wanted"),
+    [
+        (
+            {(0, 0): (0.9, 0.1), (1, 0): (0.5, 0.1)},
+            (0, 0),
+        ),  # the higher score, of those that pass as many
+        ({(0, 0): (0.4, 0.4), (1, 0): (0.5, 0.0)}, (1, 0)),  # more checks passed, before the score
+        (
+            {(0, 0): (0.1, 0.1), (0, 1): (0.4, 0.4), (1, 0): (0.4, 0.4), (1, 1): (0.4, 0.4)},
+            (1, 0),
+        ),  # the earliest round
+    ],
+)
+async def test_of_failed_draws_the_one_with_most_checks_then_score_then_the_earliest_is_chosen(
+    scores, wanted
+):
     table = Table(lambda branch, number: f"{branch} {number}")
 
     def score(index):
@@ -292,12 +334,14 @@ async def test_of_draws_that_all_failed_the_one_with_most_checks_then_score_then
     assert (result.winner.branch, result.winner.round) == wanted
 
 
-# --- strategies -------------------------------------------------------------------------------------------------------
+# --- strategies
 
 
-async def test_a_tie_in_a_vote_goes_to_the_earliest_round_and_then_branch_and_failing_draws_have_no_vote():
+async def test_a_tie_in_a_vote_goes_to_the_earliest_place_and_failing_draws_do_not_vote():
     texts = {(0, 0): "bad b", (0, 1): "good b", (1, 0): "good a", (2, 0): "bad b", (2, 1): "bad b"}
-    result = await drawn(Table(lambda branch, number: texts[branch, number]), breadth=3, depth=2, strategy=Vote())
+    result = await drawn(
+        Table(lambda branch, number: texts[branch, number]), breadth=3, depth=2, strategy=Vote()
+    )
     assert result.text == "good a"
 
 
@@ -339,29 +383,42 @@ async def test_a_second_decider_sees_what_the_first_has_decided():
     assert (first.seen, second.seen, result.counts.started) == ([(1, 1)], [(3, 1)], 6)
 
 
-@pytest.mark.parametrize(("options", "expected"), [
-    ({"breadth": 4, "depth": 3}, 4 * (1 + 1 / 16 + 1 / 256)),  # as long as all four fail, which is one time in 16
-    ({"breadth": 1, "depth": 3}, 1 + 1 / 2 + 1 / 4),
-    ({"breadth": 4, "depth": 3, "strategy": "vote"}, 4 * (1 + 1 / 2 + 1 / 4)),  # each branch goes on by itself
-    ({"breadth": 4, "depth": 1}, 4),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            {"breadth": 4, "depth": 3},
+            4 * (1 + 1 / 16 + 1 / 256),
+        ),  # all four fail one time in 16
+        ({"breadth": 1, "depth": 3}, 1 + 1 / 2 + 1 / 4),
+        (
+            {"breadth": 4, "depth": 3, "strategy": "vote"},
+            4 * (1 + 1 / 2 + 1 / 4),
+        ),  # each branch ends by itself
+        ({"breadth": 4, "depth": 1}, 4),
+    ],
+)
 def test_the_expected_number_of_requests_is_between_one_and_all(options, expected):
     plan = abreast.plan_sample("Say.", model=model_of(Table(at())), pass_rate=0.5, **options)
     assert plan.expected_requests == pytest.approx(expected)
-    assert 1 <= plan.expected_requests <= plan.worst_requests == options["breadth"] * options["depth"]
+    assert (
+        1 <= plan.expected_requests <= plan.worst_requests == options["breadth"] * options["depth"]
+    )
 
 
-# --- what is where ----------------------------------------------------------------------------------------------------
+# --- the current draw
 
 
-async def test_a_hook_is_told_the_branch_and_round_of_each_draw_while_branches_are_in_different_rounds():
+async def test_a_hook_sees_branch_and_round_of_each_draw_while_branches_are_in_different_rounds():
     """Branch 0 is held in its third round while branch 1 is in its seventh."""
     gate, seen = Gate(), []
 
     def hook(event):
         if event.kind in ("draw-started", "draw-ended"):
             assert event.path == f"r/sample/branch/{event.data['branch']:04}"
-            seen.append((event.kind[5:], event.data["branch"], event.data["round"], event.data["number"]))
+            seen.append(
+                (event.kind[5:], event.data["branch"], event.data["round"], event.data["number"])
+            )
 
     def says(branch, number):
         async def later():
@@ -374,7 +431,7 @@ async def test_a_hook_is_told_the_branch_and_round_of_each_draw_while_branches_a
     async with abreast.open_run("r", hooks=[hook]) as run:
         done = asyncio.ensure_future(drawn(Table(says), breadth=2, depth=7, run=run))
         await gate.wait_for((0, 2), (1, 6))
-        gate.open((0, 2))  # its events come after those of the other's later rounds
+        gate.open((0, 2))  # its events come after those of later rounds of the other
         await gate.wait_for((1, 6))
         gate.open((1, 6))
         await done
@@ -395,12 +452,18 @@ def names_in(module):
 
 def test_the_loop_of_a_branch_is_written_once_and_strategies_have_none():
     package = [attempts, checks_of_samples, door, engine, plan, race, spec, strategies]
-    assert [module.__name__ for module in package if "may_draw" in names_in(module)] == [engine.__name__]
+    assert [module.__name__ for module in package if "may_draw" in names_in(module)] == [
+        engine.__name__
+    ]
     assert names_in(engine).count("may_draw") == 1
     assert names_in(engine).count("complete") == 1
     for node in ast.walk(ast.parse(inspect.getsource(strategies))):
         assert not isinstance(node, (ast.While, ast.Await, ast.AsyncFor, ast.AsyncFunctionDef))
-    loops = [node for node in ast.walk(ast.parse(inspect.getsource(engine))) if isinstance(node, ast.While)]
+    loops = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(engine)))
+        if isinstance(node, ast.While)
+    ]
     assert sum("may_draw" in ast.dump(loop.test) for loop in loops) == 1
 
 

@@ -1,4 +1,4 @@
-"""Errors in play: the answer is that of drawing one after the other, whatever the delays."""
+"""Samples with errors: the result is that of sequential draws, with any delays."""
 
 import asyncio
 import subprocess
@@ -23,14 +23,14 @@ from abreast.core.errors import (
     ServerFault,
     TooLong,
 )
+from abreast.jobs.sample.branch_order import BranchOrder
 from abreast.jobs.sample.checks import check
-from abreast.jobs.sample.race import Race
 from abreast.jobs.sample.strategies import MultiTurn, Rejection, Repair, Vote
 from abreast.models.port import Reply
 from abreast.models.scripted import Scripted
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
-from abreast.store.sqlite import SqliteStore
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, MemoryStore
 from tests.jobs.sample.drawing import PASS, Table, passes
 
@@ -51,28 +51,30 @@ def buggy(text):
 
 
 def model_of(table, *limits):
-    return Caller(table, Lane("test", limits), retry=abreast.Retry(0), paid=False)
+    return Caller(table, ModelLane("test", limits), retry=abreast.Retry(0), paid=False)
 
 
 async def drawn(table, *limits, checks=(passes, buggy), **options):
     model = model_of(table, *limits)
-    return await abreast.sample("Say something good.", model=model, checks=checks, explain=True, **options)
+    return await abreast.sample(
+        "Say something good.", model=model, checks=checks, explain=True, **options
+    )
 
 
 def reply(kind, branch, number):
-    """What the table says where that kind of thing happens."""
+    """The entry of the table for a kind of event."""
     if isinstance(kind, type):
         return kind(f"{branch}.{number}")
     return "" if kind == EMPTY else f"{kind} {branch}.{number}"
 
 
 def error_at(kind):
-    """The type of the error that comes of it, if any."""
+    """The type of the error that it causes, if any."""
     return kind if isinstance(kind, type) else {EMPTY: ReplyBroken, BUG: CheckBroken}.get(kind)
 
 
 class Serial:
-    """The sample that draws one after the other, round by round: what every schedule must come to."""
+    """The sequential sample, round by round: every schedule must give its result."""
 
     def __init__(self, kinds, breadth, depth, *, early=True):
         self.winner = self.broken = None
@@ -101,9 +103,11 @@ class Serial:
                     break
 
     def upto(self, attempts):
-        """The attempts that are no matter of timing: up to the place that decides."""
+        """The attempts that do not depend on timing: up to the place that decides."""
         end = self.broken or self.winner or (SIZE, SIZE)
-        return {(one.round, one.branch): one.state for one in attempts if (one.round, one.branch) <= end}
+        return {
+            (one.round, one.branch): one.state for one in attempts if (one.round, one.branch) <= end
+        }
 
 
 def scheduled(kinds, delays):
@@ -119,7 +123,7 @@ def scheduled(kinds, delays):
 
 
 async def ends(sample):
-    """The result, or what was raised."""
+    """The result, or the exception."""
     try:
         return await sample
     except Exception as error:
@@ -134,7 +138,9 @@ def check_early(found, serial, breadth, *, collect):
         assert set(serial.errors.values()) <= {type(error) for error in found.errors}
     elif collect or not serial.errors:
         assert not found.ok
-        assert [type(error) for error in found.errors][: len(serial.errors)] == list(serial.errors.values())
+        assert [type(error) for error in found.errors][: len(serial.errors)] == list(
+            serial.errors.values()
+        )
         failed = [place for place, state in serial.states.items() if state == "failed"]
         wanted = min(failed, default=None)
         assert (found.winner and (found.winner.round, found.winner.branch)) == wanted
@@ -147,7 +153,7 @@ def check_early(found, serial, breadth, *, collect):
         first = min(serial.errors)
         assert type(found.__cause__) is serial.errors[first]
     assert serial.upto(found.attempts) == serial.states
-    counts = abreast.jobs.sample.attempts.count(found.attempts)
+    counts = abreast.jobs.sample.results.count(found.attempts)
     assert counts.completed + counts.cancelled + counts.failed == counts.started
 
 
@@ -162,8 +168,10 @@ schedules = given(
 
 
 def laid_out(rows, rest=BAD):
-    """A table of kinds, by branch; what is not said is bad."""
-    return [rows.get(branch, {}).get(number, rest) for branch in range(SIZE) for number in range(SIZE)]
+    """A table of kinds, by branch; missing entries are bad."""
+    return [
+        rows.get(branch, {}).get(number, rest) for branch in range(SIZE) for number in range(SIZE)
+    ]
 
 
 SLOW_FIRST = [9] * SIZE + [0] * (SIZE * SIZE - SIZE)
@@ -174,7 +182,7 @@ REFUSED_THEN_GOOD = laid_out({0: {0: Refused, 1: GOOD}, 1: {0: BAD, 1: GOOD}})
 @example(breadth=2, depth=1, kinds=LATE_PASS, delays=SLOW_FIRST, lane=4, collect=False)
 @example(breadth=2, depth=2, kinds=REFUSED_THEN_GOOD, delays=[0] * 16, lane=4, collect=False)
 @schedules
-def test_with_errors_in_play_the_answer_is_the_serial_one_whatever_the_delays(  # noqa: PLR0917
+def test_with_errors_in_play_the_answer_is_the_serial_one_whatever_the_delays(  # noqa: PLR0917 - arguments drawn by hypothesis
     breadth, depth, kinds, delays, lane, collect
 ):
     table = scheduled(kinds, delays)
@@ -185,36 +193,38 @@ def test_with_errors_in_play_the_answer_is_the_serial_one_whatever_the_delays(  
 
 
 @schedules
-def test_a_vote_with_errors_in_play_is_the_same_whatever_the_delays(  # noqa: PLR0917
+def test_a_vote_with_errors_in_play_is_the_same_whatever_the_delays(  # noqa: PLR0917 - arguments drawn by hypothesis
     breadth, depth, kinds, delays, lane, collect
 ):
     serial = Serial(kinds, breadth, depth, early=False)
     table = scheduled(kinds, delays)
     options = {"breadth": breadth, "depth": depth, "on_error": "collect" if collect else "raise"}
-    vote = Vote(same=lambda _: "all alike")  # so the earliest is chosen of those that pass
+    vote = Vote(same=lambda _: "all alike")  # so the earliest that passes is chosen
     found = asyncio.run(ends(drawn(table, abreast.Slots(lane), strategy=vote, **options)))
     if serial.winner is not None:
         assert (found.winner.round, found.winner.branch) == serial.winner
-        assert {(one.round, one.branch): one.state for one in found.attempts} == serial.states  # none is cut off
+        assert {
+            (one.round, one.branch): one.state for one in found.attempts
+        } == serial.states  # none is cancelled
     elif serial.broken is not None and not collect:
         assert type(found) is serial.errors[serial.broken]
         assert serial.upto(found.attempts) == serial.states
     assert table.now == 0
 
 
-class AtOnce(Race):
-    """Lets an error for all decide when it comes, as if no draw before it could still pass."""
+class AtOnce(BranchOrder):
+    """Lets an error for all draws decide at once, as if no draw before it could still pass."""
 
     def broke(self, branch, number):
         super().broke(branch, number)
         self._end, self._ended_well = (number, branch), False
-        beaten = [other for other in self._at if other != branch]
-        self._at.clear()
+        beaten = [other for other in self._round_of if other != branch]
+        self._round_of.clear()
         return beaten
 
 
-class EndsBranch(Race):
-    """Ends a branch at any error, as if a refusal could not be repaired: draws after it are not made."""
+class EndsBranch(BranchOrder):
+    """Ends a branch at any error, as if a refusal could not be repaired."""
 
     def may_draw(self, branch, number):
         return number == 0 and super().may_draw(branch, number)
@@ -222,7 +232,7 @@ class EndsBranch(Race):
 
 @pytest.mark.parametrize("mutant", [AtOnce, EndsBranch])
 def test_the_law_catches_a_race_that_breaks_it(mutant, monkeypatch):
-    monkeypatch.setattr("abreast.jobs.sample.engine.Race", mutant)
+    monkeypatch.setattr("abreast.jobs.sample.job.BranchOrder", mutant)
     broken = 0
     for kinds, depth, delays in ((LATE_PASS, 1, SLOW_FIRST), (REFUSED_THEN_GOOD, 2, [0] * 16)):
         found = asyncio.run(ends(drawn(scheduled(kinds, delays), breadth=2, depth=depth)))
@@ -233,11 +243,13 @@ def test_the_law_catches_a_race_that_breaks_it(mutant, monkeypatch):
     assert broken == 1
 
 
-# --- an error for all -------------------------------------------------------------------------------------------------
+# --- an error for all
 
 
 @pytest.mark.parametrize("first_passes", [True, False])
-async def test_an_error_for_all_waits_for_the_draws_before_it_and_is_listed_beside_one_that_passes(first_passes):
+async def test_an_error_for_all_waits_for_the_draws_before_it_and_is_listed_beside_one_that_passes(
+    first_passes,
+):
     gate = Gate()
 
     def says(branch, number):
@@ -259,7 +271,11 @@ async def test_an_error_for_all_waits_for_the_draws_before_it_and_is_listed_besi
     gate.open(0)
     found = await done
     states = {(one.branch, one.round): one.state for one in found.attempts}
-    assert states == {(0, 0): "passed" if first_passes else "failed", (1, 0): "error", (2, 0): "cancelled"}
+    assert states == {
+        (0, 0): "passed" if first_passes else "failed",
+        (1, 0): "error",
+        (2, 0): "cancelled",
+    }
     if first_passes:
         assert (found.ok, found.winner.branch) == (True, 0)
         assert [str(error) for error in found.errors] == ["who are you"]
@@ -267,7 +283,7 @@ async def test_an_error_for_all_waits_for_the_draws_before_it_and_is_listed_besi
         assert type(found) is KeyRefused
 
 
-async def test_an_error_for_all_before_a_pass_ends_the_sample_without_a_winner_and_nothing_is_chosen():
+async def test_an_error_for_all_before_a_pass_ends_the_sample_and_nothing_is_chosen():
     gate, ended = Gate(), []
 
     def says(branch, number):
@@ -325,7 +341,7 @@ async def test_collect_returns_an_error_for_all_and_the_best_of_what_came_before
     assert (attempt.branch, attempt.round, attempt.concerns) == (0, 1, "sample")
 
 
-# --- a draw's own failure ---------------------------------------------------------------------------------------------
+# --- a draw's own failure
 
 
 @pytest.mark.parametrize("kind", [Refused, ReplyBroken, ReplyInvalid, EMPTY])
@@ -344,7 +360,9 @@ async def test_where_every_draw_is_refused_the_first_refusal_is_raised():
     with pytest.raises(Refused, match=r"0\.0") as told:
         await drawn(table, depth=2)
     assert [one.state for one in told.value.attempts] == ["error", "error"]
-    with pytest.raises(BranchesFailed, match=r"no branch passed, and 3 of 3 raised; the first: 0\.0") as told:
+    with pytest.raises(
+        BranchesFailed, match=r"no branch passed, and 3 of 3 raised; the first: 0\.0"
+    ) as told:
         await drawn(table, breadth=3, depth=2)
     assert len(told.value.attempts) == 6
 
@@ -390,17 +408,25 @@ async def test_a_reply_that_breaks_the_schema_is_shown_in_its_repair_with_the_pl
     assert found.attempts[0].text == '{"n": "one"}'
 
 
-# --- durable ----------------------------------------------------------------------------------------------------------
+# --- durable
 
 
-@pytest.mark.parametrize(("kinds", "wanted"), [
-    (laid_out({0: {0: Refused, 1: GOOD}, 1: {0: KeyRefused}, 2: {0: GOOD}}), KeyRefused),
-    (laid_out({0: {0: GOOD}, 1: {0: KeyRefused}, 2: {0: BUG}}), (0, 0)),
-    (laid_out({0: {0: EMPTY, 1: GOOD}, 1: {0: ServerFault}, 2: {0: Refused, 1: CheckBroken}}), (1, 0)),
-    (laid_out({0: {0: Refused, 1: BAD}, 1: {0: BUG}}), CheckBroken),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kinds", "wanted"),
+    [
+        (laid_out({0: {0: Refused, 1: GOOD}, 1: {0: KeyRefused}, 2: {0: GOOD}}), KeyRefused),
+        (laid_out({0: {0: GOOD}, 1: {0: KeyRefused}, 2: {0: BUG}}), (0, 0)),
+        (
+            laid_out(
+                {0: {0: EMPTY, 1: GOOD}, 1: {0: ServerFault}, 2: {0: Refused, 1: CheckBroken}}
+            ),
+            (1, 0),
+        ),
+        (laid_out({0: {0: Refused, 1: BAD}, 1: {0: BUG}}), CheckBroken),
+    ],
+)
 async def test_a_sample_that_is_cut_off_after_an_error_and_resumed_comes_to_the_same(kinds, wanted):
-    """Branch 1 has ended, and 2 has or was cancelled, when everything stops; branch 0 is in its first round."""
+    """At the stop, branch 0 is in its first round, 1 has ended, 2 too or is cancelled."""
     store, gate, settled = MemoryStore(), Gate(), asyncio.Event()
     loop, ended = asyncio.get_running_loop(), set()
 
@@ -429,23 +455,30 @@ async def test_a_sample_that_is_cut_off_after_an_error_and_resumed_comes_to_the_
         found = await ends(drawn(again, breadth=3, depth=2, run=run))
     undisturbed = await ends(drawn(scheduled(kinds, [0] * 16), breadth=3, depth=2))
     assert type(found) is type(undisturbed)
-    assert str(found) == str(undisturbed) if isinstance(found, Exception) else found.text == undisturbed.text
+    assert (
+        str(found) == str(undisturbed)
+        if isinstance(found, Exception)
+        else found.text == undisturbed.text
+    )
     if isinstance(wanted, type):
         assert type(found) is wanted
     else:
         assert (found.winner.round, found.winner.branch) == wanted
-    assert not [place for place in again.asked if place[0] == 1]  # it had ended, and is not drawn again
+    assert not [
+        place for place in again.asked if place[0] == 1
+    ]  # it had ended, and is not drawn again
 
 
 CHILD = """
 import asyncio, sys
 import abreast
 from abreast.core.errors import KeyRefused, Refused
-from abreast.jobs.sample.here import current_draw
+from abreast.jobs.sample.draw_context import current_draw
 from abreast.models.port import Reply
 
 path, held = sys.argv[1], sys.argv[2] == "held"
-SAYS = {(0, 0): Refused("no"), (0, 1): "good 0.1", (1, 0): Refused("no"), (1, 1): KeyRefused("who are you"),
+SAYS = {(0, 0): Refused("no"), (0, 1): "good 0.1", (1, 0): Refused("no"),
+        (1, 1): KeyRefused("who are you"),
         (2, 0): "bad 2.0", (2, 1): "good 2.1"}
 
 class Model:
@@ -477,7 +510,9 @@ def started(path, how):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_killed_while_a_draw_before_an_error_for_all_is_under_way_the_resumed_sample_has_the_same_winner(tmp_path):
+def test_killed_during_a_draw_before_an_error_for_all_the_resumed_sample_has_the_same_winner(
+    tmp_path,
+):
     path = tmp_path / "runs.db"
     with started(path, "held") as child:
         asked = set()
@@ -490,7 +525,9 @@ def test_killed_while_a_draw_before_an_error_for_all_is_under_way_the_resumed_sa
         lines = child.stdout.read().splitlines()
     assert lines[-1] == "won good 0.1 Refused Refused KeyRefused"
     assert "asked 0 1" in lines
-    assert not [line for line in lines if line.startswith(("asked 1", "asked 0 0"))]  # what is recorded is not asked
+    assert not [
+        line for line in lines if line.startswith(("asked 1", "asked 0 0"))
+    ]  # recorded draws are not repeated
 
 
 def ended_branch(path, branch):

@@ -1,4 +1,4 @@
-"""The same sample twice, its replies in every order: the same winner, though another reply came first."""
+"""The same sample with its replies in every order has the same winner."""
 
 import asyncio
 from itertools import permutations
@@ -6,8 +6,8 @@ from itertools import permutations
 import pytest
 
 import abreast
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
 from abreast.testing import Gate
 from tests.jobs.sample.drawing import Table, at, passes
 
@@ -15,7 +15,7 @@ BREADTH = 3
 
 
 async def drawn_in_order(order, good, pick):
-    """A sample whose first draws are answered in that order, each judged before the next reply comes."""
+    """Run a sample; first draws are answered in that order, each checked before the next reply."""
     gate = Gate()
 
     async def later(branch, number):
@@ -23,7 +23,7 @@ async def drawn_in_order(order, good, pick):
         return at(*good)(branch, number)
 
     table = Table(later)
-    model = Caller(table, Lane("test", ()), retry=abreast.Retry(0), paid=False)
+    model = Caller(table, ModelLane("test", ()), retry=abreast.Retry(0), paid=False)
     done = asyncio.ensure_future(
         abreast.sample("Say.", model=model, checks=[passes], breadth=BREADTH, depth=2, pick=pick)
     )
@@ -37,22 +37,24 @@ async def drawn_in_order(order, good, pick):
     return result.winner.branch, result.winner.round, result.text, tuple(result.timing_dependent)
 
 
-GOOD = [
-    [(0, 0), (1, 0), (2, 0)],
-    [(1, 0), (2, 0)],
-    [(2, 0), (0, 1), (1, 1)],
-]
+GOOD = [[(0, 0), (1, 0), (2, 0)], [(1, 0), (2, 0)], [(2, 0), (0, 1), (1, 1)]]
 
 
 @pytest.mark.parametrize("good", GOOD)
 async def test_whichever_reply_comes_first_the_winner_is_the_same(good):
-    found = {await drawn_in_order(order, good, "ordered") for order in permutations(range(BREADTH)) for _ in range(2)}
+    found = {
+        await drawn_in_order(order, good, "ordered")
+        for order in permutations(range(BREADTH))
+        for _ in range(2)
+    }
     branch, number = min(good, key=lambda place: (place[1], place[0]))
     assert found == {(branch, number, f"good {branch}.{number}", ())}
 
 
 async def test_these_orders_are_what_decides_where_the_first_reply_is_asked_for():
-    """The proof that replies did come in another order: with `pick="first"` each of them gives another winner."""
-    found = [await drawn_in_order(order, GOOD[0], "first") for order in permutations(range(BREADTH))]
+    """Proves that replies came in another order: with `pick="first"`, each has another winner."""
+    found = [
+        await drawn_in_order(order, GOOD[0], "first") for order in permutations(range(BREADTH))
+    ]
     assert [branch for branch, *_ in found] == [order[0] for order in permutations(range(BREADTH))]
     assert {why for *_, why in found} == {("pick=first",)}

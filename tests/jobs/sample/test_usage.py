@@ -1,4 +1,4 @@
-"""What a sample used: the same whatever the delays and after any kill; draws past the winner are told apart."""
+"""The usage of a sample: the same with any delays and after a kill; speculative draws apart."""
 
 import asyncio
 
@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 import abreast
 from abreast.core.errors import ServerFault, StoreFull
 from abreast.core.outcome import NO_USAGE, Usage
-from abreast.jobs.sample.here import current_draw
+from abreast.jobs.sample.draw_context import current_draw
 from abreast.jobs.sample.strategies import Repair
 from abreast.models.port import Reply
 from abreast.models.price import FlatPrice
-from abreast.run.call import Caller
-from abreast.run.lane import Lane
+from abreast.run.calls.lane import ModelLane
+from abreast.run.calls.model import Caller
 from abreast.testing import Gate, MemoryStore
 from tests.dying import Dying
 from tests.jobs.sample.drawing import PASS, Table, at, passes
@@ -24,7 +24,7 @@ PRICE = FlatPrice(0.3, 0.7)
 
 
 class Timed:
-    """Says by (branch, round) whether it is good, after so many turns of the loop, at first perhaps with a fault."""
+    """Answers by (branch, round) after some turns of the loop, perhaps first with a fault."""
 
     name = "test/timed"
 
@@ -47,7 +47,7 @@ class Timed:
         return Usage(1, 10 + place[0], 5 + place[1], PRICE.of(10 + place[0], 5 + place[1]))
 
     def serial(self, breadth, depth):
-        """What one draw after the other uses, round by round, until one passes."""
+        """The usage of sequential draws, round by round, until one passes."""
         total = NO_USAGE
         for place in ((number, branch) for number in range(depth) for branch in range(breadth)):
             total += self.used(place)
@@ -59,16 +59,23 @@ class Timed:
 
 
 async def sampled(table, breadth, depth, store):
-    """A sample within an item: what the item used, and the draws up to the winner with what each used."""
-    model = Caller(table, Lane("test"), retry=RETRY, price=PRICE)
+    """Run a sample within an item; return the item's usage, and that of draws up to the winner."""
+    model = Caller(table, ModelLane("test"), retry=RETRY, price=PRICE)
 
     async def one(_):
         result = await abreast.sample(
-            "Say.", model=model, checks=[passes], breadth=breadth, depth=depth, strategy=Repair(),
+            "Say.",
+            model=model,
+            checks=[passes],
+            breadth=breadth,
+            depth=depth,
+            strategy=Repair(),
             run=abreast.current().run,
-        )  # fmt: skip
+        )
         last = (result.winner.round, result.winner.branch) if result.ok else (depth, 0)
-        counted = [attempt for attempt in result.attempts if (attempt.round, attempt.branch) <= last]
+        counted = [
+            attempt for attempt in result.attempts if (attempt.round, attempt.branch) <= last
+        ]
         return [[attempt.branch, attempt.round, attempt.text, attempt.usage] for attempt in counted]
 
     async with abreast.open_run("r", store=store, seed=3) as run:
@@ -91,9 +98,12 @@ PLACES = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=3)
 
 @settings(max_examples=60)
 @given(
-    st.tuples(st.integers(1, 3), st.integers(1, 3)), PLACES, PLACES,
-    st.lists(st.integers(0, 6), min_size=1, max_size=5), st.lists(st.integers(1, 12), max_size=3),
-)  # fmt: skip
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    PLACES,
+    PLACES,
+    st.lists(st.integers(0, 6), min_size=1, max_size=5),
+    st.lists(st.integers(1, 12), max_size=3),
+)
 def test_a_sample_used_what_one_draw_after_the_other_uses_whatever_the_delays_and_kills(
     shape, good, faults, turns, commits
 ):
@@ -116,8 +126,10 @@ async def test_draws_past_the_winner_are_in_a_total_of_their_own():
         return later()
 
     async def one(_):
-        model = Caller(Table(says), Lane("test"), paid=False)
-        return await abreast.sample("Say.", model=model, checks=[passes], breadth=2, run=abreast.current().run)
+        model = Caller(Table(says), ModelLane("test"), paid=False)
+        return await abreast.sample(
+            "Say.", model=model, checks=[passes], breadth=2, run=abreast.current().run
+        )
 
     async with abreast.open_run("r") as run:
         [outcome] = [outcome async for outcome in run.map(one, [0], width=1)]
@@ -131,10 +143,15 @@ async def test_draws_past_the_winner_are_in_a_total_of_their_own():
 @pytest.mark.parametrize("commits", range(1, 12))
 async def test_a_result_after_a_kill_at_any_boundary_tells_what_an_undisturbed_one_tells(commits):
     async def go(store):
-        model = Caller(Table(at((0, 2))), Lane("test"))
+        model = Caller(Table(at((0, 2))), ModelLane("test"))
         async with abreast.open_run("r", store=store, seed=1) as run:
             result = await abreast.sample("Say.", model=model, checks=[passes], depth=4, run=run)
-        return [attempt.usage for attempt in result.attempts], result.usage, result.speculative, result.counts
+        return (
+            [attempt.usage for attempt in result.attempts],
+            result.usage,
+            result.speculative,
+            result.counts,
+        )
 
     store = MemoryStore()
     try:

@@ -1,4 +1,4 @@
-"""Writes random workflows, and runs them on a kit whose steps end in whatever order a random number says."""
+"""Writes random workflows, and runs them with fake tools whose steps end in a random order."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ import yaml
 
 import abreast
 from abreast.core.errors import Halted, Paused
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.load import load
+from abreast.jobs.workflow.job import Flow
+from abreast.jobs.workflow.load.load import load
 from abreast.run.current import current_item
 from abreast.testing import MemoryStore
-from tests.jobs.workflow.kits import ENDS, KINDS, FakeKit, FlowFailed, photograph, turns
+from tests.jobs.workflow.kits import ENDS, KINDS, FakeKit, FlowFailed, photograph
+from tests.turns import turns
 
 WIDE = 8
 DEEPEST = 3
 
 
 class Author:
-    """Workflows of all kinds of steps; what each does depends on where it stands and on what it reads."""
+    """Writes workflows of all kinds of steps.
+
+    What each step does depends on its path and on what it reads.
+    """
 
     def __init__(self, choose):
         self.choose = choose
@@ -42,7 +46,7 @@ class Author:
         return self.choose.randrange(1000) < part * 1000
 
     def steps(self, depth, seen, *, first=False):
-        """A list of steps; `seen` are the ids of its scope so far, to be read by later ones."""
+        """Return a list of steps; `seen` are the ids of its scope that later ones may read."""
         mine = []
         for _ in range(self.choose.randint(1, 3)):
             made = self.step(depth, seen, plain=first and not mine)
@@ -64,7 +68,7 @@ class Author:
         return {"id": name, **made}
 
     def read(self, known, default="0"):
-        """What an earlier step gave, if there is one."""
+        """Return an expression for the output of an earlier step, if there is one."""
         if not known:
             return default
         path = self.choose.choice(["n", "n", "value", "results | default([]) | map('value')"])
@@ -83,32 +87,51 @@ class Author:
         return {"type": "python", "call": "kit:act", "with": given}
 
     def gate(self, depth, seen, known):
-        return {"type": "gate", "message": self.read(known, "?"),
-                "on_reject": self.choose.choice(["skip", "skip", "abort", "retry"])}  # fmt: skip
+        return {
+            "type": "gate",
+            "message": self.read(known, "?"),
+            "on_reject": self.choose.choice(["skip", "skip", "abort", "retry"]),
+        }
 
     def condition(self, known):
-        return f"{{{{ (steps.{self.choose.choice(known)}.output.n | default(3)) > {self.choose.randint(0, 8)} }}}}"
+        value = f"(steps.{self.choose.choice(known)}.output.n | default(3))"
+        return f"{{{{ {value} > {self.choose.randint(0, 8)} }}}}"
 
     def branch(self, depth, seen, known):
-        return {"type": "if", "condition": self.condition(known or ["s0"]), "then": self.steps(depth + 1, seen),
-                "else": self.steps(depth + 1, seen) if self.chance(0.5) else []}  # fmt: skip
+        return {
+            "type": "if",
+            "condition": self.condition(known or ["s0"]),
+            "then": self.steps(depth + 1, seen),
+            "else": self.steps(depth + 1, seen) if self.chance(0.5) else [],
+        }
 
     def switch(self, depth, seen, known):
-        return {"type": "switch", "expression": f"{{{{ steps.{(known or ['s0'])[-1]}.output.n | default(0) }}}}",
-                "cases": {number: self.steps(depth + 1, seen) for number in (1, 4)},
-                "default": self.steps(depth + 1, seen)}  # fmt: skip
+        return {
+            "type": "switch",
+            "expression": f"{{{{ steps.{(known or ['s0'])[-1]}.output.n | default(0) }}}}",
+            "cases": {number: self.steps(depth + 1, seen) for number in (1, 4)},
+            "default": self.steps(depth + 1, seen),
+        }
 
     def loop(self, depth, seen, known):
         body = self.steps(depth + 1, seen)
-        return {"type": self.choose.choice(["while", "do-while"]), "steps": body, "max_iterations": 3,
-                "condition": self.condition([body[-1]["id"]])}  # fmt: skip
+        return {
+            "type": self.choose.choice(["while", "do-while"]),
+            "steps": body,
+            "max_iterations": 3,
+            "condition": self.condition([body[-1]["id"]]),
+        }
 
     def fan_in(self, depth, seen, known):
-        return {"type": "fan-in", "wait_for": [self.choose.choice(known)], "output": {"n": self.choose.randint(0, 9)}}
+        return {
+            "type": "fan-in",
+            "wait_for": [self.choose.choice(known)],
+            "output": {"n": self.choose.randint(0, 9)},
+        }
 
     def fan(self, depth, seen, known):
         outside = list(known)
-        inner = []  # a scope of its own, whose ids are those of the outside once more
+        inner = []  # a scope of its own, which uses the same ids as the outside
         made = {
             "type": "fan-out",
             "items": self.items(outside),
@@ -122,13 +145,16 @@ class Author:
         if self.chance(0.2):
             made["min_success"] = self.choose.choice([0.3, 0.7, 1, 2])
         if self.chance(0.1):
-            made["canary"] = {"items": self.choose.randint(1, 3), "min_success": self.choose.choice([0.3, 1.0])}
+            made["canary"] = {
+                "items": self.choose.randint(1, 3),
+                "min_success": self.choose.choice([0.3, 1.0]),
+            }
         if self.chance(0.1):
             made["key"] = "k{{ item }}"
         return made
 
     def read_itself(self, template, fan):
-        """Items may ask what their own fan-out has given so far: nothing, at any time."""
+        """Let a step read the results of its own fan-out, which it always sees empty."""
         if template["type"] == "python":
             template["with"]["own"] = f"{{{{ steps.{fan}.output.results | length }}}}"
 
@@ -139,7 +165,7 @@ class Author:
 
 
 class Chaos(FakeKit):
-    """What a step does is a matter of its path and of what it was given; when, of a random number alone."""
+    """Fake tools: a step's result depends on its path and input alone, its end is random."""
 
     def __init__(self, world, choose=None):
         super().__init__()
@@ -167,7 +193,11 @@ class Chaos(FakeKit):
 
     def reply(self, path, given):
         n = self.number(path, given)
-        return {"n": n % 10, "value": f"{n:x}", "list": [f"{n % 100}-{place}" for place in range(n % 4)]}
+        return {
+            "n": n % 10,
+            "value": f"{n:x}",
+            "list": [f"{n % 100}-{place}" for place in range(n % 4)],
+        }
 
     async def call(self, name, given):
         path = await self.act(given["who"])
@@ -183,10 +213,12 @@ class Chaos(FakeKit):
 
     async def decide(self, question):
         await self.act(question.step)
-        return ["approve", "approve", "approve", "reject", None][self.number("decides", question.step) % 5]
+        return ["approve", "approve", "approve", "reject", None][
+            self.number("decides", question.step) % 5
+        ]
 
     async def let_go(self, done):
-        """End the steps one by one, in a random order, until all is done."""
+        """End the steps one by one, in a random order, until the workflow is done."""
         while not done():
             await turns(self.choose.choice([1, 5, 30]))
             waiting = [one for one in self.waiting if not one.done()]
@@ -196,7 +228,7 @@ class Chaos(FakeKit):
 
 
 class Photographing(MemoryStore):
-    """Keeps a picture of itself at every boundary of its journal."""
+    """Keeps a copy of itself at every commit of its journal."""
 
     def __init__(self):
         super().__init__()
@@ -210,7 +242,7 @@ class Photographing(MemoryStore):
 
 
 async def run(text, kit, width, store=None):
-    """How a workflow ended, in all that it says; an exception that escaped it counts as an end too."""
+    """Run a workflow and return its whole result, or the exception that it raised."""
     workflow = load(text, "random.yaml", kinds=KINDS)
     resume = "failed" if store is not None and store.newest("flow") else "auto"
     task = asyncio.ensure_future(_run(workflow, kit, width, store, resume))
@@ -232,12 +264,15 @@ async def _run(workflow, kit, width, store, resume):
     if not found:
         return "stopped", None
     result = found[0]
-    steps = [(name, one.type, one.status, one.fate, plain(one.output), one.error) for name, one in result.steps.items()]
+    steps = [
+        (name, one.type, one.status, one.fate, plain(one.output), one.error)
+        for name, one in result.steps.items()
+    ]
     return result.status, result.error, plain(result.outputs), steps
 
 
 def plain(value):
-    """Without the width, which is an input here, and told in the output of a fan-out."""
+    """Return the value without the width, which is an input and in the output of a fan-out."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items() if key != "max_concurrency"}
     return [plain(one) for one in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""A workflow that kills its own process at a boundary of its journal, and tells how it ended if it lives."""
+"""A workflow that kills its own process at a commit of its journal, or else prints its result."""
 
 import asyncio
 import json
@@ -6,20 +6,30 @@ import sys
 from pathlib import Path
 
 import abreast
-from abreast.jobs.workflow.flow import Flow
+from abreast.jobs.workflow.job import Flow
 from abreast.run.current import current_item
-from abreast.store.sqlite import SqliteStore
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import crash_at
 from tests.jobs.workflow.kits import FakeKit, each, fan, flow, step, told
 
 WIDTH = 3
-LOOP = {"id": "loop", "type": "do-while", "max_iterations": 2, "condition": "{{ true }}", "steps": [each("l")]}
-INNER = fan(["x", "y"], step("leaf", "{{ item }}-{{ steps.a.output.value }}"), name="inner", width=WIDTH)
-WORKFLOW = flow(step("first"), fan(list(range(6)), each("a"), LOOP, INNER, width=WIDTH), step("last"))
+LOOP = {
+    "id": "loop",
+    "type": "do-while",
+    "max_iterations": 2,
+    "condition": "{{ true }}",
+    "steps": [each("l")],
+}
+INNER = fan(
+    ["x", "y"], step("leaf", "{{ item }}-{{ steps.a.output.value }}"), name="inner", width=WIDTH
+)
+WORKFLOW = flow(
+    step("first"), fan(list(range(6)), each("a"), LOOP, INNER, width=WIDTH), step("last")
+)
 
 
 class Counting(FakeKit):
-    """Leaves a mark on disk for every call, by the path that it is recorded under."""
+    """Writes a file for every call, named by the path that the call is recorded under."""
 
     def __init__(self, folder):
         super().__init__()

@@ -1,4 +1,7 @@
-"""A kit that records its calls, holds them at a gate and fails by script; and the short way to run a workflow on it."""
+"""A kit that records its calls, holds them at a gate and fails by script.
+
+And the short way to run a workflow on it.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,28 @@ import yaml
 
 import abreast
 from abreast.core.errors import AbreastError, Halted, Paused
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.kit import CannotDo, Ran
-from abreast.jobs.workflow.load import load
+from abreast.jobs.workflow.job import Flow
+from abreast.jobs.workflow.load.load import load
+from abreast.jobs.workflow.tools import AgentResult, CannotDo
 from abreast.models.port import Reply
 from abreast.testing import MemoryStore
 
 KINDS = {"do": lambda config, context: None}
-"""The kind of somebody's own that files may name; what it does is the kit's business."""
+"""The custom kind that files may name; the fake tools decide what it does."""
 
 
 class FakeKit:
-    """Every step that does something passes through here, by the name in its file's `who`."""
+    """Fake tools: every action calls them, with the name in its file's `who`."""
 
     default_model = "fake"
     max_output = 1 << 20
     max_items = 1_000
 
     def __init__(self, gate=None, fails=None, raises=None, gives=None, decides=None):
-        """`fails` and `raises` are by name: a sentence, or an error that is no step's. `gate` holds every step."""
+        """`fails` and `raises` are by name: a sentence, or an error that is no step's.
+
+        `gate` holds every step.
+        """
         self.gate = gate
         self.fails = dict(fails or {})
         self.raises = dict(raises or {})
@@ -44,11 +50,11 @@ class FakeKit:
 
     @property
     def ran(self):
-        """How often each was called."""
+        """Return how often each was called."""
         return Counter(self.calls)
 
     async def act(self, who):
-        """What all of them do: be counted, wait, and end as the script says."""
+        """Count the call, wait at the gate, and end as the test has set."""
         self.calls.append(who)
         self.inside += 1
         self.peak = max(self.peak, self.inside)
@@ -68,10 +74,10 @@ class FakeKit:
     async def shell(self, script, env=None):
         value = await self.act(script)
         code, said = (1, self.fails[script]) if script in self.fails else (0, "")
-        return Ran(code, value, said)
+        return AgentResult(code, value, said)
 
     async def agent(self, integration, prompt, model, more=None):
-        return Ran(0, await self.act(f"{integration} {prompt}"), "")
+        return AgentResult(0, await self.act(f"{integration} {prompt}"), "")
 
     async def ask(self, question):
         return Reply(await self.act(f"{question.model} {question.prompt}"))
@@ -100,41 +106,53 @@ class FakeKit:
 
 
 def step(name, who=None, **more):
-    """A step that does something: by default what its id says, with the item if there is one."""
+    """Return an action; the fake tools get `who`, by default its id."""
     return {"id": name, "type": "python", "call": "kit:act", "with": {"who": who or name}, **more}
 
 
 def each(name, **more):
-    """The same, for each item."""
+    """Return an action for each item, whose `who` ends with the item."""
     return step(name, f"{name}{{{{ item }}}}", **more)
 
 
 def fan(items, *steps, name="fan", width=1, **more):
-    """A fan-out."""
+    """Return a fan-out."""
     inner = {"step": steps[0]} if len(steps) == 1 else {"steps": list(steps)}
-    return {"id": name, "type": "fan-out", "items": items, "max_concurrency": width, **inner, **more}
+    return {
+        "id": name,
+        "type": "fan-out",
+        "items": items,
+        "max_concurrency": width,
+        **inner,
+        **more,
+    }
 
 
 def gate(name, **more):
-    """Somebody decides."""
+    """Return a gate."""
     return {"id": name, "type": "gate", "message": "well?", **more}
 
 
 def flow(*steps, directory=None, **more):
-    """A workflow of these steps."""
+    """Return a workflow of these steps."""
     tree = {"workflow": {"id": "test"}, "steps": list(steps), **more}
-    return load(yaml.safe_dump(tree, sort_keys=False), "test.yaml", kinds=KINDS, directory=directory)
+    return load(
+        yaml.safe_dump(tree, sort_keys=False), "test.yaml", kinds=KINDS, directory=directory
+    )
 
 
 class FlowFailed(AbreastError):
-    """Ends a run as the command line does: a flow that did not complete leaves a run that can be resumed."""
+    """Ends a run as the command line does: a workflow that did not complete can be resumed."""
 
 
 ENDS = {"failed": FlowFailed, "aborted": Halted, "paused": Paused}
 
 
 async def go(workflow, kit, inputs=None, *, verdicts=None, store=None, width=None, **opening):
-    """What becomes of a workflow; it goes on where the store has a run of it, and tries again what has failed."""
+    """Run a workflow and return its result.
+
+    If the store has a run of it, that one is resumed, and failed steps are run again.
+    """
     found = []
     resume = "failed" if store is not None and store.newest("flow") else "auto"
     opening = {"seed": 1, "resume": resume, **opening}
@@ -159,34 +177,33 @@ async def at_gate(workflow, kit, body, **options):
 
 
 def told(result):
-    """All that a result says, in order."""
-    return (result.status, result.error, result.outputs, [
-        (name, record.type, record.status, record.fate, record.output, record.error)
-        for name, record in result.steps.items()
-    ])  # fmt: skip
+    """Return all of a result, in order."""
+    return (
+        result.status,
+        result.error,
+        result.outputs,
+        [
+            (name, record.type, record.status, record.fate, record.output, record.error)
+            for name, record in result.steps.items()
+        ],
+    )
 
 
 def statuses(result):
-    """The status of each step by its full id."""
+    """Return the status of each step by its full id."""
     return {name: record.status for name, record in result.steps.items()}
 
 
 def recorded(store):
-    """The paths of what is committed as done, and of what has failed."""
+    """Return the committed states, by path."""
     outcomes = [one for run in store.runs() for one in store.outcomes(run.id)]
     return {one.path: one.data["state"] for one in outcomes}
 
 
 def photograph(store):
-    """The store as a process would leave it that is killed now."""
+    """Return a copy of the store as a process that is killed now would leave it."""
     with store._lock:
         copy = MemoryStore()
-        copy._names, copy._asked = dict(store._names), store._asked
+        copy._names, copy._last_request = dict(store._names), store._last_request
         copy._runs = deepcopy(store._runs)
     return copy
-
-
-async def turns(count=50):
-    """Let everything that can happen now happen."""
-    for _ in range(count):
-        await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A workflow file that says everything that can be said, for tests that break it."""
+"""A workflow file that uses every key, for tests that break it."""
 
 LARGE = """\
 schema_version: "1.0"

@@ -1,4 +1,4 @@
-"""Answers for spec-kit, in the environment of the peer: a line of JSON in, a line of JSON out."""
+"""Evaluates expressions by spec-kit, in the environment of the peer: JSON lines in and out."""
 
 import json
 import sys

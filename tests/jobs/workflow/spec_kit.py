@@ -1,4 +1,4 @@
-"""Judges workflow files as spec-kit does, in the environment of the peer: a line of JSON in, a line of JSON out."""
+"""Checks workflow files by spec-kit, in the environment of the peer: JSON lines in and out."""
 
 import json
 import sys

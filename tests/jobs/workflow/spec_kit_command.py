@@ -1,4 +1,4 @@
-"""Runs workflow files by spec-kit's own command, in the environment of the peer: a line of JSON in, one out."""
+"""Runs workflow files by spec-kit's command, in the peer's environment: JSON lines in and out."""
 
 import json
 import os
@@ -14,7 +14,9 @@ for line in sys.stdin:
     os.chdir(folder)
     os.environ["SPECKIT_WORKFLOW_RUN_ID"] = asked["run_id"]
     words = [word for given in asked["inputs"] for word in ("--input", given)]
-    said = CliRunner().invoke(app, ["workflow", "run", str(folder / asked["file"]), "--json", *words])
+    said = CliRunner().invoke(
+        app, ["workflow", "run", str(folder / asked["file"]), "--json", *words]
+    )
     answer = {"code": said.exit_code, "said": said.output}
     state = folder / ".specify" / "workflows" / "runs" / asked["run_id"] / "state.json"
     if state.is_file():

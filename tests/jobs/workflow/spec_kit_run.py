@@ -1,4 +1,4 @@
-"""Runs workflow files as spec-kit does, in the environment of the peer: a line of JSON in, a line of JSON out."""
+"""Runs workflow files by spec-kit's engine, in the peer's environment: JSON lines in and out."""
 
 import json
 import sys
@@ -8,5 +8,7 @@ from specify_cli.workflows.engine import WorkflowDefinition, WorkflowEngine
 
 for line in sys.stdin:
     asked = json.loads(line)
-    state = WorkflowEngine(Path(asked["cwd"])).execute(WorkflowDefinition.from_string(asked["text"]))
+    state = WorkflowEngine(Path(asked["cwd"])).execute(
+        WorkflowDefinition.from_string(asked["text"])
+    )
     sys.stdout.write(json.dumps({"status": state.status.value, "steps": state.step_results}) + "\n")

@@ -1,4 +1,7 @@
-"""The workflows of spec-kit's own files and of its test suite, read from its source; none of them is kept here."""
+"""The workflows of spec-kit's own files and of its test suite, read from its source.
+
+None of them is kept here.
+"""
 
 import ast
 import json
@@ -40,7 +43,7 @@ class Flow:
         ]
 
     def for_agent(self, name):
-        """The same for an agent of that name; None if it has no command that lacks one."""
+        """Return a copy for an agent of that name; None if all its commands name one."""
         if "integration" in self.tree["workflow"] or not _lacks_agent(self.tree["steps"]):
             return None
         tree = {**self.tree, "workflow": {**self.tree["workflow"], "integration": name}}
@@ -48,9 +51,11 @@ class Flow:
 
 
 def _lacks_agent(thing):
-    """Whether a command stands in it that names no integration."""
+    """Return whether it has a command that names no integration."""
     if isinstance(thing, dict):
-        return ("command" in thing and "integration" not in thing) or any(map(_lacks_agent, thing.values()))
+        return ("command" in thing and "integration" not in thing) or any(
+            map(_lacks_agent, thing.values())
+        )
     return isinstance(thing, list) and any(map(_lacks_agent, thing))
 
 
@@ -62,18 +67,24 @@ def _first(facts):
 def flows():
     """All of them, each once, in the order of the source."""
     found = {}
-    paths = [*sorted(SOURCE.glob("workflows/*/workflow.yml")), *sorted(SOURCE.glob("tests/**/*.py"))]
+    paths = [
+        *sorted(SOURCE.glob("workflows/*/workflow.yml")),
+        *sorted(SOURCE.glob("tests/**/*.py")),
+    ]
     for path in paths:
         place, text = str(path.relative_to(SOURCE)), path.read_text("utf-8")
         for line, one in [(1, text)] if path.suffix == ".yml" else _literals(text):
             tree = _workflow(one)
             if tree is not None:
-                found.setdefault(json.dumps(tree, sort_keys=True, default=repr), Flow(f"{place}:{line}", one, tree))
+                found.setdefault(
+                    json.dumps(tree, sort_keys=True, default=repr),
+                    Flow(f"{place}:{line}", one, tree),
+                )
     return list(found.values())
 
 
 def _literals(source):
-    """The texts and the mappings that a module writes out."""
+    """Return the texts and the mappings that are constants of a module."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if "steps" in node.value:
@@ -81,24 +92,34 @@ def _literals(source):
         elif isinstance(node, ast.Dict):
             try:
                 value = ast.literal_eval(node)
-                yield node.lineno, yaml.safe_dump(value, sort_keys=False) if "steps" in value else ""
+                yield (
+                    node.lineno,
+                    yaml.safe_dump(value, sort_keys=False) if "steps" in value else "",
+                )
             except (ValueError, TypeError, yaml.YAMLError):
                 continue
 
 
 def _workflow(text):
-    """Its tree, if it has a header and steps; whether these are right is for both to say."""
+    """Return its tree if it has a header and steps, which may be invalid."""
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError:
         return None
-    if not isinstance(tree, dict) or "steps" not in tree or not isinstance(tree.get("workflow"), dict):
+    if (
+        not isinstance(tree, dict)
+        or "steps" not in tree
+        or not isinstance(tree.get("workflow"), dict)
+    ):
         return None
     return tree
 
 
 class Sides:
-    """A directory of its own for each workflow on each side; both have an agent of the same name, and a program."""
+    """A directory of its own for each workflow on each side.
+
+    Both have an agent of the same name, and a program.
+    """
 
     def __init__(self, chosen, folder):
         self.chosen = chosen
@@ -109,7 +130,10 @@ class Sides:
             (programs / name).write_text(AGENT)
             (programs / name).chmod(0o755)
         self.path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-        runners = "".join(f'[runners.{name}]\nargv = ["{name}", "-p", "{{prompt}}"]\n' for name in (*AGENTS, "auto"))
+        runners = "".join(
+            f'[runners.{name}]\nargv = ["{name}", "-p", "{{prompt}}"]\n'
+            for name in (*AGENTS, "auto")
+        )
         for number, flow in enumerate(chosen):
             there, here = self.place("theirs", number), self.place("ours", number)
             for cwd in (there, here):
@@ -124,32 +148,46 @@ class Sides:
         return self.folder / side / str(number)
 
     def theirs(self):
-        """What spec-kit's command says of each: exit code, text, and its own record of the run if there was one."""
+        """Run each by spec-kit's command: exit code, text, and its record of the run, if any."""
         lines = [
-            json.dumps({"cwd": str(self.place("theirs", number)), "file": FILE, "run_id": f"suite-{number}",
-                        "inputs": flow.inputs}) for number, flow in enumerate(self.chosen)
-        ]  # fmt: skip
+            json.dumps(
+                {
+                    "cwd": str(self.place("theirs", number)),
+                    "file": FILE,
+                    "run_id": f"suite-{number}",
+                    "inputs": flow.inputs,
+                }
+            )
+            for number, flow in enumerate(self.chosen)
+        ]
         done = subprocess.run(
             [str(PEER / "bin" / "python"), str(Path(__file__).with_name("spec_kit_command.py"))],
-            input="\n".join(lines), capture_output=True, text=True, timeout=550, check=True,
+            input="\n".join(lines),
+            capture_output=True,
+            text=True,
+            timeout=550,
+            check=True,
             env={**os.environ, "PATH": self.path},
-        )  # fmt: skip
+        )
         return [json.loads(self._plain("theirs", line)) for line in done.stdout.splitlines()]
 
     def ours(self, warm):
-        """What `abreast run` says of each, in a process of its own: exit code, its object, what it says to a person."""
+        """Run each by `abreast run` in its own process: exit code, JSON object, stderr."""
         found = []
         for number, flow in enumerate(self.chosen):
             words = [word for given in flow.inputs for word in ("--input", given)]
             environment = {**unmeasured(plain_environment()), "PATH": self.path}
             code, out, err = warm.run(
-                "abreast", ["run", FILE, "--json", *words], cwd=self.place("ours", number), patience=PATIENCE,
+                "abreast",
+                ["run", FILE, "--json", *words],
+                cwd=self.place("ours", number),
+                patience=PATIENCE,
                 environment={**environment, "SPECKIT_WORKFLOW_RUN_ID": f"suite-{number}"},
-            )  # fmt: skip
+            )
             said = json.loads(self._plain("ours", out.decode())) if out else None
             found.append({"code": code, "said": said, "err": err.decode()})
         return found
 
     def _plain(self, side, text):
-        """Without the directory of that side, so that places can be compared."""
+        """Return the text without the directory of that side, so that paths can be compared."""
         return text.replace(str(self.folder / side), "/side")

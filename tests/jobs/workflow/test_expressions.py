@@ -1,4 +1,4 @@
-"""Expressions mean what spec-kit's mean, reach nothing but plain data, and end within their bounds."""
+"""Expressions mean what spec-kit's mean, read only plain data, and keep to their bounds."""
 
 import json
 import subprocess
@@ -9,8 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from abreast.jobs.files.expressions import ExpressionFailed, ExpressionInvalid, find_blocks, parse, parse_condition
-from abreast.jobs.files.fuel import LARGEST_TEXT, Fuel
+from abreast.jobs.files.expressions import (
+    ExpressionFailed,
+    ExpressionInvalid,
+    find_blocks,
+    parse,
+    parse_condition,
+)
+from abreast.jobs.files.fuel import MAX_TEXT_LENGTH, Fuel
 
 ROOT = Path(__file__).resolve().parents[3]
 PEER = ROOT / ".peers" / "specify-cli" / "bin" / "python"
@@ -83,7 +89,7 @@ VALUES = [
     ("{{ inputs[null] }}", None),
     ("{{ (inputs.map).a }}", 1),
     ("{{ context.run_id }}", "r1"),
-    # what is written down
+    # constants
     ("{{ 'a' }}", "a"),
     ('{{ "it\'s" }}', "it's"),
     (r"{{ 'a\nb' }}", r"a\nb"),
@@ -342,12 +348,7 @@ def test_what_has_no_value_says_why(text, sentence):
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
-    [
-        ({1: 2}, "keys"),
-        ([{"a": {2: 3}}], "keys"),
-        (float("nan"), "no JSON"),
-        ({1, 2}, "no JSON"),
-    ],
+    [({1: 2}, "keys"), ([{"a": {2: 3}}], "keys"), (float("nan"), "no JSON"), ({1, 2}, "no JSON")],
 )
 def test_what_has_no_json_form_says_why(given, sentence):
     with pytest.raises(ExpressionFailed, match=sentence):
@@ -409,7 +410,8 @@ def test_a_condition_holds_or_not(text, wanted):
 
 
 @pytest.mark.parametrize(
-    "text", ["inputs.n > 2", "   ", "yes", "{{ a }} and {{ b }}", "not {{ a }}", "{{ a", "{{ a }} > 1"]
+    "text",
+    ["inputs.n > 2", "   ", "yes", "{{ a }} and {{ b }}", "not {{ a }}", "{{ a", "{{ a }} > 1"],
 )
 def test_a_condition_that_would_always_hold_is_refused(text):
     with pytest.raises(ExpressionInvalid, match="always holds"):
@@ -621,10 +623,10 @@ def test_a_number_too_long_to_write_is_refused():
 
 
 def test_a_large_text_from_elsewhere_may_be_handed_on():
-    assert len(value("{{ v }}", {"v": "x" * (LARGEST_TEXT + 1)})) == LARGEST_TEXT + 1
-    assert len(value("x" * (LARGEST_TEXT + 1))) == LARGEST_TEXT + 1
+    assert len(value("{{ v }}", {"v": "x" * (MAX_TEXT_LENGTH + 1)})) == MAX_TEXT_LENGTH + 1
+    assert len(value("x" * (MAX_TEXT_LENGTH + 1))) == MAX_TEXT_LENGTH + 1
     with pytest.raises(ExpressionFailed, match="longer"):
-        value("{{ v | from_json }}", {"v": "1" + " " * LARGEST_TEXT})
+        value("{{ v | from_json }}", {"v": "1" + " " * MAX_TEXT_LENGTH})
 
 
 def test_a_text_with_too_many_blocks_is_refused():
@@ -728,12 +730,19 @@ def test_text_around_a_block_is_left_alone(before, after, inner):
 @pytest.fixture(scope="module")
 def oracle():
     if not PEER.exists():
-        pytest.skip("specify-cli is not installed (python -m benchmarks.peers specify-cli), so it was not asked")
+        pytest.skip(
+            "specify-cli is not installed (python -m benchmarks.peers specify-cli), "
+            "so it was not asked"
+        )
     script = Path(__file__).with_name("oracle.py")
-    with subprocess.Popen([PEER, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [PEER, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
 
         def ask(text, names, *, condition=False):
-            child.stdin.write(json.dumps({"text": text, "names": names, "condition": condition}) + "\n")
+            child.stdin.write(
+                json.dumps({"text": text, "names": names, "condition": condition}) + "\n"
+            )
             child.stdin.flush()
             return json.loads(child.stdout.readline())
 
@@ -762,11 +771,16 @@ SCALARS = st.one_of(
     st.booleans(),
     st.integers(-20, 20),
     st.sampled_from([0.5, 1.0, -2.5]),
-    st.sampled_from(["", "a", "b c", "10", "9", " 9\n", "1.5", "true", "False\n", "x|y", "[1]", '{"a": 1}', "ä"]),
+    st.sampled_from(
+        ["", "a", "b c", "10", "9", " 9\n", "1.5", "true", "False\n", "x|y", "[1]", '{"a": 1}', "ä"]
+    ),
 )
 PLAIN = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b-c"]), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b-c"]), inner, max_size=2)
+    ),
     max_leaves=6,
 )
 PATHS = st.sampled_from(
@@ -849,7 +863,9 @@ EXPRESSIONS = st.recursive(PATHS | WRITTEN, wider, max_leaves=5)
 @given(
     inner=EXPRESSIONS,
     values=st.tuples(PLAIN, PLAIN, PLAIN),
-    shape=st.sampled_from(["{{{{ {} }}}}", " {{{{{}}}}}\n", "x {{{{ {} }}}} y", "{{{{ {0} }}}}{{{{ {0} }}}}"]),
+    shape=st.sampled_from(
+        ["{{{{ {} }}}}", " {{{{{}}}}}\n", "x {{{{ {} }}}} y", "{{{{ {0} }}}}{{{{ {0} }}}}"]
+    ),
     condition=st.booleans(),
 )
 def test_an_expression_is_what_spec_kit_says(oracle, inner, values, shape, condition):
@@ -868,7 +884,8 @@ def test_an_expression_is_what_spec_kit_says(oracle, inner, values, shape, condi
     assert agree(theirs, found), (text, theirs, found)
 
 
-# What spec-kit can't read, and takes for a name that is not there: ours are new, or refused at load.
+# Expressions that spec-kit can't read and takes for an unknown name: here they are new, or refused
+# at load.
 OURS = [
     " + ",
     " - ",
@@ -904,7 +921,9 @@ OURS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "wanted"), [pair for pair in VALUES if not any(sign in pair[0] for sign in OURS)])
+@pytest.mark.parametrize(
+    ("text", "wanted"), [pair for pair in VALUES if not any(sign in pair[0] for sign in OURS)]
+)
 def test_the_table_is_what_spec_kit_says(oracle, text, wanted):
     names = {**NAMES, "context": {"run_id": "r1"}, "run_id": "r1"}
     assert agree(oracle(text, names), {"value": wanted}), oracle(text, names)
@@ -917,7 +936,7 @@ def test_the_parser_is_loaded_only_with_an_expression():
     program = """
 import sys, abreast, abreast.cli.main
 from abreast.jobs.files.expressions import parse
-from abreast.jobs.workflow.script import parse_script
+from abreast.jobs.workflow.shell.script import parse_script
 parse("no block"); parse_script("echo")
 assert "jinja2" not in sys.modules
 parse("{{ a }}")

@@ -1,93 +1,103 @@
-"""Inputs: in the types that are declared, all problems together, asked for only where somebody is."""
+"""Inputs: converted to the declared types, all problems together, asked for only if possible."""
 
 from __future__ import annotations
 
 import pytest
 
 from abreast.jobs.workflow.inputs import coerce, resolve_inputs
-from abreast.jobs.workflow.steps import Input
+from abreast.jobs.workflow.spec import WorkflowInput
 
 
-@pytest.mark.parametrize(("kind", "given", "value"), [
-    ("string", "5", "5"),
-    ("string", "", ""),
-    ("number", "42", 42),
-    ("number", "3.5", 3.5),
-    ("number", "3.0", 3),
-    ("number", 3.0, 3),
-    ("number", 7, 7),
-    ("number", " 7 ", 7),
-    ("number", "12345678901234567891", 12345678901234567891),
-    ("number", 2**70 + 1, 2**70 + 1),
-    ("number", "1e3", 1000),
-    ("boolean", "true", True),
-    ("boolean", "YES", True),
-    ("boolean", "1", True),
-    ("boolean", "no", False),
-    ("boolean", "False", False),
-    ("boolean", "0", False),
-    ("boolean", True, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [
+        ("string", "5", "5"),
+        ("string", "", ""),
+        ("number", "42", 42),
+        ("number", "3.5", 3.5),
+        ("number", "3.0", 3),
+        ("number", 3.0, 3),
+        ("number", 7, 7),
+        ("number", " 7 ", 7),
+        ("number", "12345678901234567891", 12345678901234567891),
+        ("number", 2**70 + 1, 2**70 + 1),
+        ("number", "1e3", 1000),
+        ("boolean", "true", True),
+        ("boolean", "YES", True),
+        ("boolean", "1", True),
+        ("boolean", "no", False),
+        ("boolean", "False", False),
+        ("boolean", "0", False),
+        ("boolean", True, True),
+    ],
+)
 def test_a_value_becomes_what_is_declared(kind, given, value):
-    found = coerce(Input("x", 1, type=kind), given)
+    found = coerce(WorkflowInput("x", 1, type=kind), given)
     assert found == value
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(("kind", "given", "says"), [
-    ("string", 5, "the input 'x' must be a text, not 5; put it in quotes"),
-    ("string", None, "must be a text, not None"),
-    ("number", "abc", "the input 'x' must be a number, not 'abc'"),
-    ("number", True, "must be a number, not True"),
-    ("number", "inf", "must be a number, not inf"),
-    ("number", float("inf"), "must be a number, not inf"),
-    ("number", float("nan"), "must be a number, not nan"),
-    ("number", [1], "must be a number, not [1]"),
-    ("number", None, "must be a number, not None"),
-    ("boolean", "maybe", "the input 'x' must be true or false, not 'maybe'"),
-    ("boolean", 1, "must be true or false, not 1"),
-    ("boolean", "9" * 90, "not '99999"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "given", "says"),
+    [
+        ("string", 5, "the input 'x' must be a text, not 5; put it in quotes"),
+        ("string", None, "must be a text, not None"),
+        ("number", "abc", "the input 'x' must be a number, not 'abc'"),
+        ("number", True, "must be a number, not True"),
+        ("number", "inf", "must be a number, not inf"),
+        ("number", float("inf"), "must be a number, not inf"),
+        ("number", float("nan"), "must be a number, not nan"),
+        ("number", [1], "must be a number, not [1]"),
+        ("number", None, "must be a number, not None"),
+        ("boolean", "maybe", "the input 'x' must be true or false, not 'maybe'"),
+        ("boolean", 1, "must be true or false, not 1"),
+        ("boolean", "9" * 90, "not '99999"),
+    ],
+)
 def test_a_value_that_is_not_what_is_declared_is_refused(kind, given, says):
     with pytest.raises(ValueError, match="the input 'x'") as caught:
-        coerce(Input("x", 1, type=kind), given)
+        coerce(WorkflowInput("x", 1, type=kind), given)
     assert says in str(caught.value)
     assert len(str(caught.value)) < 130
 
 
 def test_a_number_of_very_many_digits_is_a_number_or_refused():
-    assert coerce(Input("x", 1, type="number"), "9" * 4000) == int("9" * 4000)
+    assert coerce(WorkflowInput("x", 1, type="number"), "9" * 4000) == int("9" * 4000)
     with pytest.raises(ValueError, match="must be a number"):
-        coerce(Input("x", 1, type="number"), "9" * 5000)
+        coerce(WorkflowInput("x", 1, type="number"), "9" * 5000)
     with pytest.raises(ValueError, match="not a number of very many digits"):
-        coerce(Input("x", 1), 10**5000)
+        coerce(WorkflowInput("x", 1), 10**5000)
 
 
 def test_a_choice_must_be_one_of_those_there_are():
-    choice = Input("x", 1, type="number", enum=(1, 2))
+    choice = WorkflowInput("x", 1, type="number", enum=(1, 2))
     assert coerce(choice, "2") == 2
     with pytest.raises(ValueError, match="the input 'x' must be one of 1, 2, not '3'"):
         coerce(choice, "3")
     with pytest.raises(ValueError, match="must be one of 1, not True"):
-        coerce(Input("x", 1, type="boolean", enum=(1,)), given=True)
+        coerce(WorkflowInput("x", 1, type="boolean", enum=(1,)), given=True)
 
 
 def test_the_integration_may_be_auto_whatever_the_choices_are():
-    assert coerce(Input("integration", 1, enum=("claude",)), "auto") == "auto"
+    assert coerce(WorkflowInput("integration", 1, enum=("claude",)), "auto") == "auto"
     with pytest.raises(ValueError, match="must be one of 'claude', not 'auto'"):
-        coerce(Input("other", 1, enum=("claude",)), "auto")
+        coerce(WorkflowInput("other", 1, enum=("claude",)), "auto")
 
 
 INPUTS = [
-    Input("spec", 1, required=True, prompt="What?"),
-    Input("count", 2, type="number", has_default=True, default="5"),
-    Input("note", 3),
+    WorkflowInput("spec", 1, required=True, prompt="What?"),
+    WorkflowInput("count", 2, type="number", has_default=True, default="5"),
+    WorkflowInput("note", 3),
 ]
 
 
 def test_what_is_given_comes_before_the_default_and_what_is_neither_is_left_out():
     assert resolve_inputs(INPUTS, {"spec": "x"}) == {"spec": "x", "count": 5}
-    assert resolve_inputs(INPUTS, {"spec": "x", "count": "7", "note": "n"}) == {"spec": "x", "count": 7, "note": "n"}
+    assert resolve_inputs(INPUTS, {"spec": "x", "count": "7", "note": "n"}) == {
+        "spec": "x",
+        "count": 7,
+        "note": "n",
+    }
     assert resolve_inputs([], {}) == {}
 
 

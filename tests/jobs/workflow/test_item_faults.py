@@ -1,4 +1,7 @@
-"""Faults of an item that are no ordinary failure of a step: before anything of it is recorded, or past all handling."""
+"""Faults of an item that are no ordinary failure of a step.
+
+They occur before anything of the item is recorded, or are exceptions that no step handles.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,27 @@ import asyncio
 
 import pytest
 
-from abreast.jobs.workflow.kit import CannotDo
+from abreast.jobs.workflow.tools import CannotDo
 from abreast.testing import Gate, MemoryStore
-from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, go, recorded, statuses, step, turns
+from tests.jobs.workflow.kits import (
+    FakeKit,
+    at_gate,
+    each,
+    fan,
+    flow,
+    go,
+    recorded,
+    statuses,
+    step,
+    turns,
+)
 
 ITEMS = ["0", "1", "x", "3", "4", "5", "6", "7"]
-"""The third is no JSON: what reads it as such fails before its step has done anything."""
+"""The third is no JSON: a step that parses it fails before it has done anything."""
 
 
 class WithoutKind(FakeKit):
-    """The kind of step that a file names is not there any more for the third item."""
+    """Fake tools in which the custom kind does not exist any more for the third item."""
 
     async def custom(self, kind, config, context):
         if config["who"] == "wx":
@@ -28,8 +42,12 @@ CUSTOM = {"id": "w", "type": "do", "who": "w{{ item }}"}
 
 
 @pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("template", [UNREADABLE, CUSTOM], ids=["an expression that fails", "an unknown step type"])
-async def test_it_halts_at_its_place_starts_nothing_after_it_and_says_the_same_at_every_width(template, nested):
+@pytest.mark.parametrize(
+    "template", [UNREADABLE, CUSTOM], ids=["an expression that fails", "an unknown step type"]
+)
+async def test_it_halts_at_its_place_starts_nothing_after_it_and_says_the_same_at_every_width(
+    template, nested
+):
     steps = [template, each("z")] if nested else [template]
     seen = []
     for width in (1, 3, 8):
@@ -39,7 +57,7 @@ async def test_it_halts_at_its_place_starts_nothing_after_it_and_says_the_same_a
         async def body(kit=kit, width=width):
             if width > 1:
                 await kit.gate.wait_for("w0", "w1")
-                # The third fails first of all: those before it go on, and what runs after it is stopped.
+                # The third fails first: the items before it go on, those after it are stopped.
                 while kit.gate.held != {"w0", "w1"}:  # noqa: ASYNC110 - the suite's own limit ends it
                     await asyncio.sleep(0)
                 kit.gate.open("w1")
@@ -55,7 +73,11 @@ async def test_it_halts_at_its_place_starts_nothing_after_it_and_says_the_same_a
         assert "after" not in kit.calls
         if width == 1:
             assert not {"w3", "w4", "w5", "w6", "w7"} & set(kit.calls)
-        whole = [path for path, state in recorded(store).items() if state == "done" and path.count("/") == 2]
+        whole = [
+            path
+            for path, state in recorded(store).items()
+            if state == "done" and path.count("/") == 2
+        ]
         assert sorted(whole) == ["flow/fan/0000", "flow/fan/0001"]
         results = result.steps["fan"].output["results"]
         seen.append((result.error, statuses(result), results))
@@ -75,12 +97,14 @@ async def test_a_resume_runs_it_and_what_came_after_it_and_nothing_else(width):
 
 
 class Boom(Exception):
-    """No failure of a step: a fault in the code of a kind."""
+    """A fault in the code of a kind, which is no failure of a step."""
 
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("more", [{}, {"max_failures": 9}])
-async def test_an_exception_that_escapes_stops_what_comes_after_it_at_once_and_is_raised_in_its_turn(nested, more):
+async def test_an_exception_that_escapes_stops_later_items_at_once_and_is_raised_in_its_turn(
+    nested, more
+):
     kit = FakeKit(gate=Gate(), raises={"w1": Boom("mine")})
     steps = [CUSTOM, each("z")] if nested else [CUSTOM]
     workflow = flow(fan(list(range(24)), *steps, width=4, **more), step("after"))

@@ -1,4 +1,4 @@
-"""Files that are broken in all ways: each is a workflow or a list of problems with their lines, never anything else."""
+"""Files that are broken at random load as a workflow, or give a list of problems with lines."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 import yaml
 
 from abreast.core.errors import WorkflowInvalid
-from abreast.jobs.workflow.load import load
-from abreast.jobs.workflow.steps import Workflow
+from abreast.jobs.workflow.load.load import load
+from abreast.jobs.workflow.spec import Workflow
 from tests.jobs.workflow.large import LARGE
 
 LINES = len(LARGE.splitlines())
 
 
 def nodes(tree):
-    """Every place in a tree, as the collection and the key in it."""
+    """Yield every place in a tree, as the collection and the key in it."""
     found = []
     for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
         found.append((tree, key))
@@ -39,7 +39,9 @@ def double(tree, choose):
 
 def rename(tree, choose):
     inside, key = choose.choice([one for one in nodes(tree) if isinstance(one[0], dict)])
-    inside[choose.choice(["type", "steps", "id", "wrong", f"{key}s", str(key)[1:]])] = inside.pop(key)
+    inside[choose.choice(["type", "steps", "id", "wrong", f"{key}s", str(key)[1:]])] = inside.pop(
+        key
+    )
 
 
 def swap(tree, choose):
@@ -89,7 +91,17 @@ def retag(choose):
     for _ in range(3):
         at = choose.randrange(LINES)
         tag = choose.choice(
-            ["!!int", "!!python/name:os.system", "!x", "!!map", "!!seq", "&a", "*a", "!!null", "!!float"]
+            [
+                "!!int",
+                "!!python/name:os.system",
+                "!x",
+                "!!map",
+                "!!seq",
+                "&a",
+                "*a",
+                "!!null",
+                "!!float",
+            ]
         )
         lines[at] = re.sub(r": ", f": {tag} ", lines[at], count=1)
     return "\n".join(lines)
@@ -112,15 +124,25 @@ def move_lines(choose):
     lines = LARGE.splitlines()
     for _ in range(choose.randint(1, 4)):
         line = lines.pop(choose.randrange(len(lines)))
-        lines.insert(choose.randrange(len(lines)), " " * choose.randrange(5) + line.lstrip() * choose.randint(1, 2))
+        lines.insert(
+            choose.randrange(len(lines)),
+            " " * choose.randrange(5) + line.lstrip() * choose.randint(1, 2),
+        )
     return "\n".join(lines)
 
 
 WAYS = {
-    "delete": of_tree(delete), "double": of_tree(double), "rename": of_tree(rename), "swap": of_tree(swap),
-    "exchange": of_tree(exchange), "truncate": truncate, "retag": retag, "scramble": scramble, "noise": noise,
+    "delete": of_tree(delete),
+    "double": of_tree(double),
+    "rename": of_tree(rename),
+    "swap": of_tree(swap),
+    "exchange": of_tree(exchange),
+    "truncate": truncate,
+    "retag": retag,
+    "scramble": scramble,
+    "noise": noise,
     "move lines": move_lines,
-}  # fmt: skip
+}
 
 
 def loaded(text):
@@ -151,7 +173,9 @@ def test_a_broken_file_gives_a_workflow_or_problems_with_lines(way, seed):
 
 
 def test_the_ways_break_most_files_and_not_all():
-    found = [loaded(WAYS[way](random.Random(f"{way}-{seed}"))) for way in WAYS for seed in range(20)]
+    found = [
+        loaded(WAYS[way](random.Random(f"{way}-{seed}"))) for way in WAYS for seed in range(20)
+    ]
     whole = sum(isinstance(one, Workflow) for one in found)
     assert 10 <= whole <= 100
     sentences = {

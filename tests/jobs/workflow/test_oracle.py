@@ -1,12 +1,17 @@
-"""Files that spec-kit runs end here as they end there: statuses, outputs, results; the differences are listed.
+"""Workflows end here with the statuses, outputs and results that they have in spec-kit.
 
-What is compared is what both engines tell. Where they differ, ours is made comparable, each time for a reason:
+Compared is what both engines report. Where they differ, our result is made comparable, each time
+for a reason:
 
-- A step made of steps that halted is `failed` here, and `completed` there beside a failed run. (It did not complete.)
-- Each round of a loop has ids of its own here (`loop:step:0` too); there the first has only the plain id.
-- Steps beneath an item's own step are told here with their full ids; there they are not told at all.
-- After a halt there may be items there that ran beyond it: they are no part of the results, and not told here.
-- The width of a fan-out is told as it was read here, as it was written there. Ours tells of rounds and quarantine too.
+- A step that contains steps and halted is `failed` here, and `completed` there beside a failed run.
+  (It did not complete.)
+- Each round of a loop has ids of its own here (`loop:step:0` too); there the first has only the
+  plain id.
+- Steps inside an item's own step are reported here with their full ids; there not at all.
+- After a halt there may be items there that ran beyond it: they are no part of the results, and
+  not reported here.
+- The width of a fan-out is reported here as it was read, there as it was written. Ours reports
+  rounds and quarantine too.
 - A fan-out whose items are no list has `results: []` here, and none there.
 - The sentences of errors are worded differently.
 """
@@ -22,19 +27,21 @@ import pytest
 import yaml
 
 import abreast
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.load import load
-from abreast.toolkit import Toolkit, Tools
+from abreast.assembly.workflow_tools import RunTools, Tools
+from abreast.jobs.workflow.job import Flow
+from abreast.jobs.workflow.load.load import load
 
 PEER = Path(__file__).resolve().parents[3] / ".peers" / "specify-cli" / "bin" / "python"
-pytestmark = pytest.mark.skipif(not PEER.exists(), reason="spec-kit is not installed: make bench-peers")
+pytestmark = pytest.mark.skipif(
+    not PEER.exists(), reason="spec-kit is not installed: make bench-peers"
+)
 
 FILES = 40
 COMPOSITES = {"if", "switch", "while", "do-while", "fan-out"}
 
 
 class Author:
-    """Files of the steps that both run, with values that mean the same to a shell however they get there."""
+    """Writes files of the steps that both run, with values that are safe in any shell text."""
 
     def __init__(self, seed):
         self.choose = random.Random(f"oracle-{seed}")
@@ -63,7 +70,10 @@ class Author:
         name, known = f"s{self.count}", list(self.ids)
         self.count += 1
         self.ids.append(name)
-        return {"id": name, **getattr(self, self.choose.choice(kinds or simple + deep))(depth, name, known)}
+        return {
+            "id": name,
+            **getattr(self, self.choose.choice(kinds or simple + deep))(depth, name, known),
+        }
 
     def earlier(self, known):
         return self.choose.choice(known) if known else "s0"
@@ -73,47 +83,92 @@ class Author:
         run = f"echo {name}-{{{{ steps.{self.earlier(known)}.{what} }}}}-{{{{ item }}}}"
         if self.chance(0.2):
             run += f"; echo oops >&2; exit {self.choose.randint(1, 4)}"
-        return {"type": "shell", "run": run, **({"continue_on_error": True} if self.chance(0.6) else {})}
+        return {
+            "type": "shell",
+            "run": run,
+            **({"continue_on_error": True} if self.chance(0.6) else {}),
+        }
 
     def listing(self, depth, name, known):
-        said = self.choose.choice(["[1, 2, 3]", "[]", '["a", "b"]', '{"k": [4]}', "7", "null", "nope", '"text"'])
-        return {"type": "shell", "run": f"echo '{said}'", "output_format": "json",
-                **({"continue_on_error": True} if self.chance(0.7) else {})}  # fmt: skip
+        said = self.choose.choice(
+            ["[1, 2, 3]", "[]", '["a", "b"]', '{"k": [4]}', "7", "null", "nope", '"text"']
+        )
+        return {
+            "type": "shell",
+            "run": f"echo '{said}'",
+            "output_format": "json",
+            **({"continue_on_error": True} if self.chance(0.7) else {}),
+        }
 
     def branch(self, depth, name, known):
         read = self.earlier(known)
-        condition = self.choose.choice([
-            f"{{{{ steps.{read}.output.exit_code == 0 }}}}", f"{{{{ steps.{read}.status == 'failed' }}}}",
-            f"{{{{ steps.{read}.output.data }}}}", f"{{{{ 'a' in steps.{read}.output.data }}}}", True, False, "false",
-        ])  # fmt: skip
-        return {"type": "if", "condition": condition, "then": self.steps(depth), "else": self.steps(depth)}
+        condition = self.choose.choice(
+            [
+                f"{{{{ steps.{read}.output.exit_code == 0 }}}}",
+                f"{{{{ steps.{read}.status == 'failed' }}}}",
+                f"{{{{ steps.{read}.output.data }}}}",
+                f"{{{{ 'a' in steps.{read}.output.data }}}}",
+                True,
+                False,
+                "false",
+            ]
+        )
+        return {
+            "type": "if",
+            "condition": condition,
+            "then": self.steps(depth),
+            "else": self.steps(depth),
+        }
 
     def switch(self, depth, name, known):
-        what = self.choose.choice(["output.exit_code", "status", "output.data", "output.stdout", "output.nothing"])
-        cases = {key: self.steps(depth) for key in self.choose.sample(["0", "completed", "failed", "7", 1, "text"], 3)}
-        return {"type": "switch", "expression": f"{{{{ steps.{self.earlier(known)}.{what} }}}}", "cases": cases,
-                "default": self.steps(depth)}  # fmt: skip
+        what = self.choose.choice(
+            ["output.exit_code", "status", "output.data", "output.stdout", "output.nothing"]
+        )
+        cases = {
+            key: self.steps(depth)
+            for key in self.choose.sample(["0", "completed", "failed", "7", 1, "text"], 3)
+        }
+        return {
+            "type": "switch",
+            "expression": f"{{{{ steps.{self.earlier(known)}.{what} }}}}",
+            "cases": cases,
+            "default": self.steps(depth),
+        }
 
     def loop(self, depth, name, known):
         count = f"n{name}"
         run = f"echo x >> {name}-{{{{ item }}}}.n; cat {name}-{{{{ item }}}}.n | wc -l"
         counting = {"id": count, "type": "shell", "run": run, "output_format": "json"}
-        return {"type": self.choose.choice(["while", "do-while"]), "max_iterations": self.choose.randint(1, 4),
-                "condition": f"{{{{ steps.{count}.output.data != 3 }}}}",
-                "steps": [counting, *self.steps(depth)]}  # fmt: skip
+        return {
+            "type": self.choose.choice(["while", "do-while"]),
+            "max_iterations": self.choose.randint(1, 4),
+            "condition": f"{{{{ steps.{count}.output.data != 3 }}}}",
+            "steps": [counting, *self.steps(depth)],
+        }
 
     def fan_out(self, depth, name, known):
-        items = self.choose.choice([f"{{{{ steps.{self.earlier(known)}.output.data }}}}", [1, 2, 3], ["a"], [], "[1]"])
+        items = self.choose.choice(
+            [f"{{{{ steps.{self.earlier(known)}.output.data }}}}", [1, 2, 3], ["a"], [], "[1]"]
+        )
         outside = list(self.ids)
-        self.inside += 1  # a template can't wait for what stands outside of it, nor the other way round
+        # A template can't wait for steps outside of it, nor the other way round.
+        self.inside += 1
         step = self.step(depth - 1, None if self.chance(0.4) else ["shell"])
         self.inside -= 1
         self.ids = outside
-        return {"type": "fan-out", "items": items, "step": step,
-                "max_concurrency": self.choose.choice([1, 2, 3, "2", None, 0])}  # fmt: skip
+        return {
+            "type": "fan-out",
+            "items": items,
+            "step": step,
+            "max_concurrency": self.choose.choice([1, 2, 3, "2", None, 0]),
+        }
 
     def fan_in(self, depth, name, known):
-        return {"type": "fan-in", "wait_for": [self.earlier(known)], "output": {"all": "{{ fan_in.results }}", "n": 3}}
+        return {
+            "type": "fan-in",
+            "wait_for": [self.earlier(known)],
+            "output": {"all": "{{ fan_in.results }}", "n": 3},
+        }
 
 
 def theirs(texts, folder):
@@ -124,25 +179,33 @@ def theirs(texts, folder):
         lines.append(json.dumps({"text": text, "cwd": str(cwd)}))
     script = str(Path(__file__).with_name("spec_kit_run.py"))
     done = subprocess.run(
-        [str(PEER), script], input="\n".join(lines), capture_output=True, text=True, timeout=250, check=True
+        [str(PEER), script],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=True,
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 async def ours(text, cwd):
     workflow = load(text, "oracle.yaml")
-    async with Toolkit(Tools(cwd=str(cwd))) as kit, abreast.open_run("oracle", seed=1) as run:
+    async with RunTools(Tools(cwd=str(cwd))) as kit, abreast.open_run("oracle", seed=1) as run:
         return await Flow(workflow, kit).run(run, {})
 
 
 def comparable(value):
-    """What both tell of an output, and of the outputs in it."""
+    """Return what both report of an output, and of the outputs in it."""
     if isinstance(value, dict):
         ignored = {"max_concurrency", "quarantine", "iterations", "max_reached", "step_template"}
         if value.get("loop_type") == "do-while":  # theirs has the condition's text alone
             ignored.add("condition_result")
         unread = {"results": []} if "item_count" in value else {}
-        return {**unread, **{key: comparable(one) for key, one in value.items() if key not in ignored}}
+        return {
+            **unread,
+            **{key: comparable(one) for key, one in value.items() if key not in ignored},
+        }
     return [comparable(one) for one in value] if isinstance(value, list) else value
 
 
@@ -158,7 +221,11 @@ async def agree(text, said, cwd):
         record = records.get(name)
         if record is None:
             continue
-        halted = record.type in COMPOSITES and step["status"] == "completed" and record.status == "failed"
+        halted = (
+            record.type in COMPOSITES
+            and step["status"] == "completed"
+            and record.status == "failed"
+        )
         assert record.status == step["status"] or (halted and result.status == "failed"), name
         assert record.type == step["type"], name
         assert comparable(record.output) == comparable(step["output"]), (name, text)
@@ -183,7 +250,7 @@ async def test_generated_files_end_as_they_end_in_spec_kit(tmp_path):
     assert compared > 200
 
 
-# --- where they differ, and why ---------------------------------------------------------------------------------------
+# --- where they differ, and why -----------------------------------------------------------------
 
 
 def shell(name, run, **more):
@@ -197,38 +264,108 @@ def spread(items, step, **more):
 FAILING = [shell("bad", "exit 3")]
 DIFFERENCES = [
     # (what, the steps, what to look at, what it is there, what it is here)
-    ("a halted fan-out did not complete",
-     [spread([1], shell("t", "exit 3"))], ("fan", "status"), "completed", "failed"),
-    ("a halted branch did not complete",
-     [{"id": "if", "type": "if", "condition": True, "then": FAILING}], ("if", "status"), "completed", "failed"),
-    ("so its own failure can be tolerated: the next step runs",
-     [{"id": "if", "type": "if", "condition": True, "then": FAILING, "continue_on_error": True}, shell("z", "echo z")],
-     ("z", "status"), None, "completed"),
-    ("a fan-out's own failure too",
-     [spread([1], shell("t", "exit 3"), continue_on_error=True), shell("z", "echo z")], ("z", "status"), None,
-     "completed"),
-    ("the width may be an expression",
-     [spread([1, 2], shell("t", "echo t"), max_concurrency="{{ 2 }}")], ("fan", "max_concurrency"), "{{ 2 }}", 2),
-    ("expressions within a list of items are evaluated",
-     [shell("s", "echo s"), spread(["{{ steps.s.output.exit_code }}"], shell("t", "echo t"))], ("fan", "items"),
-     ["{{ steps.s.output.exit_code }}"], [0]),
-    ("and within the output of a fan-in",
-     [shell("s", "echo s"), {"id": "in", "type": "fan-in", "wait_for": ["s"], "output": {"a": ["{{ 1 }}"]}}],
-     ("in", "a"), ["{{ 1 }}"], [1]),
-    ("the first round has an id of its own too",
-     [{"id": "l", "type": "do-while", "condition": "{{ true }}", "max_iterations": 2,
-       "steps": [shell("c", "echo x >> f; cat f | wc -l", output_format="json")]}], ("l:c:0", "data"), None, 1),
-    ("a value is data for the shell, and no code",
-     [shell("s", "echo 'a; echo b'"), shell("z", "echo {{ steps.s.output.stdout }}")], ("z", "stdout"), "a\nb\n",
-     "a; echo b\n\n"),
-    ("what is nested in an item is told",
-     [spread([1], {"id": "if", "type": "if", "condition": True, "then": [shell("n", "echo n")]})],
-     ("fan:n:0", "status"), None, "completed"),
-]  # fmt: skip
+    (
+        "a halted fan-out did not complete",
+        [spread([1], shell("t", "exit 3"))],
+        ("fan", "status"),
+        "completed",
+        "failed",
+    ),
+    (
+        "a halted branch did not complete",
+        [{"id": "if", "type": "if", "condition": True, "then": FAILING}],
+        ("if", "status"),
+        "completed",
+        "failed",
+    ),
+    (
+        "so its own failure can be tolerated: the next step runs",
+        [
+            {
+                "id": "if",
+                "type": "if",
+                "condition": True,
+                "then": FAILING,
+                "continue_on_error": True,
+            },
+            shell("z", "echo z"),
+        ],
+        ("z", "status"),
+        None,
+        "completed",
+    ),
+    (
+        "a fan-out's own failure too",
+        [spread([1], shell("t", "exit 3"), continue_on_error=True), shell("z", "echo z")],
+        ("z", "status"),
+        None,
+        "completed",
+    ),
+    (
+        "the width may be an expression",
+        [spread([1, 2], shell("t", "echo t"), max_concurrency="{{ 2 }}")],
+        ("fan", "max_concurrency"),
+        "{{ 2 }}",
+        2,
+    ),
+    (
+        "expressions within a list of items are evaluated",
+        [shell("s", "echo s"), spread(["{{ steps.s.output.exit_code }}"], shell("t", "echo t"))],
+        ("fan", "items"),
+        ["{{ steps.s.output.exit_code }}"],
+        [0],
+    ),
+    (
+        "and within the output of a fan-in",
+        [
+            shell("s", "echo s"),
+            {"id": "in", "type": "fan-in", "wait_for": ["s"], "output": {"a": ["{{ 1 }}"]}},
+        ],
+        ("in", "a"),
+        ["{{ 1 }}"],
+        [1],
+    ),
+    (
+        "the first round has an id of its own too",
+        [
+            {
+                "id": "l",
+                "type": "do-while",
+                "condition": "{{ true }}",
+                "max_iterations": 2,
+                "steps": [shell("c", "echo x >> f; cat f | wc -l", output_format="json")],
+            }
+        ],
+        ("l:c:0", "data"),
+        None,
+        1,
+    ),
+    (
+        "a value is data for the shell, and no code",
+        [shell("s", "echo 'a; echo b'"), shell("z", "echo {{ steps.s.output.stdout }}")],
+        ("z", "stdout"),
+        "a\nb\n",
+        "a; echo b\n\n",
+    ),
+    (
+        "what is nested in an item is told",
+        [
+            spread(
+                [1], {"id": "if", "type": "if", "condition": True, "then": [shell("n", "echo n")]}
+            )
+        ],
+        ("fan:n:0", "status"),
+        None,
+        "completed",
+    ),
+]
 
 
 async def test_where_the_engines_differ_they_differ_as_listed(tmp_path):
-    head = {"schema_version": "1.0", "workflow": {"id": "differs", "name": "Differs", "version": "1.0.0"}}
+    head = {
+        "schema_version": "1.0",
+        "workflow": {"id": "differs", "name": "Differs", "version": "1.0.0"},
+    }
     texts = [yaml.safe_dump({**head, "steps": steps}) for _, steps, *_ in DIFFERENCES]
     answers = theirs(texts, tmp_path)
     for number, (why, _, (name, what), there, here) in enumerate(DIFFERENCES):
@@ -236,14 +373,27 @@ async def test_where_the_engines_differ_they_differ_as_listed(tmp_path):
         cwd.mkdir()
         result = await ours(texts[number], cwd)
         step, record = answers[number]["steps"].get(name), result.steps.get(name)
-        assert (step and (step["status"] if what == "status" else step["output"][what])) == there, why
-        assert (record and (record.status if what == "status" else record.output[what])) == here, why
+        assert (step and (step["status"] if what == "status" else step["output"][what])) == there, (
+            why
+        )
+        assert (record and (record.status if what == "status" else record.output[what])) == here, (
+            why
+        )
 
 
 async def test_what_a_step_was_given_as_input_can_be_read_as_in_spec_kit(tmp_path):
-    head = {"schema_version": "1.0", "workflow": {"id": "input", "name": "Input", "version": "1.0.0"}}
+    head = {
+        "schema_version": "1.0",
+        "workflow": {"id": "input", "name": "Input", "version": "1.0.0"},
+    }
     text = yaml.safe_dump(
-        {**head, "steps": [shell("s", "echo s", input={"a": 1}), shell("z", "echo {{ steps.s.input.a }}")]}
+        {
+            **head,
+            "steps": [
+                shell("s", "echo s", input={"a": 1}),
+                shell("z", "echo {{ steps.s.input.a }}"),
+            ],
+        }
     )
     (said,) = theirs([text], tmp_path)
     assert said["steps"]["z"]["output"]["stdout"] == "1\n"

@@ -1,4 +1,7 @@
-"""Given the same replies, any workflow gives the same result at any width, timing and crash; and this test can fail."""
+"""Given the same replies, any workflow gives the same result at any width, timing and crash.
+
+And this test can fail.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.core.errors import AbreastError
-from abreast.jobs.workflow import fan_out
-from abreast.jobs.workflow.records import Frame
-from abreast.run.scope import Run
+from abreast.jobs.workflow.steps import fan_out
+from abreast.jobs.workflow.steps.records import StepFrame
+from abreast.run.run import Run
 from tests.jobs.workflow.authors import WIDE, Author, Chaos, Photographing, run
 from tests.jobs.workflow.crash_job import WIDTH
 from tests.jobs.workflow.kits import recorded
@@ -28,12 +31,12 @@ PATIENCE = 20.0  # real seconds: a safety net against a hang
 
 
 def drawn(choose):
-    """A file, what its steps reply, and the order in which they end, which is no part of what is shrunk."""
+    """Draw a file, its steps' replies, and their order of ending, which is not shrunk."""
     return Author(choose).file(), choose.randrange(1000), random.Random(choose.randrange(1 << 30))
 
 
 async def same_at_any_width(choose, engine=nullcontext):
-    """A random workflow, one by one and side by side in a random order, by another engine if need be."""
+    """Run a random workflow one by one, and side by side in a random order by `engine`."""
     text, world, order = drawn(choose)
     async with asyncio.timeout(PATIENCE):
         alone, wide = Chaos(world), Chaos(world, order)
@@ -47,7 +50,7 @@ async def same_at_any_width(choose, engine=nullcontext):
 
 
 async def same_after_a_crash(choose):
-    """The same, killed at random boundaries of its journal and resumed: no committed success is run twice."""
+    """Kill a random workflow at random commits and resume it: no committed success runs twice."""
     text, world, order = drawn(choose)
     async with asyncio.timeout(PATIENCE):
         expected = await run(text, Chaos(world), 1)
@@ -87,41 +90,45 @@ def test_the_random_workflows_end_in_all_ways_and_really_overlap():
     assert max(sizes) > 30
 
 
-# --- mutants ----------------------------------------------------------------------------------------------------------
+# --- mutants ------------------------------------------------------------------------------------
 
 
 def completion_order(monkeypatch):
     real = Run.map
     monkeypatch.setattr(
-        Run, "map", lambda self, *args, **options: real(self, *args, **{**options, "order": "completion"})
+        Run,
+        "map",
+        lambda self, *args, **options: real(self, *args, **{**options, "order": "completion"}),
     )
 
 
 def shared_item(monkeypatch):
     def of_item(self, run, parent, index, item):
         self.names["item"] = item
-        return Frame(run, self.names, lambda name: f"{parent}:{name}:{index}", {})
+        return StepFrame(run, self.names, lambda name: f"{parent}:{name}:{index}", {})
 
-    monkeypatch.setattr(Frame, "of_item", of_item)
+    monkeypatch.setattr(StepFrame, "of_item", of_item)
 
 
 def shared_steps(monkeypatch):
     def of_item(self, run, parent, index, item):
-        return Frame(run, {**self.names, "item": item}, lambda name: f"{parent}:{name}:{index}", {})
+        return StepFrame(
+            run, {**self.names, "item": item}, lambda name: f"{parent}:{name}:{index}", {}
+        )
 
-    monkeypatch.setattr(Frame, "of_item", of_item)
+    monkeypatch.setattr(StepFrame, "of_item", of_item)
 
 
 def no_judge(monkeypatch):
     def judge(self, outcome):
-        self._passed.set()
+        self._canary_passed.set()
         return False
 
-    monkeypatch.setattr(fan_out._Judge, "__call__", judge)
+    monkeypatch.setattr(fan_out._HaltCondition, "__call__", judge)
 
 
 def growing_results(monkeypatch):
-    real = Frame.merge
+    real = StepFrame.merge
 
     def merge(self, records):
         real(self, records)
@@ -129,11 +136,11 @@ def growing_results(monkeypatch):
             if seen["type"] == "fan-out" and any(one.startswith(f"{name}:") for one in records):
                 seen["output"]["results"].append({})
 
-    monkeypatch.setattr(Frame, "merge", merge)
+    monkeypatch.setattr(StepFrame, "merge", merge)
 
 
 def first_failure_in_time(monkeypatch):
-    real = fan_out._OneItem.__call__
+    real = fan_out._ItemWork.__call__
 
     async def call(self, value):
         try:
@@ -142,11 +149,12 @@ def first_failure_in_time(monkeypatch):
             self._frame.run.halt("one has failed")
             raise
 
-    monkeypatch.setattr(fan_out._OneItem, "__call__", call)
+    monkeypatch.setattr(fan_out._ItemWork, "__call__", call)
 
 
 @pytest.mark.parametrize(
-    "mutant", [completion_order, shared_item, shared_steps, no_judge, growing_results, first_failure_in_time]
+    "mutant",
+    [completion_order, shared_item, shared_steps, no_judge, growing_results, first_failure_in_time],
 )
 def test_a_mutant_of_the_engine_breaks_the_law(mutant):
     @contextmanager
@@ -163,7 +171,7 @@ def test_a_mutant_of_the_engine_breaks_the_law(mutant):
     pytest.fail(f"{mutant.__name__} is not noticed")
 
 
-# --- real kills -------------------------------------------------------------------------------------------------------
+# --- real kills ---------------------------------------------------------------------------------
 
 
 def executed(folder):
@@ -177,13 +185,19 @@ def done_on_disk(place):
 
 
 @pytest.mark.usefixtures("unmeasured")
-@pytest.mark.parametrize(("commit", "when"), [(2, "before"), (4, "after"), (7, "before"), (9, "after")])
-def test_a_workflow_that_is_really_killed_repeats_no_committed_step_and_at_most_its_width(tmp_path, warm, commit, when):
+@pytest.mark.parametrize(
+    ("commit", "when"), [(2, "before"), (4, "after"), (7, "before"), (9, "after")]
+)
+def test_a_workflow_that_is_really_killed_repeats_no_committed_step_and_at_most_its_width(
+    tmp_path, warm, commit, when
+):
     def job(name, *crash):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         arguments = (str(tmp_path / f"{name}.db"), str(folder), *map(str, crash))
-        code, out, err = warm.run(str(JOB), arguments, cwd=tmp_path, environment={**os.environ}, patience=60)
+        code, out, err = warm.run(
+            str(JOB), arguments, cwd=tmp_path, environment={**os.environ}, patience=60
+        )
         return code, out.decode(), err.decode()
 
     calm = job("calm")
@@ -195,4 +209,6 @@ def test_a_workflow_that_is_really_killed_repeats_no_committed_step_and_at_most_
     after = executed(tmp_path / "killed")
     assert set(after) == set(executed(tmp_path / "calm"))
     assert all(after[path] == before[path] for path in done if path in before)
-    assert sum(after.values()) - len(after) <= 2 * WIDTH  # items abreast, each with two steps abreast in it
+    assert (
+        sum(after.values()) - len(after) <= 2 * WIDTH
+    )  # items abreast, each with two steps abreast in it

@@ -1,4 +1,4 @@
-"""The width of a whole run, over all its lists and fan-outs: reached, never passed, and without a deadlock."""
+"""The width of a whole run, over all lists and fan-outs: reached, never passed, no deadlock."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 
 import pytest
 
-from abreast.jobs.workflow.flow import Flow
-from abreast.jobs.workflow.plan import widest
+from abreast.jobs.workflow.dry_run import widest
+from abreast.jobs.workflow.job import Flow
 from abreast.testing import Gate
-from tests.jobs.workflow.kits import FakeKit, each, fan, flow, go, step, turns
+from tests.jobs.workflow.kits import FakeKit, each, fan, flow, go, step
 from tests.jobs.workflow.kits import gate as decision
+from tests.turns import turns
 
 
 async def peak_of(workflow, expected, *, width=None, count, inputs=None, gives=None):
-    """Hold every step at a gate until as many are inside as may be; the peak, after all have passed."""
+    """Hold every step at a gate until the expected number is inside; return the peak."""
     import abreast
 
     kit = FakeKit(gate=Gate(), gives=gives)
@@ -49,7 +50,9 @@ async def test_steps_that_need_nothing_are_bounded_by_the_runs_width(width, expe
 
 @pytest.mark.parametrize(("width", "expected"), [(1, 1), (5, 5), (None, 64)])
 @pytest.mark.parametrize("levels", [1, 2])
-async def test_nested_fan_outs_are_bounded_together_and_do_not_wait_for_each_other(width, expected, levels):
+async def test_nested_fan_outs_are_bounded_together_and_do_not_wait_for_each_other(
+    width, expected, levels
+):
     inner = fan("{{ item }}", each("x"), name="inner", width=10)
     tree = [list(range(10 * row, 10 * row + 10)) for row in range(12)]
     if levels == 2:
@@ -78,10 +81,21 @@ async def test_the_command_lines_width_is_never_widened():
 
 async def test_a_file_as_a_step_has_no_places_of_its_own(tmp_path):
     text = "workflow: {id: inner}\ninputs: {name: {}}\nsteps:\n"
-    text += "".join(f"  - {{id: s{n}, type: do, who: '{{{{ inputs.name }}}}{n}', needs: []}}\n" for n in range(6))
+    text += "".join(
+        f"  - {{id: s{n}, type: do, who: '{{{{ inputs.name }}}}{n}', needs: []}}\n"
+        for n in range(6)
+    )
     (tmp_path / "inner.yaml").write_text(text)
-    calls = [{"id": f"call{n}", "type": "workflow", "workflow": "inner.yaml", "needs": [], "input": {"name": f"{n}-"}}
-             for n in range(3)]  # fmt: skip
+    calls = [
+        {
+            "id": f"call{n}",
+            "type": "workflow",
+            "workflow": "inner.yaml",
+            "needs": [],
+            "input": {"name": f"{n}-"},
+        }
+        for n in range(3)
+    ]
     assert await peak_of(flow(*calls, directory=tmp_path), 4, width=4, count=18) == 4
 
 

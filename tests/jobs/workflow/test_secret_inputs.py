@@ -1,11 +1,11 @@
-"""Secret inputs: what expressions see, what steps get, and that nothing a step gives or raises tells one."""
+"""Secret inputs: what expressions see, what steps get, and that no output or error shows one."""
 
 from __future__ import annotations
 
 import pytest
 
 import abreast
-from abreast.jobs.workflow.flow import Flow
+from abreast.jobs.workflow.job import Flow
 from abreast.jobs.workflow.secret_inputs import Secrets
 from abreast.testing import MemoryStore
 from tests.jobs.workflow.kits import FakeKit, fan, flow, go, step
@@ -14,7 +14,7 @@ SECRET = {"token": {"secret": True}}
 
 
 class Stubborn(Exception):
-    """Its words are not its arguments."""
+    """An error whose text does not come from its arguments."""
 
     def __init__(self, token):
         super().__init__()
@@ -27,10 +27,16 @@ class Stubborn(Exception):
 @pytest.mark.parametrize(
     ("given", "hidden"),
     [
-        ("a b", "a b"), ("a xyz b xyz", "a *** b ***"), (["xyz", {"xyz": ("xyz", 1)}], ["***", {"***": ("***", 1)}]),
-        (123, "***"), (1234, 1234), (True, True), (None, None), ("xyzlong", "***"),
+        ("a b", "a b"),
+        ("a xyz b xyz", "a *** b ***"),
+        (["xyz", {"xyz": ("xyz", 1)}], ["***", {"***": ("***", 1)}]),
+        (123, "***"),
+        (1234, 1234),
+        (True, True),
+        (None, None),
+        ("xyzlong", "***"),
     ],
-)  # fmt: skip
+)
 def test_a_secret_is_masked_wherever_it_stands(given, hidden):
     assert Secrets(["xyz", "xyzlong", "123", ""]).hide(given) == hidden
 
@@ -58,13 +64,18 @@ async def test_a_fault_that_ends_the_run_is_recorded_without_the_secret(wrap):
         async with abreast.open_run("flow", store=store, seed=1) as run:
             await Flow(flow(wrap(own), inputs=SECRET), kit).run(run, {"token": "s3cret"})
     assert kit.calls == ["s3cret"]
-    assert "s3cret" not in repr([store.get("flow-1"), store.events("flow-1"), store.outcomes("flow-1")])
+    assert "s3cret" not in repr(
+        [store.get("flow-1"), store.events("flow-1"), store.outcomes("flow-1")]
+    )
 
 
 async def test_another_value_of_a_secret_runs_nothing_again_and_what_failed_gets_it():
     store = MemoryStore()
     workflow = flow(
-        step("a", "a{{ inputs.token }}"), fan([0], step("b", "b{{ inputs.token }}")), step("c"), inputs=SECRET
+        step("a", "a{{ inputs.token }}"),
+        fan([0], step("b", "b{{ inputs.token }}")),
+        step("c"),
+        inputs=SECRET,
     )
     assert not (await go(workflow, FakeKit(fails={"c": "no"}), {"token": "one"}, store=store)).ok
     kit = FakeKit()

@@ -1,4 +1,4 @@
-"""Files that spec-kit takes are taken here; the few that are not are listed, each with its reason."""
+"""Files that spec-kit accepts are accepted here; the exceptions are listed with their reasons."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ import yaml
 
 from abreast.core.errors import WorkflowInvalid
 from abreast.jobs.workflow.inputs import coerce
-from abreast.jobs.workflow.load import load
-from abreast.jobs.workflow.steps import Input
+from abreast.jobs.workflow.load.load import load
+from abreast.jobs.workflow.spec import WorkflowInput
 
 ROOT = Path(__file__).parents[3]
 PEER = ROOT / ".peers" / "specify-cli"
-pytestmark = pytest.mark.skipif(not PEER.exists(), reason="spec-kit is not installed: make bench-peers")
+pytestmark = pytest.mark.skipif(
+    not PEER.exists(), reason="spec-kit is not installed: make bench-peers"
+)
 
 
 def ask(questions):
-    """What spec-kit says about each."""
+    """Return spec-kit's answer for each."""
     lines = "\n".join(map(json.dumps, questions))
     python = str(PEER / "bin" / "python")
     done = subprocess.run(
@@ -36,7 +38,9 @@ def ask(questions):
 
 
 def shipped():
-    return sorted(PEER.glob("lib/python*/site-packages/specify_cli/core_pack/workflows/*/workflow.yml"))
+    return sorted(
+        PEER.glob("lib/python*/site-packages/specify_cli/core_pack/workflows/*/workflow.yml")
+    )
 
 
 def test_the_files_that_spec_kit_ships_are_taken():
@@ -48,7 +52,7 @@ def test_the_files_that_spec_kit_ships_are_taken():
 
 
 class Author:
-    """Writes files in spec-kit's words, most of them right."""
+    """Writes files with spec-kit's keys, most of them valid."""
 
     def __init__(self, seed):
         self.choose = random.Random(f"author-{seed}")
@@ -63,7 +67,12 @@ class Author:
 
     def text(self):
         return self.one(
-            "plain", "", "{{ inputs.spec }}", "a {{ steps.s0.output.text }} b", "{{ item | default('x') }}", "5"
+            "plain",
+            "",
+            "{{ inputs.spec }}",
+            "a {{ steps.s0.output.text }} b",
+            "{{ item | default('x') }}",
+            "5",
         )
 
     def mapping(self):
@@ -89,12 +98,19 @@ class Author:
         kinds = ["command", "command", "prompt", "shell", "gate"]
         kinds += ["if", "switch", "while", "do-while", "fan-out", "fan-in"] if depth > 0 else []
         kind = self.one(*kinds)
-        step = {"id": self.name(), **({} if kind == "command" and self.one(0, 1) else {"type": kind})}
-        step |= getattr(self, kind.replace("-", "_").replace("if", "branch").replace("while", "loop"))(depth)
+        step = {
+            "id": self.name(),
+            **({} if kind == "command" and self.one(0, 1) else {"type": kind}),
+        }
+        step |= getattr(
+            self, kind.replace("-", "_").replace("if", "branch").replace("while", "loop")
+        )(depth)
         if self.choose.random() < 0.2:
             step["continue_on_error"] = self.one(True, False, True, "true")
         if self.choose.random() < 0.1:
-            step[self.one("input", "integration", "model", "name", "description")] = self.one("x", {"a": 1})
+            step[self.one("input", "integration", "model", "name", "description")] = self.one(
+                "x", {"a": 1}
+            )
         return step
 
     def command(self, depth):
@@ -117,12 +133,20 @@ class Author:
             "timeout": self.one(1, 0.5, 0, "9"),
             "capture": False,
         }
-        return {"prompt": self.one(self.text(), "multi\nline {{ inputs.spec }}\n"), **self.some(more)}
+        return {
+            "prompt": self.one(self.text(), "multi\nline {{ inputs.spec }}\n"),
+            **self.some(more),
+        }
 
     def shell(self, depth):
         more = {"timeout": self.one(60, 1.5, -1), "output_format": self.one("json", None, "xml")}
         return {
-            "run": self.one("echo hi", 'echo "{{ inputs.spec }}"', "echo '{{ item }}' | cat\n", "ls {{ inputs.n }}"),
+            "run": self.one(
+                "echo hi",
+                'echo "{{ inputs.spec }}"',
+                "echo '{{ item }}' | cat\n",
+                "ls {{ inputs.n }}",
+            ),
             **self.some(more),
         }
 
@@ -143,8 +167,14 @@ class Author:
         }
 
     def switch(self, depth):
-        cases = {key: self.steps(depth) for key in self.choose.sample(["a", "b", 1, True, "yes", 2.5], 2)}
-        return {"expression": self.text(), "cases": cases, **self.some({"default": self.one(None, self.steps(depth))})}
+        cases = {
+            key: self.steps(depth) for key in self.choose.sample(["a", "b", 1, True, "yes", 2.5], 2)
+        }
+        return {
+            "expression": self.text(),
+            "cases": cases,
+            **self.some({"default": self.one(None, self.steps(depth))}),
+        }
 
     def loop(self, depth):
         return {
@@ -190,7 +220,13 @@ class Author:
                 "name": "My flow",
                 "version": "1.0.0",
                 **self.some(
-                    {"author": "me", "integration": "claude", "model": None, "options": {"a": 1}, "tags": ["x"]}
+                    {
+                        "author": "me",
+                        "integration": "claude",
+                        "model": None,
+                        "options": {"a": 1},
+                        "tags": ["x"],
+                    }
                 ),
             },
             "inputs": inputs,
@@ -203,7 +239,9 @@ class Author:
                 }
             ),
         }
-        return yaml.safe_dump(tree, sort_keys=self.one(True, False), default_flow_style=self.one(None, False))
+        return yaml.safe_dump(
+            tree, sort_keys=self.one(True, False), default_flow_style=self.one(None, False)
+        )
 
 
 def test_files_that_spec_kit_takes_are_taken():
@@ -218,7 +256,7 @@ def test_files_that_spec_kit_takes_are_taken():
             if is_taken:
                 wrong[str(error)] = text
         else:
-            assert is_taken, text  # and nothing is taken here that spec-kit refuses, in its own words
+            assert is_taken, text  # nothing with spec-kit's keys is accepted here that it refuses
     assert not wrong, "\n".join(wrong)
 
 
@@ -255,7 +293,7 @@ def test_inputs_become_what_they_become_in_spec_kit(kind):
     said = ask([{"given": one, "input": {"type": kind}} for one in given])
     for one, theirs in zip(given, said, strict=True):
         try:
-            ours = {"value": coerce(Input("x", 1, type=kind), one)}
+            ours = {"value": coerce(WorkflowInput("x", 1, type=kind), one)}
         except ValueError:
             assert isinstance(theirs, list), (one, theirs)
         else:

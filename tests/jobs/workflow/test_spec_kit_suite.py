@@ -1,7 +1,8 @@
-"""spec-kit's own workflows and those of its test suite, through `abreast run` and through its own command.
+"""spec-kit's own workflows and those of its test suite, by `abreast run` and by its own command.
 
-Both run each file in a directory of its own, with the same id of the run, the same inputs, and an agent that says the
-same. Where they differ, the difference is one that docs/compatibility.md lists, by the words that stand here.
+Both run each file in a directory of its own, with the same id of the run, the same inputs, and an
+agent that prints the same. Where they differ, docs/compatibility.md lists the difference in the
+words used here.
 """
 
 import json
@@ -15,7 +16,8 @@ from tests.jobs.workflow.spec_kit_suite import ROOT, SOURCE, Sides, flows
 from tests.jobs.workflow.test_oracle import COMPOSITES, comparable
 
 pytestmark = pytest.mark.skipif(
-    not SOURCE.exists(), reason="spec-kit's source is not here: python -m benchmarks.peers specify-cli"
+    not SOURCE.exists(),
+    reason="spec-kit's source is not here: python -m benchmarks.peers specify-cli",
 )
 
 LISTED = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
@@ -24,7 +26,9 @@ NO_RUNNER = "a `command` whose agent has no runner"
 REFUSED_HERE = {
     "is for an agent, and no integration says which": NO_RUNNER,
     "there is no runner '": NO_RUNNER,
-    "workflows that are installed by their id are not run here": "a `workflow` step that names an installed workflow",
+    "workflows that are installed by their id are not run here": (
+        "a `workflow` step that names an installed workflow"
+    ),
     "a github step is not run here": "`github` steps",
     "an init step is not run here": "`init` steps",
 }
@@ -39,19 +43,23 @@ AGENTS_OUTPUT = "a `prompt` or `command` step's output"
 
 
 def refused(said):
-    """Whether spec-kit began no step: it found the file wrong, or what it was given."""
+    """Return whether spec-kit began no step, because the file or its inputs are invalid."""
     state = said.get("state")
-    return state is None or (state["status"] != "completed" and not state["step_results"] and not failed_inside(said))
+    return state is None or (
+        state["status"] != "completed" and not state["step_results"] and not failed_inside(said)
+    )
 
 
 def failed_inside(said):
-    """Whether an expression of a step ended the engine, which leaves no record of that step."""
+    """Return whether an expression ended spec-kit's engine, which leaves no record of that step."""
     state = said.get("state")
-    return state is not None and state["status"] == "failed" and state["current_step_id"] is not None
+    return (
+        state is not None and state["status"] == "failed" and state["current_step_id"] is not None
+    )
 
 
 def differences(flow, there, here):
-    """Each difference, by the words that list it; a text in brackets for one that is not listed."""
+    """Return each difference by its listed words; one that is not listed is in brackets."""
     if here["code"] == 2:
         return {"both refuse"} if refused(there) else {listed(REFUSED_HERE, here["err"])}
     if refused(there):
@@ -71,7 +79,10 @@ def differences(flow, there, here):
 
 
 def listed(reasons, said):
-    return next((words for sentence, words in reasons.items() if sentence in said), f"[refused: {said.strip()}]")
+    return next(
+        (words for sentence, words in reasons.items() if sentence in said),
+        f"[refused: {said.strip()}]",
+    )
 
 
 def of_the_whole(key, theirs, ours):
@@ -85,7 +96,11 @@ def of_the_whole(key, theirs, ours):
 def only_here(name, there):
     if ":" in name:
         return "steps in an item of a fan-out"
-    return "an expression that fails while running" if failed_inside(there) else f"[{name} is told only here]"
+    return (
+        "an expression that fails while running"
+        if failed_inside(there)
+        else f"[{name} is told only here]"
+    )
 
 
 def of_a_step(flow, name, theirs, ours):
@@ -94,7 +109,9 @@ def of_a_step(flow, name, theirs, ours):
     found = set()
     if ours["status"] != theirs["status"]:
         halted = ours["type"] in COMPOSITES and theirs["status"] == "completed"
-        words = "a halted fan-out" if ours["type"] == "fan-out" else "a halted `if`, `switch` or loop"
+        words = (
+            "a halted fan-out" if ours["type"] == "fan-out" else "a halted `if`, `switch` or loop"
+        )
         found.add(words if halted else f"[{name} is {theirs['status']} and {ours['status']}]")
     one, other = comparable(ours["output"]), comparable(theirs["output"])
     for key in one.keys() | other.keys():
@@ -106,7 +123,11 @@ def of_a_step(flow, name, theirs, ours):
 def of_an_output(flow, name, kind, key, values):
     if kind in ("prompt", "command") and key in ("text", "stdout", "stderr"):
         return AGENTS_OUTPUT
-    if kind == "fan-in" and values[0] != values[1] and without_words(values[0]) == without_words(values[1]):
+    if (
+        kind == "fan-in"
+        and values[0] != values[1]
+        and without_words(values[0]) == without_words(values[1])
+    ):
         return AGENTS_OUTPUT
     if kind in ("prompt", "command") and key == "integration" and values == ("claude", "auto"):
         return "`integration: auto`"
@@ -116,7 +137,7 @@ def of_an_output(flow, name, kind, key, values):
 
 
 def without_words(value):
-    """A fan-in's results without what agents said."""
+    """Return a fan-in's results without the output of agents."""
     if isinstance(value, list):
         return [without_words(one) for one in value]
     if not isinstance(value, dict):
@@ -126,14 +147,21 @@ def without_words(value):
 
 
 def compared(chosen, folder, warm):
-    """How many end the same, and how many by each of the listed differences; and those that are not listed."""
+    """Count how many end the same, and how many with each of the listed differences.
+
+    And those that are not listed.
+    """
     sides = Sides(chosen, folder)
     counts, wrong = Counter(), {}
     for flow, there, here in zip(chosen, sides.theirs(), sides.ours(warm), strict=True):
         found = differences(flow, there, here)
         counts.update(found or {"the same"})
         counts[""] += 1
-        unlisted = sorted(words for words in found - {"both refuse"} if words.startswith("[") or words not in LISTED)
+        unlisted = sorted(
+            words
+            for words in found - {"both refuse"}
+            if words.startswith("[") or words not in LISTED
+        )
         if unlisted:
             wrong[flow.place] = unlisted
     return counts, wrong
@@ -153,7 +181,11 @@ def test_every_workflow_of_spec_kit_ends_as_it_ends_there_or_as_listed(tmp_path,
     assert shipped == {"assess", "bugfix", "speckit"}
     counts, wrong = compared(chosen, tmp_path, warm)
     with capsys.disabled():
-        print("", *(f"{count:4} {words or 'workflows'}" for words, count in counts.most_common()), sep="\n")  # noqa: T201
+        print(  # noqa: T201 - the counts are shown with the results of the suite
+            "",
+            *(f"{count:4} {words or 'workflows'}" for words, count in counts.most_common()),
+            sep="\n",
+        )
     assert not wrong
     assert counts[""] >= 150
     assert counts["the same"] >= 50

@@ -1,4 +1,4 @@
-"""The views of jobs in a real Chromium: drawn, chosen from by keys, kept while news come in, deaf to hostile texts."""
+"""The views of jobs in a real Chromium: drawing, keys, live updates, and hostile texts."""
 
 import asyncio
 import json
@@ -8,17 +8,20 @@ import pytest
 
 from abreast.core.errors import ServerFault
 from tests.jobs.matrix.benches import simple
+from tests.jobs.matrix.test_view import studied
+from tests.jobs.plan.test_view import plan_of, planned
 from tests.jobs.sample.drawing import at
+from tests.jobs.sample.test_view import sampled
 from tests.jobs.workflow.kits import FakeKit, each, fan, flow, gate, go, step
-from tests.web.jobs.test_matrix import studied
-from tests.web.jobs.test_plan import plan_of, planned
-from tests.web.jobs.test_sample import sampled
 from tests.web.jobs.viewing import Hand
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = sync_api.expect
 
-EVIL = "<img src=x onerror='window.hurt=1'><script>window.hurt=1</script> javascript:window.hurt=1 \u202e"
+EVIL = (
+    "<img src=x onerror='window.hurt=1'><script>window.hurt=1</script> "
+    "javascript:window.hurt=1 \u202e"
+)
 PART = EVIL.replace("/", "%2F")
 PHONE = {"viewport": {"width": 400, "height": 800}, "color_scheme": "dark"}
 
@@ -35,8 +38,19 @@ def made_sample(store):
 
 
 def made_workflow(store):
-    steps = step("first", needs=[]), step("beside", needs=[]), fan([1, 2, 3], each("do"), needs=["first", "beside"])
-    driven(go(flow(*steps, gate("look", message="Shall it?", needs=["fan"])), FakeKit(), store=store, kind="workflow"))
+    steps = (
+        step("first", needs=[]),
+        step("beside", needs=[]),
+        fan([1, 2, 3], each("do"), needs=["first", "beside"]),
+    )
+    driven(
+        go(
+            flow(*steps, gate("look", message="Shall it?", needs=["fan"])),
+            FakeKit(),
+            store=store,
+            kind="workflow",
+        )
+    )
     return "flow-1"
 
 
@@ -67,17 +81,41 @@ def made_candidates(store, text="def f(x):\n    return 1 + x\n", said="too slow"
     texts = [text, "def f(x):\n    return x\n", "def f(x):\n    return x - -1\n"]
     names = ["quick", "odd", "slow"]
     common = {"origin": "file", "parent": None, "fault": None, "reason": ""}
-    hand.settle("optimize/sources", json.dumps([
-        {"name": name, "text": one, **common} for name, one in zip(names, texts, strict=True)
-    ]))  # fmt: skip
-    diff = {"invocation": f"f({said!r})", "part": "returned", "outcome": "different", "path": "$", "original": said,
-            "candidate": said, "reason": said}  # fmt: skip
+    hand.settle(
+        "optimize/sources",
+        json.dumps(
+            [{"name": name, "text": one, **common} for name, one in zip(names, texts, strict=True)]
+        ),
+    )
+    diff = {
+        "invocation": f"f({said!r})",
+        "part": "returned",
+        "outcome": "different",
+        "path": "$",
+        "original": said,
+        "candidate": said,
+        "reason": said,
+    }
     for name, one, verdict in zip(names, texts, ("same", "wrong", "same"), strict=True):
-        checked = {"verdict": verdict, "reason": said, "diffs": [diff] if verdict == "wrong" else []}
-        hand.settle(f"optimize/tries/candidate/{name}", json.dumps([{"text": one, "checked": checked}]))
+        checked = {
+            "verdict": verdict,
+            "reason": said,
+            "diffs": [diff] if verdict == "wrong" else [],
+        }
+        hand.settle(
+            f"optimize/tries/candidate/{name}", json.dumps([{"text": one, "checked": checked}])
+        )
     for name, ratio, verdict in (("quick", 3.0, "faster"), ("slow", 0.8, "slower")):
-        timed = {"verdict": verdict, "reason": said, "ratio": ratio, "low": ratio * 0.9, "high": ratio * 1.1,
-                 "noise_floor": 0.03, "blocks": 10, "notes": ["one_long_name" * 12]}  # fmt: skip
+        timed = {
+            "verdict": verdict,
+            "reason": said,
+            "ratio": ratio,
+            "low": ratio * 0.9,
+            "high": ratio * 1.1,
+            "noise_floor": 0.03,
+            "blocks": 10,
+            "notes": ["one_long_name" * 12],
+        }
         hand.settle(f"optimize/tries/measure/{name}", json.dumps(timed))
     hand.end()
     return hand.id
@@ -134,7 +172,8 @@ def test_arrows_lead_from_draw_to_draw(store, served, open_page):
     expect(page.locator("[data-key=draw-2]")).to_be_focused()
     page.keyboard.press("ArrowDown")
     expect(page.locator("[data-key=draw-5]")).to_be_focused()
-    expect(page.locator("#job .chosen h3")).to_contain_text("Branch 1, round 1")  # the chosen draw, until another is
+    # The draw stays chosen until another one is.
+    expect(page.locator("#job .chosen h3")).to_contain_text("Branch 1, round 1")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press(" ")
     expect(page.locator("#job .chosen h3")).to_contain_text("Branch 1, round 0")
@@ -172,12 +211,19 @@ def test_hostile_texts_are_texts_in_every_view(store, served, open_page):
         ("map", "evil/items/0000", json.dumps(EVIL)),
         ("plan", "evil/subplans/x", json.dumps({"files": [EVIL], "changed": [EVIL]})),
         ("matrix", f"evil/lane/{PART}~{PART}~i~0", json.dumps({"scores": {EVIL: 1.0}})),
-    ):  # fmt: skip
+    ):
         hand = Hand(store, kind, "evil", {kind: {"path": EVIL, "file": EVIL, "command": EVIL}})
         hand.settle(path, body)
         hand.end()
         runs.append(hand.id)
-    steps = [{"id": EVIL, "type": EVIL, "needs": [EVIL], "beneath": [[EVIL, [{"id": "g", "type": "gate"}]]]}]
+    steps = [
+        {
+            "id": EVIL,
+            "type": EVIL,
+            "needs": [EVIL],
+            "beneath": [[EVIL, [{"id": "g", "type": "gate"}]]],
+        }
+    ]
     asked = {"message": EVIL, "options": [EVIL, "reject"], "show_file": EVIL, "on_reject": EVIL}
     hand = Hand(store, "workflow", "evil", {"workflow": {"file": EVIL}})
     hand.write(
@@ -186,7 +232,12 @@ def test_hostile_texts_are_texts_in_every_view(store, served, open_page):
     )
     hand.end("paused")
     runs.append(hand.id)
-    hand = Hand(store, "sample", "evil", {"sample": {"prompt": EVIL, "model": EVIL, "strategy": EVIL, "pick": EVIL}})
+    hand = Hand(
+        store,
+        "sample",
+        "evil",
+        {"sample": {"prompt": EVIL, "model": EVIL, "strategy": EVIL, "pick": EVIL}},
+    )
     facts = {"branch": 0, "round": 0, "number": 1}
     hand.write(
         ("sample-started", "evil/sample", {"breadth": 1, "depth": 1}, None),

@@ -1,4 +1,4 @@
-"""A view is read on from where it was: no event twice, none left out, and what is gone is said."""
+"""A job's view continues where it was: no event is read twice, and none is left out."""
 
 import threading
 
@@ -6,8 +6,8 @@ import pytest
 
 from abreast.core.errors import NoSuchRun
 from abreast.testing import MemoryStore
-from abreast.web.jobs import Told, waiting_gates
-from abreast.web.reading import Journal
+from abreast.views.run_reader import RunReader
+from abreast.web.job_views import JobViewReader, waiting_gates
 from tests.web.jobs.viewing import Hand, settled, viewed
 
 
@@ -26,7 +26,7 @@ def seconds(view):
 
 
 def test_no_event_is_read_twice():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     hand = begun(store)
     settle(hand)
     assert [seconds(viewed(store, hand.id, told)) for _ in range(3)] == [1.0, 1.0, 1.0]
@@ -35,21 +35,21 @@ def test_no_event_is_read_twice():
 
 
 def test_what_is_written_while_it_is_read_counts_once():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     hand = begun(store)
 
-    class Meanwhile(Journal):
+    class Meanwhile(RunReader):
         def run(self):
             row = super().run()
             settle(hand)
             return row
 
     assert seconds(told.view(Meanwhile(store, hand.id))[0]) == 1.0
-    assert seconds(told.view(Journal(store, hand.id))[0]) == 1.0
+    assert seconds(told.view(RunReader(store, hand.id))[0]) == 1.0
 
 
 def test_several_pages_at_once_read_it_once():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     hand = begun(store)
     for _ in range(50):
         settle(hand)
@@ -57,7 +57,7 @@ def test_several_pages_at_once_read_it_once():
 
     def look():
         together.wait(30)
-        seen.append(seconds(told.view(Journal(store, hand.id))[0]))
+        seen.append(seconds(told.view(RunReader(store, hand.id))[0]))
 
     threads = [threading.Thread(target=look) for _ in range(8)]
     for thread in threads:
@@ -72,19 +72,19 @@ def test_a_run_of_no_job_is_told_as_a_map_and_one_that_is_gone_is_not():
     hand = Hand(store, "telling")  # the name of a module beside the views
     hand.settle("hand/work/0", '"done"')
     hand.end()
-    assert (Told("telling").kind, viewed(store, hand.id)["total"]) == ("map", 1)
+    assert (JobViewReader("telling").kind, viewed(store, hand.id)["total"]) == ("map", 1)
     store.remove(hand.id)
     with pytest.raises(NoSuchRun):
-        Told("map").view(Journal(store, hand.id))
+        JobViewReader("map").view(RunReader(store, hand.id))
 
 
 def test_a_long_journal_is_told_while_it_is_read():
-    store, told = MemoryStore(), Told("workflow")
+    store, told = MemoryStore(), JobViewReader("workflow")
     hand = begun(store)
     hand.write(*(settled("flow/a", '{"output": {}}', service=[1.0]) for _ in range(999)))
     parts = []
     while not parts or parts[-1][1] < 1:
-        view, read = told.view(Journal(store, hand.id), 0)
+        view, read = told.view(RunReader(store, hand.id), 0)
         parts.append((seconds(view), read))
     assert len(parts) > 5
     assert parts == sorted(parts)
@@ -100,5 +100,5 @@ def test_gates_are_found_after_a_map_was_looked_at():
         ("workflow-outlined", "flow", {}, '[{"id": "g", "type": "gate"}]'),
         ("gate-asked", "flow/g", {"gate": "g"}, '{"options": ["yes", "no"]}'),
     )
-    assert waiting_gates(Journal(store, hand.id), "workflow") == {"g": ["yes", "no"]}
-    assert waiting_gates(Journal(store, plain.id), "map") == {}
+    assert waiting_gates(RunReader(store, hand.id), "workflow") == {"g": ["yes", "no"]}
+    assert waiting_gates(RunReader(store, plain.id), "map") == {}

@@ -1,11 +1,11 @@
-"""Views of runs that were driven by the jobs themselves, and journals written by hand where nothing else would be."""
+"""Helpers for tests of jobs' views: views of real runs, and journals written by the test."""
 
 import json
 
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.store.port import Driver
-from abreast.web.jobs import Told
-from abreast.web.reading import Journal
+from abreast.views.run_reader import RunReader
+from abreast.web.job_views import JobViewReader
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x00\ud800\u202e"
 """What a reply may say: markup, half a surrogate pair, a switch of direction."""
@@ -15,8 +15,8 @@ MOST = 1_500_000
 
 def viewed(store, run_id, told=None):
     """What the page gets, as it gets it: JSON, bounded."""
-    told = told or Told(store.get(run_id).kind)
-    view, read = told.view(Journal(store, run_id))
+    told = told or JobViewReader(store.get(run_id).kind)
+    view, read = told.view(RunReader(store, run_id))
     assert read == 1
     text = json.dumps(view, allow_nan=False)
     assert len(text) < MOST
@@ -29,12 +29,17 @@ def settled(path, body, state="done", index=0, **data):
 
 
 class Hand:
-    """Writes a run's journal by hand: what no job would write, or as much as no test would wait for."""
+    """Writes a run's journal directly: invalid events, or more than a test could wait for."""
 
     def __init__(self, store, kind, name="hand", manifest=None):
         self.store = store
         row = store.begin(
-            name, kind=kind, seed=1, manifest=manifest or {}, tags=(), driver=Driver(1, "here", 0.0, "test")
+            name,
+            kind=kind,
+            seed=1,
+            manifest=manifest or {},
+            tags=(),
+            driver=Driver(1, "here", 0.0, "test"),
         )
         self.id, self.name, self._epoch, self._seq = row.id, row.name, row.epoch, 0
 
@@ -52,5 +57,5 @@ class Hand:
         self.write(settled(path, body, state, index, **data))
 
     def end(self, state="done"):
-        """It is over."""
+        """End the run."""
         self.store.end(self.id, self._epoch, state, "", 1.0)

@@ -1,1 +1,1 @@
-"""Candidates: versions of a function, checked side by side for behaviour, measured alone, trusted in nothing."""
+"""Candidates: versions of a function, checked side by side for behaviour, timed one at a time."""

@@ -1,4 +1,7 @@
-"""A model as the author of candidates: proposes, repairs, refines, adapts. One request each, and any reply will do."""
+"""A model as the author of candidates: it proposes, repairs, refines and adapts.
+
+Each candidate is one request. Any reply is accepted as text; the evaluator decides on it.
+"""
 
 from __future__ import annotations
 
@@ -6,44 +9,51 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.tried import Checked, Diff, Proposal, Tried, patch_of
+from abreast.jobs.candidates.results import Checked, Diff, Proposal, Tried, patch_of
+from abreast.jobs.candidates.source.target import Target
 from abreast.models.port import Reply
-from abreast.run.scope import Run
+from abreast.run.run import Run
 
-_SHOWN: Final = 10  # differences in a request
-_LONGEST: Final = 2_000  # characters of one
+_DIFFS_IN_REQUEST: Final = 10
+_DIFF_CHARACTERS: Final = 2_000  # of each difference in a request
 _FENCE: Final = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
 _RULES: Final = (
-    "Keep the name, the signature and the behaviour exactly: results, exceptions, changes of arguments, output. "
-    "Do not cache results between calls. Use only the standard library and what the file imports already. "
-    "Answer with the whole function in one Python code block, with imports it newly needs before it."
+    "Keep the name, the signature and the behaviour exactly: "
+    "results, exceptions, changes of arguments, output. "
+    "Do not cache results between calls. "
+    "Use only the standard library and what the file imports already. "
+    "Answer with the whole function in one Python code block, "
+    "with imports it newly needs before it."
 )
 
 
-class Asking(Protocol):
-    """Who can be asked: a model with its lane."""
+class AskableModel(Protocol):
+    """A model together with its lane."""
 
     async def ask(self, prompt: str, *, system: str | None = None) -> Reply:
-        """Ask one question."""
+        """Send one prompt and return the reply."""
 
 
 class ModelAuthor:
-    """Asks a model. What it answers is only text: it is tried like any other candidate."""
+    """Asks a model for candidates. A reply is evaluated like a candidate from any other source."""
 
-    def __init__(self, model: Asking, target: Target, original: str) -> None:
-        """`original` is the target's file."""
+    def __init__(self, model: AskableModel, target: Target, original: str) -> None:
+        """`original` is the text of the target's file."""
         self._model = model
         self._target = target
         self._original = original
 
     async def propose(self, run: Run, count: int, width: int) -> list[Proposal]:
-        """So many candidates, asked for side by side; a request that fails is a candidate that failed."""
+        """Request `count` candidates side by side.
+
+        A request that fails becomes a proposal with the fault `error`.
+        """
 
         async def draft(number: int) -> str:
-            return await self._asked(
-                f"Make `{self._target.qualname}` in this Python file as fast as you can, with approach {number} of "
-                f"{count}: prefer one that the others would not take.\n\n{_fenced(self._original)}\n\n{_RULES}"
+            return await self._ask_for_code(
+                f"Make `{self._target.qualname}` in this Python file as fast as you can, "
+                f"with approach {number} of {count}: prefer one that the others would not take.\n\n"
+                f"{_code_block(self._original)}\n\n{_RULES}"
             )
 
         found: list[Proposal] = []
@@ -58,61 +68,73 @@ class ModelAuthor:
         return found
 
     async def repair(self, text: str, checked: Checked) -> str:
-        """One that behaves, from one that doesn't and the differences that were seen."""
-        return await self._asked(
-            f"This candidate for a faster `{self._target.qualname}` does not do what the original does.\n\n"
-            f"The original:\n{_fenced(self._original)}\n\nThe candidate, as a patch:\n"
-            f"{_fenced(patch_of(self._original, text, self._target.file))}\n\n"
-            f"What differs:\n{_listed(checked.diffs)}\n\nRepair it, and keep it fast. {_RULES}"
+        """Ask for a correct version of a wrong candidate, given the differences that were found."""
+        return await self._ask_for_code(
+            f"This candidate for a faster `{self._target.qualname}` does not do "
+            "what the original does.\n\n"
+            f"The original:\n{_code_block(self._original)}\n\nThe candidate, as a patch:\n"
+            f"{_code_block(patch_of(self._original, text, self._target.file))}\n\n"
+            f"What differs:\n{_list_diffs(checked.diffs)}\n\nRepair it, and keep it fast. {_RULES}"
         )
 
     async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
-        """For each of these a better one: one request for all, one code block for each."""
+        """Ask for a better version of each candidate: one request, one code block for each."""
         parts = [
-            f"Candidate {number} ({_speed(one)}):\n{_fenced(patch_of(self._original, one.text, self._target.file))}"
+            f"Candidate {number} ({_speed(one)}):\n"
+            f"{_code_block(patch_of(self._original, one.text, self._target.file))}"
             for number, one in enumerate(faster, 1)
         ]
-        reply = await self._said(
-            f"These candidates for a faster `{self._target.qualname}` behave like the original, and are faster.\n\n"
-            f"The original:\n{_fenced(self._original)}\n\n" + "\n\n".join(parts) + f"\n\nRefine each: faster still, "
-            f"smaller, or easier to read. Answer with {len(faster)} Python code blocks in their order. {_RULES}"
+        reply = await self._ask(
+            f"These candidates for a faster `{self._target.qualname}` behave like the original, "
+            "and are faster.\n\n"
+            f"The original:\n{_code_block(self._original)}\n\n"
+            + "\n\n".join(parts)
+            + f"\n\nRefine each: faster still, smaller, or easier to read. "
+            f"Answer with {len(faster)} Python code blocks in their order. {_RULES}"
         )
         return blocks_of(reply)[: len(faster)]
 
     async def adapt(self, ancestry: Sequence[Tried]) -> str:
-        """One more, from a candidate and all that it came from, the oldest first."""
+        """Ask for one more candidate, given one candidate and its ancestors, oldest first."""
         parts = [
             f"{number}. {one.name}, {one.verdict} ({_speed(one)}):\n"
-            f"{_fenced(patch_of(self._original, one.text, self._target.file))}"
+            f"{_code_block(patch_of(self._original, one.text, self._target.file))}"
             for number, one in enumerate(ancestry, 1)
         ]
-        return await self._asked(
+        return await self._ask_for_code(
             f"This is how a faster `{self._target.qualname}` came about, step by step.\n\n"
-            f"The original:\n{_fenced(self._original)}\n\n" + "\n\n".join(parts) + "\n\nTake one further step that "
+            f"The original:\n{_code_block(self._original)}\n\n"
+            + "\n\n".join(parts)
+            + "\n\nTake one further step that "
             f"follows from what helped and what did not. {_RULES}"
         )
 
-    async def _asked(self, prompt: str) -> str:
-        return "\n".join(blocks_of(await self._said(prompt))[:1])
+    async def _ask_for_code(self, prompt: str) -> str:
+        return "\n".join(blocks_of(await self._ask(prompt))[:1])
 
-    async def _said(self, prompt: str) -> str:
-        system = "You make Python functions faster. What you write is tested and measured; nothing else is read."
+    async def _ask(self, prompt: str) -> str:
+        system = (
+            "You make Python functions faster. "
+            "What you write is tested and measured; nothing else is read."
+        )
         return (await self._model.ask(prompt, system=system)).text
 
 
 def blocks_of(text: str) -> list[str]:
-    """The code blocks of a reply; all of it, if it has none."""
+    """Return the code blocks of a reply, or the whole reply if it has none."""
     found = [str(block) for block in _FENCE.findall(text)]
     return found or ([text] if text.strip() else [])
 
 
-def _fenced(text: str) -> str:
+def _code_block(text: str) -> str:
     return f"```python\n{text.rstrip()}\n```"
 
 
-def _listed(diffs: Sequence[Diff]) -> str:
-    shown = [f"- {str(one)[:_LONGEST]}" for one in diffs[:_SHOWN]]
-    more = [f"- and {len(diffs) - _SHOWN} more"] if len(diffs) > _SHOWN else []
+def _list_diffs(diffs: Sequence[Diff]) -> str:
+    shown = [f"- {str(one)[:_DIFF_CHARACTERS]}" for one in diffs[:_DIFFS_IN_REQUEST]]
+    more = (
+        [f"- and {len(diffs) - _DIFFS_IN_REQUEST} more"] if len(diffs) > _DIFFS_IN_REQUEST else []
+    )
     return "\n".join([*shown, *more])
 
 

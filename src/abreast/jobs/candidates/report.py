@@ -1,4 +1,4 @@
-"""What came of a run's candidates: as JSON, as lines for a terminal, as a page that works offline, as a patch."""
+"""Reports on a run's candidates: JSON, lines for a terminal, a self-contained page, a patch."""
 
 from __future__ import annotations
 
@@ -7,114 +7,151 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.jobs.candidates.inputs import Inputs
-from abreast.jobs.candidates.target import Target
-from abreast.jobs.candidates.tried import Checked, Line, Timed, Tried, best_of, patch_of
-from abreast.jobs.candidates.witnessed import Watched
+from abreast.jobs.candidates.behaviour.trace import Watched
+from abreast.jobs.candidates.results import Checked, ProfiledLine, Timed, Tried, best_of, patch_of
+from abreast.jobs.candidates.source.target import Target
+from abreast.jobs.candidates.timing.timed_calls import TimedCalls
 
-_PAGE: Final = Path(__file__).parent / "page"
-_SHORT: Final = 160
+_TEMPLATES: Final = Path(__file__).parent / "page"
+_REASON_CHARACTERS: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """All that is known at the end, or so far. `watched` is the original; None if nothing had to be tried."""
+class CandidatesReport:
+    """All that is known at the end, or so far.
+
+    `watched` is the trace of the original; None if no candidate had to be evaluated.
+    """
 
     target: Target
     original: str
     tried: Sequence[Tried]
     watched: Watched | None = None
-    inputs: Inputs | None = None
-    profile: Sequence[Line] = ()
+    inputs: TimedCalls | None = None
+    profile: Sequence[ProfiledLine] = ()
 
     @property
     def winner(self) -> Tried | None:
-        """Who won."""
+        """The best candidate, if one is faster."""
         return best_of(self.tried)
 
     @property
     def noise_floor(self) -> float | None:
-        """The largest that was seen while measuring."""
-        floors = [one.timed.noise_floor for one in self.tried if one.timed and one.timed.noise_floor is not None]
+        """The largest noise floor of all measurements."""
+        floors = [
+            one.timed.noise_floor
+            for one in self.tried
+            if one.timed and one.timed.noise_floor is not None
+        ]
         return max(floors, default=None)
 
     @property
     def uncounted(self) -> str:
         """Why no instructions were counted; empty if they were, or nothing was measured."""
-        return next((one.timed.uncounted for one in self.tried if one.timed and one.timed.uncounted), "")
+        return next(
+            (one.timed.uncounted for one in self.tried if one.timed and one.timed.uncounted), ""
+        )
 
     @property
     def walls(self) -> str:
-        """Which walls stood around the tests, and which could not be built, with the reason."""
+        """Which layers of the sandbox confined the tests, and which are missing and why."""
         if self.watched is None:
             return "nothing was run"
         missing = ", ".join(f"{name} ({why})" for name, why in self.watched.unconfined.items())
-        return (", ".join(self.watched.confinement) or "none") + (f"; missing here: {missing}" if missing else "")
+        return (", ".join(self.watched.confinement) or "none") + (
+            f"; missing here: {missing}" if missing else ""
+        )
 
     @property
     def patch(self) -> str:
-        """From the original to the winner; empty without one."""
+        """The patch from the original to the winner; empty without a winner."""
         winner = self.winner
         return patch_of(self.original, winner.text, self.target.file) if winner else ""
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
         winner, watched = self.winner, self.watched
-        baseline = {
-            "tests": watched.tests, "passed": watched.passed, "invocations": len(watched.invocations),
-            "inputs": len(self.inputs.chosen) if self.inputs else 0, "seconds": self._seconds(),
-            "different": self.inputs.of if self.inputs else 0,
-            "untimed": [one.name for one in self.inputs.left] if self.inputs else [],
-        } if watched else None  # fmt: skip
+        baseline = (
+            {
+                "tests": watched.tests,
+                "passed": watched.passed,
+                "invocations": len(watched.invocations),
+                "inputs": len(self.inputs.chosen) if self.inputs else 0,
+                "seconds": self._seconds(),
+                "different": self.inputs.of if self.inputs else 0,
+                "untimed": [one.name for one in self.inputs.left] if self.inputs else [],
+            }
+            if watched
+            else None
+        )
         return {
-            "target": str(self.target), "baseline": baseline, "candidates": [one.plain() for one in self.tried],
-            "winner": winner and winner.name, "noise_floor": self.noise_floor,
+            "target": str(self.target),
+            "baseline": baseline,
+            "candidates": [one.plain() for one in self.tried],
+            "winner": winner and winner.name,
+            "noise_floor": self.noise_floor,
             "confinement": list(watched.confinement) if watched else [],
-            "unconfined": dict(watched.unconfined) if watched else {}, "uncounted": self.uncounted or None,
+            "unconfined": dict(watched.unconfined) if watched else {},
+            "uncounted": self.uncounted or None,
             "uncompared": self.uncompared,
-        }  # fmt: skip
+        }
 
     def _seconds(self) -> float | None:
-        return next((one.timed.seconds for one in self.tried if one.timed and one.timed.seconds), None)
+        return next(
+            (one.timed.seconds for one in self.tried if one.timed and one.timed.seconds), None
+        )
 
     def rows(self) -> list[tuple[str, str, str, str, str, str]]:
         """The verdict table: name, verdict, speed, interval, memory, why."""
-        return [(one.name, one.verdict, *_figures(one.timed), _short(one.reason)) for one in self.tried]
+        return [
+            (one.name, one.verdict, *_figures(one.timed), _short(one.reason)) for one in self.tried
+        ]
 
     def counterexamples(self) -> list[str]:
-        """For each wrong candidate, the difference that was found first, in a call rather than in a test's outcome."""
+        """For each wrong candidate its first difference, in a call rather than a test outcome."""
         return [
             f"{one.name} is wrong: {min(one.checked.diffs, key=lambda diff: diff.part == 'test')}"
-            for one in self.tried if one.verdict == "wrong" and one.checked and one.checked.diffs
-        ]  # fmt: skip
+            for one in self.tried
+            if one.verdict == "wrong" and one.checked and one.checked.diffs
+        ]
 
     @property
     def uncompared(self) -> list[str]:
-        """What was not compared, of whichever candidates, each once."""
-        return list(dict.fromkeys(note for one in self.tried if one.checked for note in one.checked.notes))
+        """What was not compared, of all candidates, each note once."""
+        return list(
+            dict.fromkeys(note for one in self.tried if one.checked for note in one.checked.notes)
+        )
 
     def headline(self) -> str:
-        """In one sentence."""
+        """The result in one sentence."""
         winner = self.winner
         if winner is not None and winner.timed is not None:
             ratio, interval, _ = _figures(winner.timed)
             return f"{winner.name} behaves like the original and is {ratio} {interval} as fast"
         if not self.tried:
             return "there are no candidates"
-        return f"none of {len(self.tried)} candidates is known to be faster and to behave like the original"
+        return (
+            f"none of {len(self.tried)} candidates is known to be faster "
+            "and to behave like the original"
+        )
 
     def html(self, facts: Mapping[str, object]) -> str:
-        """One page that fetches nothing and runs nothing; whatever is shown in it is text."""
+        """One page that loads nothing and runs no script; all content is escaped text."""
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
         environment = Environment(
-            loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+            loader=FileSystemLoader(_TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
             lstrip_blocks=True,
-        )  # fmt: skip
+        )
         watched = self.watched
         shown = dict(facts)
         if watched is not None:
-            shown["original"] = f"{watched.passed} of {watched.tests} tests pass, {len(watched.invocations)} calls"
+            shown["original"] = (
+                f"{watched.passed} of {watched.tests} tests pass, {len(watched.invocations)} calls"
+            )
             shown["confinement"] = self.walls
         if self.inputs is not None and self.inputs.untimed:
             shown["timed"] = self.inputs.untimed
@@ -124,37 +161,55 @@ class Report:
             shown["instructions"] = f"not counted: {self.uncounted}"
         winner = self.winner
         return environment.get_template("report.html").render(
-            target=str(self.target), headline=self.headline(), facts=list(shown.items()),
-            candidates=[self._shown(one) for one in self.tried], winner=winner and winner.name, lines=self._lines(),
-        )  # fmt: skip
+            target=str(self.target),
+            headline=self.headline(),
+            facts=list(shown.items()),
+            candidates=[self._html_row(one) for one in self.tried],
+            winner=winner and winner.name,
+            lines=self._profile_rows(),
+        )
 
-    def _shown(self, one: Tried) -> dict[str, Any]:
+    def _html_row(self, one: Tried) -> dict[str, Any]:
         speed, interval, memory = _figures(one.timed)
         checked, timed = one.checked or Checked("error"), one.timed
-        regressions = [f"slower for one input: {text}" for text in timed.regressions] if timed else []
+        regressions = (
+            [f"slower for one input: {text}" for text in timed.regressions] if timed else []
+        )
         return {
-            "name": one.name, "origin": one.origin, "parent": one.parent, "verdict": one.verdict,
-            "reason": one.reason, "speed": speed, "interval": interval, "memory": memory, "diffs": checked.diffs,
-            "notes": [*checked.notes, *(timed.notes if timed else ()), *regressions], "stdout": checked.stdout,
+            "name": one.name,
+            "origin": one.origin,
+            "parent": one.parent,
+            "verdict": one.verdict,
+            "reason": one.reason,
+            "speed": speed,
+            "interval": interval,
+            "memory": memory,
+            "diffs": checked.diffs,
+            "notes": [*checked.notes, *(timed.notes if timed else ()), *regressions],
+            "stdout": checked.stdout,
             "stderr": checked.stderr,
             "patch": patch_of(self.original, one.text, self.target.file) if one.size else one.text,
-        }  # fmt: skip
+        }
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _profile_rows(self) -> list[dict[str, Any]]:
         winner = self.winner
         if winner is None:
             return []
-        all_ = sum(line.seconds for line in self.profile) or 1.0
+        total = sum(line.seconds for line in self.profile) or 1.0
         code = winner.text.splitlines()
         return [
-            {"number": line.number, "hits": line.hits, "share": line.seconds / all_,
-             "code": code[line.number - 1] if 0 < line.number <= len(code) else ""}
+            {
+                "number": line.number,
+                "hits": line.hits,
+                "share": line.seconds / total,
+                "code": code[line.number - 1] if 0 < line.number <= len(code) else "",
+            }
             for line in self.profile
-        ]  # fmt: skip
+        ]
 
 
 def _figures(timed: Timed | None) -> tuple[str, str, str]:
-    """Speed, its interval, memory; dashes for what is not known."""
+    """Speed, its interval, memory; a dash where the figure is not known."""
     if timed is None or timed.ratio is None or timed.low is None or timed.high is None:
         return "-", "-", "-"
     memory = "-" if timed.memory_ratio is None else f"{timed.memory_ratio:.2f}x"
@@ -162,4 +217,4 @@ def _figures(timed: Timed | None) -> tuple[str, str, str]:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
+    return text if len(text) <= _REASON_CHARACTERS else f"{text[: _REASON_CHARACTERS - 1]}…"

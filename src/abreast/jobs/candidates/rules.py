@@ -1,4 +1,4 @@
-"""What counts as a difference: strict unless relaxed, by name."""
+"""The rules of the comparison: which differences count. All do, unless relaxed by name."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import struct
 from dataclasses import dataclass, fields, replace
 from typing import Literal, TypeAlias
 
-from abreast.jobs.candidates.portrait import Node, block_bytes, block_format
+from abreast.jobs.candidates.values.snapshot import SnapshotNode, block_bytes, block_format
 
 ExceptionRule: TypeAlias = Literal["args", "message", "type"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which differences count. There is one rule for floats, wherever they are: exact, or close by these tolerances.
+    """Which differences count.
 
-    `STRICT.without("dict_order", "sharing")` relaxes two by name; `LOOSE` has all of them relaxed. `exceptions` says
-    how much of an exception counts: its arguments and attributes, only the message, or only the type.
+    There is one rule for floats, wherever they are: exact, or close by these tolerances.
+
+    `STRICT.without("dict_order", "sharing")` relaxes two by name; `LOOSE` has all of them relaxed.
+    `exceptions` says how much of an exception counts: its arguments and attributes, only the
+    message, or only the type.
     """
 
     relative: float = 0.0
@@ -28,32 +31,37 @@ class Rules:
     signed_zero: bool = True
     """-0.0 differs from 0.0."""
     sharing: bool = True
-    """Which parts that can change are one and the same object."""
+    """Which mutable parts are the same object."""
     cause: bool = True
     """The `__cause__` of an exception."""
     context: bool = True
-    """The `__context__` of an exception, unless it is suppressed."""
+    """The `__context__` of an exception, unless the exception suppresses it."""
     notes: bool = True
     """The notes of an exception."""
     class_identity: bool = True
-    """In one process: classes of the same name that are two objects differ."""
+    """Two class objects of the same name differ (within one process)."""
     function_names: bool = True
     """The `__qualname__` of a function."""
     iterator_type: bool = True
-    """A generator differs from a list's iterator, though both yield the same."""
+    """A generator differs from a list iterator that yields the same values."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.relative < math.inf and 0 <= self.absolute < math.inf):
             raise ValueError("a tolerance is a number, 0 or more")
         if self.exceptions not in ("args", "message", "type"):
-            raise ValueError(f"exceptions are compared by args, message or type, not by {self.exceptions!r}")
+            raise ValueError(
+                f"exceptions are compared by args, message or type, not by {self.exceptions!r}"
+            )
 
     def without(self, *names: str) -> Rules:
-        """These rules with the named ones relaxed. Raises `ValueError` for a name that is none of them."""
+        """Return these rules with the named ones relaxed. Raises `ValueError` for unknown names."""
         unknown = set(names) - set(RELAXABLE)
         if unknown:
-            raise ValueError(f"no such rule: {', '.join(sorted(unknown))}; there are {', '.join(RELAXABLE)}")
-        return replace(self, **dict.fromkeys(names, False))  # type: ignore[arg-type] # the relaxable ones are booleans
+            raise ValueError(
+                f"no such rule: {', '.join(sorted(unknown))}; there are {', '.join(RELAXABLE)}"
+            )
+        # The rules that can be relaxed are all booleans.
+        return replace(self, **dict.fromkeys(names, False))  # type: ignore[arg-type]
 
     @property
     def exact(self) -> bool:
@@ -61,9 +69,9 @@ class Rules:
         return not self.relative and not self.absolute
 
     def same_float(self, one: float, other: float) -> bool:
-        """The one rule for floats: NaN is NaN, a zero has its sign, the rest is equal, or close."""
+        """Compare floats: NaN equals NaN, zeros compare by sign, the rest is equal or close."""
         if one != one or other != other:  # noqa: PLR0124 - true of NaN alone
-            return one != one and other != other  # noqa: PLR0124
+            return one != one and other != other  # noqa: PLR0124 - true of NaN alone
         if self.signed_zero and one == 0 == other:
             return math.copysign(1, one) == math.copysign(1, other)
         if self.exact:
@@ -76,18 +84,18 @@ STRICT = Rules()
 LOOSE = STRICT.without(*RELAXABLE)
 
 
-def seen_by(rules: Rules, node: Node) -> Node:
-    """A node with all that the rules leave out of account taken away."""
+def seen_by(rules: Rules, node: SnapshotNode) -> SnapshotNode:
+    """Return the node without the parts that these rules ignore."""
     if node.kind == "exception":
-        return _exception(rules, node)
+        return _exception_under(rules, node)
     if node.kind == "function" and not rules.function_names:
-        return _dropped(node, {"__qualname__"})
+        return _without_attributes(node, {"__qualname__"})
     if node.kind == "iterator" and not rules.iterator_type:
         return node._replace(type="iterator")
     return node
 
 
-def _exception(rules: Rules, node: Node) -> Node:
+def _exception_under(rules: Rules, node: SnapshotNode) -> SnapshotNode:
     relaxed = {"__cause__": rules.cause, "__context__": rules.context, "__notes__": rules.notes}
     gone = {name for name, counts in relaxed.items() if not counts}
     if not rules.cause or not rules.context:
@@ -98,16 +106,25 @@ def _exception(rules: Rules, node: Node) -> Node:
         gone = {*node.names} - (relaxed.keys() - gone)
     else:
         gone.add("<message>")
-    return _dropped(node, gone)
+    return _without_attributes(node, gone)
 
 
-def _dropped(node: Node, names: set[str]) -> Node:
-    kept = [(name, at) for name, at in zip(node.names, node.attributes, strict=True) if name not in names]
-    return node._replace(names=tuple(name for name, _ in kept), attributes=tuple(at for _, at in kept))
+def _without_attributes(node: SnapshotNode, names: set[str]) -> SnapshotNode:
+    kept = [
+        (name, at)
+        for name, at in zip(node.names, node.attributes, strict=True)
+        if name not in names
+    ]
+    return node._replace(
+        names=tuple(name for name, _ in kept), attributes=tuple(at for _, at in kept)
+    )
 
 
-def first_difference(rules: Rules, one: Node, other: Node) -> int | None:
-    """Where two blocks of numbers of the same format first differ: the number of the element, None if nowhere."""
+def first_difference(rules: Rules, one: SnapshotNode, other: SnapshotNode) -> int | None:
+    """Return the index at which two blocks of numbers first differ; None if they are the same.
+
+    Both blocks have the same format.
+    """
     left, right = block_bytes(one), block_bytes(other)
     if left == right:
         return None

@@ -1,4 +1,4 @@
-"""A run of candidates as plain data: what the command line and job files say, and what a run's manifest keeps."""
+"""The specification of a candidates job, as job files, the command line and manifests have it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
+_MAX_SHARE: Final = 10
 SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "model")
 """Where candidates may come from; a run has one of these."""
 
@@ -24,10 +25,12 @@ def _is_number(given: object, least: int) -> bool:
 
 
 def _is_share(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < 10  # noqa: PLR2004
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return False
+    return 0 <= given < _MAX_SHARE
 
 
-_WORDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+_KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "target": (_is_text, "a text such as pkg/mod.py::function"),
     "tests": (_is_list, "a list of test files"),
     "candidates": (_is_text, "a directory with Python files"),
@@ -50,12 +53,12 @@ _WORDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "python": (_is_text, "the path of a Python"),
     "output": (_is_text, "the name of a file"),
 }
-"""The words of such a run, what each takes, and how to say that."""
+"""By key of the specification: the test of a value, and the text that describes a valid one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatesSpec:
-    """What is tried, by what tests, where candidates come from, and how strict it is."""
+    """The target, its tests, the source of candidates, and how strictly they are compared."""
 
     target: str
     tests: tuple[str, ...]
@@ -81,39 +84,40 @@ class CandidatesSpec:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], where: str = "candidates") -> CandidatesSpec:
-        """From a mapping, such as a job file's; a ValueError says which word is wrong."""
-        given = _checked(facts, where)
+        """Read a mapping, such as a job file's. Raises ValueError that names the wrong key."""
+        given = _validate(facts, where)
         for word in ("target", "tests"):
             if word not in given:
-                raise ValueError(f"{where}: {word} is missing: it is {_WORDS[word][1]}")
+                raise ValueError(f"{where}: {word} is missing: it is {_KEYS[word][1]}")
         chosen = [word for word in SOURCES if given.get(word)]
         # A model may repair and refine what comes from elsewhere.
         if not chosen or len(set(chosen) - {"model"}) > 1:
             raise ValueError(
-                f"{where}: candidates come from one of {', '.join(SOURCES)}; given: {', '.join(chosen) or 'none'}"
+                f"{where}: candidates come from one of {', '.join(SOURCES)}; "
+                f"given: {', '.join(chosen) or 'none'}"
             )
         for word in ("tests", "refs"):
             given[word] = tuple(given.get(word) or ())
         return cls(**given)
 
     def plain(self) -> dict[str, Any]:
-        """As a manifest keeps it."""
+        """Return the form that a manifest stores."""
         return {**asdict(self), "tests": list(self.tests), "refs": list(self.refs)}
 
 
-def _checked(facts: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What is given, each word known and of its kind."""
+def _validate(facts: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the given values. Raises ValueError for an unknown key or an invalid value."""
     for word in facts:
-        if word not in _WORDS:
-            close = get_close_matches(str(word), _WORDS, 1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_WORDS)}"
+        if word not in _KEYS:
+            close = get_close_matches(str(word), _KEYS, 1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_KEYS)}"
             raise ValueError(f"{where}: there is no {word!r}; {hint}")
     given = {word: value for word, value in facts.items() if value is not None and value != []}
     for word in ("tests", "refs"):
         if isinstance(given.get(word), str):
             given[word] = [given[word]]
     for word, value in given.items():
-        fits, wanted = _WORDS[word]
+        fits, wanted = _KEYS[word]
         if not fits(value):
             raise ValueError(f"{where}.{word} must be {wanted}, not {value!r:.60}")
     return given

@@ -1,1 +1,1 @@
-"""What the files of all jobs share: YAML whose values know their lines, problems, shapes, expressions."""
+"""The shared parts of job files: YAML with line numbers, problems, value shapes, expressions."""

@@ -1,4 +1,4 @@
-"""Texts with `{{ }}` in them: parsed once when a workflow is loaded, evaluated wherever a step needs them."""
+"""Texts with `{{ }}` in them: parsed once when a file is loaded, evaluated when a step runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from abreast.jobs.files.fuel import (
-    LARGEST_TEXT,
-    MOST_BLOCKS,
+    MAX_BLOCKS,
+    MAX_TEXT_LENGTH,
     ExpressionFailed,
     ExpressionInvalid,
     Fuel,
@@ -15,16 +15,23 @@ from abreast.jobs.files.fuel import (
     text_of,
 )
 from abreast.jobs.files.grammar import Expression, parse_expression
-from abreast.jobs.files.terms import Frame
+from abreast.jobs.files.terms import NameScope
 
 __all__ = [
-    "Block", "ExpressionFailed", "ExpressionInvalid", "Template", "evaluate", "find_blocks", "parse", "parse_condition",
-]  # fmt: skip
+    "Block",
+    "ExpressionFailed",
+    "ExpressionInvalid",
+    "ExpressionText",
+    "evaluate",
+    "find_blocks",
+    "parse",
+    "parse_condition",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where a `{{ }}` stands in a text, braces included, and what is between them."""
+    """A `{{ }}` in a text: its offsets, braces included, and the text between them."""
 
     start: int
     end: int
@@ -32,15 +39,18 @@ class Block:
 
 
 def find_blocks(text: str) -> Iterator[Block]:
-    """The blocks of a text; `}}` in quotes closes none, and a `{{` with no `}}` after it is plain text."""
+    """Yield the blocks of a text.
+
+    `}}` in quotes closes none, and a `{{` with no `}}` after it is plain text.
+    """
     end = count = 0
     while (start := text.find("{{", end)) >= 0:
         if text.find("}}", start + 2) < 0:
             return
         count += 1
-        if count > MOST_BLOCKS:
-            raise ExpressionInvalid(f"a text holds more than {MOST_BLOCKS} blocks", start)
-        end = _closing(text, start)
+        if count > MAX_BLOCKS:
+            raise ExpressionInvalid(f"a text holds more than {MAX_BLOCKS} blocks", start)
+        end = _block_end(text, start)
         inner = text[start + 2 : end - 2]
         if inner[:1] == "-" and inner[1:2].isspace():
             raise ExpressionInvalid("'{{-' is not known here: write '{{'", start)
@@ -49,8 +59,8 @@ def find_blocks(text: str) -> Iterator[Block]:
         yield Block(start, end, inner)
 
 
-def _closing(text: str, start: int) -> int:
-    """Where the block that begins here ends; braces of a mapping within it are counted."""
+def _block_end(text: str, start: int) -> int:
+    """Return the end of the block that begins at `start`; braces of mappings in it are counted."""
     quote, depth = "", 0
     for place in range(start + 2, len(text)):
         letter = text[place]
@@ -64,12 +74,14 @@ def _closing(text: str, start: int) -> int:
             depth -= 1
         elif text.startswith("}}", place):
             return place + 2
-    raise ExpressionInvalid("a quote is not closed in this block" if quote else "this block is not closed", start)
+    raise ExpressionInvalid(
+        "a quote is not closed in this block" if quote else "this block is not closed", start
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """A text with blocks: `value` puts in what they are; a lone block keeps its type."""
+class ExpressionText:
+    """A text with blocks: `value` fills them in; a lone block keeps the type of its value."""
 
     text: str
     parts: tuple[str | Expression, ...] = field(repr=False)
@@ -81,35 +93,40 @@ class Template:
     """The paths it reads, as far as they are written out: `("steps", "plan", "output", "text")`."""
 
     def value(self, names: Mapping[str, Value]) -> Value:
-        """What it is with these names; ExpressionFailed says why it is nothing."""
-        frame = Frame(names, Fuel())
+        """Return its value with these names; ExpressionFailed says why there is none."""
+        scope = NameScope(names, Fuel())
         if self.lone:
-            return next(part for part in self.parts if isinstance(part, Expression)).term.value(frame)
+            return next(part for part in self.parts if isinstance(part, Expression)).term.value(
+                scope
+            )
         if self.plain:
             return self.text
-        made: list[str] = []
-        left = LARGEST_TEXT
+        texts: list[str] = []
+        left = MAX_TEXT_LENGTH
         for part in self.parts:
-            made.append(part if isinstance(part, str) else evaluate(part, frame))
-            left -= len(made[-1])
+            texts.append(part if isinstance(part, str) else evaluate(part, scope))
+            left -= len(texts[-1])
             if left < 0:
-                raise ExpressionFailed(f"the text is longer than {LARGEST_TEXT} characters")
-        return "".join(made)
+                raise ExpressionFailed(f"the text is longer than {MAX_TEXT_LENGTH} characters")
+        return "".join(texts)
 
     def truth(self, names: Mapping[str, Value]) -> bool:
-        """Whether it holds; the texts `true` and `false` are what they say, whatever white space is around."""
-        found = self.value(names)
-        said = found.strip().lower() if isinstance(found, str) else ""
-        return said == "true" if said in {"true", "false"} else bool(found)
+        """Return whether it holds; the texts `true` and `false`, stripped, count as booleans."""
+        value = self.value(names)
+        word = value.strip().lower() if isinstance(value, str) else ""
+        return word == "true" if word in {"true", "false"} else bool(value)
 
 
-def evaluate(part: Expression, frame: Frame) -> str:
-    """What a block comes to within a text."""
-    return text_of(part.term.value(frame), frame.fuel)
+def evaluate(part: Expression, scope: NameScope) -> str:
+    """Return the text of a block's value inside a text."""
+    return text_of(part.term.value(scope), scope.fuel)
 
 
-def parse(text: str) -> Template:
-    """A text, with or without blocks; ExpressionInvalid says which block can't be read, and where."""
+def parse(text: str) -> ExpressionText:
+    """Parse a text, with or without blocks.
+
+    ExpressionInvalid says which block can't be parsed, and where.
+    """
     parts: list[str | Expression] = []
     end = 0
     for block in find_blocks(text):
@@ -118,7 +135,7 @@ def parse(text: str) -> Template:
     parts.append(text[end:])
     blocks = [part for part in parts if isinstance(part, Expression)]
     around = "".join(part for part in parts if isinstance(part, str))
-    return Template(
+    return ExpressionText(
         text,
         tuple(part for part in parts if part != ""),
         plain=not blocks,
@@ -127,13 +144,20 @@ def parse(text: str) -> Template:
     )
 
 
-def parse_condition(text: str) -> Template:
-    """A text that holds or not: one block, `true` or `false`; anything else would always hold, and is refused."""
-    template = parse(text)
-    said = text.strip()
-    if template.lone or not text or said.lower() in {"true", "false"}:
-        return template
-    if template.plain and "{{" not in text:
-        hint = f"write '{{{{ {said} }}}}'" if said else "it is only white space"
-        raise ExpressionInvalid(f"a condition without {{{{ }}}} is a text and always holds: {hint:.80}")
-    raise ExpressionInvalid("a condition must be one block: what is around it makes a text of it, which always holds")
+def parse_condition(text: str) -> ExpressionText:
+    """Parse a condition: one block, `true` or `false`.
+
+    Any other text would always hold, and is refused.
+    """
+    condition = parse(text)
+    stripped = text.strip()
+    if condition.lone or not text or stripped.lower() in {"true", "false"}:
+        return condition
+    if condition.plain and "{{" not in text:
+        hint = f"write '{{{{ {stripped} }}}}'" if stripped else "it is only white space"
+        raise ExpressionInvalid(
+            f"a condition without {{{{ }}}} is a text and always holds: {hint:.80}"
+        )
+    raise ExpressionInvalid(
+        "a condition must be one block: what is around it makes a text of it, which always holds"
+    )

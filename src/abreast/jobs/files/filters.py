@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from abreast.jobs.files.fuel import (
-    DEEPEST_VALUE,
-    LARGEST_TEXT,
+    MAX_TEXT_LENGTH,
+    MAX_VALUE_DEPTH,
     ExpressionFailed,
     Fuel,
     Value,
@@ -30,7 +30,7 @@ class Filter:
 
 
 def to_json(fuel: Fuel, value: Value) -> str:
-    """JSON text, the same for the same value: keys in order, letters as they are."""
+    """Return JSON text that is the same for equal values: sorted keys, no escapes of letters."""
     check_size(fuel.burn_value(value))
     _check_keys(value)
     try:
@@ -40,7 +40,7 @@ def to_json(fuel: Fuel, value: Value) -> str:
 
 
 def contains(fuel: Fuel, value: Value, wanted: Value) -> bool:
-    """Whether a text holds a text, or a list an element; anything else holds nothing."""
+    """Return whether a text contains a text, or a list an element; False for other values."""
     if isinstance(value, str):
         if not isinstance(wanted, str):
             _refuse("contains", "a text to look for in a text", wanted)
@@ -50,7 +50,7 @@ def contains(fuel: Fuel, value: Value, wanted: Value) -> bool:
 
 
 def is_among(fuel: Fuel, values: list[Value] | tuple[Value, ...], wanted: Value) -> bool:
-    """Whether a list holds an equal element."""
+    """Return whether a list has an equal element."""
     if isinstance(wanted, Mapping | list | tuple):
         fuel.burn_value(values)
     else:
@@ -62,7 +62,7 @@ def _refuse(name: str, wanted: str, got: Value) -> NoReturn:
     raise ExpressionFailed(f"{name}: it takes {wanted}, not {kind_of(got)}")
 
 
-def _text(name: str, value: Value, what: str = "a text") -> str:
+def _require_text(name: str, value: Value, what: str = "a text") -> str:
     return value if isinstance(value, str) else _refuse(name, what, value)
 
 
@@ -71,47 +71,49 @@ def _default(_fuel: Fuel, value: Value, otherwise: Value = "") -> Value:
 
 
 def _join(fuel: Fuel, value: Value, between: Value) -> str:
-    glue = _text("join", between, "a text to put between")
+    separator = _require_text("join", between, "a text to put between")
     if not isinstance(value, list | tuple):
         return python_text(value, fuel)
     parts: list[str] = []
     size = 0
     for one in value:
         parts.append(python_text(one, fuel))
-        size += len(parts[-1]) + len(glue)
+        size += len(parts[-1]) + len(separator)
         fuel.burn()
-        if size - len(glue) > LARGEST_TEXT:
-            raise ExpressionFailed(f"join: the text is longer than {LARGEST_TEXT} characters")
-    return glue.join(parts)
+        if size - len(separator) > MAX_TEXT_LENGTH:
+            raise ExpressionFailed(f"join: the text is longer than {MAX_TEXT_LENGTH} characters")
+    return separator.join(parts)
 
 
 def _map(fuel: Fuel, value: Value, path: Value) -> list[Value]:
-    keys = _text("map", path, "the name of a key").split(".")
+    keys = _require_text("map", path, "the name of a key").split(".")
     if not isinstance(value, list | tuple):
         return []
     fuel.burn(len(value) * len(keys))
-    return [_inner(one, keys) if isinstance(one, Mapping) else one for one in value]
+    return [_look_up(one, keys) if isinstance(one, Mapping) else one for one in value]
 
 
-def _inner(value: Value, keys: list[str]) -> Value:
+def _look_up(value: Value, keys: list[str]) -> Value:
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
 def _from_json(fuel: Fuel, value: Value) -> Value:
-    text = checked_text(_text("from_json", value, "a JSON text"))
+    text = checked_text(_require_text("from_json", value, "a JSON text"))
     try:
-        found = json.loads(text, parse_constant=_no_constant)
+        found = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
-        raise ExpressionFailed(f"from_json: the JSON is nested more than {DEEPEST_VALUE} levels deep") from None
+        raise ExpressionFailed(
+            f"from_json: the JSON is nested more than {MAX_VALUE_DEPTH} levels deep"
+        ) from None
     except ValueError as error:
         raise ExpressionFailed(f"from_json: this is no JSON: {error}") from error
     fuel.burn_value(found)
     return found
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not part of it")
 
 
@@ -121,23 +123,30 @@ def _check_keys(value: Value) -> None:
         part = waiting.pop()
         if isinstance(part, Mapping):
             if odd := [key for key in part if not isinstance(key, str)]:
-                raise ExpressionFailed(f"to_json: the keys of a mapping must be texts, not {odd[0]!r:.40}")
+                raise ExpressionFailed(
+                    f"to_json: the keys of a mapping must be texts, not {odd[0]!r:.40}"
+                )
             waiting += part.values()
         elif isinstance(part, list | tuple):
             waiting += part
 
 
 def _length(_fuel: Fuel, value: Value) -> int:
-    return len(value) if isinstance(value, str | list | tuple) else _refuse("length", "a text or a list", value)
+    return (
+        len(value)
+        if isinstance(value, str | list | tuple)
+        else _refuse("length", "a text or a list", value)
+    )
 
 
 def _split(fuel: Fuel, value: Value, between: Value) -> list[str]:
-    text, glue = _text("split", value), _text("split", between, "a text to split at")
-    if not glue:
+    text = _require_text("split", value)
+    separator = _require_text("split", between, "a text to split at")
+    if not separator:
         raise ExpressionFailed("split: the text to split at is empty")
     fuel.burn_text(len(text))
-    fuel.burn(text.count(glue))
-    return text.split(glue)
+    fuel.burn(text.count(separator))
+    return text.split(separator)
 
 
 FILTERS: Final[Mapping[str, Filter]] = {
@@ -150,8 +159,8 @@ FILTERS: Final[Mapping[str, Filter]] = {
     "to_json": Filter(to_json),
     "tojson": Filter(to_json),
     "length": Filter(_length),
-    "trim": Filter(lambda _fuel, value: _text("trim", value).strip()),
-    "upper": Filter(lambda _fuel, value: checked_text(_text("upper", value).upper())),
-    "lower": Filter(lambda _fuel, value: checked_text(_text("lower", value).lower())),
+    "trim": Filter(lambda _fuel, value: _require_text("trim", value).strip()),
+    "upper": Filter(lambda _fuel, value: checked_text(_require_text("upper", value).upper())),
+    "lower": Filter(lambda _fuel, value: checked_text(_require_text("lower", value).lower())),
 }
-"""What may stand after `|`; `raw` is for shell steps and no filter of a value."""
+"""The filters after `|`. `raw` is not one of them: it is a mark for shell steps."""

@@ -1,4 +1,4 @@
-"""What an expression may cost, and what it says when it is refused."""
+"""Bounds the cost of evaluating expressions; the errors of invalid and failed ones."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 Value: TypeAlias = Any
-"""What workflows hold: null, booleans, numbers, texts, lists and mappings of these."""
+"""The values of workflows: null, booleans, numbers, texts, lists and mappings of these."""
 
-LONGEST_EXPRESSION: Final = 10_000
-LARGEST_TEXT: Final = 8 * 2**20
-DEEPEST_TREE: Final = 50
-DEEPEST_VALUE: Final = 100
-MOST_BLOCKS: Final = 10_000
-MOST_TOKENS: Final = 2_000
-MOST_STEPS: Final = 5_000_000
+MAX_EXPRESSION_LENGTH: Final = 10_000  # characters
+MAX_TEXT_LENGTH: Final = 8 * 2**20  # characters of a result
+MAX_TREE_DEPTH: Final = 50  # levels of terms in an expression
+MAX_VALUE_DEPTH: Final = 100  # levels of lists and mappings in a value
+MAX_BLOCKS: Final = 10_000  # `{{ }}` in one text
+MAX_TOKENS: Final = 2_000  # in one expression
+MAX_STEPS: Final = 5_000_000  # of one evaluation
 
 _SCALARS: Final = (str, int, float, type(None))
 _CHARACTERS_PER_STEP: Final = 64
 
 
 class ExpressionInvalid(ValueError):
-    """An expression that can't be read or is not allowed, found at load; `at` is the place in the text."""
+    """An expression that can't be parsed or is not allowed, found at load.
+
+    `at` is the offset in the text.
+    """
 
     def __init__(self, sentence: str, at: int = 0) -> None:
         super().__init__(sentence)
@@ -37,7 +40,7 @@ class Fuel:
 
     __slots__ = ("left",)
 
-    def __init__(self, steps: int = MOST_STEPS) -> None:
+    def __init__(self, steps: int = MAX_STEPS) -> None:
         self.left = steps
 
     def burn(self, steps: int = 1) -> None:
@@ -47,18 +50,21 @@ class Fuel:
             raise ExpressionFailed("the expression takes too many steps")
 
     def burn_text(self, size: int) -> None:
-        """Take the steps that going through a text costs."""
+        """Take the steps for reading a text: one per 64 characters."""
         self.burn(1 + size // _CHARACTERS_PER_STEP)
 
     def burn_value(self, value: Value) -> int:
-        """Take a step for each part of a value, however it is nested; gives the least that its text can be long."""
+        """Take a step for each part of a value, at any depth.
+
+        Returns the smallest possible length of its text.
+        """
         size = 0
         waiting = [([value], 0)]
         while waiting:
             level, depth = waiting.pop()
-            if depth > DEEPEST_VALUE:
-                raise ExpressionFailed(f"a value is nested more than {DEEPEST_VALUE} levels deep")
-            # A whole level is paid for before what is in it is looked at.
+            if depth > MAX_VALUE_DEPTH:
+                raise ExpressionFailed(f"a value is nested more than {MAX_VALUE_DEPTH} levels deep")
+            # The steps for a whole level are taken before its parts are visited.
             self.burn(len(level))
             letters = sum(len(one) for one in level if isinstance(one, str))
             self.burn_text(letters)
@@ -74,7 +80,7 @@ def _parts(value: Value) -> list[Value]:
 
 
 def text_of(value: Value, fuel: Fuel) -> str:
-    """A value within a text: nothing for null, otherwise as Python writes it."""
+    """Return a value as it is written into a text: empty for null, otherwise Python's str()."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -83,7 +89,7 @@ def text_of(value: Value, fuel: Fuel) -> str:
 
 
 def python_text(value: Value, fuel: Fuel) -> str:
-    """A value as Python's str() writes it, if that is not too long."""
+    """Return a value as Python's str() writes it; ExpressionFailed if that is too long."""
     if isinstance(value, str):
         return value
     check_size(fuel.burn_value(value))
@@ -94,19 +100,21 @@ def python_text(value: Value, fuel: Fuel) -> str:
 
 
 def checked_text(text: str) -> str:
-    """The text, or ExpressionFailed when it is too long."""
+    """Return the text; ExpressionFailed if it is too long."""
     check_size(len(text))
     return text
 
 
 def check_size(size: int) -> None:
-    """ExpressionFailed when a text would be too long."""
-    if size > LARGEST_TEXT:
-        raise ExpressionFailed(f"the text of an expression is longer than {LARGEST_TEXT} characters")
+    """Raise ExpressionFailed if a text of that size would be too long."""
+    if size > MAX_TEXT_LENGTH:
+        raise ExpressionFailed(
+            f"the text of an expression is longer than {MAX_TEXT_LENGTH} characters"
+        )
 
 
 def kind_of(value: Value) -> str:
-    """What a value is, in words for a sentence."""
+    """Return the kind of a value, in words for a message."""
     kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
         (type(None), "null"),
         (bool, "true or false"),

@@ -1,4 +1,4 @@
-"""What a value of a workflow file must be: how that is checked, said, and told to editors."""
+"""The shapes of values in job files: a check, its description, and its JSON schema."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from abreast.jobs.files.report import Report, shown
-from abreast.jobs.files.yaml_nodes import Node
+from abreast.jobs.files.problems import Problems, shown
+from abreast.jobs.files.yaml_nodes import YamlNode
 
 
-class Shape(NamedTuple):
-    """What a value must be: for the loader, in words, and for editors."""
+class ValueShape(NamedTuple):
+    """What a value must be: a check for the loader, a description, and a schema for editors."""
 
     fits: Callable[[Any], bool]
     wanted: str
     schema: Mapping[str, Any]
 
 
-class Word(NamedTuple):
-    """A key of a step."""
+class KeySpec(NamedTuple):
+    """A key of a mapping in the file: the shape of its value, and whether it is required."""
 
-    shape: Shape
+    shape: ValueShape
     required: bool = False
     about: str = ""
 
 
 def is_number(given: object) -> bool:
-    """A finite number; true and false are none."""
+    """Return whether it is a finite number; true and false are not."""
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         return False
     try:
@@ -38,14 +38,14 @@ def is_number(given: object) -> bool:
 
 
 def is_whole(given: object, least: int, most: int | None = None) -> bool:
-    """A whole number within these bounds."""
+    """Return whether it is a whole number within these bounds."""
     if isinstance(given, bool) or not isinstance(given, int):
         return False
     return given >= least and (most is None or given <= most)
 
 
-def is_part_or_count(given: Any) -> bool:  # noqa: ANN401 - whatever the file holds
-    """A part below 1, or a whole number."""
+def is_part_or_count(given: Any) -> bool:  # noqa: ANN401 - any value of a file
+    """Return whether it is a part below 1, or a whole number."""
     return is_number(given) and given >= 0 and (given < 1 or given == int(given))
 
 
@@ -53,76 +53,103 @@ def _is_texts(given: object) -> bool:
     return isinstance(given, list) and all(isinstance(one, str) for one in given)
 
 
-def one_of(words: tuple[str, ...]) -> Shape:
-    """One of these texts."""
-    return Shape(lambda given: given in words, f"one of {', '.join(words)}", {"enum": list(words)})
+def one_of(words: tuple[str, ...]) -> ValueShape:
+    """Return the shape of one of these texts."""
+    return ValueShape(
+        lambda given: given in words, f"one of {', '.join(words)}", {"enum": list(words)}
+    )
 
 
-def whole(least: int, most: int | None = None) -> Shape:
-    """A whole number within these bounds."""
+def whole(least: int, most: int | None = None) -> ValueShape:
+    """Return the shape of a whole number within these bounds."""
     upper = {} if most is None else {"maximum": most}
-    wanted = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
-    return Shape(lambda given: is_whole(given, least, most), wanted, {"type": "integer", "minimum": least, **upper})
+    wanted = (
+        f"a whole number of at least {least}"
+        if most is None
+        else f"a whole number from {least} to {most}"
+    )
+    return ValueShape(
+        lambda given: is_whole(given, least, most),
+        wanted,
+        {"type": "integer", "minimum": least, **upper},
+    )
 
 
-def text_like(pattern: str, wanted: str) -> Shape:
-    """A text of a form."""
-    found = re.compile(pattern.removeprefix("^").removesuffix("$"))
-    return Shape(
-        lambda given: isinstance(given, str) and found.fullmatch(given) is not None,
+def text_like(pattern: str, wanted: str) -> ValueShape:
+    """Return the shape of a text that matches the pattern."""
+    compiled = re.compile(pattern.removeprefix("^").removesuffix("$"))
+    return ValueShape(
+        lambda given: isinstance(given, str) and compiled.fullmatch(given) is not None,
         wanted,
         {"type": "string", "pattern": pattern},
     )
 
 
-ANY: Final = Shape(lambda _: True, "anything", {})
-TEXT: Final = Shape(lambda given: isinstance(given, str), "a text", {"type": "string"})
-NAME: Final = Shape(lambda given: isinstance(given, str) and given != "", "a text", {"type": "string", "minLength": 1})
-TEXTS: Final = Shape(_is_texts, "a list of texts", {"type": "array", "items": {"type": "string"}})
-NAMES: Final = Shape(
+ANY: Final = ValueShape(lambda _: True, "anything", {})
+TEXT: Final = ValueShape(lambda given: isinstance(given, str), "a text", {"type": "string"})
+NAME: Final = ValueShape(
+    lambda given: isinstance(given, str) and given != "",
+    "a text",
+    {"type": "string", "minLength": 1},
+)
+TEXTS: Final = ValueShape(
+    _is_texts, "a list of texts", {"type": "array", "items": {"type": "string"}}
+)
+NAMES: Final = ValueShape(
     lambda given: _is_texts(given) and len(given) > 0,
     "a list of at least one text",
     {"type": "array", "items": {"type": "string"}, "minItems": 1},
 )
-IDS: Final = Shape(_is_texts, "a list of ids of steps", {"type": "array", "items": {"type": "string"}})
-SWITCH: Final = Shape(lambda given: isinstance(given, bool), "true or false, without quotes", {"type": "boolean"})
-MAPPING: Final = Shape(lambda given: isinstance(given, dict), "a mapping", {"type": "object"})
-SECONDS: Final = Shape(
+IDS: Final = ValueShape(
+    _is_texts, "a list of ids of steps", {"type": "array", "items": {"type": "string"}}
+)
+SWITCH: Final = ValueShape(
+    lambda given: isinstance(given, bool), "true or false, without quotes", {"type": "boolean"}
+)
+MAPPING: Final = ValueShape(lambda given: isinstance(given, dict), "a mapping", {"type": "object"})
+SECONDS: Final = ValueShape(
     lambda given: is_number(given) and given > 0,
     "a number of seconds above 0",
     {"type": "number", "exclusiveMinimum": 0},
 )
-STEPS: Final = Shape(
+STEPS: Final = ValueShape(
     lambda given: isinstance(given, list),
     "a list of steps",
     {"type": "array", "items": {"$ref": "#/$defs/step"}},
 )
-SOME_STEPS: Final = Shape(
+SOME_STEPS: Final = ValueShape(
     lambda given: isinstance(given, list) and len(given) > 0,
     "a list of at least one step",
     {"type": "array", "items": {"$ref": "#/$defs/step"}, "minItems": 1},
 )
-TEMPLATE: Final = Shape(lambda given: isinstance(given, dict), "a step", {"$ref": "#/$defs/template"})
-CASES: Final = Shape(
+TEMPLATE: Final = ValueShape(
+    lambda given: isinstance(given, dict), "a step", {"$ref": "#/$defs/template"}
+)
+CASES: Final = ValueShape(
     lambda given: isinstance(given, dict) and all(isinstance(one, list) for one in given.values()),
     "a mapping of lists of steps",
     {"type": "object", "additionalProperties": STEPS.schema},
 )
-CONDITION: Final = Shape(
+CONDITION: Final = ValueShape(
     lambda given: isinstance(given, (str, bool)),
     "true, false or an expression such as '{{ inputs.count > 3 }}'",
     {"type": ["string", "boolean"]},
 )
-PART: Final = Shape(
+PART: Final = ValueShape(
     lambda given: is_number(given) and 0 <= given <= 1,
     "a part between 0 and 1",
     {"type": "number", "minimum": 0, "maximum": 1},
 )
 
 
-def fitting(node: Node, words: Mapping[str, Word], what: str, report: Report) -> dict[str, Node]:
-    """The keys of a mapping that are as they must be; the report has the others, and those that are missing."""
-    found: dict[str, Node] = {}
+def fitting(
+    node: YamlNode, words: Mapping[str, KeySpec], what: str, report: Problems
+) -> dict[str, YamlNode]:
+    """Return the keys of a mapping whose values have the right shape.
+
+    The others, and required keys that are missing, are reported.
+    """
+    found: dict[str, YamlNode] = {}
     for key, word in words.items():
         value = node.get(key)
         if value is None:
@@ -130,13 +157,18 @@ def fitting(node: Node, words: Mapping[str, Word], what: str, report: Report) ->
                 report.problem(node.line, f"{what} has no {key!r}")
             continue
         plain = value.plain(2)
-        if plain is None and not word.required and word.shape is not ANY and word.shape is not SWITCH:
+        if (
+            plain is None
+            and not word.required
+            and word.shape is not ANY
+            and word.shape is not SWITCH
+        ):
             continue
         if word.shape.fits(plain):
             found[key] = value
             continue
         is_text = word.shape.schema.get("type") == "string"
         quotes = "; put it in quotes" if is_text and isinstance(plain, (int, float)) else ""
-        said = f"{key!r} of {what} must be {word.shape.wanted}, not {shown(plain)}{quotes}"
-        report.problem(value.line if value.kind == "value" else node.line_of(key), said)
+        fault = f"{key!r} of {what} must be {word.shape.wanted}, not {shown(plain)}{quotes}"
+        report.problem(value.line if value.kind == "value" else node.line_of(key), fault)
     return found

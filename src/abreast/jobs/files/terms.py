@@ -1,4 +1,7 @@
-"""The parts of an expression, each of which knows its value; nothing in them reaches beyond plain data."""
+"""The terms of an expression, each of which computes its value.
+
+They read plain data only: no attributes, no calls.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from typing import Final, Protocol
 from abreast.jobs.files.filters import FILTERS, is_among
 from abreast.jobs.files.fuel import ExpressionFailed, Fuel, Value, checked_text, kind_of
 
-_LARGEST_NUMBER: Final = 2**63
+_NUMBER_LIMIT: Final = 2**63  # arithmetic is refused with numbers of at least this size
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """What a term is evaluated with: the names there are, and the steps that are left."""
+class NameScope:
+    """What a term is evaluated with: the names, and the steps that are left."""
 
     names: Mapping[str, Value]
     fuel: Fuel
@@ -25,12 +28,12 @@ class Frame:
 class Term(Protocol):
     """A part of an expression."""
 
-    def value(self, frame: Frame) -> Value:
-        """What it is with these names; ExpressionFailed if it is nothing."""
+    def value(self, scope: NameScope) -> Value:
+        """Return its value with these names; ExpressionFailed if it has none."""
         ...
 
     def parts(self) -> Iterator[Term]:
-        """The terms it is made of."""
+        """Return the terms directly inside it."""
         ...
 
 
@@ -43,52 +46,57 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Literal(_Leaf):
-    """A value that is written down."""
+    """A constant in the expression."""
 
     held: Value
 
-    def value(self, frame: Frame) -> Value:
-        """The value itself."""
-        frame.fuel.burn()
+    def value(self, scope: NameScope) -> Value:
+        """Return the constant."""
+        scope.fuel.burn()
         return self.held
 
 
 @dataclass(frozen=True, slots=True)
 class Path(_Leaf):
-    """A name and the keys after it; null where there is nothing."""
+    """A name and the keys after it; null where a key does not exist."""
 
     keys: tuple[str, ...]
 
-    def value(self, frame: Frame) -> Value:
-        """What is found there."""
-        frame.fuel.burn(len(self.keys))
-        found: Value = frame.names
+    def value(self, scope: NameScope) -> Value:
+        """Return the value at the path, or null."""
+        scope.fuel.burn(len(self.keys))
+        found: Value = scope.names
         for key in self.keys:
             found = look_up(found, key)
         return found
 
 
 def look_up(value: Value, key: Value) -> Value:
-    """A key of a mapping or a place in a list, null where there is none; never an attribute of an object."""
+    """Return the value of a key of a mapping or of an index of a list; null if there is none.
+
+    It never reads an attribute of an object.
+    """
     if isinstance(value, Mapping) and isinstance(key, str | int | float):
         return value.get(key)
-    is_place = isinstance(value, list | tuple) and isinstance(key, int) and not isinstance(key, bool)
+    is_place = (
+        isinstance(value, list | tuple) and isinstance(key, int) and not isinstance(key, bool)
+    )
     if is_place and -len(value) <= key < len(value):
         return value[key]
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemTerm:
     """`of[key]`."""
 
     of: Term
     key: Term
 
-    def value(self, frame: Frame) -> Value:
-        """What is found there, or null."""
-        frame.fuel.burn()
-        return look_up(self.of.value(frame), self.key.value(frame))
+    def value(self, scope: NameScope) -> Value:
+        """Return the value at the key, or null."""
+        scope.fuel.burn()
+        return look_up(self.of.value(scope), self.key.value(scope))
 
     def parts(self) -> Iterator[Term]:
         """Both sides."""
@@ -97,54 +105,54 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class ListTerm:
     """A list of terms."""
 
     terms: tuple[Term, ...]
 
-    def value(self, frame: Frame) -> list[Value]:
-        """Their values."""
-        frame.fuel.burn()
-        return [term.value(frame) for term in self.terms]
+    def value(self, scope: NameScope) -> list[Value]:
+        """Return their values."""
+        scope.fuel.burn()
+        return [term.value(scope) for term in self.terms]
 
     def parts(self) -> Iterator[Term]:
-        """Each of them."""
+        """Return the terms of the list."""
         return iter(self.terms)
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class MappingTerm:
     """A mapping of terms; its keys are texts."""
 
     terms: tuple[tuple[Term, Term], ...]
 
-    def value(self, frame: Frame) -> dict[str, Value]:
-        """Their values."""
-        frame.fuel.burn()
-        made = [(key.value(frame), term.value(frame)) for key, term in self.terms]
-        if odd := [key for key, _ in made if not isinstance(key, str)]:
+    def value(self, scope: NameScope) -> dict[str, Value]:
+        """Return the mapping of their values."""
+        scope.fuel.burn()
+        pairs = [(key.value(scope), term.value(scope)) for key, term in self.terms]
+        if odd := [key for key, _ in pairs if not isinstance(key, str)]:
             raise ExpressionFailed(f"the key of a mapping must be a text, not {kind_of(odd[0])}")
-        return dict(made)
+        return dict(pairs)
 
     def parts(self) -> Iterator[Term]:
-        """Keys and values."""
+        """Return the keys and values."""
         for pair in self.terms:
             yield from pair
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
-    """`left and right`, `left or right`: true or false, and the right side only if it is needed."""
+class BooleanTerm:
+    """`left and right`, `left or right`; the right side is evaluated only if it is needed."""
 
     left: Term
     right: Term
     either: bool = False
 
-    def value(self, frame: Frame) -> bool:
-        """Whether both hold, or either."""
-        frame.fuel.burn()
-        left = bool(self.left.value(frame))
-        return left if left is self.either else bool(self.right.value(frame))
+    def value(self, scope: NameScope) -> bool:
+        """Return whether both hold, or either."""
+        scope.fuel.burn()
+        left = bool(self.left.value(scope))
+        return left if left is self.either else bool(self.right.value(scope))
 
     def parts(self) -> Iterator[Term]:
         """Both sides."""
@@ -158,31 +166,31 @@ class Not:
 
     of: Term
 
-    def value(self, frame: Frame) -> bool:
-        """Whether it does not hold."""
-        frame.fuel.burn()
-        return not self.of.value(frame)
+    def value(self, scope: NameScope) -> bool:
+        """Return whether it does not hold."""
+        scope.fuel.burn()
+        return not self.of.value(scope)
 
     def parts(self) -> Iterator[Term]:
-        """What is denied."""
+        """Return the negated term."""
         yield self.of
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceTerm:
     """`then if test else other`."""
 
     test: Term
     then: Term
     other: Term
 
-    def value(self, frame: Frame) -> Value:
-        """The value of the side that is chosen."""
-        frame.fuel.burn()
-        return self.then.value(frame) if self.test.value(frame) else self.other.value(frame)
+    def value(self, scope: NameScope) -> Value:
+        """Return the value of the side that the test chooses."""
+        scope.fuel.burn()
+        return self.then.value(scope) if self.test.value(scope) else self.other.value(scope)
 
     def parts(self) -> Iterator[Term]:
-        """The question and both answers."""
+        """Return the test and both sides."""
         yield self.test
         yield self.then
         yield self.other
@@ -197,21 +205,21 @@ ORDERINGS: Final[Mapping[str, Callable[[Value, Value], bool]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """`left <how> right`; things that can't be compared are neither more nor less."""
+class ComparisonTerm:
+    """`left <how> right`; values that can't be ordered are neither less nor more."""
 
     how: str
     left: Term
     right: Term
 
-    def value(self, frame: Frame) -> bool:
-        """Whether it is so."""
-        left, right = self.left.value(frame), self.right.value(frame)
+    def value(self, scope: NameScope) -> bool:
+        """Return whether the comparison holds."""
+        left, right = self.left.value(scope), self.right.value(scope)
         if self.how in {"in", "notin"}:
-            return _is_in(frame.fuel, left, right) is (self.how == "in")
+            return _is_in(scope.fuel, left, right) is (self.how == "in")
         if self.how in {"eq", "ne"}:
-            return _are_equal(frame.fuel, left, right) is (self.how == "eq")
-        return _is_ordered(frame.fuel, self.how, left, right)
+            return _are_equal(scope.fuel, left, right) is (self.how == "eq")
+        return _is_ordered(scope.fuel, self.how, left, right)
 
     def parts(self) -> Iterator[Term]:
         """Both sides."""
@@ -226,7 +234,11 @@ def _is_in(fuel: Fuel, wanted: Value, among: Value) -> bool:
     if isinstance(among, str):
         fuel.burn_text(len(among))
         return isinstance(wanted, str) and wanted in among
-    return isinstance(among, Mapping) and not isinstance(wanted, Mapping | list | tuple) and wanted in among
+    return (
+        isinstance(among, Mapping)
+        and not isinstance(wanted, Mapping | list | tuple)
+        and wanted in among
+    )
 
 
 def _are_equal(fuel: Fuel, left: Value, right: Value) -> bool:
@@ -238,7 +250,7 @@ def _are_equal(fuel: Fuel, left: Value, right: Value) -> bool:
 def _is_ordered(fuel: Fuel, how: str, left: Value, right: Value) -> bool:
     fuel.burn_value(left)
     fuel.burn_value(right)
-    numbers = _number(left), _number(right)
+    numbers = _to_number(left), _to_number(right)
     if all(isinstance(number, int | float) for number in numbers):
         left, right = numbers
     try:
@@ -247,8 +259,8 @@ def _is_ordered(fuel: Fuel, how: str, left: Value, right: Value) -> bool:
         return False
 
 
-def _number(value: Value) -> Value:
-    """The number that a text spells, or the value as it is."""
+def _to_number(value: Value) -> Value:
+    """Return the number that a text spells, or the value as it is."""
     if not isinstance(value, str):
         return value
     try:
@@ -268,23 +280,26 @@ ARITHMETIC: Final[Mapping[str, tuple[str, Callable[[Value, Value], Value]]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """`left + right` and its like: of two numbers; `+` also puts two texts or two lists together."""
+class ArithmeticTerm:
+    """`left + right`, `-`, `*`, `/`, `//` or `%` of two numbers.
+
+    `+` also joins two texts or two lists.
+    """
 
     how: str
     left: Term
     right: Term
 
-    def value(self, frame: Frame) -> Value:
-        """The result."""
-        left, right = self.left.value(frame), self.right.value(frame)
-        frame.fuel.burn()
+    def value(self, scope: NameScope) -> Value:
+        """Return the result."""
+        left, right = self.left.value(scope), self.right.value(scope)
+        scope.fuel.burn()
         sign, apply = ARITHMETIC[self.how]
         if self.how == "Add" and isinstance(left, str) and isinstance(right, str):
-            frame.fuel.burn_text(len(left) + len(right))
+            scope.fuel.burn_text(len(left) + len(right))
             return checked_text(left + right)
         if self.how == "Add" and isinstance(left, list | tuple) and isinstance(right, list | tuple):
-            frame.fuel.burn(len(left) + len(right))
+            scope.fuel.burn(len(left) + len(right))
             return [*left, *right]
         try:
             return checked_number(apply(operand(left, sign), operand(right, sign)))
@@ -298,52 +313,52 @@ class Arithmetic:
 
 
 def operand(value: Value, sign: str) -> int | float:
-    """A number that may be reckoned with."""
+    """Return the value if arithmetic is allowed with it, else raise ExpressionFailed."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ExpressionFailed(f"{sign}: it takes numbers, not {kind_of(value)}")
     return checked_number(value)
 
 
 def checked_number(value: float) -> int | float:
-    """The number, or ExpressionFailed when it is too large to reckon with."""
-    if (isinstance(value, int) and abs(value) >= _LARGEST_NUMBER) or not math.isfinite(value):
+    """Return the number; ExpressionFailed if it is too large for arithmetic."""
+    if (isinstance(value, int) and abs(value) >= _NUMBER_LIMIT) or not math.isfinite(value):
         raise ExpressionFailed("a number is too large to reckon with")
     return value
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedTerm:
     """`-of` or `+of`."""
 
     sign: str
     of: Term
 
-    def value(self, frame: Frame) -> int | float:
-        """The number with its sign."""
-        frame.fuel.burn()
-        number = operand(self.of.value(frame), self.sign)
+    def value(self, scope: NameScope) -> int | float:
+        """Return the number with its sign."""
+        scope.fuel.burn()
+        number = operand(self.of.value(scope), self.sign)
         return -number if self.sign == "-" else number
 
     def parts(self) -> Iterator[Term]:
-        """The number."""
+        """Return the term of the number."""
         yield self.of
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class FilterTerm:
     """`of | name(arguments)`."""
 
     name: str
     of: Term
     arguments: tuple[Term, ...]
 
-    def value(self, frame: Frame) -> Value:
-        """What the filter makes of it."""
-        frame.fuel.burn()
-        made = [term.value(frame) for term in (self.of, *self.arguments)]
-        return FILTERS[self.name].apply(frame.fuel, *made)
+    def value(self, scope: NameScope) -> Value:
+        """Return the result of the filter."""
+        scope.fuel.burn()
+        values = [term.value(scope) for term in (self.of, *self.arguments)]
+        return FILTERS[self.name].apply(scope.fuel, *values)
 
     def parts(self) -> Iterator[Term]:
-        """What is filtered, and the arguments."""
+        """Return the filtered term, and the arguments."""
         yield self.of
         yield from self.arguments

@@ -1,7 +1,7 @@
-"""A YAML file as a tree in which every value knows its line: bounded in size and depth, whatever the file holds.
+"""Reads a YAML file into a tree of nodes with line numbers, bounded in size and depth.
 
-It is built from the parser's events, not by recursion, so that depth and aliases are measured before anything follows
-them. Keys stay the texts that people wrote: `on:` is no boolean here.
+The tree is built from the parser's events, not by recursion, so that depth and aliases are measured
+before they are followed. Keys stay texts as written: `on:` is no boolean here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from abreast.jobs.files.report import Report
+from abreast.jobs.files.problems import Problems
 
 if TYPE_CHECKING:
     import yaml
@@ -20,51 +20,53 @@ MAX_BYTES: Final = 5 * 1024 * 1024
 MAX_DEPTH: Final = 100
 MAX_NODES: Final = 200_000
 """Values of a file, with every alias counted as often as it is used."""
-_LONGEST_NUMBER: Final = 400
-_UNREADABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_TAG: Final = "tag:yaml.org,2002:"
-_TEXTS: Final = frozenset({"str", "timestamp", "value", "merge"})  # a date stays as it is written
-_ESCAPES: Final = {"x": 2, "u": 4, "U": 8}
+_MAX_NUMBER_LENGTH: Final = 400  # characters
+_INVALID_CHARACTER: Final = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+_TAG_PREFIX: Final = "tag:yaml.org,2002:"
+_TEXT_TAGS: Final = frozenset({"str", "timestamp", "value", "merge"})  # a date stays a text
+_ESCAPE_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
 
 Kind: TypeAlias = Literal["value", "list", "mapping"]
 
 
-class _TooMuchError(Exception):
-    """The rest of the file is not worth reading; the report says why."""
+class _ReadingStopped(Exception):
+    """The rest of the file is not read; the report says why."""
 
 
 @dataclass(slots=True, eq=False)
-class Node:
-    """A value, a list or a mapping."""
+class YamlNode:
+    """A scalar value, a list or a mapping."""
 
     kind: Kind
     line: int
     value: Any = None
-    """Of a value: None, a text, a number or a boolean."""
+    """Of a scalar: None, a text, a number or a boolean."""
     text: str = ""
-    """Of a value: as it was written, without quotes."""
+    """Of a scalar: as it is written in the file, without quotes."""
     style: str = ""
     start: int = 0
     end: int = 0
-    entries: list[Node] = field(default_factory=list)
-    pairs: dict[str, tuple[Node, Node]] = field(default_factory=dict)
+    entries: list[YamlNode] = field(default_factory=list)
+    pairs: dict[str, tuple[YamlNode, YamlNode]] = field(default_factory=dict)
     size: int = 1
     height: int = 1
 
-    def get(self, key: str) -> Node | None:
-        """What a mapping holds under a key; None if it is no mapping, or has no such key."""
+    def get(self, key: str) -> YamlNode | None:
+        """Return the value of a key; None if it is no mapping, or has no such key."""
         return self.pairs[key][1] if key in self.pairs else None
 
-    def items(self) -> Iterator[tuple[str, Node]]:
-        """A mapping's keys and what they hold."""
+    def items(self) -> Iterator[tuple[str, YamlNode]]:
+        """Return a mapping's keys and values."""
         return ((key, value) for key, (_, value) in self.pairs.items())
 
     def line_of(self, key: str) -> int:
-        """The line on which a key stands."""
+        """Return the line of a key."""
         return self.pairs[key][0].line if key in self.pairs else self.line
 
-    def plain(self, depth: int = 1_000) -> Any:  # noqa: ANN401 - whatever the file holds
-        """As plain data; what is beneath `depth` levels is left empty."""
+    def plain(self, depth: int = 1_000) -> Any:  # noqa: ANN401 - any value of a file
+        """Return it as plain data; lists and mappings below `depth` levels are left empty."""
         if self.kind == "list":
             return [one.plain(depth - 1) for one in self.entries] if depth else []
         if self.kind == "mapping":
@@ -72,27 +74,30 @@ class Node:
         return self.value
 
 
-def read_yaml(text: str, report: Report) -> Node | None:
-    """The tree of a file, or None if the report says why there is none."""
+def read_yaml(text: str, report: Problems) -> YamlNode | None:
+    """Return the tree of a file; None if it can't be read, and the report says why."""
     import yaml
 
     text = text.removeprefix("\ufeff")
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
         report.problem(1, "the file is larger than 5 MiB; move data into files that the steps read")
         return None
-    if unreadable := _UNREADABLE.search(text):
-        line = _line_at(text, unreadable.start())
-        report.problem(line, f"the character U+{ord(unreadable[0]):04X} can't stand in a YAML file; remove it")
+    if invalid := _INVALID_CHARACTER.search(text):
+        line = _line_at(text, invalid.start())
+        report.problem(
+            line, f"the character U+{ord(invalid[0]):04X} can't stand in a YAML file; remove it"
+        )
         return None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         return _Builder(report, loader).build()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = " ".join(str(error.problem or error.context).split())
-        last = max(1, len(text.splitlines()))  # what is missing at the end is missed a line later
-        report.problem(min(mark.line + 1, last) if mark else 1, f"this is no YAML: {said}")
-    except _TooMuchError:
+        fault = " ".join(str(error.problem or error.context).split())
+        # What is missing at the end of the file is reported one line after it.
+        last = max(1, len(text.splitlines()))
+        report.problem(min(mark.line + 1, last) if mark else 1, f"this is no YAML: {fault}")
+    except _ReadingStopped:
         pass
     finally:
         loader.dispose()
@@ -104,20 +109,21 @@ def _line_at(text: str, index: int) -> int:
 
 
 class _Builder:
-    """Puts nodes together, from the events of one document."""
+    """Builds the tree from the events of one document."""
 
-    def __init__(self, report: Report, loader: Any) -> None:  # noqa: ANN401 - PyYAML's, which has few types
+    def __init__(self, report: Problems, loader: Any) -> None:  # noqa: ANN401 - PyYAML has few types
         self.report, self.loader = report, loader
-        self.open: list[Node] = []
-        self.parts: list[list[Node]] = []  # of each open node: what is in it so far, keys and values in turn
-        self.anchors: dict[str, Node] = {}
+        self.open: list[YamlNode] = []
+        # Of each open node: the nodes in it so far, of a mapping keys and values in turn.
+        self.parts: list[list[YamlNode]] = []
+        self.anchors: dict[str, YamlNode] = {}
         self.anchored: list[str | None] = []
         self.size = 0
 
-    def build(self) -> Node | None:
+    def build(self) -> YamlNode | None:
         import yaml
 
-        root: Node | None = None
+        root: YamlNode | None = None
         while self.loader.check_event():
             event = self.loader.get_event()
             line = event.start_mark.line + 1
@@ -132,23 +138,25 @@ class _Builder:
                 root = self.finish() or root
             elif isinstance(event, yaml.DocumentStartEvent) and root is not None:
                 self.report.problem(line, "a file holds one workflow; remove the second document")
-                raise _TooMuchError
+                raise _ReadingStopped
         if root is None:
             self.report.problem(1, "the file is empty; a workflow has at least workflow and steps")
         return root
 
     def begin(self, kind: Kind, event: yaml.CollectionStartEvent, line: int) -> None:
-        usual = {None, "!", f"{_TAG}{'seq' if kind == 'list' else 'map'}"}
-        if event.tag not in usual:
-            self.report.problem(line, f"the tag {_shown_tag(str(event.tag))} is not read here; write a plain {kind}")
-        self.deep_enough(len(self.open) + 1, line)
-        self.open.append(Node(kind, line))
+        allowed = {None, "!", f"{_TAG_PREFIX}{'seq' if kind == 'list' else 'map'}"}
+        if event.tag not in allowed:
+            self.report.problem(
+                line, f"the tag {_shown_tag(str(event.tag))} is not read here; write a plain {kind}"
+            )
+        self.check_depth(len(self.open) + 1, line)
+        self.open.append(YamlNode(kind, line))
         self.parts.append([])
         self.anchored.append(event.anchor)
         if event.anchor:
             self.anchors.pop(event.anchor, None)
 
-    def finish(self) -> Node | None:
+    def finish(self) -> YamlNode | None:
         node, parts, anchor = self.open.pop(), self.parts.pop(), self.anchored.pop()
         node.size = 1 + sum(one.size for one in parts)
         node.height = 1 + max((one.height for one in parts), default=0)
@@ -156,15 +164,17 @@ class _Builder:
             node.entries = parts
         else:
             self.pair(node, parts)
-        self.size -= node.size - 1  # counted again, as one
+        self.size -= node.size - 1  # `add` counts all of the node again
         return self.add(node, anchor)
 
-    def add(self, node: Node, anchor: str | None) -> Node | None:
-        """Into the node that is open; the root is given back."""
+    def add(self, node: YamlNode, anchor: str | None) -> YamlNode | None:
+        """Add a node to the open one; return it if it is the root."""
         self.size += node.size
         if self.size > MAX_NODES:
-            self.report.problem(node.line, f"the file holds more than {MAX_NODES:,} values, its aliases unfolded")
-            raise _TooMuchError
+            self.report.problem(
+                node.line, f"the file holds more than {MAX_NODES:,} values, its aliases unfolded"
+            )
+            raise _ReadingStopped
         if anchor:
             self.anchors[anchor] = node
         if not self.open:
@@ -172,24 +182,28 @@ class _Builder:
         self.parts[-1].append(node)
         return None
 
-    def alias(self, name: str, line: int) -> Node | None:
+    def alias(self, name: str, line: int) -> YamlNode | None:
         node = self.anchors.get(name)
         if node is None:
             within = name in self.anchored
-            fault = f"*{name} stands inside of what it repeats" if within else f"there is no &{name} before *{name}"
+            fault = (
+                f"*{name} stands inside of what it repeats"
+                if within
+                else f"there is no &{name} before *{name}"
+            )
             self.report.problem(line, fault)
-            raise _TooMuchError
-        self.deep_enough(len(self.open) + node.height, line)
+            raise _ReadingStopped
+        self.check_depth(len(self.open) + node.height, line)
         return self.add(node, None)
 
-    def deep_enough(self, depth: int, line: int) -> None:
+    def check_depth(self, depth: int, line: int) -> None:
         if depth > MAX_DEPTH:
             self.report.problem(line, f"this is nested more than {MAX_DEPTH} levels deep")
-            raise _TooMuchError
+            raise _ReadingStopped
 
-    def pair(self, node: Node, parts: list[Node]) -> None:
-        """Keys with their values; what `<<` brings stands behind what the mapping says itself."""
-        merged: list[Node] = []
+    def pair(self, node: YamlNode, parts: list[YamlNode]) -> None:
+        """Pair keys with their values; the mapping's own keys win over those of `<<`."""
+        merged: list[YamlNode] = []
         for key, value in zip(parts[::2], parts[1::2], strict=True):
             if key.kind != "value":
                 self.report.problem(key.line, f"a key must be a text, not a {key.kind}")
@@ -197,7 +211,10 @@ class _Builder:
                 merged += value.entries if value.kind == "list" else [value]
             elif key.text in node.pairs:
                 first = node.line_of(key.text)
-                self.report.problem(key.line, f"{key.text!r:.80} stands here a second time; it is on line {first} too")
+                self.report.problem(
+                    key.line,
+                    f"{key.text!r:.80} stands here a second time; it is on line {first} too",
+                )
             else:
                 node.pairs[key.text] = (key, value)
         for source in merged:
@@ -206,51 +223,68 @@ class _Builder:
             for name, pair in source.pairs.items():
                 node.pairs.setdefault(name, pair)
 
-    def scalar(self, event: Any, line: int) -> Node:  # noqa: ANN401 - as above
+    def scalar(self, event: Any, line: int) -> YamlNode:  # noqa: ANN401 - PyYAML has few types
         import yaml
 
-        written: str = event.value
+        text: str = event.value
         tag = event.tag
         if tag is None or tag == "!":
-            tag = self.loader.resolve(yaml.ScalarNode, written, event.implicit)
-        node = Node("value", line, written, written, event.style or "", event.start_mark.index, event.end_mark.index)
-        name = tag.removeprefix(_TAG)
+            tag = self.loader.resolve(yaml.ScalarNode, text, event.implicit)
+        node = YamlNode(
+            "value",
+            line,
+            text,
+            text,
+            event.style or "",
+            event.start_mark.index,
+            event.end_mark.index,
+        )
+        name = tag.removeprefix(_TAG_PREFIX)
         make = {
-            "null": self.loader.construct_yaml_null, "bool": self.loader.construct_yaml_bool,
-            "int": self.loader.construct_yaml_int, "float": self.loader.construct_yaml_float,
-        }.get(name)  # fmt: skip
-        if make is not None and len(written) <= _LONGEST_NUMBER:
+            "null": self.loader.construct_yaml_null,
+            "bool": self.loader.construct_yaml_bool,
+            "int": self.loader.construct_yaml_int,
+            "float": self.loader.construct_yaml_float,
+        }.get(name)
+        if make is not None and len(text) <= _MAX_NUMBER_LENGTH:
             try:
-                node.value = make(yaml.ScalarNode(tag, written))
+                node.value = make(yaml.ScalarNode(tag, text))
             except (ValueError, LookupError, OverflowError):
-                self.report.problem(line, f"{written!r:.60} is no {name}")
+                self.report.problem(line, f"{text!r:.60} is no {name}")
         elif make is not None:
-            self.report.problem(line, f"a number of {len(written)} characters is too long; put it in quotes")
-        elif name not in _TEXTS:
-            self.report.problem(line, f"the tag {_shown_tag(tag)} is not read here; write a plain value")
+            self.report.problem(
+                line, f"a number of {len(text)} characters is too long; put it in quotes"
+            )
+        elif name not in _TEXT_TAGS:
+            self.report.problem(
+                line, f"the tag {_shown_tag(tag)} is not read here; write a plain value"
+            )
         return node
 
 
 def _shown_tag(tag: str) -> str:
-    return tag.replace(_TAG, "!!")[:80]
+    return tag.replace(_TAG_PREFIX, "!!")[:80]
 
 
-def line_in(node: Node, offset: int, source: str) -> int:
-    """The line of the file on which a character of a text stands: what was folded is counted in what is no space."""
+def line_in(node: YamlNode, offset: int, source: str) -> int:
+    """Return the line of the file that a character of a text is on.
+
+    YAML folds white space, so the characters that are no white space are counted.
+    """
     if node.style == "|":
         return node.line + 1 + node.text.count("\n", 0, offset)
     source = source.removeprefix("\ufeff")
-    wanted = sum(not one.isspace() for one in node.text[:offset])
+    before = sum(not one.isspace() for one in node.text[:offset])
     for index, is_space in _characters(source, node):
         if not is_space:
-            if wanted == 0:
+            if before == 0:
                 return node.line + source.count("\n", node.start, index)
-            wanted -= 1
+            before -= 1
     return node.line + source.count("\n", node.start, node.end)
 
 
-def _characters(source: str, node: Node) -> Iterator[tuple[int, bool]]:
-    """Where the characters of a folded text stand in the file, and which of them are space."""
+def _characters(source: str, node: YamlNode) -> Iterator[tuple[int, bool]]:
+    """Yield the offset in the file of each character of a folded text, and whether it is space."""
     at, end = node.start, node.end
     if node.style == ">":
         at = source.find("\n", at, end) + 1
@@ -262,7 +296,7 @@ def _characters(source: str, node: Node) -> Iterator[tuple[int, bool]]:
             length = 2
         elif node.style == '"' and source[at] == "\\":
             escape = source[at + 1 : at + 2]
-            length = 2 + _ESCAPES.get(escape, 0)
+            length = 2 + _ESCAPE_DIGITS.get(escape, 0)
             is_space = escape in " \n\r\tntrvfNLP_"
         yield at, is_space
         at += length

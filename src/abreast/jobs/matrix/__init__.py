@@ -1,1 +1,1 @@
-"""Matrix: models x strategies x inputs x repeats, every cell recorded, scored, resumable, reported."""
+"""The matrix job: models x strategies x inputs x repeats, each cell recorded and scored."""

@@ -1,4 +1,4 @@
-"""What is still to come of a study: calls, tokens, money and time, each with an interval."""
+"""Forecast of what is left of a study: cells, tokens, money and time, each with an interval."""
 
 from __future__ import annotations
 
@@ -8,34 +8,56 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Final, NamedTuple
 
-# Student's t for a two-sided interval of 95%, by degrees of freedom: 1, 2, 3, ... then the normal's.
-_T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11,
-             2.10, 2.09, 2.09)  # fmt: skip
-_NORMAL: Final = 1.96
-_GUESSED: Final = 0.75  # of a value that nothing is known about: it may be off by that part of itself
+# Student's t for a two-sided interval of 95%, by degrees of freedom: 1, 2, 3, ... For more, the
+# normal distribution's value is used.
+_STUDENT_T: Final = (
+    12.71,
+    4.30,
+    3.18,
+    2.78,
+    2.57,
+    2.45,
+    2.36,
+    2.31,
+    2.26,
+    2.23,
+    2.20,
+    2.18,
+    2.16,
+    2.14,
+    2.13,
+    2.12,
+    2.11,
+    2.10,
+    2.09,
+    2.09,
+)
+_NORMAL_Z: Final = 1.96
+# A guess is taken to be off by up to this part of itself.
+_GUESS_ERROR: Final = 0.75
 
 
-class Interval(NamedTuple):
-    """The likeliest value, and the bounds between which it is in 95 of 100 cases."""
+class ForecastInterval(NamedTuple):
+    """The most likely value and its 95% interval."""
 
     low: float
     likely: float
     high: float
 
-    def __add__(self, other: Interval) -> Interval:  # type: ignore[override]
-        """Of independent amounts: what is uncertain of each adds up as squares do."""
+    def __add__(self, other: ForecastInterval) -> ForecastInterval:  # type: ignore[override]
+        """Add independent amounts: their uncertainties add up as squares."""
         likely = self.likely + other.likely
         down = math.hypot(self.likely - self.low, other.likely - other.low)
         up = math.hypot(self.high - self.likely, other.high - other.likely)
-        return Interval(max(0.0, likely - down), likely, likely + up)
+        return ForecastInterval(max(0.0, likely - down), likely, likely + up)
 
 
-ZERO: Final = Interval(0.0, 0.0, 0.0)
+ZERO: Final = ForecastInterval(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ArmSeen:
-    """What is known of an arm: amounts of cells that ended, or a guess where none did."""
+    """What is known of an arm: the amounts of cells that ended, or a guess if none did."""
 
     lane: str
     left: int
@@ -43,25 +65,28 @@ class ArmSeen:
     usd: Sequence[float] = ()
     seconds: Sequence[float] = ()
     guess: tuple[float, float, float] = (0.0, 0.0, 1.0)
-    """Tokens, money and seconds of a cell, if nothing is known."""
+    """Tokens, money and seconds of a cell, used if no cell has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is still to come."""
+    """What is left to do, and what it will take."""
 
     cells: int
-    tokens: Interval
-    usd: Interval
-    seconds: Interval
+    tokens: ForecastInterval
+    usd: ForecastInterval
+    seconds: ForecastInterval
     bottleneck: str | None
     """The lane that ends last."""
 
 
 def forecast(arms: Sequence[ArmSeen], width: int | Mapping[str, int]) -> Forecast:
-    """What is left to do, by what was seen of each arm; lanes run side by side, `width` cells at once in each."""
+    """Forecast what is left, from the cells of each arm that have ended.
+
+    Lanes run in parallel, with `width` cells at once in each.
+    """
     tokens = usd = ZERO
-    lanes: dict[str, Interval] = {}
+    lanes: dict[str, ForecastInterval] = {}
     longest: dict[str, float] = {}
     for arm in arms:
         if not arm.left:
@@ -70,30 +95,40 @@ def forecast(arms: Sequence[ArmSeen], width: int | Mapping[str, int]) -> Forecas
         usd += total(arm.usd, arm.left, arm.guess[1])
         lanes[arm.lane] = lanes.get(arm.lane, ZERO) + total(arm.seconds, arm.left, arm.guess[2])
         longest[arm.lane] = max(longest.get(arm.lane, 0.0), *(arm.seconds or (arm.guess[2],)))
-    ends = {lane: _at_once(whole, width if isinstance(width, int) else width[lane], longest[lane])
-            for lane, whole in lanes.items()}  # fmt: skip
+    ends = {
+        lane: _in_parallel(whole, width if isinstance(width, int) else width[lane], longest[lane])
+        for lane, whole in lanes.items()
+    }
     last = max(ends, key=lambda lane: ends[lane].likely, default=None)
-    seconds = ZERO if last is None else Interval(*(max(end[part] for end in ends.values()) for part in range(3)))
+    seconds = (
+        ZERO
+        if last is None
+        else ForecastInterval(*(max(end[part] for end in ends.values()) for part in range(3)))
+    )
     return Forecast(sum(arm.left for arm in arms), tokens, usd, seconds, last)
 
 
-def total(seen: Sequence[float], left: int, guess: float) -> Interval:
+def total(seen: Sequence[float], left: int, guess: float) -> ForecastInterval:
     """The sum of `left` further amounts like those seen."""
     count = len(seen)
     if count == 0:
         likely = guess * left
-        return Interval(likely * (1 - _GUESSED), likely, likely * (1 + _GUESSED))
+        return ForecastInterval(likely * (1 - _GUESS_ERROR), likely, likely * (1 + _GUESS_ERROR))
     mean = fmean(seen)
     if count == 1:
-        return Interval(mean * left * (1 - _GUESSED), mean * left, mean * left * (1 + _GUESSED))
-    off = _t(count - 1) * stdev(seen) * left * math.sqrt(1 / count + 1 / left)
-    return Interval(max(0.0, mean * left - off), mean * left, mean * left + off)
+        return ForecastInterval(
+            mean * left * (1 - _GUESS_ERROR), mean * left, mean * left * (1 + _GUESS_ERROR)
+        )
+    error = _t(count - 1) * stdev(seen) * left * math.sqrt(1 / count + 1 / left)
+    return ForecastInterval(max(0.0, mean * left - error), mean * left, mean * left + error)
 
 
 def _t(freedom: int) -> float:
-    return _T[freedom - 1] if freedom <= len(_T) else _NORMAL
+    return _STUDENT_T[freedom - 1] if freedom <= len(_STUDENT_T) else _NORMAL_Z
 
 
-def _at_once(work: Interval, width: int, longest: float) -> Interval:
-    """Seconds until so much work is done in `width` places; the last cell may begin late."""
-    return Interval(work.low / width, work.likely / width + longest / 2, work.high / width + longest)
+def _in_parallel(work: ForecastInterval, width: int, longest: float) -> ForecastInterval:
+    """Seconds until `work` is done with `width` cells at once; the last cell may begin late."""
+    return ForecastInterval(
+        work.low / width, work.likely / width + longest / 2, work.high / width + longest
+    )

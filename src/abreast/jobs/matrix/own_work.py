@@ -1,4 +1,4 @@
-"""Work of a cell that asks its provider by itself: it holds a place on the lane, and its time is measured."""
+"""Places on a lane for a strategy's own requests to its provider, and their measured time."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 from abreast.core.clock import Clock
-from abreast.jobs.matrix.notes import NOTES, Attempt, LaneCount
-from abreast.run.call import Caller
+from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, LaneCount
+from abreast.run.calls.model import Caller
+from abreast.run.calls.permit import LanePermit
 from abreast.run.current import current_item
-from abreast.run.permit import LanePermit
 
 
 class OwnWork:
-    """A place on a caller's lane, held by the item that the running code works for.
+    """A place on a caller's lane, held for the current item.
 
-    A strategy as a whole holds one, and calls through its model work in that place. A block of `model.permit()` holds
-    one for a part of it: the strategy then holds none but by such blocks, and calls within a block have places of
-    their own while the block has none, so that neither waits for the other.
+    A strategy as a whole holds one place, and calls through its model use that place. A block of
+    `model.permit()` holds one for a part of the strategy: the strategy then holds places only
+    within such blocks. A call within a block takes a place of its own, and the block gives up its
+    place meanwhile, so that neither waits for the other.
     """
 
     def __init__(self, caller: Caller, clock: Clock, *, is_block: bool = False) -> None:
-        """Nothing is held yet."""
+        """Hold no place yet."""
         item = current_item()
         if item is None:
             raise RuntimeError("a place on a lane is taken inside a cell")
@@ -46,27 +47,35 @@ class OwnWork:
         self._began = self._clock.now()
 
     def give(self) -> None:
-        """Give it back; the time since it was taken counts as the provider's, if no call was counted in it."""
+        """Give the place back.
+
+        The time since it was taken counts as service time, unless a call was counted in it.
+        """
         began, now = self._began, self._clock.now()
         self._permit.give(sent=began is not None)
         self.yield_to_calls()
         if began is not None and self._notes is not None:
-            self._notes.attempts.append(Attempt(began, now, "done", self._in_flight, now - began))
+            self._notes.attempts.append(
+                CallAttempt(began, now, "done", self._in_flight, now - began)
+            )
 
     def step_aside(self) -> None:
-        """The strategy takes places by itself: what it did until now was no request."""
+        """Give the place back because the strategy takes places by itself.
+
+        Its time until now was not a request.
+        """
         self.yield_to_calls()
         self._permit.give(sent=False)
 
     def yield_to_calls(self) -> None:
-        """A call is made: it is counted and measured by itself."""
+        """Stop measuring, because a call is made, which is counted and measured by itself."""
         if self._began is not None:
             self._began = None
             self._lane.leave()
 
     @asynccontextmanager
     async def calling(self) -> AsyncIterator[None]:
-        """Around a call through the model."""
+        """Enclose a call through the model."""
         if not self.is_block:
             if self._permit.is_governed:
                 self.step_aside()
@@ -86,7 +95,7 @@ class OwnWork:
                 await self.take()
 
     def end(self) -> None:
-        """Give it back for good."""
+        """Give the place back for good."""
         self._is_over = True
         self.give()
 
@@ -96,7 +105,7 @@ OWN_WORK: ContextVar[OwnWork | None] = ContextVar("abreast_matrix_own_work", def
 
 @asynccontextmanager
 async def holding_place(caller: Caller, clock: Clock) -> AsyncIterator[None]:
-    """Hold a place on the caller's lane for a whole strategy, or for a step that may ask the provider by itself."""
+    """Hold a place on the caller's lane for a whole strategy, or for a step with own requests."""
     work = OwnWork(caller, clock)
     await work.take()
     token = OWN_WORK.set(work)
@@ -111,14 +120,14 @@ class PermitBlock:
     """`async with model.permit():` holds a place on the model's lane for what is in the block."""
 
     def __init__(self, caller: Caller, clock: Clock) -> None:
-        """Nothing is held before it is entered."""
+        """Hold no place until the block is entered."""
         self._caller = caller
         self._clock = clock
         self._before: OwnWork | None = None
         self._work: OwnWork | None = None
 
     async def __aenter__(self) -> None:
-        """Wait for a place; a RuntimeError within another block, which has one already."""
+        """Wait for a place; raises RuntimeError within another block, which has one already."""
         self.begin(await self.take())
 
     async def __aexit__(self, *_: object) -> None:
@@ -130,7 +139,9 @@ class PermitBlock:
         """Wait for a place."""
         before = OWN_WORK.get()
         if before is not None and before.is_block:
-            raise RuntimeError("model.permit() is held already: one place is enough for what is in its block")
+            raise RuntimeError(
+                "model.permit() is held already: one place is enough for what is in its block"
+            )
         work = OwnWork(self._caller, self._clock, is_block=True)
         if before is not None:
             before.step_aside()
@@ -138,7 +149,7 @@ class PermitBlock:
         return work
 
     def begin(self, work: OwnWork) -> None:
-        """What runs in this context from now on is in the block."""
+        """Begin the block: what runs in this context from now on is in it."""
         self._before, self._work = OWN_WORK.get(), work
         OWN_WORK.set(work)
 
@@ -148,5 +159,5 @@ class PermitBlock:
             self._work.end()
 
     def end(self) -> None:
-        """What runs in this context from now on is not in the block."""
+        """End the block: what runs in this context from now on is not in it."""
         OWN_WORK.set(self._before)

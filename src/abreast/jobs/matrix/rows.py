@@ -1,4 +1,4 @@
-"""What is known of a cell once it has ended: one row, whether it went well or not."""
+"""The row of a cell that has ended, done or failed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-Kept: TypeAlias = Mapping[str, Any]
+_RowFacts: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,11 @@ class SubResult:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One cell. Its seconds are apart, and add up to `wall_s`: `queue_s` until a place on its lane was free, `hold_s`
-    after a 429, `backoff_s` after other faults, `service_s` the provider's own."""  # noqa: D205, D209 - one thought
+    """One cell.
+
+    Its seconds add up to `wall_s`: `queue_s` until a place on its lane was free, `hold_s` after a
+    429, `backoff_s` after other faults, and `service_s` for the provider's own time.
+    """
 
     cell: str
     lane: str
@@ -51,7 +54,7 @@ class Row:
     judge_input_tokens: int = 0
     judge_output_tokens: int = 0
     judge_usd: float | None = 0.0
-    """What the calls to judges cost, which is not in `usd`; None if it is not known."""
+    """The cost of the calls to judges, which is not in `usd`; None if it is not known."""
     service_s: float = 0.0
     queue_s: float = 0.0
     hold_s: float = 0.0
@@ -59,13 +62,15 @@ class Row:
     wall_s: float = 0.0
     attempts: int = 1
     in_flight: int = 1
-    """How many calls its lane had under way when it was sent, itself included."""
+    """How many calls its lane had in flight when it was sent, including itself."""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON keeps it."""
+        """The row in JSON's own types."""
         return asdict(self)
 
     @classmethod
-    def of(cls, facts: Kept) -> Row:
-        """From what `plain` gave."""
-        return cls(**{**facts, "steps": tuple(SubResult(**step) for step in facts.get("steps", ()))})
+    def of(cls, facts: _RowFacts) -> Row:
+        """The row from what `plain` returned."""
+        return cls(
+            **{**facts, "steps": tuple(SubResult(**step) for step in facts.get("steps", ()))}
+        )

@@ -1,1 +1,1 @@
-"""Large changes by many hands: a repository divided into subplans, what a division is worth, and the results merged."""
+"""The plan job: divides a repository into subplans, scores the division, and merges results."""

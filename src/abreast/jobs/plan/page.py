@@ -1,6 +1,6 @@
-"""A plan as one page that works offline: a map in which every subplan has the area of its tokens, and a table.
+"""A plan as one HTML page that works offline: a treemap of subplans by tokens, and a table.
 
-There is no script in it, and nothing that it would fetch. Names are text, whatever is in them.
+The page has no script and fetches nothing. Names are escaped, whatever is in them.
 """
 
 from __future__ import annotations
@@ -12,60 +12,69 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.version import VERSION
-from abreast.jobs.plan.names import printable
-from abreast.jobs.plan.nodes import Kind, Node, Plan
-from abreast.jobs.plan.score import Score
+from abreast.jobs.plan.decompose.score import Score
+from abreast.jobs.plan.spec import NodeKind, Plan, PlanNode
 from abreast.jobs.plan.squares import Box, squares
-from abreast.jobs.plan.tree import WORDS, score_lines
+from abreast.jobs.plan.tree_text import REASON_WORDS, score_lines
+from abreast.worktrees.merge.names import printable
 
-_SIZE: Final = Box(0, 0, 1200, 720)
-_FRAME: Final = 3.0
-_HEAD: Final = 17.0
-_LETTER: Final = 6.9  # of the font below, on the average
-_LEAST: Final = 11.0  # high, for a line of text
-_MOST_FILES: Final = 200  # listed of a subplan
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+# Pixels.
+_MAP_SIZE: Final = Box(0, 0, 1200, 720)
+_FRAME_WIDTH: Final = 3.0
+_HEAD_HEIGHT: Final = 17.0
+_LETTER_WIDTH: Final = 6.9  # of the font below, on average
+_LINE_HEIGHT: Final = 11.0  # of a line of text
+_MAX_FILES: Final = 200  # listed of a subplan
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+)
 _STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1c2430; --paper: #fff; --line: #c9d1dc; --dim: #5b6675; --inner: #eef1f5;
-  --few: #cfe3f7; --whole: #d9ecd2; --deep: #f8e3c2; --fits: #e4dcf5; --hub: #f6d3e6; --over: #c62828; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --paper: #14181e; --line: #3a4350; --dim: #9aa5b4;
-  --inner: #1e242d; --few: #1f3d5c; --whole: #26472a; --deep: #57431c; --fits: #3b3058; --hub: #5a2744;
-  --over: #ff7b72; } }
-body { margin: 1.5rem auto; max-width: 80rem; padding: 0 1rem; color: var(--ink); background: var(--paper);
-  font: 15px/1.45 system-ui, sans-serif; }
+:root { color-scheme: light dark; --ink: #1c2430; --paper: #fff; --line: #c9d1dc; --dim: #5b6675;
+  --inner: #eef1f5; --few: #cfe3f7; --whole: #d9ecd2; --deep: #f8e3c2; --fits: #e4dcf5;
+  --hub: #f6d3e6; --over: #c62828; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --paper: #14181e; --line: #3a4350;
+  --dim: #9aa5b4; --inner: #1e242d; --few: #1f3d5c; --whole: #26472a; --deep: #57431c;
+  --fits: #3b3058; --hub: #5a2744; --over: #ff7b72; } }
+body { margin: 1.5rem auto; max-width: 80rem; padding: 0 1rem; color: var(--ink);
+  background: var(--paper); font: 15px/1.45 system-ui, sans-serif; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-svg { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px; background: var(--paper); }
+svg { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px;
+  background: var(--paper); }
 svg text { font: 11px system-ui, sans-serif; fill: var(--ink); pointer-events: none; }
 svg rect { stroke: var(--line); stroke-width: 1; }
 svg a:hover rect, svg a:focus rect { stroke: var(--ink); stroke-width: 2; }
 .inner { fill: var(--inner); } .min_files { fill: var(--few); } .no_progress { fill: var(--whole); }
 .max_depth { fill: var(--deep); } .fits { fill: var(--fits); } .hubs { fill: var(--hub); }
 .over { stroke: var(--over) !important; stroke-width: 2.5 !important; }
-.key { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; padding: 0; list-style: none; color: var(--dim); }
+.key { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; padding: 0; list-style: none;
+  color: var(--dim); }
 .key svg { width: 12px; height: 12px; border: 0; vertical-align: -1px; }
 table { border-collapse: collapse; width: 100%; } th { text-align: left; }
-th, td { padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+th, td { padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td { overflow-wrap: anywhere; } tr:target { background: var(--few); }
-summary { cursor: pointer; } details ul { margin: .3rem 0; color: var(--dim); } code { color: var(--dim); }
+summary { cursor: pointer; } details ul { margin: .3rem 0; color: var(--dim); }
+code { color: var(--dim); }
 footer { color: var(--dim); margin-top: 2rem; }
 """
 
 
 def write_page(plan: Plan, report: Score, title: str, path: str | os.PathLike[str]) -> None:
-    """Write the page, replacing what was there in one step."""
+    """Write the page, replacing an existing file atomically."""
     target = Path(path)
-    # Of this process alone, beside its target: the two must be on one file system.
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    # In the folder of the target, since a rename needs both files on one file system. The process
+    # id keeps it apart from other processes' files.
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        beside.write_text(page(plan, report, title), encoding="utf-8", newline="\n")
-        beside.replace(target)
+        temporary.write_text(page(plan, report, title), encoding="utf-8", newline="\n")
+        temporary.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def page(plan: Plan, report: Score, title: str) -> str:
-    """The page as text."""
+    """The page as HTML text."""
     name = _text(title)
     leaves = sorted(plan.leaves, key=lambda leaf: (-leaf.tokens, leaf.scope))
     return "\n".join(
@@ -79,7 +88,7 @@ def page(plan: Plan, report: Score, title: str) -> str:
             f"<h1>Plan of {name}</h1>",
             *(f"<p>{_text(line)}</p>" for line in score_lines(plan, report)[:1]),
             _map(plan),
-            _key(plan),
+            _legend(plan),
             "<h2>Before anything is spent</h2><ul>",
             *(f"<li>{_text(line)}</li>" for line in score_lines(plan, report)[1:]),
             *(f"<li>{_text(note)}</li>" for note in plan.notes),
@@ -92,72 +101,100 @@ def page(plan: Plan, report: Score, title: str) -> str:
 
 
 def _map(plan: Plan) -> str:
-    said = f"Map of {len(plan.leaves)} subplans, each as large as its tokens; the table below has the same."
-    head = f'<svg viewBox="0 0 {_SIZE.width:g} {_SIZE.height:g}" role="img" aria-label="{escape(said)}">'
-    return "\n".join([head, *_boxes(plan, plan.root, _SIZE), "</svg>"])
+    description = (
+        f"Map of {len(plan.leaves)} subplans, each as large as its tokens; "
+        "the table below has the same."
+    )
+    view_box = f"0 0 {_MAP_SIZE.width:g} {_MAP_SIZE.height:g}"
+    head = f'<svg viewBox="{view_box}" role="img" aria-label="{escape(description)}">'
+    return "\n".join([head, *_boxes(plan, plan.root, _MAP_SIZE), "</svg>"])
 
 
-def _boxes(plan: Plan, node: Node, box: Box) -> Iterator[str]:
+def _boxes(plan: Plan, node: PlanNode, box: Box) -> Iterator[str]:
     waiting = [(node, box)]
     while waiting:
         one, place = waiting.pop()
         yield _box(one, place, _above(plan, one))
         children = list(plan.children(one))
-        head = _HEAD if place.height > 3 * _HEAD else _FRAME
-        found = squares([max(1, child.tokens) for child in children], place.within(_FRAME, head))
+        head = _HEAD_HEIGHT if place.height > 3 * _HEAD_HEIGHT else _FRAME_WIDTH
+        found = squares(
+            [max(1, child.tokens) for child in children], place.within(_FRAME_WIDTH, head)
+        )
         waiting += zip(children, found, strict=True)
 
 
-def _above(plan: Plan, node: Node) -> str:
-    """The directory of what is around a node: its own name needs not to say that again."""
+def _above(plan: Plan, node: PlanNode) -> str:
+    """The directory of the parent node, which the labels of its children leave out."""
     return "" if node.parent is None else plan.node(node.parent).scope.rpartition("/")[0] + "/"
 
 
-def _box(node: Node, place: Box, above: str) -> str:
-    kind = "inner" if node.children else "hubs" if node.kind is Kind.HUBS else str(node.reason)
+def _box(node: PlanNode, place: Box, above: str) -> str:
+    kind = "inner" if node.children else "hubs" if node.kind is NodeKind.HUBS else str(node.reason)
     over = " over" if node.over_budget else ""
-    where = f'x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" height="{place.height:.1f}"'
-    drawn = f'<rect class="{kind}{over}" {where}><title>{_told(node)}</title></rect>{_label(node, place, above)}'
+    where = (
+        f'x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" height="{place.height:.1f}"'
+    )
+    drawn = (
+        f'<rect class="{kind}{over}" {where}><title>{_tooltip(node)}</title></rect>'
+        f"{_label(node, place, above)}"
+    )
     return drawn if node.children else f'<a href="#{escape(node.id)}">{drawn}</a>'
 
 
-def _label(node: Node, place: Box, above: str) -> str:
-    room = int((place.width - 8) / _LETTER)
+def _label(node: PlanNode, place: Box, above: str) -> str:
+    letters = int((place.width - 8) / _LETTER_WIDTH)
     scope = printable(node.scope.removeprefix(above) or node.scope)
-    if room < 3 or place.height < _LEAST + 2:  # noqa: PLR2004 - letters
+    if letters < 3 or place.height < _LINE_HEIGHT + 2:  # noqa: PLR2004 - letters
         return ""
-    text = scope if len(scope) <= room else f"{scope[: max(1, room - 1)]}\u2026"
-    return f'<text x="{place.x + 4:.1f}" y="{place.y + _LEAST + 1:.1f}">{escape(text)}</text>'
+    text = scope if len(scope) <= letters else f"{scope[: max(1, letters - 1)]}\u2026"
+    return f'<text x="{place.x + 4:.1f}" y="{place.y + _LINE_HEIGHT + 1:.1f}">{escape(text)}</text>'
 
 
-def _told(node: Node) -> str:
+def _tooltip(node: PlanNode) -> str:
     over = ", over budget" if node.over_budget else ""
-    return _text(f"{node.scope}: {len(node.files):,} files, {node.tokens:,} tokens, {WORDS[node.reason]}{over}")
+    return _text(
+        f"{node.scope}: {len(node.files):,} files, {node.tokens:,} tokens, "
+        f"{REASON_WORDS[node.reason]}{over}"
+    )
 
 
-def _key(plan: Plan) -> str:
-    kinds = {str(leaf.reason): WORDS[leaf.reason] for leaf in plan.leaves if leaf.kind is not Kind.HUBS}
-    if any(leaf.kind is Kind.HUBS for leaf in plan.leaves):
+def _legend(plan: Plan) -> str:
+    kinds = {
+        str(leaf.reason): REASON_WORDS[leaf.reason]
+        for leaf in plan.leaves
+        if leaf.kind is not NodeKind.HUBS
+    }
+    if any(leaf.kind is NodeKind.HUBS for leaf in plan.leaves):
         kinds["hubs"] = "files that many import, with one writer"
-    square = '<svg viewBox="0 0 12 12" aria-hidden="true"><rect class="{}" width="12" height="12"/></svg>'
-    items = [f"<li>{square.format(kind)} {escape(said)}</li>" for kind, said in sorted(kinds.items())]
+    square = (
+        '<svg viewBox="0 0 12 12" aria-hidden="true">'
+        '<rect class="{}" width="12" height="12"/></svg>'
+    )
+    items = [
+        f"<li>{square.format(kind)} {escape(words)}</li>" for kind, words in sorted(kinds.items())
+    ]
     return f'<ul class="key"><li>Why a part is not divided further:</li>{"".join(items)}</ul>'
 
 
-def _table(leaves: list[Node]) -> str:
-    head = '<tr><th>Part</th><th class="number">Files</th><th class="number">Tokens</th><th>Why it is whole</th></tr>'
+def _table(leaves: list[PlanNode]) -> str:
+    head = (
+        '<tr><th>Part</th><th class="number">Files</th><th class="number">Tokens</th>'
+        "<th>Why it is whole</th></tr>"
+    )
     return f"<table><thead>{head}</thead><tbody>{''.join(map(_row, leaves))}</tbody></table>"
 
 
-def _row(leaf: Node) -> str:
-    listed = "".join(f"<li>{_text(file)}</li>" for file in leaf.files[:_MOST_FILES])
-    more = len(leaf.files) - _MOST_FILES
+def _row(leaf: PlanNode) -> str:
+    listed = "".join(f"<li>{_text(file)}</li>" for file in leaf.files[:_MAX_FILES])
+    more = len(leaf.files) - _MAX_FILES
     rest = f"<li>and {more:,} more</li>" if more > 0 else ""
     over = ", over budget" if leaf.over_budget else ""
     return (
-        f'<tr id="{escape(leaf.id)}"><td><details><summary>{_text(leaf.scope)} <code>{escape(leaf.id)}</code></summary>'
+        f'<tr id="{escape(leaf.id)}"><td><details>'
+        f"<summary>{_text(leaf.scope)} <code>{escape(leaf.id)}</code></summary>"
         f'<ul>{listed}{rest}</ul></details></td><td class="number">{len(leaf.files):,}</td>'
-        f'<td class="number">{leaf.tokens:,}</td><td>{escape(WORDS[leaf.reason])}{over}</td></tr>'
+        f'<td class="number">{leaf.tokens:,}</td>'
+        f"<td>{escape(REASON_WORDS[leaf.reason])}{over}</td></tr>"
     )
 
 

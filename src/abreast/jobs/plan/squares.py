@@ -1,4 +1,4 @@
-"""Divides a rectangle into rectangles whose areas are given and that are as square as can be."""
+"""Divides a rectangle into rectangles of given areas that are as square as possible (a treemap)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Box:
     height: float
 
     def within(self, sides: float, top: float) -> Box:
-        """What is left inside of a frame."""
+        """The rectangle inside of a frame."""
         width, height = max(0.0, self.width - 2 * sides), max(0.0, self.height - top - sides)
         return Box(self.x + sides, self.y + top, width, height)
 
@@ -24,8 +24,9 @@ class Box:
 def squares(areas: Sequence[float], box: Box) -> list[Box]:
     """A box for each area, in their order; together they fill `box`, in proportion to their areas.
 
-    Row by row along the shorter side, the largest first; a row takes another one for as long as its worst becomes no
-    worse. (The known way to draw treemaps, by Bruls, Huizing and van Wijk.)
+    Areas are laid out in rows along the shorter side, the largest first; a row takes another area
+    as long as its worst aspect ratio does not get worse. (Squarified treemaps, by Bruls, Huizing
+    and van Wijk.)
     """
     total = sum(areas)
     if not areas or total <= 0:
@@ -39,33 +40,42 @@ def squares(areas: Sequence[float], box: Box) -> list[Box]:
         row = [order[at]]
         while at + len(row) < len(order):
             longer = [*row, order[at + len(row)]]
-            if _worst([areas[one] * scale for one in longer], side) > _worst([areas[one] * scale for one in row], side):
+            if _worst_ratio([areas[one] * scale for one in longer], side) > _worst_ratio(
+                [areas[one] * scale for one in row], side
+            ):
                 break
             row = longer
-        left = _lay([(one, areas[one] * scale) for one in row], left, found)
+        left = _place_row([(one, areas[one] * scale) for one in row], left, found)
         at += len(row)
     return [found[place] for place in range(len(areas))]
 
 
-def _worst(row: Sequence[float], side: float) -> float:
-    """How far the least square of a row is from a square."""
-    thick = sum(row) / side if side else 0.0
-    if not thick:
+def _worst_ratio(row: Sequence[float], side: float) -> float:
+    """The worst aspect ratio of a row."""
+    thickness = sum(row) / side if side else 0.0
+    if not thickness:
         return float("inf")
-    return max(max(thick * thick / area, area / (thick * thick)) if area else float("inf") for area in row)
+    return max(
+        max(thickness * thickness / area, area / (thickness * thickness)) if area else float("inf")
+        for area in row
+    )
 
 
-def _lay(row: Sequence[tuple[int, float]], box: Box, found: dict[int, Box]) -> Box:
-    """Put a row along the shorter side; what is left of the box."""
+def _place_row(row: Sequence[tuple[int, float]], box: Box, found: dict[int, Box]) -> Box:
+    """Place a row along the shorter side; return the rest of the box."""
     total = sum(area for _, area in row)
     upright = box.width >= box.height
     side = box.height if upright else box.width
-    thick = total / side if side else 0.0
+    thickness = total / side if side else 0.0
     at = 0.0
     for place, area in row:
-        long = area / thick if thick else 0.0
-        found[place] = Box(box.x, box.y + at, thick, long) if upright else Box(box.x + at, box.y, long, thick)
-        at += long
+        length = area / thickness if thickness else 0.0
+        found[place] = (
+            Box(box.x, box.y + at, thickness, length)
+            if upright
+            else Box(box.x + at, box.y, length, thickness)
+        )
+        at += length
     if upright:
-        return Box(box.x + thick, box.y, max(0.0, box.width - thick), box.height)
-    return Box(box.x, box.y + thick, box.width, max(0.0, box.height - thick))
+        return Box(box.x + thickness, box.y, max(0.0, box.width - thickness), box.height)
+    return Box(box.x, box.y + thickness, box.width, max(0.0, box.height - thickness))

@@ -1,1 +1,1 @@
-"""Sample: draw from a model in `breadth` branches of `depth` rounds; check, repair, until one draw passes."""
+"""Sample: draws from a model in `breadth` branches of `depth` rounds, until a draw passes."""

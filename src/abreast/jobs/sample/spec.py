@@ -1,4 +1,4 @@
-"""A sample as plain data: what the command line and job files say, and what a run's manifest keeps."""
+"""The specification of a sample, as job files, the command line and manifests have it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
-from abreast.jobs.sample.checks import Check, check, check_only, contains, is_json, judged, lines, obeys, regex, words
-from abreast.jobs.sample.door import ERRORS, SampleJob, make_job
+from abreast.jobs.sample.arguments import ERRORS, SampleJob, make_job
+from abreast.jobs.sample.checks import (
+    Check,
+    check,
+    check_only,
+    contains,
+    is_json,
+    judged,
+    lines,
+    obeys,
+    regex,
+    words,
+)
 from abreast.models.port import Model
 
-_HOTTEST: Final = 100
+_MAX_TEMPERATURE: Final = 100
 
 
 def _is_list_of_texts(given: object) -> bool:
@@ -22,7 +33,7 @@ def _is_number(given: object, *, whole: bool = False) -> bool:
     return not isinstance(given, bool) and isinstance(given, int if whole else (int, float))
 
 
-_PLAIN: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+_KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "prompt": (lambda given: isinstance(given, str), "a text"),
     "model": (lambda given: isinstance(given, str), "a text such as openai/gpt-4o-mini"),
     "judge": (lambda given: isinstance(given, str), "a text such as openai/gpt-4o-mini"),
@@ -34,17 +45,26 @@ _PLAIN: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "on_error": (lambda given: given in ERRORS, " or ".join(ERRORS)),
     "system": (lambda given: isinstance(given, str), "a text"),
     "schema": (lambda given: isinstance(given, dict), "a JSON schema"),
-    "temperature": (lambda given: _is_number(given) and 0 <= given <= _HOTTEST, "a number of at least 0"),
-    "max_tokens": (lambda given: _is_number(given, whole=True) and given > 0, "a whole number of at least 1"),
+    "temperature": (
+        lambda given: _is_number(given) and 0 <= given <= _MAX_TEMPERATURE,
+        "a number of at least 0",
+    ),
+    "max_tokens": (
+        lambda given: _is_number(given, whole=True) and given > 0,
+        "a whole number of at least 1",
+    ),
     "budget": (lambda given: isinstance(given, str), "a text such as 50req"),
     "explain": (lambda given: isinstance(given, bool), "true or false"),
 }
-"""The words of a sample, what each takes, and how to say that."""
+"""By key of the specification: the test of a value, and the text that describes a valid one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSpec:
-    """A sample in plain words; `checks` such as `json`, `max-words 20`, `regex ^a`, `judge: mentions rain`."""
+    """A sample as plain data.
+
+    `checks` are texts such as `json`, `max-words 20`, `regex ^a`, `judge: mentions rain`.
+    """
 
     prompt: str
     model: str = "local/smollm2"
@@ -64,23 +84,23 @@ class SampleSpec:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], where: str = "sample") -> SampleSpec:
-        """From a mapping, such as a job file's; a ValueError says which word is wrong."""
+        """Read a mapping, such as a job file's. Raises ValueError that names the wrong key."""
         for word in facts:
-            if word not in _PLAIN:
-                close = get_close_matches(str(word), _PLAIN, 1)
-                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_PLAIN)}"
+            if word not in _KEYS:
+                close = get_close_matches(str(word), _KEYS, 1)
+                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_KEYS)}"
                 raise ValueError(f"{where}: there is no {word!r} in a sample; {hint}")
         if not isinstance(facts.get("prompt"), str):
             raise ValueError(f"{where}: a sample needs a prompt, which is a text")
         given = {word: value for word, value in facts.items() if value is not None}
         for word, value in given.items():
-            fits, wanted = _PLAIN[word]
+            fits, wanted = _KEYS[word]
             if not fits(value):
                 raise ValueError(f"{where}.{word} must be {wanted}, not {value!r:.60}")
         return cls(**{**given, "checks": tuple(given.get("checks") or ())})
 
     def plain(self) -> dict[str, Any]:
-        """As a manifest keeps it."""
+        """Return the form that a manifest stores."""
         return {**asdict(self), "checks": list(self.checks)}
 
     def job(
@@ -91,13 +111,24 @@ class SampleSpec:
         find: Callable[[str], Callable[[Any], Any]],
         read: Callable[[str], Mapping[str, Any]],
     ) -> SampleJob:
-        """The sample, checked; `find` gives the function of a `call`, `read` the schema in a file."""
+        """Make the job; `find` gives the function of a `call`, `read` the schema in a file."""
         made = [parse_check(text, judge, find=find, read=read) for text in self.checks]
         return make_job(
-            self.prompt, model, checks=made, breadth=self.breadth, depth=self.depth, strategy=self.strategy,
-            pick=self.pick, on_error=self.on_error, system=self.system, schema=self.schema,  # type: ignore[arg-type]
-            temperature=self.temperature, max_tokens=self.max_tokens, budget=self.budget, explain=self.explain,
-        )  # fmt: skip
+            self.prompt,
+            model,
+            checks=made,
+            breadth=self.breadth,
+            depth=self.depth,
+            strategy=self.strategy,
+            pick=self.pick,  # type: ignore[arg-type] # `make_job` validates it
+            on_error=self.on_error,  # type: ignore[arg-type] # `make_job` validates it
+            system=self.system,
+            schema=self.schema,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            budget=self.budget,
+            explain=self.explain,
+        )
 
 
 def parse_check(
@@ -107,11 +138,13 @@ def parse_check(
     find: Callable[[str], Callable[[Any], Any]],
     read: Callable[[str], Mapping[str, Any]],
 ) -> Check:
-    """A check from its words; `hidden` in front of them keeps it from the model."""
+    """Parse a check; a leading `hidden` hides it from the model."""
     word, _, rest = text.strip().partition(" ")
     if word == "hidden":
         if not rest.strip():
-            raise ValueError("the check 'hidden' needs a check after it, such as 'hidden max-words 20'")
+            raise ValueError(
+                "the check 'hidden' needs a check after it, such as 'hidden max-words 20'"
+            )
         return check_only(parse_check(rest, judge, find=find, read=read))
     if word.startswith("judge:") or text.startswith("judge:"):
         wanted = text.strip().removeprefix("judge:").strip()
@@ -130,18 +163,29 @@ def parse_check(
     }
     if word not in makers:
         close = get_close_matches(word, makers, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(makers)} and 'judge: ...'"
+        hint = (
+            f"did you mean {close[0]!r}?"
+            if close
+            else f"there are {', '.join(makers)} and 'judge: ...'"
+        )
         raise ValueError(f"there is no check {word!r}; {hint}")
     rest = rest.strip()
     if not rest and word != "json":
-        raise ValueError(f"the check {word!r} needs something after it, such as {_EXAMPLES[word]!r}")
+        raise ValueError(
+            f"the check {word!r} needs something after it, such as {_EXAMPLES[word]!r}"
+        )
     return makers[word](rest)
 
 
 _EXAMPLES: Final = {
-    "regex": "regex ^(red|blue)$", "contains": "contains rain", "lines": "lines 3", "max-words": "max-words 20",
-    "min-words": "min-words 5", "schema": "schema label.json", "call": "call pkg.mod:fn",
-}  # fmt: skip
+    "regex": "regex ^(red|blue)$",
+    "contains": "contains rain",
+    "lines": "lines 3",
+    "max-words": "max-words 20",
+    "min-words": "min-words 5",
+    "schema": "schema label.json",
+    "call": "call pkg.mod:fn",
+}
 
 
 def _number(given: str, text: str) -> int:

@@ -1,4 +1,4 @@
-"""Strategies: what to ask next in a branch, and which draw to choose. The loop is the engine's alone."""
+"""Strategies: what to ask next in a branch, and which draw to choose; `job` runs the loop."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
-from abreast.jobs.sample.attempts import Attempt, best_failed, rank
 from abreast.jobs.sample.checks import Check
+from abreast.jobs.sample.results import SampleAttempt, best_failed, rank
 from abreast.models.port import Message, Model
 
 TEMPLATE: Final = """{prompt}
@@ -22,12 +22,12 @@ It does not meet these requirements:
 Write a new answer that meets all requirements. Give only the answer."""
 
 NO_ANSWER: Final = "(no answer)"
-"""Stands in a repair for the text of a draw that has none: an empty turn is refused by some providers."""
+"""The text of a draw without text in a repair: some providers refuse an empty turn."""
 USABLE: Final = "a usable answer"
-"""What a draw was to be whose reply was declined, empty, broken or not by the schema."""
+"""The requirement that a declined, empty, broken or schema-breaking reply did not meet."""
 
-_ENDS: Final = frozenset(".!?:;")
-_TURN: Final = """Your answer does not meet these requirements:
+_SENTENCE_ENDS: Final = frozenset(".!?:;")
+_REPAIR_TURN: Final = """Your answer does not meet these requirements:
 {failures}
 
 Write a new answer that meets all requirements. Give only the answer."""
@@ -35,73 +35,81 @@ Write a new answer that meets all requirements. Give only the answer."""
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: the prompt with what the checks say about it."""
+    """The prompt, and the checks whose requirements it states."""
 
     prompt: str
     checks: tuple[Check, ...] = ()
 
     @property
     def text(self) -> str:
-        """The prompt as the model gets it."""
+        """The prompt as it is sent to the model."""
         shown = [check.shown for check in self.checks if check.shown]
         if not shown:
             return self.prompt
-        said = self.prompt.rstrip()
-        ended = said if said[-1:] in _ENDS else f"{said}."
-        # One sentence after another: small models take a list of requirements for something to be listed.
+        prompt = self.prompt.rstrip()
+        ended = prompt if prompt[-1:] in _SENTENCE_ENDS else f"{prompt}."
+        # As sentences: small models take a list of requirements for something to be listed.
         return f"{ended} {shown[0]}" if len(shown) == 1 else "\n".join((ended, *shown))
 
 
 @dataclass(slots=True)
 class History:
-    """One branch so far: its own draws, and nobody else's."""
+    """The draws of one branch so far."""
 
     branch: int
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[SampleAttempt] = field(default_factory=list)
     turns: list[Message] = field(default_factory=list)
 
     @property
-    def last(self) -> Attempt | None:
+    def last(self) -> SampleAttempt | None:
         """Its newest draw."""
         return self.attempts[-1] if self.attempts else None
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What to ask now, and which model: one that is open, a name, or None for the sample's own."""
+    """What to ask now, and which model: an open one, a name, or None for the sample's own."""
 
     messages: tuple[Message, ...]
     model: Model | str | None = None
 
 
-Chosen: TypeAlias = "Attempt | int | None"
+Chosen: TypeAlias = "SampleAttempt | int | None"
 
 
 class Strategy(Protocol):
-    """What to ask next, and which draw to choose. It keeps no state: two samples may share it at once."""
+    """Decides what to ask next, and which draw to choose.
+
+    It has no state, so several samples may share it.
+    """
 
     @property
     def early(self) -> bool:
         """Whether the first draw that passes ends the sample."""
 
     def next(self, question: Question, history: History) -> Turn:
-        """What the branch asks now."""
+        """Return what the branch asks now."""
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
-        """The draw to choose where none has won: of attempts in (branch, round) order, one of them or its index."""
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
+        """Choose a draw where none has won, of attempts in (branch, round) order.
+
+        The answer is one of them, its index, or None.
+        """
 
 
-def failures(attempt: Attempt) -> str:
-    """The checks that a draw did not pass, each with its reason, in their order; the passed ones are not named.
+def failures(attempt: SampleAttempt) -> str:
+    """List the checks that a draw did not pass, each with its reason, in their order.
 
-    Of a draw that no check has judged, why its reply was of no use.
+    For a draw that was not checked, say why its reply could not be used.
     """
-    failed = [f"- {verdict.check}: {verdict.reason}" for verdict in attempt.verdicts if not verdict.ok]
+    failed = [
+        f"- {verdict.check}: {verdict.reason}" for verdict in attempt.verdicts if not verdict.ok
+    ]
     return "\n".join(failed + [f"- {USABLE}: {attempt.reason}"] * (attempt.error is not None))
 
 
-def answer(attempt: Attempt) -> str:
-    """The text of a draw, or words that say that there is none."""
+def answer(attempt: SampleAttempt) -> str:
+    """Return the text of a draw, or `NO_ANSWER` if it has none."""
     return attempt.text if attempt.text.strip() else NO_ANSWER
 
 
@@ -111,108 +119,128 @@ class Rejection:
 
     early: ClassVar[bool] = True
 
-    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - it never looks back
-        """The same as ever."""
+    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - history is not used
+        """Ask the prompt again."""
         return Turn((Message("user", question.text),))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """Most checks passed, then the higher score, then the earliest."""
         return best_failed(attempts)
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Show the model its last draw, and which checks that did not pass, and why.
+    """Show the model its last draw, the checks that it did not pass, and why.
 
-    `template` has `{prompt}`, `{answer}` and `{failures}` in it.
+    `template` contains `{prompt}`, `{answer}` and `{failures}`.
     """
 
     template: str = TEMPLATE
     early: ClassVar[bool] = True
 
     def next(self, question: Question, history: History) -> Turn:
-        """The prompt; from the second round on with what was wrong."""
+        """Ask the prompt; from the second round on, with what was wrong."""
         last = history.last
         text = question.text
         if last is not None:
-            text = self.template.format(prompt=question.text, answer=answer(last), failures=failures(last))
+            text = self.template.format(
+                prompt=question.text, answer=answer(last), failures=failures(last)
+            )
         return Turn((Message("user", text),))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """Most checks passed, then the higher score, then the earliest."""
         return best_failed(attempts)
 
 
 @dataclass(frozen=True, slots=True)
 class MultiTurn:
-    """Go on with the conversation: each round adds the model's answer and what is wrong with it."""
+    """Continue the conversation: each round adds the model's answer and what is wrong with it."""
 
     early: ClassVar[bool] = True
 
     def next(self, question: Question, history: History) -> Turn:
-        """The conversation so far, and the next thing to say."""
+        """Send the conversation so far, with what is wrong with the last answer."""
         turns = [Message("user", question.text)]
         for attempt in history.attempts:
-            turns += [Message("assistant", answer(attempt)), Message("user", _TURN.format(failures=failures(attempt)))]
+            turns += [
+                Message("assistant", answer(attempt)),
+                Message("user", _REPAIR_TURN.format(failures=failures(attempt))),
+            ]
         return Turn(tuple(turns))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
-        """The last turn of the branch whose last turn ranks best: the deepest repaired one, not the last to end."""
-        last = {attempt.branch: attempt for attempt in attempts if attempt.state in ("passed", "failed")}
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
+        """Choose the last draw of the branch whose last draw ranks best.
+
+        It is the deepest repaired one, not the last to end.
+        """
+        last = {
+            attempt.branch: attempt for attempt in attempts if attempt.state in ("passed", "failed")
+        }
         return min(last.values(), key=rank, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Let every branch draw until it passes, and take what most of them say.
+    """Let every branch draw until it passes, and choose the most frequent text.
 
-    `same` gives what is compared: by default the text without blanks and case. With `risk`, a distance between two
-    texts, the draw with the least total distance to all others wins (minimum Bayes risk).
+    `same` gives what is compared: by default the text without case and extra whitespace. With
+    `risk`, a distance between two texts, the draw with the least total distance to all others wins
+    (minimum Bayes risk).
     """
 
     same: Callable[[str], str] = lambda text: " ".join(text.split()).casefold()
     risk: Callable[[str, str], float] | None = None
     early: ClassVar[bool] = False
 
-    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - it never looks back
-        """The same as ever."""
+    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - history is not used
+        """Ask the prompt again."""
         return Turn((Message("user", question.text),))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The most frequent of those that passed, or the closest to all; on a tie the earliest."""
         passing = [attempt for attempt in attempts if attempt.state == "passed"]
         if not passing:
             return best_failed(attempts)
         if self.risk is not None:
             risk = self.risk
-            return min(passing, key=lambda one: (sum(risk(one.text, other.text) for other in passing), *_place(one)))
+            return min(
+                passing,
+                key=lambda one: (
+                    sum(risk(one.text, other.text) for other in passing),
+                    *_place(one),
+                ),
+            )
         votes = Counter(self.same(attempt.text) for attempt in passing)
         return min(passing, key=lambda one: (-votes[self.same(one.text)], *_place(one)))
 
 
 @dataclass(frozen=True, slots=True)
 class BestOf:
-    """Let every branch draw until it passes, and take the one with the highest score."""
+    """Let every branch draw until it passes, and choose the highest score."""
 
-    score: Callable[[Attempt], float] = lambda attempt: attempt.score
+    score: Callable[[SampleAttempt], float] = lambda attempt: attempt.score
     early: ClassVar[bool] = False
 
-    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - it never looks back
-        """The same as ever."""
+    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - history is not used
+        """Ask the prompt again."""
         return Turn((Message("user", question.text),))
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The highest score of those that passed; on a tie the earliest."""
         passing = [attempt for attempt in attempts if attempt.state == "passed"]
-        return min(passing, key=lambda one: (-self.score(one), *_place(one)), default=best_failed(attempts))
+        return min(
+            passing, key=lambda one: (-self.score(one), *_place(one)), default=best_failed(attempts)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Escalate:
     """Ask the sample's own model first; when a round brings no progress, ask `slow` from then on.
 
-    `slow` is a name such as "openai/gpt-4o", or a model that is open already. `start` says what it begins with:
-    `"fresh"` the prompt alone, `"continue"` the last draw to repair, `"best"` the best draw of the branch to repair.
+    `slow` is a name such as "openai/gpt-4o", or a model that is already open. `start` says what it
+    begins with: `"fresh"` the prompt alone, `"continue"` the last draw to repair, `"best"` the best
+    draw of the branch to repair.
     """
 
     slow: Model | str
@@ -220,27 +248,27 @@ class Escalate:
     early: ClassVar[bool] = True
 
     def next(self, question: Question, history: History) -> Turn:
-        """A repair by whoever's turn it is."""
+        """Ask for a repair, from the sample's own model or from `slow`."""
         stuck = _stuck_at(history.attempts)
         if stuck is None:
             return Repair().next(question, history)
         if len(history.attempts) > stuck:
             mine = History(history.branch, history.attempts[stuck:])
             return Turn(Repair().next(question, mine).messages, self.slow)
-        shown: list[Attempt] = []
+        shown: list[SampleAttempt] = []
         if self.start == "continue":
             shown = history.attempts[-1:]
         elif self.start == "best" and (best := best_failed(history.attempts)) is not None:
             shown = [best]
         return Turn(Repair().next(question, History(history.branch, shown)).messages, self.slow)
 
-    def select(self, attempts: Sequence[Attempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """Most checks passed, then the higher score, then the earliest."""
         return best_failed(attempts)
 
 
-def _stuck_at(attempts: Sequence[Attempt]) -> int | None:
-    """How many draws the fast model made until one brought no progress over those before it; None if all did."""
+def _stuck_at(attempts: Sequence[SampleAttempt]) -> int | None:
+    """Return after how many draws of the fast model one brought no progress; None if all did."""
     best = -1
     for number, attempt in enumerate(attempts, 1):
         if attempt.passes <= best:
@@ -249,11 +277,15 @@ def _stuck_at(attempts: Sequence[Attempt]) -> int | None:
     return None
 
 
-def _place(attempt: Attempt) -> tuple[int, int]:
+def _place(attempt: SampleAttempt) -> tuple[int, int]:
     return (attempt.round, attempt.branch)
 
 
 STRATEGIES: Final[dict[str, Callable[[], Strategy]]] = {
-    "rejection": Rejection, "repair": Repair, "multi-turn": MultiTurn, "vote": Vote, "best-of": BestOf,
-}  # fmt: skip
-"""Those that need nothing else, by the name that the command line and job files use."""
+    "rejection": Rejection,
+    "repair": Repair,
+    "multi-turn": MultiTurn,
+    "vote": Vote,
+    "best-of": BestOf,
+}
+"""The strategies without required arguments, by the name in job files and on the command line."""

@@ -1,1 +1,1 @@
-"""Workflows: steps of a YAML file, run side by side."""
+"""The workflow job: runs the steps of a YAML file, side by side where they allow it."""

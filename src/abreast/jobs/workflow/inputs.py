@@ -1,4 +1,4 @@
-"""A workflow's inputs: the values that were given, put into the types that the file declares."""
+"""Resolves a workflow's inputs: converts given values to the types that the file declares."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-from abreast.jobs.files.report import shown
-from abreast.jobs.workflow.steps import Input
+from abreast.jobs.files.problems import shown
+from abreast.jobs.workflow.spec import WorkflowInput
 
 _TRUE: Final = frozenset({"true", "1", "yes"})
 _FALSE: Final = frozenset({"false", "0", "no"})
@@ -16,17 +16,24 @@ _AUTO: Final = "auto"
 
 
 def resolve_inputs(
-    inputs: Sequence[Input], given: Mapping[str, Any], ask: Callable[[Input], str] | None = None
+    inputs: Sequence[WorkflowInput],
+    given: Mapping[str, Any],
+    ask: Callable[[WorkflowInput], str] | None = None,
 ) -> dict[str, Any]:
-    """The value of every input: the given one, else its default, else what `ask` says if it is required.
+    """Return the value of every input: the given one, else its default, else the answer of `ask`.
 
-    Pass `ask` only where somebody is there to answer. An input that is neither given nor required and has no default
-    is left out. A ValueError has one line for each problem.
+    `ask` is called for required inputs only; pass it only where a user can answer. An input that is
+    neither given nor required and has no default is left out. A ValueError has one line for each
+    problem.
 
-    >>> resolve_inputs([Input("n", 1, type="number"), Input("loud", 2, has_default=True, default="no")], {"n": "4"})
+    >>> number = WorkflowInput("n", 1, type="number")
+    >>> loud = WorkflowInput("loud", 2, has_default=True, default="no")
+    >>> resolve_inputs([number, loud], {"n": "4"})
     {'n': 4, 'loud': 'no'}
     """
-    problems = [_unknown(name, inputs) for name in given if name not in {one.name for one in inputs}]
+    problems = [
+        _unknown_input(name, inputs) for name in given if name not in {one.name for one in inputs}
+    ]
     found: dict[str, Any] = {}
     for one in inputs:
         try:
@@ -45,38 +52,41 @@ def resolve_inputs(
     return found
 
 
-def coerce(one: Input, given: Any) -> Any:  # noqa: ANN401 - whatever a file or a caller gives
-    """A value in the type that the input declares; a ValueError says what it should be."""
+def coerce(one: WorkflowInput, given: Any) -> Any:  # noqa: ANN401 - any value of a file or caller
+    """Convert a value to the type that the input declares; a ValueError says what it should be."""
     if one.secret:
-        return _secret(one, given)
-    value = _TYPES[one.type](one.name, given)
-    exempt = one.name == "integration" and value == _AUTO  # stands for whatever the project has
+        return _check_secret(one, given)
+    value = _CONVERTERS[one.type](one.name, given)
+    exempt = one.name == "integration" and value == _AUTO  # "auto": the project's own integration
     if one.enum is not None and not exempt and not any(_same(value, choice) for choice in one.enum):
         choices = ", ".join(map(shown, one.enum))
         raise ValueError(f"the input {one.name!r} must be one of {choices}, not {shown(given)}")
     return value
 
 
-def _secret(one: Input, given: object) -> str:
-    """The same, of a secret: what is wrong with it is said without it."""
+def _check_secret(one: WorkflowInput, given: object) -> str:
+    """Return a secret if it is allowed; the ValueError does not show it."""
     if not isinstance(given, str) or (one.enum is not None and given not in one.enum):
         raise ValueError(f"the input {one.name!r}, which is secret, is not a text that it allows")
     return given
 
 
 def _same(value: object, choice: object) -> bool:
-    """Equal, and not merely as True equals 1."""
+    """Return whether the two are equal; True and 1 are not."""
     return value == choice and isinstance(value, bool) == isinstance(choice, bool)
 
 
-def _text(name: str, given: object) -> str:
+def _to_text(name: str, given: object) -> str:
     if isinstance(given, str):
         return given
     raise ValueError(f"the input {name!r} must be a text, not {shown(given)}; put it in quotes")
 
 
-def _number(name: str, given: object) -> int | float:
-    """A whole number where it is one, without a detour through a float: it may be an id of 20 digits."""
+def _to_number(name: str, given: object) -> int | float:
+    """Convert to an int where it is whole, without going through a float.
+
+    It may be an id of 20 digits, which a float can't hold.
+    """
     try:
         if isinstance(given, str):
             try:
@@ -92,7 +102,7 @@ def _number(name: str, given: object) -> int | float:
     raise ValueError(f"the input {name!r} must be a number, not {shown(given)}")
 
 
-def _boolean(name: str, given: object) -> bool:
+def _to_boolean(name: str, given: object) -> bool:
     if isinstance(given, bool):
         return given
     word = given.lower() if isinstance(given, str) else ""
@@ -101,12 +111,18 @@ def _boolean(name: str, given: object) -> bool:
     return word in _TRUE
 
 
-_TYPES: Final[dict[str, Callable[[str, object], Any]]] = {"string": _text, "number": _number, "boolean": _boolean}
+_CONVERTERS: Final[dict[str, Callable[[str, object], Any]]] = {
+    "string": _to_text,
+    "number": _to_number,
+    "boolean": _to_boolean,
+}
 
 
-def _unknown(name: str, inputs: Sequence[Input]) -> str:
+def _unknown_input(name: str, inputs: Sequence[WorkflowInput]) -> str:
     names = [one.name for one in inputs]
     close = get_close_matches(name, names, 1)
     if close:
         return f"there is no input {name!r}; did you mean {close[0]}?"
-    return f"there is no input {name!r}; " + (f"there are {', '.join(names)}" if names else "the workflow takes none")
+    return f"there is no input {name!r}; " + (
+        f"there are {', '.join(names)}" if names else "the workflow takes none"
+    )

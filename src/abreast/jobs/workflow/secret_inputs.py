@@ -1,7 +1,7 @@
-"""Secret inputs: expressions see a mask; only a step that does something gets the value, and what it gives is masked.
+"""Secret inputs: expressions see a mask instead of the value.
 
-So no path, digest, condition or output can hold one, and a run that goes on with another value of a secret finds all
-that is recorded.
+Only an action gets the value, and its output is masked. So no path, digest, condition or output can
+hold a secret, and a run that is resumed with another value of a secret finds all recorded results.
 """
 
 from __future__ import annotations
@@ -10,44 +10,51 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
-from abreast.jobs.workflow.records import Record
-from abreast.jobs.workflow.steps import Input
+from abreast.jobs.workflow.spec import WorkflowInput
+from abreast.jobs.workflow.steps.records import Record
 
 MASK: Final = "***"
 
 
 class SealedInputs(dict[str, Any]):
-    """Inputs as expressions see them. `secrets` are the values behind the masks; an empty one is no secret."""
+    """Inputs as expressions see them. `secrets` are the values behind the masks.
 
-    def __init__(self, inputs: Sequence[Input], values: Mapping[str, Any]) -> None:
-        """`values` of the declared `inputs`."""
+    An empty value is not masked.
+    """
+
+    def __init__(self, inputs: Sequence[WorkflowInput], values: Mapping[str, Any]) -> None:
+        """Mask those of the `values` whose `inputs` are declared secret."""
         hidden = {one.name for one in inputs if one.secret}
         self.secrets = {
-            name: str(value) for name, value in values.items() if name in hidden and value not in (None, "")
+            name: str(value)
+            for name, value in values.items()
+            if name in hidden and value not in (None, "")
         }
-        super().__init__({name: MASK if name in self.secrets else value for name, value in values.items()})
+        super().__init__(
+            {name: MASK if name in self.secrets else value for name, value in values.items()}
+        )
 
     @property
     def revealed(self) -> dict[str, Any]:
-        """The values themselves."""
+        """All inputs with their values, unmasked."""
         return {**self, **self.secrets}
 
 
 class Secrets:
-    """Masks texts wherever they stand: in texts, lists, mappings, records and errors."""
+    """Masks secret texts inside texts, lists, mappings, records and errors."""
 
     __slots__ = ("_texts",)
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """The longest first, as one may hold another."""
+        """Sort the texts, the longest first, as one may contain another."""
         self._texts = sorted({text for text in texts if text}, key=lambda text: (-len(text), text))
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there is any secret."""
         return bool(self._texts)
 
     def hide(self, value: Any) -> Any:  # noqa: ANN401 - JSON's types
-        """The value with every secret in it masked; a number that reads as one too."""
+        """Return the value with every secret masked, also a number that equals one as text."""
         if isinstance(value, str):
             for text in self._texts:
                 value = value.replace(text, MASK)
@@ -55,7 +62,8 @@ class Secrets:
         if isinstance(value, Mapping):
             return {self.hide(key): self.hide(one) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
-            make = getattr(value, "_make", type(value))  # of a named tuple, which takes its fields apart
+            # A named tuple's constructor takes each field as an argument; its `_make` takes a list.
+            make = getattr(value, "_make", type(value))
             return make([self.hide(one) for one in value])
         if is_dataclass(value) and not isinstance(value, type):
             facts = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
@@ -64,24 +72,29 @@ class Secrets:
         return MASK if is_number and str(value) in self._texts else value
 
     def hide_record(self, record: Record) -> Record:
-        """A step's result, masked."""
+        """Return a step's result, masked."""
         return replace(record, output=self.hide(record.output), error=self.hide(record.error))
 
     def hide_error(self, error: BaseException) -> BaseException:
-        """The error with masked words, and those that led to it; another one if that can't be done."""
+        """Mask the arguments of the error and of its causes, and return it.
+
+        If a secret still shows, return a RuntimeError with the masked text instead.
+        """
         for one in _chain(error):
-            one.args = tuple(self.hide(word) if isinstance(word, str) else word for word in one.args)
-        if not any(map(self._tells, _chain(error))):
+            one.args = tuple(
+                self.hide(word) if isinstance(word, str) else word for word in one.args
+            )
+        if not any(map(self._shows_secret, _chain(error))):
             return error
         return RuntimeError(self.hide(f"{type(error).__name__}: {error}"))
 
-    def _tells(self, error: BaseException) -> bool:
+    def _shows_secret(self, error: BaseException) -> bool:
         words = f"{error}{error!r}{getattr(error, '__notes__', '')}"
         return any(text in words for text in self._texts)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and those that led to it."""
+    """Yield an error, its causes and its contexts, each once."""
     seen: set[int] = set()
     todo = [error]
     while todo:

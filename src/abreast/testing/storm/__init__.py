@@ -1,30 +1,33 @@
-"""A model provider that rages on this machine: exact limits, faults on demand, and a log of the truth.
+"""A local model provider for tests: exact limits, faults on demand, and a log of every request.
 
-async with open_storm(rpm=600, latency=0.5) as storm:
-    ...     # calls to storm.url
+As an example:
 
-`World` is the same without a socket, for virtual time. `python -m abreast.testing.storm --help` runs it from a shell.
+    async with open_storm(rpm=600, latency=0.5) as storm:
+        ...     # calls to storm.url
+
+`World` is the same without a socket, for virtual time. `python -m abreast.testing.storm --help`
+runs it from a shell.
 """
 
-from abreast.testing.storm.door import Storm, open_storm
-from abreast.testing.storm.faults import FAULTS, Fault
-from abreast.testing.storm.ledger import Entry, Stats
+from abreast.testing.storm.faults import FAULTS, StormFault
+from abreast.testing.storm.log import LogEntry, Stats
+from abreast.testing.storm.open import Storm, open_storm
 from abreast.testing.storm.process import StormProcess, start_process
-from abreast.testing.storm.settings import Settings, Step
-from abreast.testing.storm.world import Request, Verdict, World
+from abreast.testing.storm.settings import Settings, SettingsStep
+from abreast.testing.storm.world import StormVerdict, World, WorldRequest
 
 __all__ = [
     "FAULTS",
-    "Entry",
-    "Fault",
-    "Request",
+    "LogEntry",
     "Settings",
+    "SettingsStep",
     "Stats",
-    "Step",
     "Storm",
+    "StormFault",
     "StormProcess",
-    "Verdict",
+    "StormVerdict",
     "World",
+    "WorldRequest",
     "open_storm",
     "start_process",
 ]

@@ -1,4 +1,4 @@
-"""`python -m abreast.testing.storm`."""
+"""Entry point of `python -m abreast.testing.storm`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The storm from a shell: `python -m abreast.testing.storm --rpm 600`."""
+"""The command line of the storm: `python -m abreast.testing.storm --rpm 600`."""
 
 from __future__ import annotations
 
@@ -13,44 +13,48 @@ from collections.abc import Sequence
 from dataclasses import MISSING, Field, asdict, fields
 from typing import Any, NoReturn
 
-from abreast.testing.storm.door import Storm, open_storm
 from abreast.testing.storm.faults import FAULTS
-from abreast.testing.storm.settings import Settings, Step, from_json, make_settings
+from abreast.testing.storm.open import Storm, open_storm
+from abreast.testing.storm.settings import Settings, SettingsStep, from_json, make_settings
 
 _USAGE_ERROR = 2
-_OWN_FLAGS = ("faults", "fault_at", "steps", "markers", "retry_after")
+_SPECIAL_SETTINGS = ("faults", "fault_at", "steps", "markers", "retry_after")
 _EXAMPLES = """\
 examples:
   python -m abreast.testing.storm --rpm 600 --concurrency 40 --latency 0.5
   python -m abreast.testing.storm --rpm 600 --step 60:rpm=150 --step 120:rpm=900 --minute 3
   python -m abreast.testing.storm --fault 500=0.01 --fault-at 3=stall --headers absent
 
-paths: /v1/chat/completions, /v1/messages, /v1beta/models/MODEL:generateContent (and :streamGenerateContent),
-/v1/models; the truth is at /storm/log and /storm/stats, and settings change by POST to /storm/settings
+paths: /v1/chat/completions, /v1/messages, /v1beta/models/MODEL:generateContent
+(and :streamGenerateContent), /v1/models; the truth is at /storm/log and /storm/stats,
+and settings change by POST to /storm/settings
 
-faults, each also asked for by fault-NAME in a model's name or a prompt (fault-NAMEx2: only the first two times):
+faults, each also asked for by fault-NAME in a model's name or a prompt
+(fault-NAMEx2: only the first two times):
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a storm until it is interrupted; the exit code."""
-    parser = _parser()
+    """Run a storm until it is interrupted; return the exit code."""
+    parser = _make_parser()
     options = parser.parse_args(arguments)
     try:
-        settings = make_settings(_settings(options))
+        settings = make_settings(_settings_from(options))
     except ValueError as error:
-        return _complain(str(error))
+        return _report_error(str(error))
     try:
         return asyncio.run(_serve(settings, options))
     except ModuleNotFoundError as error:
         if error.name != "aiohttp":
             raise
-        return _complain("the storm server needs aiohttp: pip install 'abreast[storm]'", code=1)
+        return _report_error("the storm server needs aiohttp: pip install 'abreast[storm]'", code=1)
     except OSError as error:
-        return _complain(f"can't listen on 127.0.0.1:{options.port}: {os.strerror(error.errno or 0)}", code=1)
+        return _report_error(
+            f"can't listen on 127.0.0.1:{options.port}: {os.strerror(error.errno or 0)}", code=1
+        )
 
 
-def _complain(sentence: str, code: int = _USAGE_ERROR) -> int:
+def _report_error(sentence: str, code: int = _USAGE_ERROR) -> int:
     sys.stderr.write(f"storm: {sentence}\n")
     return code
 
@@ -59,41 +63,64 @@ def _complain(sentence: str, code: int = _USAGE_ERROR) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, without the list of all that could have been right."""
+    """Reports an error in one sentence, without the list of all options."""
 
     def error(self, message: str) -> NoReturn:
-        raise SystemExit(_complain(message.removeprefix("argument ")))
+        raise SystemExit(_report_error(message.removeprefix("argument ")))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     faults = "\n".join(f"  {fault.name:<17} {fault.doc}" for fault in FAULTS.values())
     parser = _Parser(
         usage="python -m abreast.testing.storm [options]",
         prog="python -m abreast.testing.storm",
-        description="A model provider on 127.0.0.1 with exact limits, faults on demand, and a log of the truth.",
+        description=(
+            "A model provider on 127.0.0.1 with exact limits, faults on demand, "
+            "and a log of the truth."
+        ),
         epilog=_EXAMPLES + faults,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--port", type=_port, default=0, help="the port to listen on (one that is free)")
+    parser.add_argument(
+        "--port", type=_port, default=0, help="the port to listen on (one that is free)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (0)")
-    parser.add_argument("--json", action="store_true", help="say where it listens as one line of JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="say where it listens as one line of JSON"
+    )
     parser.add_argument("--until-eof", action="store_true", help="end when the standard input does")
     for each in fields(Settings):
-        if each.name not in _OWN_FLAGS:
+        if each.name not in _SPECIAL_SETTINGS:
             parser.add_argument(_flag(each.name), **_argument(each))
-    _add_own(parser)
+    _add_special_arguments(parser)
     return parser
 
 
-def _add_own(parser: argparse.ArgumentParser) -> None:
+def _add_special_arguments(parser: argparse.ArgumentParser) -> None:
     docs = {each.name: each.metadata["doc"] for each in fields(Settings)}
-    parser.add_argument("--retry-after", type=_number_or_word, metavar="HOW", help=docs["retry_after"])
-    parser.add_argument("--no-markers", dest="markers", action="store_false", default=None, help="obey no fault-NAME")
-    parser.add_argument("--fault", type=_rate, action="append", metavar="NAME=RATE", help=docs["faults"])
-    parser.add_argument("--fault-at", type=_nth, action="append", metavar="N=NAME", help=docs["fault_at"])
-    parser.add_argument("--step", type=_step, action="append", metavar="SECONDS:NAME=VALUE,...", help=docs["steps"])
-    parser.add_argument("--settings", type=_object, default={}, metavar="JSON", help="settings as an object of JSON")
+    parser.add_argument(
+        "--retry-after", type=_number_or_word, metavar="HOW", help=docs["retry_after"]
+    )
+    parser.add_argument(
+        "--no-markers",
+        dest="markers",
+        action="store_false",
+        default=None,
+        help="obey no fault-NAME",
+    )
+    parser.add_argument(
+        "--fault", type=_rate, action="append", metavar="NAME=RATE", help=docs["faults"]
+    )
+    parser.add_argument(
+        "--fault-at", type=_nth, action="append", metavar="N=NAME", help=docs["fault_at"]
+    )
+    parser.add_argument(
+        "--step", type=_step, action="append", metavar="SECONDS:NAME=VALUE,...", help=docs["steps"]
+    )
+    parser.add_argument(
+        "--settings", type=_object, default={}, metavar="JSON", help="settings as an object of JSON"
+    )
 
 
 def _flag(name: str) -> str:
@@ -102,24 +129,28 @@ def _flag(name: str) -> str:
 
 def _argument(each: Field[Any]) -> dict[str, Any]:
     default = None if each.default is MISSING else each.default
-    doc = each.metadata["doc"] + ("" if default is None else f" ({default:g})" if default != str(default) else "")
+    doc = each.metadata["doc"] + (
+        "" if default is None else f" ({default:g})" if default != str(default) else ""
+    )
     if isinstance(default, str):
         return {"help": f"{doc} ({default})", "metavar": "HOW"}
     whole = isinstance(default, int) or each.name == "concurrency"
     return {"type": _whole if whole else _number, "help": doc, "metavar": "N"}
 
 
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
+def _settings_from(options: argparse.Namespace) -> dict[str, Any]:
     given = {each.name: getattr(options, each.name, None) for each in fields(Settings)}
     given["faults"] = dict(options.fault) if options.fault else None
     given["fault_at"] = dict(options.fault_at) if options.fault_at else None
     given["steps"] = tuple(options.step) if options.step else None
-    return from_json(options.settings | {name: value for name, value in given.items() if value is not None})
+    return from_json(
+        options.settings | {name: value for name, value in given.items() if value is not None}
+    )
 
 
 def _port(text: str) -> int:
     port = _whole(text)
-    if not 0 <= port <= 65535:  # noqa: PLR2004 - as many as there are
+    if not 0 <= port <= 65535:  # noqa: PLR2004 - the highest port number
         raise argparse.ArgumentTypeError(f"a port is from 0 to 65535, not {text}")
     return port
 
@@ -155,11 +186,13 @@ def _nth(text: str) -> tuple[int, str]:
     return _whole(number), name
 
 
-def _step(text: str) -> Step:
+def _step(text: str) -> SettingsStep:
     at, _, changes = text.partition(":")
     pairs = [pair.partition("=") for pair in changes.split(",")]
     try:
-        return Step.of((_number(at), {name.replace("-", "_"): _value(value) for name, _, value in pairs}))
+        return SettingsStep.of(
+            (_number(at), {name.replace("-", "_"): _value(value) for name, _, value in pairs})
+        )
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -178,7 +211,7 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-# --- the run
+# --- serving
 
 
 async def _serve(settings: Settings, options: argparse.Namespace) -> int:
@@ -188,7 +221,7 @@ async def _serve(settings: Settings, options: argparse.Namespace) -> int:
         loop.add_signal_handler(number, ended.set)
     given = {each.name: getattr(settings, each.name) for each in fields(Settings)}
     async with open_storm(seed=options.seed, port=options.port, **given) as storm:
-        # The log only grows: looking through it for garbage again and again would be half of the work.
+        # The log only grows: repeated garbage collections of it would take half of the CPU time.
         gc.freeze()
         gc.set_threshold(100_000, 50, 1000)
         _announce(storm, as_json=options.json)
@@ -200,22 +233,30 @@ async def _serve(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _announce(storm: Storm, *, as_json: bool) -> None:
-    said = json.dumps({"url": storm.url, "pid": os.getpid()}) if as_json else f"storm: listening on {storm.url}"
-    sys.stdout.write(said + "\n")
+    announcement = (
+        json.dumps({"url": storm.url, "pid": os.getpid()})
+        if as_json
+        else f"storm: listening on {storm.url}"
+    )
+    sys.stdout.write(announcement + "\n")
     sys.stdout.flush()
 
 
 def _watch_input(ended: asyncio.Event) -> None:
     try:
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _read, ended)
-    except PermissionError:  # a file, or /dev/null: nobody is there to close it
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _read_input, ended)
+    except PermissionError:  # a file or /dev/null, which never reaches its end by being closed
         ended.set()
 
 
-def _read(ended: asyncio.Event) -> None:
+def _read_input(ended: asyncio.Event) -> None:
     if not os.read(sys.stdin.fileno(), 1024):
         ended.set()
 
 
 def _summary(storm: Storm) -> str:
-    return ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in asdict(storm.stats()).items() if value)
+    return ", ".join(
+        f"{value} {name.replace('_', ' ')}"
+        for name, value in asdict(storm.stats()).items()
+        if value
+    )

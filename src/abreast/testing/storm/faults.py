@@ -1,4 +1,4 @@
-"""The ways a storm breaks: their names, what each does, and how a request asks for one."""
+"""The faults of a storm: their names, what each does, and how a request asks for one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """One way to break. `early`: refused at the door, before any limit is looked at, and nothing is charged."""
+class StormFault:
+    """One fault. `early` ones are refused before any limit is checked, and charged to none."""
 
     name: str
     doc: str
@@ -19,29 +19,31 @@ class Fault:
 FAULTS = {
     fault.name: fault
     for fault in (
-        Fault("500", "an internal error", 500),
-        Fault("502", "a bad gateway, as HTML", 502),
-        Fault("503", "unavailable", 503),
-        Fault("529", "overloaded", 529),
-        Fault("reset", "the connection is reset before any byte"),
-        Fault("reset-body", "the connection is lost in the middle of the body"),
-        Fault("stall", "never answers"),
-        Fault("stall-body", "begins to answer and never goes on"),
-        Fault("truncated", "ends early: a stream without its end, half of a JSON document"),
-        Fault("malformed", "200 with a body that is no JSON"),
-        Fault("empty", "a reply with no choices"),
-        Fault("huge", "a reply of 10 MB"),
-        Fault("html", "200 with a page of HTML"),
-        Fault("refusal", "the model refuses, or a content filter does"),
-        Fault("401", "the key is wrong", 401, early=True),
-        Fault("403", "the key may not do this", 403, early=True),
-        Fault("404", "no such model", 404, early=True),
-        Fault("context", "more tokens than the context holds", 400, early=True),
-        Fault("429", "too many requests, with Retry-After in seconds", 429, early=True),
-        Fault("429-bare", "too many requests, without Retry-After", 429, early=True),
-        Fault("429-date", "too many requests, with Retry-After as an HTTP date", 429, early=True),
-        Fault("429-concurrency", "too many requests in flight", 429, early=True),
-        Fault("quota", "the day's quota is used up", 429, early=True),
+        StormFault("500", "an internal error", 500),
+        StormFault("502", "a bad gateway, as HTML", 502),
+        StormFault("503", "unavailable", 503),
+        StormFault("529", "overloaded", 529),
+        StormFault("reset", "the connection is reset before any byte"),
+        StormFault("reset-body", "the connection is lost in the middle of the body"),
+        StormFault("stall", "never answers"),
+        StormFault("stall-body", "begins to answer and never goes on"),
+        StormFault("truncated", "ends early: a stream without its end, half of a JSON document"),
+        StormFault("malformed", "200 with a body that is no JSON"),
+        StormFault("empty", "a reply with no choices"),
+        StormFault("huge", "a reply of 10 MB"),
+        StormFault("html", "200 with a page of HTML"),
+        StormFault("refusal", "the model refuses, or a content filter does"),
+        StormFault("401", "the key is wrong", 401, early=True),
+        StormFault("403", "the key may not do this", 403, early=True),
+        StormFault("404", "no such model", 404, early=True),
+        StormFault("context", "more tokens than the context holds", 400, early=True),
+        StormFault("429", "too many requests, with Retry-After in seconds", 429, early=True),
+        StormFault("429-bare", "too many requests, without Retry-After", 429, early=True),
+        StormFault(
+            "429-date", "too many requests, with Retry-After as an HTTP date", 429, early=True
+        ),
+        StormFault("429-concurrency", "too many requests in flight", 429, early=True),
+        StormFault("quota", "the day's quota is used up", 429, early=True),
     )
 }
 
@@ -49,10 +51,13 @@ FAULTS = {
 _MARKER = re.compile(r"(?<![\w-])fault-([a-z0-9]+?(?:-[a-z]+?)?)(?:x(\d+))?(?![\w-])")
 
 
-def marked(text: str, turn: int) -> Fault | None:
-    """The fault that a text asks for, if it does. `fault-500x2` is asked for by the first two requests that are alike.
+def find_marker(text: str, turn: int) -> StormFault | None:
+    """The fault that a text asks for, or None.
 
-    >>> marked("please fault-500x2", turn=1).name, marked("please fault-500x2", turn=3)
+    `fault-500x2` applies to the first two of identical requests.
+
+    >>> text = "please fault-500x2"
+    >>> find_marker(text, turn=1).name, find_marker(text, turn=3)
     ('500', None)
     """
     if "fault-" not in text:

@@ -1,4 +1,4 @@
-"""The storm on a socket of this machine: HTTP in front of a World."""
+"""The HTTP server of a storm on a local socket, in front of a World."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from aiohttp import web
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.testing.storm.bodies import JSON, SSE, Answer, dumped, error_answer, reply_answer
-from abreast.testing.storm.ledger import Stats
-from abreast.testing.storm.replies import Script, fixed_text
-from abreast.testing.storm.routes import route
+from abreast.testing.storm.dialects.bodies import (
+    JSON,
+    SSE,
+    StormAnswer,
+    error_answer,
+    reply_answer,
+    to_json,
+)
+from abreast.testing.storm.dialects.dialect import BadRequest, Dialect, StormRequest, count_tokens
+from abreast.testing.storm.dialects.replies import Script, fixed_text
+from abreast.testing.storm.dialects.routes import route
+from abreast.testing.storm.log import Stats
 from abreast.testing.storm.settings import from_json
-from abreast.testing.storm.shape import Ask, BadRequest, Shape, count_tokens
-from abreast.testing.storm.world import Request, Verdict, World
+from abreast.testing.storm.world import StormVerdict, World, WorldRequest
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -28,15 +35,16 @@ if TYPE_CHECKING:
     from aiohttp.streams import StreamReader
     from aiohttp.web_protocol import RequestHandler
 
-_LARGEST = 256 * 1024 * 1024  # bytes of a request
-_AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: closing resets
-_PATIENCE = 1.0  # seconds for handlers to end when the storm does; they were cancelled, so they do at once
+_MAX_REQUEST_BYTES = 256 * 1024 * 1024
+_LINGER_ZERO = struct.pack("ii", 1, 0)  # for SO_LINGER: closing resets the connection
+# Seconds for handlers to end when the storm does; they are cancelled before, so they end at once.
+_SHUTDOWN_TIMEOUT = 1.0
 
 Watcher = tuple[Callable[[Stats], bool], "asyncio.Future[None]"]
 
 
 class StormServer:
-    """Answers on 127.0.0.1 as its world says. Whoever made it closes it."""
+    """Answers on 127.0.0.1 as its world decides. The creator must close it."""
 
     def __init__(self, world: World, script: Script | None = None) -> None:
         self.world = world
@@ -45,7 +53,9 @@ class StormServer:
         self._script = script
         self._closing = False
         self._watchers: list[Watcher] = []
-        self._http = web.Server(self._handle, request_factory=_make_request, handler_cancellation=True, access_log=None)
+        self._http = web.Server(
+            self._handle, request_factory=_make_request, handler_cancellation=True, access_log=None
+        )
         self._listening: asyncio.Server | None = None
 
     async def open(self, port: int = 0) -> None:
@@ -55,24 +65,26 @@ class StormServer:
         self.port = self._listening.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Hang up on everybody; what is in flight stays so in the log."""
+        """Abort all connections; what is in flight stays so in the log."""
         self._closing = True
         if self._listening is not None:
             self._listening.close()
         for connection in self._http.connections:
             if connection.transport is not None:
                 connection.transport.abort()
-        await self._http.shutdown(_PATIENCE)
+        await self._http.shutdown(_SHUTDOWN_TIMEOUT)
         if self._listening is not None:
             await self._listening.wait_closed()
 
     def stats(self) -> Stats:
-        """The world's numbers, and those of the socket."""
+        """The world's counts, and those of the socket."""
         used = os.times()
-        return replace(self.world.stats(), connections=self.connections, cpu_seconds=used.user + used.system)
+        return replace(
+            self.world.stats(), connections=self.connections, cpu_seconds=used.user + used.system
+        )
 
     async def until(self, holds: Callable[[Stats], bool]) -> None:
-        """Wait until the numbers are as `holds` wants them; it is asked after everything that happens."""
+        """Wait until the counts satisfy `holds`, which is called after every event."""
         if holds(self.stats()):
             return
         watcher: Watcher = (holds, asyncio.get_running_loop().create_future())
@@ -82,7 +94,7 @@ class StormServer:
         finally:
             self._watchers.remove(watcher)
 
-    # --- a request
+    # --- model requests
 
     def _connect(self) -> RequestHandler:
         self.connections += 1
@@ -93,69 +105,83 @@ class StormServer:
             target = route(request.path)
             if target is not None:
                 body = await request.read()
-                shape, model, stream = target
+                dialect, model, stream = target
                 try:
-                    ask = _asked(shape, _parsed(body), model, stream=stream)
+                    ask = _parse_request(dialect, _parse_json(body), model, stream=stream)
                     text = fixed_text(ask, self.world.settings.reply, self._script)
                 except BadRequest as error:
-                    return _json(shape.error(400, "bad", str(error), None), status=400)
-                return await self._answer(request, shape, ask, text)
-        return await self._about(request)
+                    return _json(dialect.error(400, "bad", str(error), None), status=400)
+                return await self._answer(request, dialect, ask, text)
+        return await self._answer_other(request)
 
-    async def _answer(self, request: web.BaseRequest, shape: Shape, ask: Ask, text: str | None) -> web.StreamResponse:
+    async def _answer(
+        self, request: web.BaseRequest, dialect: Dialect, ask: StormRequest, text: str | None
+    ) -> web.StreamResponse:
         world, clock = self.world, SYSTEM_CLOCK
-        verdict = world.arrive(clock.now(), _request(shape, ask, text))
+        verdict = world.arrive(clock.now(), _world_request(dialect, ask, text))
         if self._watchers:
-            self._tell()
+            self._notify_watchers()
         if not verdict.admitted:
-            return _whole(error_answer(shape, verdict), verdict)
+            return _full_response(error_answer(dialect, verdict), verdict)
         try:
-            response = await self._serve(request, shape, ask, verdict, text)
+            response = await self._serve(request, dialect, ask, verdict, text)
         except (asyncio.CancelledError, ConnectionError):
             if not self._closing:
                 world.leave(clock.now(), verdict.id)
-                self._tell()
+                self._notify_watchers()
             raise
         world.finish(clock.now(), verdict.id)
         if self._watchers:
-            self._tell()
+            self._notify_watchers()
         return response
 
     async def _serve(
-        self, request: web.BaseRequest, shape: Shape, ask: Ask, verdict: Verdict, text: str | None
+        self,
+        request: web.BaseRequest,
+        dialect: Dialect,
+        ask: StormRequest,
+        verdict: StormVerdict,
+        text: str | None,
     ) -> web.StreamResponse:
         fault = verdict.fault.name if verdict.fault is not None else ""
         if fault == "stall":
-            await _for_ever()
-        if verdict.status >= 500:  # noqa: PLR2004 - a server's error
-            answer = error_answer(shape, verdict)
+            await _wait_forever()
+        if verdict.status >= 500:  # noqa: PLR2004 - server errors
+            answer = error_answer(dialect, verdict)
         else:
-            answer = reply_answer(shape, ask, verdict, text, self.world.settings.chunks)
+            answer = reply_answer(dialect, ask, verdict, text, self.world.settings.chunks)
         streams = answer.kind == SSE
         wait = verdict.first if streams else verdict.latency
         if wait:
             await asyncio.sleep(wait)
         if fault == "reset":
             _reset(request)
-            return web.Response()  # at once: what is awaited now would be cancelled, as if the client had left
+            # Without awaiting: an await would be cancelled, as if the client had disconnected.
+            return web.Response()
         self.world.first(SYSTEM_CLOCK.now(), verdict.id)
         if not streams and answer.ends == "well":
-            return _whole(answer, verdict)
+            return _full_response(answer, verdict)
         return await self._send(request, answer, verdict)
 
-    async def _send(self, request: web.BaseRequest, answer: Answer, verdict: Verdict) -> web.StreamResponse:
-        """Send the parts evenly over the time that the tokens take, and end as the answer does."""
+    async def _send(
+        self, request: web.BaseRequest, answer: StormAnswer, verdict: StormVerdict
+    ) -> web.StreamResponse:
+        """Send the parts evenly over the time that the tokens take, and end as the answer says."""
         response = web.StreamResponse(status=answer.status, headers=_headers(answer, verdict))
         if answer.missing:
             response.content_length = sum(map(len, answer.parts)) + answer.missing
         await response.prepare(request)
-        pause = (verdict.latency - verdict.first) / max(1, len(answer.parts) - 1) if answer.kind == SSE else 0.0
+        pause = (
+            (verdict.latency - verdict.first) / max(1, len(answer.parts) - 1)
+            if answer.kind == SSE
+            else 0.0
+        )
         for number, part in enumerate(answer.parts):
             if number and pause:
                 await asyncio.sleep(pause)
             await response.write(part)
         if answer.ends == "never":
-            await _for_ever()
+            await _wait_forever()
         if answer.ends == "lost":
             if request.transport is not None:
                 request.transport.close()
@@ -163,31 +189,44 @@ class StormServer:
         await response.write_eof()
         return response
 
-    # --- about itself
+    # --- log, counts and settings
 
-    async def _about(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer_other(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/storm/log":
             since = request.query.get("since", "0")
             if not since.isdecimal():
-                return _json({"error": {"message": f"since is a whole number, not {since!r}"}}, status=400)
-            lines = (json.dumps(entry.as_dict()) + "\n" for entry in self.world.ledger.entries[int(since) :])
+                return _json(
+                    {"error": {"message": f"since is a whole number, not {since!r}"}}, status=400
+                )
+            lines = (
+                json.dumps(entry.as_dict()) + "\n"
+                for entry in self.world.ledger.entries[int(since) :]
+            )
             return web.Response(text="".join(lines), content_type="application/x-ndjson")
         if request.path == "/storm/stats":
             return _json(asdict(self.stats()))
         if request.path == "/storm/settings" and request.method == "POST":
             return self._change(await request.read())
         if request.path == "/v1/models":
-            return _json({"object": "list", "data": [{"id": "storm", "object": "model", "owned_by": "storm"}]})
-        return _json({"error": {"message": f"There is nothing at {request.path}.", "type": "not_found"}}, status=404)
+            return _json(
+                {
+                    "object": "list",
+                    "data": [{"id": "storm", "object": "model", "owned_by": "storm"}],
+                }
+            )
+        return _json(
+            {"error": {"message": f"There is nothing at {request.path}.", "type": "not_found"}},
+            status=404,
+        )
 
     def _change(self, body: bytes) -> web.Response:
         try:
-            self.world.change(SYSTEM_CLOCK.now(), **from_json(_parsed(body)))
+            self.world.change(SYSTEM_CLOCK.now(), **from_json(_parse_json(body)))
         except (BadRequest, ValueError) as error:
             return _json({"error": {"message": str(error)}}, status=400)
         return _json({})
 
-    def _tell(self) -> None:
+    def _notify_watchers(self) -> None:
         stats = self.stats()
         for holds, watcher in self._watchers:
             if not watcher.done() and holds(stats):
@@ -202,22 +241,28 @@ def _make_request(
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST)
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, loop, client_max_size=_MAX_REQUEST_BYTES
+    )
 
 
-def _request(shape: Shape, ask: Ask, text: str | None) -> Request:
+def _world_request(dialect: Dialect, ask: StormRequest, text: str | None) -> WorldRequest:
     output = None if text is None else count_tokens(text)
-    return Request(ask.key, ask.input_tokens, ask.max_tokens, output, shape.lane, ask.model, ask.prompt)
+    return WorldRequest(
+        ask.key, ask.input_tokens, ask.max_tokens, output, dialect.lane, ask.model, ask.prompt
+    )
 
 
-def _asked(shape: Shape, body: dict[str, Any], model: str, *, stream: bool) -> Ask:
+def _parse_request(
+    dialect: Dialect, body: dict[str, Any], model: str, *, stream: bool
+) -> StormRequest:
     try:
-        return shape.ask(body, model, stream=stream)
+        return dialect.ask(body, model, stream=stream)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadRequest(f"the body has something of the wrong type in it: {error}") from None
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
+def _parse_json(body: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(body)
     except ValueError as error:
@@ -227,28 +272,36 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return parsed
 
 
-def _headers(answer: Answer, verdict: Verdict) -> dict[str, str]:
-    headers = {"content-type": answer.kind, "x-request-id": f"storm-{verdict.id}", **(verdict.headers or {})}
+def _headers(answer: StormAnswer, verdict: StormVerdict) -> dict[str, str]:
+    headers = {
+        "content-type": answer.kind,
+        "x-request-id": f"storm-{verdict.id}",
+        **(verdict.headers or {}),
+    }
     if verdict.retry_after is not None:
         headers["retry-after"] = verdict.retry_after
     return headers
 
 
-def _whole(answer: Answer, verdict: Verdict) -> web.Response:
-    return web.Response(status=answer.status, body=b"".join(answer.parts), headers=_headers(answer, verdict))
+def _full_response(answer: StormAnswer, verdict: StormVerdict) -> web.Response:
+    return web.Response(
+        status=answer.status, body=b"".join(answer.parts), headers=_headers(answer, verdict)
+    )
 
 
 def _json(body: Mapping[str, Any], *, status: int = 200) -> web.Response:
-    return web.Response(status=status, body=dumped(dict(body)), content_type=JSON)
+    return web.Response(status=status, body=to_json(dict(body)), content_type=JSON)
 
 
 def _reset(request: web.BaseRequest) -> None:
     transport = request.transport
     if transport is not None:
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO
+        )
         transport.abort()
 
 
-async def _for_ever() -> NoReturn:
+async def _wait_forever() -> NoReturn:
     await asyncio.get_running_loop().create_future()
     raise AssertionError

@@ -1,4 +1,4 @@
-"""What a storm is like: its limits, its speed, what it says about itself and how it breaks."""
+"""The settings of a storm: limits, speed, headers and faults."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ def _limit(doc: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be set. Times are in seconds of a minute of 60; `minute` scales all of them at once.
+    """Everything that can be set.
 
-    A limit of None is no limit. ValueError, in one sentence, for what can't be.
+    Times are in seconds of a minute of 60; `minute` scales all of them at once.
+
+    A limit of None is no limit. Raises ValueError, in one sentence, for invalid values.
 
         Settings(rpm=600, concurrency=40, latency=0.5, per_token=0.01, minute=3)
     """
@@ -40,125 +42,172 @@ class Settings:
     concurrency: int | None = _limit("requests in flight at once")
     per_day: float | None = _limit("requests a day (1440 minutes)")
     window: str = _setting("bucket", "how a minute is counted: bucket, fixed or sliding")
-    burst: float | None = _limit("how many requests a full bucket holds (a minute's worth if not given)")
-    token_burst: float | None = _limit("how many tokens a full bucket holds (a minute's worth if not given)")
-    oversize: str = _setting("reject", "a request that no full bucket could hold: reject, or admit it alone")
-    neighbour: float = _setting(0.0, "the share of every rate that somebody else takes, from 0 to less than 1")
-    minute: float = _setting(60.0, "how many real seconds a minute lasts; every other time shrinks with it")
+    burst: float | None = _limit(
+        "how many requests a full bucket holds (a minute's worth if not given)"
+    )
+    token_burst: float | None = _limit(
+        "how many tokens a full bucket holds (a minute's worth if not given)"
+    )
+    oversize: str = _setting(
+        "reject", "a request that no full bucket could hold: reject, or admit it alone"
+    )
+    neighbour: float = _setting(
+        0.0, "the share of every rate that another client takes, from 0 to less than 1"
+    )
+    minute: float = _setting(
+        60.0, "how many real seconds a minute lasts; every other time shrinks with it"
+    )
     latency: float = _setting(0.0, "seconds to the first token")
     per_token: float = _setting(0.0, "seconds for each output token")
     noise: float = _setting(0.0, "up to so many seconds more, drawn from the seed")
     output_min: int = _setting(8, "the fewest output tokens of a reply")
-    output_max: int = _setting(32, "the most output tokens of a reply; max_tokens of a request may cut it shorter")
+    output_max: int = _setting(
+        32, "the most output tokens of a reply; max_tokens of a request may cut it shorter"
+    )
     chunks: int = _setting(8, "the most pieces a stream comes in")
-    reply: str = _setting("words", "what a reply says: words drawn from a digest of the request, or echo")
-    headers: str = _setting("honest", "what the rate-limit headers are: honest, absent, late or lying")
+    reply: str = _setting(
+        "words", "what a reply says: words drawn from a digest of the request, or echo"
+    )
+    headers: str = _setting(
+        "honest", "what the rate-limit headers are: honest, absent, late or lying"
+    )
     lag: float = _setting(5.0, "how many seconds late headers are")
-    lie: float = _setting(2.0, "lying headers claim so many times the limit, with nothing of it used")
+    lie: float = _setting(
+        2.0, "lying headers claim so many times the limit, with nothing of it used"
+    )
     retry_after: str | float = _setting(
-        "right", "Retry-After of a 429: right, absent, long (4 x), short (a quarter), date, or so many seconds"
+        "right",
+        "Retry-After of a 429: "
+        "right, absent, long (4 x), short (a quarter), date, or so many seconds",
     )
     markers: bool = _setting(default=True, doc="obey fault-NAME in a model's name or a prompt")
-    faults: Mapping[str, float] = field(default_factory=dict, metadata={"doc": "how often each fault happens, 0 to 1"})
-    fault_at: Mapping[int, str] = field(
-        default_factory=dict, metadata={"doc": "faults of the n-th request to arrive, counted from 1"}
+    faults: Mapping[str, float] = field(
+        default_factory=dict, metadata={"doc": "how often each fault happens, 0 to 1"}
     )
-    steps: tuple[Step, ...] = field(default=(), metadata={"doc": "settings that change at a time"})
+    fault_at: Mapping[int, str] = field(
+        default_factory=dict,
+        metadata={"doc": "faults of the n-th request to arrive, counted from 1"},
+    )
+    steps: tuple[SettingsStep, ...] = field(
+        default=(), metadata={"doc": "settings that change at a time"}
+    )
 
     def __post_init__(self) -> None:
-        """Refuse what can't be."""
+        """Check all values."""
         for each in fields(self):
             _check_number(each.name, getattr(self, each.name), limit="limit" in each.metadata)
         _check_choices(self)
         _check_faults(self)
         if self.window != "bucket" and (self.burst is not None or self.token_burst is not None):
-            raise ValueError(f"a burst belongs to the bucket: it means nothing with window={self.window!r}")
-        _check_together(self)
-        object.__setattr__(self, "steps", tuple(sorted(map(Step.of, self.steps), key=lambda step: step.at)))
+            raise ValueError(
+                f"a burst belongs to the bucket: it means nothing with window={self.window!r}"
+            )
+        _check_combinations(self)
+        object.__setattr__(
+            self, "steps", tuple(sorted(map(SettingsStep.of, self.steps), key=lambda step: step.at))
+        )
 
     @property
     def scale(self) -> float:
-        """Real seconds for each second of a setting."""
+        """Real seconds per second of a setting."""
         return self.minute / 60.0
 
     def changed(self, changes: Mapping[str, Any]) -> Settings:
-        """These settings with some of them changed; ValueError for a name that is none, or one that must stay."""
+        """These settings with some of them changed.
+
+        Raises ValueError for an unknown name, or one that can't change.
+        """
         for name in changes:
-            if name in _FIXED or name not in NAMES:
-                raise ValueError(f"{name!r} can't change while the storm runs; {', '.join(sorted(CHANGEABLE))} can")
+            if name in _UNCHANGEABLE or name not in NAMES:
+                raise ValueError(
+                    f"{name!r} can't change while the storm runs; "
+                    f"{', '.join(sorted(CHANGEABLE))} can"
+                )
         _check_shapes(changes)
         return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """From `at` seconds after the start on, these settings are different.
+class SettingsStep:
+    """Settings that change `at` seconds after the start.
 
-    Step(60, {"rpm": 150})
+    Example: `SettingsStep(60, {"rpm": 150})`
     """
 
     at: float
     changes: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Any) -> Step:
-        """A Step, or the pair of a time and the changes that makes one."""
-        if isinstance(given, Step):
+    def of(cls, given: Any) -> SettingsStep:
+        """Make a step from a step, or from a pair of a time and the changes."""
+        if isinstance(given, SettingsStep):
             step = given
-        elif isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], Mapping):  # noqa: PLR2004
+        elif isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], Mapping):  # noqa: PLR2004 - a pair
             step = cls(*given)
         else:
-            raise ValueError(f"a step is a time and what changes then, as in (60, {{'rpm': 150}}), not {given!r}")
+            raise ValueError(
+                f"a step is a time and what changes then, as in (60, {{'rpm': 150}}), not {given!r}"
+            )
         if isinstance(step.at, bool | str):
             raise ValueError(f"the time of a step is a number, not {step.at!r}")
         _check_number("the time of a step", step.at, limit=False)
         if not set(step.changes) <= CHANGEABLE:
             unknown = ", ".join(sorted(set(step.changes) - CHANGEABLE))
-            raise ValueError(f"a step can't change {unknown}; it can change {', '.join(sorted(CHANGEABLE))}")
+            raise ValueError(
+                f"a step can't change {unknown}; it can change {', '.join(sorted(CHANGEABLE))}"
+            )
         return step
 
 
 NAMES = frozenset(each.name for each in fields(Settings))
-_FIXED = frozenset({"minute", "steps", "window", "output_min", "output_max"})
-CHANGEABLE = NAMES - _FIXED
+_UNCHANGEABLE = frozenset({"minute", "steps", "window", "output_min", "output_max"})
+CHANGEABLE = NAMES - _UNCHANGEABLE
 
 
 def make_settings(options: Mapping[str, Any]) -> Settings:
-    """Settings of these options, each step looked at too; ValueError names what is wrong."""
+    """Make settings and check them, also after each step; ValueError names what is wrong."""
     unknown = options.keys() - NAMES
     if unknown:
-        raise ValueError(f"there is no setting {', '.join(sorted(unknown))}; there are {', '.join(sorted(NAMES))}")
+        raise ValueError(
+            f"there is no setting {', '.join(sorted(unknown))}; "
+            f"there are {', '.join(sorted(NAMES))}"
+        )
     _check_shapes(options)
     settings = Settings(**options)
-    seen = settings
+    current = settings
     for step in settings.steps:
-        seen = seen.changed(step.changes)
+        current = current.changed(step.changes)
     return settings
 
 
 def from_json(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as JSON has them: there the numbers of `fault_at` are strings."""
+    """Convert options from JSON, where the numbers of `fault_at` are strings."""
     at = options.get("fault_at")
     if not isinstance(at, dict):
         return dict(options)
-    numbers = {int(number) if str(number).isdecimal() else number: name for number, name in at.items()}
+    numbers = {
+        int(number) if str(number).isdecimal() else number: name for number, name in at.items()
+    }
     return {**options, "fault_at": numbers}
 
 
 def _check_shapes(options: Mapping[str, Any]) -> None:
-    """What comes from outside may be of any type; numbers and words are looked at by Settings itself."""
+    """Check the types of mappings and lists, as input may have any type.
+
+    Numbers and words are checked by Settings itself.
+    """
     for name, keys, values in (("faults", str, int | float), ("fault_at", int, str)):
         given = options.get(name, {})
-        right = isinstance(given, Mapping) and all(
+        valid = isinstance(given, Mapping) and all(
             isinstance(k, keys) and isinstance(v, values) for k, v in given.items()
         )
-        if not right:
-            raise ValueError(f"{name} is a mapping, as in {_LIKE[name]}, not {given!r}")
+        if not valid:
+            raise ValueError(f"{name} is a mapping, as in {_EXAMPLES[name]}, not {given!r}")
     if not isinstance(options.get("steps", ()), tuple | list):
-        raise ValueError(f"steps are a list, as in {_LIKE['steps']}, not {options['steps']!r}")
+        raise ValueError(f"steps are a list, as in {_EXAMPLES['steps']}, not {options['steps']!r}")
 
 
-_LIKE = {"faults": '{"500": 0.01}', "fault_at": '{3: "stall"}', "steps": '[(60, {"rpm": 150})]'}
+_EXAMPLES = {"faults": '{"500": 0.01}', "fault_at": '{3: "stall"}', "steps": '[(60, {"rpm": 150})]'}
 
 
 def _check_number(name: str, value: object, *, limit: bool) -> None:
@@ -167,51 +216,72 @@ def _check_number(name: str, value: object, *, limit: bool) -> None:
             raise ValueError(f"{name} is a number, not {value!r}")
         return
     if not math.isfinite(value) or value < 0 or (limit and value == 0):
-        raise ValueError(f"{name} is a {'positive number' if limit else 'number of at least 0'}, not {value!r}")
+        raise ValueError(
+            f"{name} is a {'positive number' if limit else 'number of at least 0'}, not {value!r}"
+        )
 
 
 def _check_choices(settings: Settings) -> None:
     for name, allowed in _CHOICES.items():
         if getattr(settings, name) not in allowed:
-            raise ValueError(f"{name} is one of {', '.join(allowed)}, not {getattr(settings, name)!r}")
+            raise ValueError(
+                f"{name} is one of {', '.join(allowed)}, not {getattr(settings, name)!r}"
+            )
     wait = settings.retry_after
     if isinstance(wait, bool) or (isinstance(wait, str) and wait not in RETRY_AFTER):
-        raise ValueError(f"retry_after is one of {', '.join(RETRY_AFTER)} or a number of seconds, not {wait!r}")
+        raise ValueError(
+            f"retry_after is one of {', '.join(RETRY_AFTER)} or a number of seconds, not {wait!r}"
+        )
     for name in ("latency", "per_token", "noise", "neighbour", "minute", "lag", "lie"):
-        if isinstance(getattr(settings, name), bool) or not isinstance(getattr(settings, name), int | float):
+        if isinstance(getattr(settings, name), bool) or not isinstance(
+            getattr(settings, name), int | float
+        ):
             raise ValueError(f"{name} is a number, not {getattr(settings, name)!r}")
     for name in ("concurrency", "output_min", "output_max", "chunks"):
         value = getattr(settings, name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        if value is not None and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 1
+        ):
             raise ValueError(f"{name} is a whole number of at least 1, not {value!r}")
 
 
-def _check_together(settings: Settings) -> None:
+def _check_combinations(settings: Settings) -> None:
     if not settings.neighbour < 1:
         raise ValueError(f"neighbour is a share below 1, not {settings.neighbour!r}")
     if settings.minute == 0:
         raise ValueError("a minute lasts longer than 0 seconds")
     if settings.output_min > settings.output_max:
-        raise ValueError(f"output_min ({settings.output_min}) is more than output_max ({settings.output_max})")
+        raise ValueError(
+            f"output_min ({settings.output_min}) is more than output_max ({settings.output_max})"
+        )
     counted = settings.rpm is not None and settings.window != "bucket"
     left = (settings.rpm or 0.0) * (1.0 - settings.neighbour) if counted else 1.0
-    for name, value in (("burst", settings.burst), ("per_day", settings.per_day), ("what is left of rpm", left)):
+    for name, value in (
+        ("burst", settings.burst),
+        ("per_day", settings.per_day),
+        ("what is left of rpm", left),
+    ):
         if value is not None and value < 1:
-            raise ValueError(f"{name} is at least 1, or nothing would ever be admitted, not {value!r}")
+            raise ValueError(
+                f"{name} is at least 1, or nothing would ever be admitted, not {value!r}"
+            )
 
 
 def _check_faults(settings: Settings) -> None:
-    _known([*settings.faults, *settings.fault_at.values()])
+    _check_fault_names([*settings.faults, *settings.fault_at.values()])
     rates = settings.faults.values()
     if not all(0 <= rate <= 1 for rate in rates) or sum(rates) > 1:
         raise ValueError(
-            f"the rates of faults are from 0 to 1, and no more than 1 together, not {dict(settings.faults)}"
+            "the rates of faults are from 0 to 1, and no more than 1 together, "
+            f"not {dict(settings.faults)}"
         )
     if not all(number >= 1 for number in settings.fault_at):
-        raise ValueError(f"fault_at counts requests from 1, not {sorted(settings.fault_at, key=str)}")
+        raise ValueError(
+            f"fault_at counts requests from 1, not {sorted(settings.fault_at, key=str)}"
+        )
 
 
-def _known(names: Iterable[str]) -> None:
+def _check_fault_names(names: Iterable[str]) -> None:
     for name in names:
         if name not in FAULTS:
             raise ValueError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")

@@ -1,4 +1,4 @@
-"""The storm itself, as a pure state machine: time and requests go in, verdicts come out."""
+"""The storm as a pure state machine: times and requests go in, verdicts come out."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from math import inf
 from typing import Any, NamedTuple
 
 from abreast.core.seeds import derive_fraction
-from abreast.testing.storm.faults import FAULTS, Fault, marked
-from abreast.testing.storm.ledger import Entry, Ledger, Stats
-from abreast.testing.storm.limits import Cost, Limits, cost_of
+from abreast.testing.storm.faults import FAULTS, StormFault, find_marker
+from abreast.testing.storm.limits.limits import RequestCost, StormLimits, cost_of
+from abreast.testing.storm.limits.rate_limit_headers import HeaderWriter
+from abreast.testing.storm.log import LogEntry, Stats, StormLog
 from abreast.testing.storm.settings import Settings, make_settings
-from abreast.testing.storm.told import Teller
 
-_DAY = 1440  # minutes
+_DAY_MINUTES = 1440
 
 
-class Request(NamedTuple):
+class WorldRequest(NamedTuple):
     """What a storm needs to know of a request.
 
-    `key` says which requests are alike: they get the same reply, and the k-th of them the same fault and noise in
-    every run of the same seed, whatever came in between. `output_tokens` of None are drawn from the seed.
+    Requests with the same `key` are identical: they get the same reply, and the k-th of them gets
+    the same fault and noise in every run with the same seed, whatever came in between.
+    `output_tokens` of None are drawn from the seed.
     """
 
     key: str
@@ -32,12 +33,13 @@ class Request(NamedTuple):
     prompt: str = ""
 
 
-class Verdict(NamedTuple):
-    """What is to happen to a request.
+class StormVerdict(NamedTuple):
+    """What happens to a request.
 
-    Admitted: it takes `latency` seconds, the first `first` of them silent, and ends as `fault` says, if that is set.
-    Rejected: `status`, and `kind` for the limit that was hit; `ready_at` is the true time when it would have been
-    admitted, None if nobody knows, and `retry_after` what the client is told.
+    Admitted: it takes `latency` seconds, the first `first` of them silent, and ends with `fault`,
+    if that is set. Rejected: `status`, and `kind` for the limit that was hit; `ready_at` is the
+    true time when it would have been admitted, None if unknown, and `retry_after` is the value of
+    the header.
     """
 
     id: int
@@ -46,7 +48,7 @@ class Verdict(NamedTuple):
     status: int = 200
     latency: float = 0.0
     first: float = 0.0
-    fault: Fault | None = None
+    fault: StormFault | None = None
     input_tokens: int = 0
     output_tokens: int = 0
     cut: bool = False
@@ -56,76 +58,85 @@ class Verdict(NamedTuple):
 
 
 class World:
-    """A storm without a socket: exact limits, seeded faults, and a log of the truth. It never asks what time it is.
+    """A storm without a socket: exact limits, seeded faults, and a log of every request.
 
-    `start` is the clock's time at which it begins, `wall` the time of day then, for headers that tell one.
+    It never reads a clock.
+
+    `start` is the clock's time at which it begins, `wall` the time of day then, for headers that
+    contain one.
 
         world = World(Settings(rpm=60, burst=1), seed=7)
-        verdict = world.arrive(0.0, Request("a"))      # admitted
-        world.arrive(0.5, Request("b")).ready_at       # 1.0
+        verdict = world.arrive(0.0, WorldRequest("a"))      # admitted
+        world.arrive(0.5, WorldRequest("b")).ready_at       # 1.0
         world.finish(verdict.latency, verdict.id)
     """
 
     def __init__(
-        self, settings: Settings | None = None, seed: int = 0, *, start: float = 0.0, wall: float = 0.0
+        self,
+        settings: Settings | None = None,
+        seed: int = 0,
+        *,
+        start: float = 0.0,
+        wall: float = 0.0,
     ) -> None:
         self.settings = settings or make_settings({})
         self.seed = seed
         self.start = start
-        self.ledger = Ledger()
-        self._teller = Teller(start, wall)
+        self.ledger = StormLog()
+        self._header_writer = HeaderWriter(start, wall)
         self._steps = list(reversed(self.settings.steps))
-        self._limits = Limits(self.settings, start)
+        self._limits = StormLimits(self.settings, start)
         self._turns: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        """How many are in flight, and how it went so far."""
+        """The counts."""
         ledger = self.ledger
-        return f"<World {ledger.in_flight} in flight, {ledger.admitted} admitted, {ledger.rejected} rejected>"
+        counts = f"{ledger.admitted} admitted, {ledger.rejected} rejected"
+        return f"<World {ledger.in_flight} in flight, {counts}>"
 
-    # --- what happens
+    # --- requests
 
-    def arrive(self, now: float, request: Request) -> Verdict:
+    def arrive(self, now: float, request: WorldRequest) -> StormVerdict:
         """Admit a request or reject it, and charge the limits for what was admitted."""
         self._advance(now)
         turn = self._turns[request.key] = self._turns.get(request.key, 0) + 1
         number = len(self.ledger.entries) + 1
         fault = self._fault(request, number, turn)
         if fault is not None and fault.early:
-            return self._refused(now, request, fault)
+            return self._reject_for_fault(now, request, fault)
         output, cut = self._output(request)
         cost = cost_of(request.input_tokens, output)
-        kind, wait = self._hindrance(cost, now)
+        kind, wait = self._blocking_limit(cost, now)
         if kind:
-            return self._rejected(now, request, kind, wait)
+            return self._reject_for_limit(now, request, kind, wait)
         self._limits.charge(cost, now)
-        return self._admitted(now, request, _Plan(turn, fault, output, cut))
+        return self._admit(now, request, _ReplyPlan(turn, fault, output, cut))
 
     def first(self, now: float, number: int) -> None:
-        """The first byte of a reply has been sent."""
+        """Record that the first byte of a reply has been sent."""
         self.ledger.entries[number - 1].t_first = now - self.start
 
     def finish(self, now: float, number: int) -> None:
-        """A request has been answered, as its verdict said."""
+        """Record that a request has been answered as its verdict said."""
         entry = self.ledger.entries[number - 1]
         self.ledger.close(number, now - self.start, "fault" if entry.fault else "ok")
 
     def leave(self, now: float, number: int) -> None:
-        """The client went away before the end of the reply."""
+        """Record that the client disconnected before the end of the reply."""
         self.ledger.close(number, now - self.start, "disconnected")
 
-    def wait(self, now: float, cost: Cost) -> float:
-        """Seconds until a request of that cost would be admitted: 0 if now, infinite if nobody knows."""
+    def wait(self, now: float, cost: RequestCost) -> float:
+        """Seconds until a request of that cost would be admitted; infinite if unknown."""
         self._advance(now)
-        return self._hindrance(cost, now)[1]
+        return self._blocking_limit(cost, now)[1]
 
     def change(self, now: float, **changes: Any) -> None:
-        """Other limits, speed or faults from now on; ValueError for what can't be."""
+        """Change limits, speed or faults from now on; ValueError for invalid values."""
         self._advance(now)
         self._set(self.settings.changed(changes), now)
 
     def stats(self) -> Stats:
-        """The numbers up to now."""
+        """The counts up to now."""
         return self.ledger.stats()
 
     def _advance(self, now: float) -> None:
@@ -136,58 +147,60 @@ class World:
 
     def _set(self, settings: Settings, now: float) -> None:
         self.settings = settings
-        self._limits.arrange(settings, now)
+        self._limits.apply(settings, now)
 
-    def _hindrance(self, cost: Cost, now: float) -> tuple[str, float]:
-        """What is in the way of a request, and for how long; infinite if nobody knows."""
+    def _blocking_limit(self, cost: RequestCost, now: float) -> tuple[str, float]:
+        """What blocks a request, and for how many seconds; infinite if unknown."""
         cap = self.settings.concurrency
         if cap is not None and self.ledger.in_flight >= cap:
             return "concurrency", inf
-        return self._limits.hindrance(cost, now)
+        return self._limits.blocking_limit(cost, now)
 
-    # --- what is drawn
+    # --- random choices
 
     def _draw(self, what: str, key: str, turn: int = 0) -> float:
         return derive_fraction(self.seed, f"{what}/{turn}/{key}")
 
-    def _output(self, request: Request) -> tuple[int, bool]:
-        """How many tokens the reply has, and whether max_tokens cut it short."""
+    def _output(self, request: WorldRequest) -> tuple[int, bool]:
+        """How many tokens the reply has, and whether max_tokens cut it."""
         wanted = request.output_tokens
         if wanted is None:
-            least, most = self.settings.output_min, self.settings.output_max
-            wanted = least + int(self._draw("output", request.key) * (most - least + 1))
+            low, high = self.settings.output_min, self.settings.output_max
+            wanted = low + int(self._draw("output", request.key) * (high - low + 1))
         if request.max_tokens is not None and wanted > request.max_tokens:
             return request.max_tokens, True
         return wanted, False
 
-    def _fault(self, request: Request, number: int, turn: int) -> Fault | None:
+    def _fault(self, request: WorldRequest, number: int, turn: int) -> StormFault | None:
         settings = self.settings
         if number in settings.fault_at:
             return FAULTS[settings.fault_at[number]]
         if settings.markers:
-            asked = marked(request.model, turn) or marked(request.prompt, turn)
-            if asked is not None:
-                return asked
+            fault = find_marker(request.model, turn) or find_marker(request.prompt, turn)
+            if fault is not None:
+                return fault
         if settings.faults:
-            drawn = self._draw("fault", request.key, turn)
+            fraction = self._draw("fault", request.key, turn)
             for name, rate in settings.faults.items():
-                drawn -= rate
-                if drawn < 0:
+                fraction -= rate
+                if fraction < 0:
                     return FAULTS[name]
         return None
 
     # --- verdicts
 
-    def _admitted(self, now: float, request: Request, plan: _Plan) -> Verdict:
+    def _admit(self, now: float, request: WorldRequest, plan: _ReplyPlan) -> StormVerdict:
         settings = self.settings
-        noise = self._draw("noise", request.key, plan.turn) * settings.noise if settings.noise else 0.0
+        noise = (
+            self._draw("noise", request.key, plan.turn) * settings.noise if settings.noise else 0.0
+        )
         first = (settings.latency + noise) * settings.scale
-        failed = plan.fault is not None and plan.fault.status >= 500  # noqa: PLR2004 - a server's error
+        failed = plan.fault is not None and plan.fault.status >= 500  # noqa: PLR2004 - server errors
         output = 0 if failed else plan.output
-        entry = self._enter(now, request, "admitted", "", output)
+        entry = self._make_entry(now, request, "admitted", "", output)
         entry.fault = plan.fault.name if plan.fault is not None else ""
         self.ledger.open(entry)
-        return Verdict(
+        return StormVerdict(
             entry.id,
             admitted=True,
             status=plan.fault.status if plan.fault is not None else 200,
@@ -200,35 +213,41 @@ class World:
             headers=self._headers(now, request),
         )
 
-    def _rejected(self, now: float, request: Request, kind: str, wait: float) -> Verdict:
+    def _reject_for_limit(
+        self, now: float, request: WorldRequest, kind: str, wait: float
+    ) -> StormVerdict:
         known = None if wait == inf else wait
-        return self._turned_away(now, request, kind, known, self.settings.retry_after)
+        return self._reject(now, request, kind, known, self.settings.retry_after)
 
-    def _refused(self, now: float, request: Request, fault: Fault) -> Verdict:
-        told: str | float = {"429": "right", "429-date": "date"}.get(fault.name, "absent")
-        wait = self.settings.scale if told != "absent" else None
+    def _reject_for_fault(
+        self, now: float, request: WorldRequest, fault: StormFault
+    ) -> StormVerdict:
+        mode: str | float = {"429": "right", "429-date": "date"}.get(fault.name, "absent")
+        wait = self.settings.scale if mode != "absent" else None
         if fault.name == "quota":
-            day = _DAY * self.settings.minute
+            day = _DAY_MINUTES * self.settings.minute
             wait = day - (now - self.start) % day
-        return self._turned_away(now, request, _KIND.get(fault.name, fault.name), wait, told, fault=fault)
+        return self._reject(
+            now, request, _FAULT_KINDS.get(fault.name, fault.name), wait, mode, fault=fault
+        )
 
-    def _turned_away(
+    def _reject(
         self,
         now: float,
-        request: Request,
+        request: WorldRequest,
         kind: str,
         wait: float | None,
-        told: str | float,
+        mode: str | float,
         *,
-        fault: Fault | None = None,
-    ) -> Verdict:
+        fault: StormFault | None = None,
+    ) -> StormVerdict:
         status = 429 if fault is None else fault.status
-        entry = self._enter(now, request, "rejected", kind, 0)
+        entry = self._make_entry(now, request, "rejected", kind, 0)
         entry.fault = fault.name if fault is not None else ""
         entry.outcome = "rejected" if status == 429 else "fault"  # noqa: PLR2004 - too many requests
         entry.t_end = entry.t_arrive
         self.ledger.open(entry)
-        return Verdict(
+        return StormVerdict(
             entry.id,
             admitted=False,
             kind=kind,
@@ -236,13 +255,15 @@ class World:
             fault=fault,
             input_tokens=request.input_tokens,
             ready_at=None if wait is None else now + wait,
-            retry_after=self._teller.retry_after(now, wait, told, self.settings.scale),
+            retry_after=self._header_writer.retry_after(now, wait, mode, self.settings.scale),
             headers=self._headers(now, request),
         )
 
-    def _enter(self, now: float, request: Request, verdict: str, kind: str, output: int) -> Entry:
+    def _make_entry(
+        self, now: float, request: WorldRequest, verdict: str, kind: str, output: int
+    ) -> LogEntry:
         ledger = self.ledger
-        return Entry(
+        return LogEntry(
             len(ledger.entries) + 1,
             request.lane,
             request.model,
@@ -254,19 +275,27 @@ class World:
             output,
         )
 
-    def _headers(self, now: float, request: Request) -> Mapping[str, str]:
+    def _headers(self, now: float, request: WorldRequest) -> Mapping[str, str]:
         if self.settings.headers == "absent":
             return {}
-        return self._teller.headers(now, request.lane, self._limits.levels(now), self.settings)
+        return self._header_writer.headers(
+            now, request.lane, self._limits.levels(now), self.settings
+        )
 
 
-class _Plan(NamedTuple):
-    """What was drawn for a request that is let in."""
+class _ReplyPlan(NamedTuple):
+    """What was chosen for a request that is admitted."""
 
     turn: int
-    fault: Fault | None
+    fault: StormFault | None
     output: int
     cut: bool
 
 
-_KIND = {"429": "rpm", "429-bare": "rpm", "429-date": "rpm", "429-concurrency": "concurrency", "quota": "per_day"}
+_FAULT_KINDS = {
+    "429": "rpm",
+    "429-bare": "rpm",
+    "429-date": "rpm",
+    "429-concurrency": "concurrency",
+    "quota": "per_day",
+}

@@ -1,5 +1,6 @@
-"""What runs in the confined child, under the interpreter of the user's project: the standard library and its pytest.
+"""The program of the confined child, which runs under the interpreter of the user's project.
 
-It is copied there under another name (`abreast.jobs.candidates.bundle`), so that the project may be abreast itself, or
-have another abreast installed. Whatever it says is a claim: the judge is elsewhere.
+It uses only the standard library and the project's pytest. It is copied there under another name
+(`abreast.jobs.candidates.behaviour.bundle`), so that the project may be abreast itself or have
+another abreast installed. What it reports is not trusted: the comparison is made in the parent.
 """

@@ -1,7 +1,8 @@
-"""Notes what the target reaches for outside of itself: files, sockets, processes, the interpreter's own levers.
+"""Records the target's side effects: files, sockets, processes, interpreter settings.
 
-The interpreter tells of these by audit events, which no Python code can take back. The walls around the child keep the
-worst from happening; this says what was tried. What the original does too is nothing to be said of a candidate.
+The interpreter reports these by audit events, which no Python code can undo. The sandbox around the
+child prevents the worst; this records the attempts. Those that the original makes too do not count
+against a candidate.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from abreast.jobs.candidates.child.capture import active
 from abreast.jobs.candidates.child.channel import Channel
 from abreast.jobs.candidates.child.paths import Places
 
-_ALWAYS = {
+_ALWAYS_REPORTED = {
     "socket.connect": "opens a socket",
     "socket.bind": "opens a socket",
     "socket.sendto": "opens a socket",
@@ -31,7 +32,7 @@ _ALWAYS = {
     "sys.settrace": "sets a tracing function",
     "sys.setprofile": "sets a profiling function",
 }
-_INSIDE = {
+_REPORTED_IN_TARGET = {
     "socket.__new__": "opens a socket",
     "gc.get_objects": "looks through all objects",
     "gc.get_referrers": "looks through all objects",
@@ -45,52 +46,59 @@ _INSIDE = {
     "os.mkdir": "makes a directory",
     "signal.pthread_kill": "sends signals",
 }
-_LIBRARIES = tuple(os.path.realpath(one) + os.sep for one in (sys.prefix, sys.base_prefix, "/usr/share", "/usr/lib"))
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_LIBRARIES = tuple(
+    os.path.realpath(one) + os.sep
+    for one in (sys.prefix, sys.base_prefix, "/usr/share", "/usr/lib")
+)
+_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Audit:
-    """Tells each thing once. `importing` is set while the target's module is carried out."""
+    """Reports each kind of side effect once. `importing` is set while the target's module runs."""
 
     def __init__(self, channel: Channel, places: Places, own: str) -> None:
         self.importing = False
         self._channel, self._places = channel, places
         temporary = (os.environ.get("TMPDIR", ""), os.environ.get("HOME", ""))
-        self._free = (*(os.path.realpath(one) + os.sep for one in temporary if one), "/dev/")
+        self._allowed = (*(os.path.realpath(one) + os.sep for one in temporary if one), "/dev/")
         self._own = os.path.realpath(own) + os.sep
 
     def start(self) -> None:
-        """From now on, until the process ends."""
-        sys.addaudithook(self._heard)
+        """Report from now on, until the process ends."""
+        sys.addaudithook(self._on_event)
 
-    def _heard(self, event: str, args: tuple[object, ...]) -> None:
+    def _on_event(self, event: str, args: tuple[object, ...]) -> None:
         if event == "open":
-            self._opened(args)
-        elif event in _ALWAYS:
-            self._channel.say_once("did", _ALWAYS[event])
-        elif event in _INSIDE and (self.importing or active()) and not _is_import():
-            self._channel.say_once("did", _INSIDE[event])
+            self._on_open(args)
+        elif event in _ALWAYS_REPORTED:
+            self._channel.send_once("did", _ALWAYS_REPORTED[event])
+        elif event in _REPORTED_IN_TARGET and (self.importing or active()) and not _is_import():
+            self._channel.send_once("did", _REPORTED_IN_TARGET[event])
 
-    def _opened(self, args: tuple[object, ...]) -> None:
+    def _on_open(self, args: tuple[object, ...]) -> None:
         path, flags = args[0], args[2] if len(args) > 2 else 0  # noqa: PLR2004 - path, mode, flags
         if isinstance(path, bytes):
             path = os.fsdecode(path)
         if not isinstance(path, str) or not isinstance(flags, int):
             return
-        writes = bool(flags & _WRITING)
+        writes = bool(flags & _WRITE_FLAGS)
         if not writes and not ((self.importing or active()) and not _is_import()):
             return
         real = os.path.realpath(path)
         if real.startswith(self._own):
             if active() or self.importing:
-                self._channel.say_once("did", "opens the record of its own calls")
-        elif not (real + os.sep).startswith(self._free if writes else (*self._free, *_LIBRARIES)):
-            self._channel.say_once("did", f"{'writes' if writes else 'reads'} {self._places.inside(real)}")
+                self._channel.send_once("did", "opens the record of its own calls")
+        elif not (real + os.sep).startswith(
+            self._allowed if writes else (*self._allowed, *_LIBRARIES)
+        ):
+            self._channel.send_once(
+                "did", f"{'writes' if writes else 'reads'} {self._places.inside(real)}"
+            )
 
 
 def _is_import() -> bool:
-    """Whether the import system is at work, which opens and lists what it needs."""
-    frame = sys._getframe(2)  # noqa: SLF001 - the only way to know who asks
+    """Whether the event comes from the import system, which opens and lists files itself."""
+    frame = sys._getframe(2)  # noqa: SLF001 - the only way to find the caller
     for _ in range(6):
         if frame is None:
             return False
@@ -103,17 +111,17 @@ def _is_import() -> bool:
 def around_import(
     audit: Audit, channel: Channel, then: Callable[[object], None]
 ) -> Callable[[object, Callable[[], None]], None]:
-    """Carry out the target's module with ears open, and `then` go on with it."""
+    """Return a function that executes the target's module under the audit, and calls `then`."""
 
-    def carry_out(module: object, run: Callable[[], None]) -> None:
+    def execute(module: object, run: Callable[[], None]) -> None:
         audit.importing = True
         try:
             run()
         except SystemExit:
-            channel.say_once("did", "ends the program when it is imported")
+            channel.send_once("did", "ends the program when it is imported")
             raise
         finally:
             audit.importing = False
         then(module)
 
-    return carry_out
+    return execute

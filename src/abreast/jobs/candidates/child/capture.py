@@ -1,10 +1,12 @@
-"""Watches the target while the tests call it: what came in, what went out, and what it did on the way.
+"""Traces the target while the tests call it: arguments, results, and side effects of each call.
 
-Only the outermost call counts. A call that the target makes of itself, directly or by way of others, is how it does its
-work, not what it does: a candidate may well loop where the original recurses.
+Only outermost calls are recorded. A call of the target by itself, directly or through other
+functions, is part of how it works, not of its behaviour: a candidate may loop where the original
+recurses.
 
-The caller gets what the function gave. An iterator is handed on value by value, each noted as it passes, so that a test
-that takes three values of an endless one is watched like any other, and laziness stays what it was.
+The caller gets what the function returned. An iterator is passed on value by value and each value
+is recorded as it passes, so that a test that takes three values of an endless iterator is traced
+like any other, and lazy results stay lazy.
 """
 
 from __future__ import annotations
@@ -13,77 +15,88 @@ import contextlib
 import functools
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from contextvars import ContextVar
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, cast
 
 from abreast.jobs.candidates.child.channel import Channel
-from abreast.jobs.candidates.kinds import is_iterator, label
-from abreast.jobs.candidates.large import Place, Wanted
-from abreast.jobs.candidates.portrait import Node, Portrait
-from abreast.jobs.candidates.portray import portray
-from abreast.jobs.candidates.record import Invocation, encode
+from abreast.jobs.candidates.values.invocation import Invocation, encode
+from abreast.jobs.candidates.values.large import Place, WantedSlices
+from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot
+from abreast.jobs.candidates.values.stdlib_types import is_iterator, label
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
 Function = Callable[..., Any]
 
 MOST_CALLS = 4_000
-"""Calls that are noted, of all tests; more are counted."""
+"""Calls that are recorded, of all tests; further ones are only counted."""
 MOST_OF_A_TEST = 400
 MOST_BYTES = 48 << 20
-"""Bytes of all that is noted as it is; of what comes after them, digests are."""
+"""Bytes of all calls that are recorded in full; later calls are recorded as digests."""
 MOST_OF_A_CALL = 8 << 20
-"""Bytes of one call; of a larger one, digests are noted."""
+"""Bytes of one call; a larger one is recorded as digests."""
 MOST_VALUES = 10_000
-"""Values of one iterator."""
+"""Values of one iterator that are recorded."""
 MOST_PARTS = 100_000
-"""Parts of one value."""
+"""Parts of one value that are recorded."""
 
-_ACTIVE: ContextVar[Call | object | None] = ContextVar("watched", default=None)
-_OURS = object()
+_ACTIVE_CALL: ContextVar[CapturedCall | object | None] = ContextVar("watched", default=None)
+_UNTRACED = object()
 
 
 def active() -> bool:
-    """Whether the target is being carried out here."""
-    return _ACTIVE.get() is not None
+    """Whether the target is running in this context."""
+    return _ACTIVE_CALL.get() is not None
 
 
 class Recorder:
-    """Notes every outermost call, named for the test that made it and its number in that test."""
+    """Records every outermost call, named after the test and its number in that test."""
 
     def __init__(self, channel: Channel, wanted: Sequence[Any] = ()) -> None:
-        """`wanted` are slices of large values that are told as they are: call, part, node and slice of each."""
+        """`wanted` are slices of large values to report in full: call, part, node, slice each."""
         self._wanted: dict[tuple[str, str], set[Place]] = {}
         for name, part, node, at in wanted:
             self._wanted.setdefault((str(name), str(part)), set()).add((int(node), int(at)))
         self.test = "<collection>"
-        """Which test is under way."""
+        """The test that is running."""
         self._channel = channel
         self._counts: Counter[str] = Counter()
-        self._cut: set[str] = set()
-        self._open: dict[int, Call] = {}
+        self._cut_tests: set[str] = set()
+        self._open: dict[int, CapturedCall] = {}
         self._calls = self._bytes = 0
-        self._printing = 0
-        self._real: Any = None
+        self._capture_depth = 0
+        self._stdout: Any = None
 
-    def begin(self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool) -> Call | None:
-        """A call begins; None if it is one that the target itself makes, or one too many."""
+    def begin(
+        self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool
+    ) -> CapturedCall | None:
+        """Begin a call; None if the target makes it itself, or if there are too many calls."""
         if active():
             return None
         at = self._counts[self.test]
         self._counts[self.test] += 1
         self._calls += 1
         if at >= MOST_OF_A_TEST or self._calls > MOST_CALLS:
-            if self.test not in self._cut:  # said once: what follows in this test may be a million calls
-                self._cut.add(self.test)
-                self._channel.say("cut", [self.test, at])
+            # Reported once per test: it may make a million more calls.
+            if self.test not in self._cut_tests:
+                self._cut_tests.add(self.test)
+                self._channel.send("cut", [self.test, at])
             return None
-        call = Call(self, f"{self.test}#{at}", args, kwargs, method=method)
+        call = CapturedCall(self, f"{self.test}#{at}", args, kwargs, method=method)
         self._open[id(call)] = call
         return call
 
-    def note(self, call: Call, invocation: Invocation) -> None:
-        """A call has ended."""
+    def note(self, call: CapturedCall, invocation: Invocation) -> None:
+        """Record a call that has ended."""
         if self._open.pop(id(call), None) is None:
             return
         data = encode([invocation])
@@ -91,114 +104,126 @@ class Recorder:
             data = encode([invocation.as_digests()])
         else:
             self._bytes += len(data)
-        self._channel.say("call", data.decode("ascii"))
+        self._channel.send("call", data.decode("ascii"))
 
-    def portray(self, value: object, name: str, part: str) -> Portrait:
-        """The portrait of a part of a call; what is wanted of it is told."""
-        wanted = Wanted(frozenset(self._wanted.get((name, part), ())))
-        portrait = portray(value, consume=False, nodes=MOST_PARTS, wanted=wanted)
+    def snapshot_of(self, value: object, name: str, part: str) -> ValueSnapshot:
+        """Take the snapshot of a part of a call, and report the wanted slices of it."""
+        wanted = WantedSlices(frozenset(self._wanted.get((name, part), ())))
+        snapshot = take_snapshot(value, consume=False, nodes=MOST_PARTS, wanted=wanted)
         for (node, at), content in wanted.found.items():
-            self._channel.say("content", [name, part, node, at, content.nodes])
-        return portrait
+            self._channel.send("content", [name, part, node, at, content.nodes])
+        return snapshot
 
     def close(self) -> None:
-        """Note what was begun and never ended: iterators that nobody used up."""
+        """Record calls that began and have not ended: iterators that were not exhausted."""
         for call in list(self._open.values()):
             call.finish()
 
     @contextlib.contextmanager
-    def apart(self) -> Iterator[None]:
-        """While this lasts, the target runs on our own account: no call of it is noted."""
-        token = _ACTIVE.set(_OURS)
+    def untraced(self) -> Iterator[None]:
+        """Within this context, calls of the target are not recorded."""
+        token = _ACTIVE_CALL.set(_UNTRACED)
         try:
             yield
         finally:
-            _ACTIVE.reset(token)
+            _ACTIVE_CALL.reset(token)
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """While this lasts, what a watched call prints is noted, and goes where it went before."""
-        if not self._printing:
-            self._real = sys.stdout
-            sys.stdout = _Tee(self._real)
-        self._printing += 1
+    def capturing_stdout(self) -> Iterator[None]:
+        """Within this context, what a traced call prints is recorded, and printed as before."""
+        if not self._capture_depth:
+            self._stdout = sys.stdout
+            sys.stdout = _Tee(self._stdout)
+        self._capture_depth += 1
         try:
             yield
         finally:
-            self._printing -= 1
-            if not self._printing and type(sys.stdout) is _Tee:
-                sys.stdout = self._real
+            self._capture_depth -= 1
+            if not self._capture_depth and type(sys.stdout) is _Tee:
+                sys.stdout = self._stdout
 
 
 class _Tee:
-    """Stdout, of which each watched call has a copy of its own part. It is no file: those close what they hold."""
+    """Passes writes on to stdout, and copies what a traced call writes to that call.
 
-    def __init__(self, real: Any) -> None:  # noqa: ANN401 - whatever stdout is
-        self._real = real
+    It is not a file object, since those close the stream they hold.
+    """
+
+    def __init__(self, real: Any) -> None:  # noqa: ANN401 - stdout may be any object
+        self._stdout = real
 
     def write(self, text: str) -> int:
-        """Write, and note who wrote it."""
-        call = _ACTIVE.get()
-        if isinstance(call, Call):
+        """Write, and record the text with the call that wrote it."""
+        call = _ACTIVE_CALL.get()
+        if isinstance(call, CapturedCall):
             call.printed.append(str(text))
-        return int(self._real.write(text))
+        return int(self._stdout.write(text))
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of stdout
         if name == "writelines":
             return lambda lines: self.write("".join(lines))
-        return getattr(self._real, name)
+        return getattr(self._stdout, name)
 
 
-class Call:
-    """One call, from its beginning to its end."""
+class CapturedCall:
+    """One traced call, from its beginning to its end."""
 
     def __init__(
-        self, recorder: Recorder, name: str, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool
+        self,
+        recorder: Recorder,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        *,
+        method: bool,
     ) -> None:
         self._recorder, self._name = recorder, name
-        self._parts: dict[str, object] = {"self": args[0], "arguments": args[1:]} if method and args else {}
+        self._parts: dict[str, object] = (
+            {"self": args[0], "arguments": args[1:]} if method and args else {}
+        )
         self._parts = {"arguments": args, **self._parts, "keywords": kwargs}
         self._ends: dict[str, object] = {}
         self._source: type | None = None
-        self._steps: list[Portrait] = []
+        self._steps: list[ValueSnapshot] = []
         self.printed: list[str] = []
-        self._before = recorder.portray(self._ordered(), name, "before")
+        self._before = recorder.snapshot_of(self._parts_in_order(), name, "before")
 
-    def _ordered(self) -> dict[str, object]:
+    def _parts_in_order(self) -> dict[str, object]:
         held = {**self._parts, **self._ends}
         order = ("self", "arguments", "keywords", "returned", "yielded", "raised")
         return {name: held[name] for name in order if name in held}
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """The target's own code runs now."""
-        token = _ACTIVE.set(self)
+        """Within this context, the target's own code runs."""
+        token = _ACTIVE_CALL.set(self)
         try:
-            with self._recorder.listening():
+            with self._recorder.capturing_stdout():
                 yield
         finally:
-            with contextlib.suppress(ValueError):  # an async generator that is closed in another context
-                _ACTIVE.reset(token)
+            # ValueError: an async generator was closed in another context.
+            with contextlib.suppress(ValueError):
+                _ACTIVE_CALL.reset(token)
 
     def raised(self, error: BaseException) -> None:
-        """It ended so."""
+        """Record that the call ended with this exception."""
         self._ends["raised"] = error
         self.finish()
 
     def hand_on(self, result: object) -> object:
-        """What the caller gets: the result, or what follows it to its end."""
+        """Return what the caller gets: the result, or a wrapper that follows a lazy result."""
         cls = type(result)
         if cls is CoroutineType:
-            return self._awaited(cast("Coroutine[Any, Any, object]", result))
+            return self._follow_coroutine(cast("Coroutine[Any, Any, object]", result))
         if cls is AsyncGeneratorType:
-            return self._followed(cast("AsyncGenerator[object, object]", result))
+            return self._follow_async_generator(cast("AsyncGenerator[object, object]", result))
         if is_iterator(cls):
-            return self._passed_on(cast("Generator[object, object, object]", result))
+            return self._follow_iterator(cast("Generator[object, object, object]", result))
         self._ends["returned"] = result
         self.finish()
         return result
 
-    async def _awaited(self, source: Coroutine[Any, Any, object]) -> object:
+    async def _follow_coroutine(self, source: Coroutine[Any, Any, object]) -> object:
         with self.running():
             try:
                 result = await source
@@ -207,20 +232,24 @@ class Call:
                 raise
         return self.hand_on(result)
 
-    def _start(self, source: object) -> list[object]:
+    def _begin_yielding(self, source: object) -> list[object]:
         self._source = type(source)
         held: list[object] = []
         self._ends["yielded"] = held
         return held
 
-    def _took(self, held: list[object], value: object) -> None:
+    def _record_value(self, held: list[object], value: object) -> None:
         if len(held) < MOST_VALUES:
-            self._steps.append(self._recorder.portray(value, self._name, f"step {len(self._steps)}"))
+            self._steps.append(
+                self._recorder.snapshot_of(value, self._name, f"step {len(self._steps)}")
+            )
             held.append(value)
 
-    def _passed_on(self, source: Generator[object, object, object]) -> Generator[object, object, object]:
-        held = self._start(source)
-        step: Callable[[], object] = lambda: next(source)  # noqa: E731
+    def _follow_iterator(
+        self, source: Generator[object, object, object]
+    ) -> Generator[object, object, object]:
+        held = self._begin_yielding(source)
+        step: Callable[[], object] = lambda: next(source)  # noqa: E731 - reassigned below
         while True:
             with self.running():
                 try:
@@ -233,7 +262,7 @@ class Call:
                 except BaseException as error:
                     self.raised(error)
                     raise
-            self._took(held, value)
+            self._record_value(held, value)
             try:
                 sent = yield value
             except GeneratorExit:
@@ -241,13 +270,19 @@ class Call:
                     source.close()
                 self.finish()
                 raise
-            except BaseException as error:  # noqa: BLE001 - thrown in by the caller, it is the target's
+            except BaseException as error:  # noqa: BLE001 - thrown in by the caller, for the target
                 step = functools.partial(source.throw, error)
             else:
-                step = functools.partial(source.send, sent) if sent is not None else lambda: next(source)
+                step = (
+                    functools.partial(source.send, sent)
+                    if sent is not None
+                    else lambda: next(source)
+                )
 
-    async def _followed(self, source: AsyncGenerator[object, object]) -> AsyncIterator[object]:
-        held = self._start(source)
+    async def _follow_async_generator(
+        self, source: AsyncGenerator[object, object]
+    ) -> AsyncIterator[object]:
+        held = self._begin_yielding(source)
         while True:
             with self.running():
                 try:
@@ -258,7 +293,7 @@ class Call:
                 except BaseException as error:
                     self.raised(error)
                     raise
-            self._took(held, value)
+            self._record_value(held, value)
             try:
                 yield value
             except GeneratorExit:
@@ -267,19 +302,28 @@ class Call:
                 raise
 
     def finish(self) -> None:
-        """All that is left, as one graph."""
-        token = _ACTIVE.set(self)  # what is looked at may be the target's own, and must not be noted as a call
+        """Take the snapshot after the call, as one graph, and record the call."""
+        # Taking the snapshot may call the target itself; that must not be recorded as a call.
+        token = _ACTIVE_CALL.set(self)
         try:
-            after = _beyond_inner(self._recorder.portray(self._ordered(), self._name, "after"), self._source)
+            after = _mark_inner_iterators(
+                self._recorder.snapshot_of(self._parts_in_order(), self._name, "after"),
+                self._source,
+            )
             printed = "".join(self.printed)
-            self._recorder.note(self, Invocation(self._name, self._before, after, printed, tuple(self._steps)))
+            self._recorder.note(
+                self, Invocation(self._name, self._before, after, printed, tuple(self._steps))
+            )
         finally:
             with contextlib.suppress(ValueError):
-                _ACTIVE.reset(token)
+                _ACTIVE_CALL.reset(token)
 
 
-def _beyond_inner(after: Portrait, source: type | None) -> Portrait:
-    """Iterators inside of what came out were not looked into, so they are beyond comparison; arguments are not."""
+def _mark_inner_iterators(after: ValueSnapshot, source: type | None) -> ValueSnapshot:
+    """Mark iterators inside results as not comparable, since their values were not recorded.
+
+    Those in arguments are left as they are.
+    """
     nodes = list(after.nodes)
     root = nodes[0]
     given: set[int] = set()
@@ -298,5 +342,5 @@ def _beyond_inner(after: Portrait, source: type | None) -> Portrait:
             waiting += nodes[at].parts
     for at, node in enumerate(nodes):
         if node.kind == "pending" and at not in given:
-            nodes[at] = Node("unknown", node.type, "an iterator inside of what came out")
-    return Portrait(tuple(nodes))
+            nodes[at] = SnapshotNode("unknown", node.type, "an iterator inside of what came out")
+    return ValueSnapshot(tuple(nodes))

@@ -1,6 +1,6 @@
-"""What the run has changed around it: clocks, pytest, the tests, and whatever survives from one call to the next.
+"""Finds what a run has changed around it: clocks, pytest, the tests, state between calls.
 
-All is told as it is; the judge takes off what the original changes as well.
+All changes are reported; the parent subtracts those that the original makes too.
 """
 
 from __future__ import annotations
@@ -20,59 +20,117 @@ from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, Me
 from typing import Any
 
 from abreast.jobs.candidates.child.paths import Places
-from abreast.jobs.candidates.child.wrapping import Desk
-from abreast.jobs.candidates.portrait import pack
-from abreast.jobs.candidates.portray import portray
+from abreast.jobs.candidates.child.wrapping import CallDesk
+from abreast.jobs.candidates.values.snapshot import pack
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
-_WATCHED = (
-    *("time", "builtins", "gc", "unittest", "unittest.case", "unittest.mock", "math", "random", "statistics", "json"),
+_GUARDED_MODULES = (
+    *(
+        "time",
+        "builtins",
+        "gc",
+        "unittest",
+        "unittest.case",
+        "unittest.mock",
+        "math",
+        "random",
+        "statistics",
+        "json",
+    ),
     *("functools", "operator", "itertools", "collections", "copy", "datetime", "asyncio"),
-    *("pytest", "_pytest.runner", "_pytest.python", "_pytest.outcomes", "_pytest.main", "_pytest.reports"),
-    *("_pytest.assertion", "_pytest.assertion.rewrite", "_pytest.assertion.util", "_pytest.python_api"),
-    *("_pytest.fixtures", "_pytest.raises", "_pytest.recwarn", "_pytest.monkeypatch", "_pytest.unittest"),
+    *(
+        "pytest",
+        "_pytest.runner",
+        "_pytest.python",
+        "_pytest.outcomes",
+        "_pytest.main",
+        "_pytest.reports",
+    ),
+    *(
+        "_pytest.assertion",
+        "_pytest.assertion.rewrite",
+        "_pytest.assertion.util",
+        "_pytest.python_api",
+    ),
+    *(
+        "_pytest.fixtures",
+        "_pytest.raises",
+        "_pytest.recwarn",
+        "_pytest.monkeypatch",
+        "_pytest.unittest",
+    ),
 )
-_MOST_MODULES = 200
-_MOST_PARTS = 20_000
-_OFTEN_SET = frozenset({
-    *("_", "__builtins__", "__warningregistry__", "__cached__", "__file__", "__spec__", "__loader__"),
-    *("last_type", "last_value", "last_traceback", "last_exc"),  # of sys, when a test fails
-})  # fmt: skip
+_MAX_MODULES = 200
+_MAX_PARTS = 20_000
+_IGNORED_NAMES = frozenset(
+    {
+        *(
+            "_",
+            "__builtins__",
+            "__warningregistry__",
+            "__cached__",
+            "__file__",
+            "__spec__",
+            "__loader__",
+        ),
+        *("last_type", "last_value", "last_traceback", "last_exc"),  # of sys, when a test fails
+    }
+)
 
 
-class Seals:
-    """Who stands under each name of the modules that all rely on, when it was made."""
+class PatchDetector:
+    """Remembers what the names of important modules are bound to, and finds those rebound later."""
 
     def __init__(self) -> None:
-        self._held = {name: dict(vars(module)) for name in _WATCHED if (module := _loaded(name)) is not None}
+        self._originals = {
+            name: dict(vars(module))
+            for name in _GUARDED_MODULES
+            if (module := _import_if_present(name)) is not None
+        }
         self._names: dict[str, frozenset[str]] = {}
 
-    def look(self) -> None:
-        """Which names there are in all modules that are loaded by now."""
+    def record_names(self) -> None:
+        """Remember which names all modules loaded so far have."""
         self._names = {
-            name: frozenset(vars(module)) for name, module in list(sys.modules.items()) if _is_module(module)
+            name: frozenset(vars(module))
+            for name, module in list(sys.modules.items())
+            if _is_module(module)
         }
 
-    def broken(self, places: Places) -> list[str]:
-        """The names under which something else stands now, and those that are new in others' modules."""
+    def rebound_names(self, places: Places) -> list[str]:
+        """Return the names that are bound to another object now, and new names in other modules."""
         found: list[str] = []
-        for name, before in self._held.items():
+        for name, before in self._originals.items():
             module = sys.modules.get(name)
             now = vars(module) if module is not None else {}
             found += [f"{name}.{key}" for key, value in before.items() if now.get(key) is not value]
-            found += [f"{name}.{key}" for key, value in now.items() if key not in before and _is_data(key, value)]
+            found += [
+                f"{name}.{key}"
+                for key, value in now.items()
+                if key not in before and _is_data(key, value)
+            ]
         for name, known in self._names.items():
             module = sys.modules.get(name)
-            if name not in self._held and module is not None and _is_module(module) and not places.owns(module):
+            if (
+                name not in self._originals
+                and module is not None
+                and _is_module(module)
+                and not places.owns(module)
+            ):
                 found += [
-                    f"{name}.{key}" for key, one in vars(module).items() if key not in known and _is_data(key, one)
+                    f"{name}.{key}"
+                    for key, one in vars(module).items()
+                    if key not in known and _is_data(key, one)
                 ]
-        return sorted(set(found) - {f"{name}.{key}" for name in self._held for key in _OFTEN_SET})
+        return sorted(
+            set(found) - {f"{name}.{key}" for name in self._originals for key in _IGNORED_NAMES}
+        )
 
 
-def _loaded(name: str) -> ModuleType | None:
+def _import_if_present(name: str) -> ModuleType | None:
     try:
         return importlib.import_module(name)
-    except ImportError:  # another version of pytest
+    except ImportError:  # this version of pytest has no such module
         return None
 
 
@@ -81,43 +139,49 @@ def _is_module(value: object) -> bool:
 
 
 def _is_data(name: str, value: object) -> bool:
-    """Whether a new name is more than what a module of the standard library imports when it is first needed."""
+    """Whether a new name is data, not something that a module imported lazily."""
     lazy = ModuleType | BuiltinFunctionType | FunctionType | type
-    return name not in _OFTEN_SET and not name.startswith("__") and not isinstance(value, lazy)
+    return name not in _IGNORED_NAMES and not name.startswith("__") and not isinstance(value, lazy)
 
 
 # --- code
 
 
 def code_digest(code: CodeType) -> str:
-    """A name for what a code does, wherever it was written."""
+    """Return a digest of what a code object does, independent of where it was written."""
     held = hashlib.sha256(code.co_code)
     for one in code.co_consts:
         if isinstance(one, CodeType):
             held.update(code_digest(one).encode())
-        elif not isinstance(one, str) or len(one) < 1_000:  # noqa: PLR2004 - not the long texts of assertions
-            held.update(repr(sorted(map(repr, one)) if isinstance(one, frozenset) else one).encode("utf-8", "replace"))
-    held.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode("utf-8", "replace"))
+        elif not isinstance(one, str) or len(one) < 1_000:  # noqa: PLR2004 - not the long messages of assertions
+            held.update(
+                repr(sorted(map(repr, one)) if isinstance(one, frozenset) else one).encode(
+                    "utf-8", "replace"
+                )
+            )
+    held.update(
+        repr((code.co_names, code.co_varnames, code.co_freevars)).encode("utf-8", "replace")
+    )
     return held.hexdigest()[:16]
 
 
 def functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
-    """The functions that a module defines, those of its classes too."""
+    """Yield the functions that a module defines, including methods of its classes."""
     name = module.__name__
     for key, value in list(vars(module).items()):
-        plain = _function(value)
+        plain = _unwrap_function(value)
         if plain is not None and plain.__module__ == name:
             yield key, plain
         elif isinstance(value, type) and value.__module__ == name:
             for inner, held in list(vars(value).items()):
-                plain = _function(held)
+                plain = _unwrap_function(held)
                 if plain is not None:
                     yield f"{key}.{inner}", plain
 
 
-def _function(value: object) -> FunctionType | None:
+def _unwrap_function(value: object) -> FunctionType | None:
     for _ in range(5):
-        value = Desk.function(value)
+        value = CallDesk.function(value)
         if isinstance(value, staticmethod | classmethod | MethodType):
             value = value.__func__
         elif isinstance(value, property):
@@ -130,69 +194,88 @@ def _function(value: object) -> FunctionType | None:
 
 
 def modules_of(places: Places) -> list[ModuleType]:
-    """The project's own modules, as far as they are loaded."""
-    loaded: list[Any] = list(sys.modules.values())  # somebody may have put anything there
-    return [one for one in loaded if isinstance(one, ModuleType) and places.owns(one)][:_MOST_MODULES]
+    """Return the loaded modules of the project."""
+    loaded: list[Any] = list(sys.modules.values())  # a program may have put any object there
+    return [one for one in loaded if isinstance(one, ModuleType) and places.owns(one)][
+        :_MAX_MODULES
+    ]
 
 
-def codes(places: Places, target: str) -> dict[str, str]:
-    """What each function of the project does, by module and name, but for those in the target's file."""
+def code_digests(places: Places, target: str) -> dict[str, str]:
+    """Return code digests of the project's functions by name, except those in the target's file."""
     found: dict[str, str] = {}
     for module in modules_of(places):
         if os.path.realpath(str(module.__file__)) != target:
             found[f"{module.__name__}::"] = ""  # it was loaded
             held = functions_of(module)
-            found |= {f"{module.__name__}::{name}": code_digest(function.__code__) for name, function in held}
+            found |= {
+                f"{module.__name__}::{name}": code_digest(function.__code__)
+                for name, function in held
+            }
     return found
 
 
 # --- state
 
 
-def state(places: Places) -> dict[str, tuple[str, int]]:
-    """All that outlives a call in the project's modules: by name, a digest of it and how many parts it has."""
+def state_digests(places: Places) -> dict[str, tuple[str, int]]:
+    """Return all state of the project's modules that outlives a call.
+
+    By name: a digest of the value and its number of parts.
+    """
     found: dict[str, tuple[str, int]] = {}
-    gc.collect()  # a cache inside of a call is gone with it, if the collector has been there
+    gc.collect()  # removes caches that only a finished call referred to
     for module in modules_of(places):
         found[f"{module.__name__}::"] = ("", 0)  # it was loaded by then
-        for name, value in _values("", vars(module), module.__name__):
-            found[f"{module.__name__}::{name}"] = _portrayed(value)
-    found["os::"], found["os::environ"] = ("", 0), _portrayed(_environment())
-    return found | {name: (str(size), size) for name, size in _caches(places)}
+        for name, value in _kept_values("", vars(module), module.__name__):
+            found[f"{module.__name__}::{name}"] = _digest(value)
+    found["os::"], found["os::environ"] = ("", 0), _digest(_environment_variables())
+    return found | {name: (str(size), size) for name, size in _cache_sizes(places)}
 
 
-def _environment() -> dict[str, str]:
-    """Without what pytest itself notes there."""
+def _environment_variables() -> dict[str, str]:
+    """The environment without pytest's own variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
-def _values(above: str, space: Mapping[str, object], module: str) -> Iterator[tuple[str, object]]:
+def _kept_values(
+    above: str, space: Mapping[str, object], module: str
+) -> Iterator[tuple[str, object]]:
     for key, value in list(space.items()):
         name = f"{above}{key}"
         if key.startswith(("__", "@")) or isinstance(value, ModuleType | _lru_cache_wrapper):
             continue
-        function = _function(value)
+        function = _unwrap_function(value)
         if function is not None:
             if function.__module__ == module:
-                cells = [_content(cell) for cell in function.__closure__ or ()]
-                yield name, [function.__defaults__, function.__kwdefaults__, _noted(value), *map(_outline, cells)]
+                cells = [_cell_content(cell) for cell in function.__closure__ or ()]
+                yield (
+                    name,
+                    [
+                        function.__defaults__,
+                        function.__kwdefaults__,
+                        _function_attributes(value),
+                        *map(_function_as_state, cells),
+                    ],
+                )
         elif isinstance(value, type):
             if value.__module__ == module and not above:
-                yield from _values(f"{name}.", vars(value), module)
-        elif type(value) is list or type(value) is tuple:  # not of a class that may hide what it holds
-            yield name, [_outlined(one) for one in value]
+                yield from _kept_values(f"{name}.", vars(value), module)
+        # Not instances of subclasses, which may hide their content.
+        elif type(value) is list or type(value) is tuple:
+            yield name, [_function_as_name(one) for one in value]
         elif type(value) is dict:
-            yield name, {key: _outlined(one) for key, one in value.items()}
+            yield name, {key: _function_as_name(one) for key, one in value.items()}
         else:
-            yield name, _opened(value)
+            yield name, _hidden_content(value)
 
 
-def _opened(value: object) -> object:
-    """What is kept where a portrait doesn't look: in a generator's variables, a context variable, a thread's own."""
+def _hidden_content(value: object) -> object:
+    """Return content that a snapshot does not cover: of generators, context variables, locals."""
     if isinstance(value, GeneratorType):
         return dict(value.gi_frame.f_locals) if value.gi_frame is not None else None
     if isinstance(value, ContextVar):
-        with contextlib.suppress(LookupError):  # it has no value here, and no default
+        with contextlib.suppress(LookupError):  # it has no value in this context, and no default
             return value.get()
         return None
     if isinstance(value, threading.local):
@@ -200,53 +283,66 @@ def _opened(value: object) -> object:
     return repr(value) if type(value) is itertools.count else value
 
 
-def _outlined(value: object) -> object:
-    """A function in a registry is its name: the target there is being watched, which changes it."""
+def _function_as_name(value: object) -> object:
+    """Replace a function in a list or dict by its name: tracing replaces the target there."""
     return f"{value.__module__}.{value.__qualname__}" if isinstance(value, FunctionType) else value
 
 
-def _noted(value: object) -> list[dict[str, object]]:
-    """The attributes of a function, and of what is wrapped in it."""
+def _function_attributes(value: object) -> list[dict[str, object]]:
+    """Return the attributes of a function, and of the functions that it wraps."""
     found: list[dict[str, object]] = []
     while isinstance(value, FunctionType):
         held = dict(vars(value))
-        inner = Desk.function(value)
+        inner = CallDesk.function(value)
         value = inner if inner is not value else held.get("__wrapped__")
-        held = {name: one for name, one in held.items() if name not in {"__wrapped__", "__signature__", "__watched__"}}
+        held = {
+            name: one
+            for name, one in held.items()
+            if name not in {"__wrapped__", "__signature__", "__watched__"}
+        }
         found.append(held)
     return found
 
 
-def _content(cell: object) -> object:
+def _cell_content(cell: object) -> object:
     try:
-        return getattr(cell, "cell_contents")  # noqa: B009 - of any cell
+        return getattr(cell, "cell_contents")  # noqa: B009 - a cell, typed as object
     except ValueError:  # nothing was assigned yet
         return None
 
 
-def _outline(value: object) -> object:
-    """A function in a closure is its state, not its code, and no further."""
+def _function_as_state(value: object) -> object:
+    """Replace a function in a closure by its own closure's values, one level deep."""
     if isinstance(value, FunctionType):
-        return [_content(cell) for cell in value.__closure__ or () if not callable(_content(cell))]
+        return [
+            _cell_content(cell)
+            for cell in value.__closure__ or ()
+            if not callable(_cell_content(cell))
+        ]
     return value
 
 
-def _portrayed(value: object) -> tuple[str, int]:
-    portrait = portray(value, consume=False, nodes=_MOST_PARTS)
-    return hashlib.sha256(pack(portrait)).hexdigest()[:16], len(portrait.nodes)
+def _digest(value: object) -> tuple[str, int]:
+    snapshot = take_snapshot(value, consume=False, nodes=_MAX_PARTS)
+    return hashlib.sha256(pack(snapshot)).hexdigest()[:16], len(snapshot.nodes)
 
 
-def _caches(places: Places) -> Iterator[tuple[str, int]]:
-    """The caches of functools, wherever they hide, of functions of the project."""
+def _cache_sizes(places: Places) -> Iterator[tuple[str, int]]:
+    """Yield the sizes of all `functools` caches of functions of the project."""
     for one in gc.get_objects():
         if type(one) is _lru_cache_wrapper:
             function = getattr(one, "__wrapped__", None)
             if isinstance(function, FunctionType) and places.holds(function.__code__.co_filename):
-                yield f"{function.__module__}::the cache of {function.__qualname__}", one.cache_info().currsize
+                yield (
+                    f"{function.__module__}::the cache of {function.__qualname__}",
+                    one.cache_info().currsize,
+                )
 
 
-def grown(before: Mapping[str, tuple[str, int]], after: Mapping[str, tuple[str, int]]) -> dict[str, tuple[int, int]]:
-    """What changed from one look to the other, with its sizes; what came with a later import is not among it."""
+def changed_state(
+    before: Mapping[str, tuple[str, int]], after: Mapping[str, tuple[str, int]]
+) -> dict[str, tuple[int, int]]:
+    """Return what changed between two states, with its sizes, except in modules imported later."""
     none = ("", 0)
     return {
         name: (before.get(name, none)[1], size)

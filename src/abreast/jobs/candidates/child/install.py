@@ -1,4 +1,4 @@
-"""Puts the watched function in the target's place: where it is defined, and wherever its module already holds it."""
+"""Replaces the target by a traced function, everywhere in its module."""
 
 from __future__ import annotations
 
@@ -10,39 +10,42 @@ from abreast.jobs.candidates.child.wrapping import watched
 
 
 class TargetMissing(Exception):
-    """The module has no such function; the message says what is there."""
+    """The module has no such function; the message says what it has."""
 
 
 def find(module: ModuleType, qualname: str) -> tuple[object, str, object]:
-    """Who holds the target, under which name, and the target as it is held: before any descriptor is asked."""
+    """Return the target's owner, its name there, and the target without calling a descriptor."""
     *path, name = qualname.split(".")
     owner: object = module
     for part in path:
         owner = vars(owner).get(part)
         if not isinstance(owner, type):
             raise TargetMissing(f"{module.__name__} has no class {part}")
-    held = vars(owner).get(name, _NOTHING)
-    if held is _NOTHING:
+    held = vars(owner).get(name, _MISSING)
+    if held is _MISSING:
         raise TargetMissing(f"{module.__name__} has no {qualname}")
     return owner, name, held
 
 
-_NOTHING = object()
+_MISSING = object()
 
 
 def install(module: ModuleType, qualname: str, recorder: Recorder) -> Function:
-    """Watch the target of a module that was just carried out; returns the function as it was. Raises TargetMissing."""
+    """Trace the target of a module that was just executed.
+
+    Returns the original function. Raises `TargetMissing`.
+    """
     owner, name, held = find(module, qualname)
-    inner, made = _watched(held, recorder, in_class=owner is not module)
+    inner, made = _trace_held(held, recorder, in_class=owner is not module)
     setattr(owner, name, made)
     for holder in (module, *(one for one in vars(module).values() if isinstance(one, type))):
         if holder is module or holder.__module__ == module.__name__:
-            _replace(holder, held, made)
+            _replace_references(holder, held, made)
     return inner
 
 
-def _replace(holder: object, held: object, made: object) -> None:
-    """Also where it stands under another name, and in lists and dicts: a registry has taken it before we came."""
+def _replace_references(holder: object, held: object, made: object) -> None:
+    """Replace it under other names and in lists and dicts too, such as registries of functions."""
     for key, value in list(vars(holder).items()):
         if value is held:
             setattr(holder, key, made)
@@ -52,8 +55,8 @@ def _replace(holder: object, held: object, made: object) -> None:
             value.update({other: made for other, one in value.items() if one is held})
 
 
-def _watched(held: object, recorder: Recorder, *, in_class: bool) -> tuple[Function, object]:
-    """The function inside, and what stands for it, in the same wrapping."""
+def _trace_held(held: object, recorder: Recorder, *, in_class: bool) -> tuple[Function, object]:
+    """Return the plain function and its traced replacement, as the same kind of descriptor."""
     if isinstance(held, staticmethod):
         return held.__func__, staticmethod(watched(held.__func__, recorder, method=False))
     if isinstance(held, classmethod):

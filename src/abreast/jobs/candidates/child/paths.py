@@ -1,7 +1,7 @@
-"""Sees to it that the slot's files are imported, not those of the main tree they were copied from.
+"""Makes imports load the slot's files instead of those of the main tree they were copied from.
 
-An editable install leads to the main tree: by a path, or by a finder of its own. Each is asked, and what it finds there
-is loaded from the same place in the slot instead, if the slot has it.
+An editable install leads to the main tree, by a path or by a finder of its own. This finder asks
+the others, and loads what they find there from the same place in the slot, if the slot has it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class Places:
         self._top, self.slot = os.path.realpath(top), os.path.realpath(slot)
 
     def mirrored(self, path: str) -> str | None:
-        """The same place in the slot, if it is one of the main tree and the slot has it."""
+        """Return the same place in the slot, if `path` is in the main tree and the slot has it."""
         real = os.path.realpath(path)
         if real != self._top and not real.startswith(self._top + os.sep):
             return None
-        if self.holds(real):  # a slot inside of the main tree
+        if self.holds(real):  # the slot is inside the main tree
             return None
         place = os.path.join(self.slot, os.path.relpath(real, self._top))
         return place if os.path.exists(place) else None
 
     def holds(self, path: str) -> bool:
-        """Whether the slot has it."""
+        """Whether the path is in the slot."""
         return os.path.realpath(path).startswith(self.slot + os.sep)
 
     def owns(self, module: ModuleType) -> bool:
@@ -42,13 +42,13 @@ class Places:
         return isinstance(file, str) and self.holds(file)
 
     def inside(self, path: str) -> str:
-        """A path as the judge would write it: from the slot's top, if it is in the slot."""
+        """Return the path relative to the slot, if it is in the slot."""
         real = os.path.realpath(path)
         return os.path.relpath(real, self.slot) if self.holds(real) else real
 
 
 def import_root(file: str) -> str:
-    """The directory from which a file is imported: above all of its packages."""
+    """Return the directory from which a file is imported: above all of its packages."""
     place = os.path.dirname(file)
     while os.path.exists(os.path.join(place, "__init__.py")):
         place = os.path.dirname(place)
@@ -56,64 +56,83 @@ def import_root(file: str) -> str:
 
 
 def module_name(file: str) -> str:
-    """The name under which a file is imported from there."""
+    """Return the name under which a file is imported from that directory."""
     name = os.path.relpath(file, import_root(file)).removesuffix(".py").replace(os.sep, ".")
     return name.removesuffix(".__init__")
 
 
 def set_path(target: str) -> None:
-    """`sys.path` as `python -m pytest` has it, with the target's own root."""
+    """Set `sys.path` as `python -m pytest` has it, with the target's import root."""
     sys.path[:] = [os.getcwd(), import_root(target), *(path for path in sys.path[1:] if path)]
 
 
 class SlotFinder(MetaPathFinder):
-    """Stands before all other finders; tells when the target's module is about to be carried out, and was."""
+    """Comes before all other finders, and calls `around` to execute the target's module."""
 
-    def __init__(self, places: Places, target: str, around: Callable[[ModuleType, Callable[[], None]], None]) -> None:
+    def __init__(
+        self, places: Places, target: str, around: Callable[[ModuleType, Callable[[], None]], None]
+    ) -> None:
         self._places, self._target, self._around = places, os.path.realpath(target), around
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the others find, from the slot."""
+        """Return what the other finders find, loaded from the slot."""
         for finder in sys.meta_path:
             ask = getattr(finder, "find_spec", None)
             if finder is self or ask is None:
                 continue
             spec = cast("ModuleSpec | None", ask(name, path, target))
             if spec is not None:
-                return self._watched(self._relocated(name, spec))
+                return self._with_hook(self._relocate(name, spec))
         return None
 
-    def _relocated(self, name: str, spec: ModuleSpec) -> ModuleSpec:
+    def _relocate(self, name: str, spec: ModuleSpec) -> ModuleSpec:
         place = self._places.mirrored(spec.origin) if spec.has_location and spec.origin else None
         if place is None:
-            if spec.submodule_search_locations and spec.origin is None:  # a namespace: nothing but a path
-                where = [self._places.mirrored(one) or one for one in spec.submodule_search_locations]
+            # A namespace package has nothing but a path.
+            if spec.submodule_search_locations and spec.origin is None:
+                where = [
+                    self._places.mirrored(one) or one for one in spec.submodule_search_locations
+                ]
                 spec.submodule_search_locations = where
             return spec
-        locations = [os.path.dirname(place)] if spec.submodule_search_locations is not None else None
-        return importlib.util.spec_from_file_location(name, place, submodule_search_locations=locations) or spec
+        locations = (
+            [os.path.dirname(place)] if spec.submodule_search_locations is not None else None
+        )
+        return (
+            importlib.util.spec_from_file_location(
+                name, place, submodule_search_locations=locations
+            )
+            or spec
+        )
 
-    def _watched(self, spec: ModuleSpec) -> ModuleSpec:
-        if spec.has_location and spec.origin and os.path.realpath(spec.origin) == self._target and spec.loader:
+    def _with_hook(self, spec: ModuleSpec) -> ModuleSpec:
+        if (
+            spec.has_location
+            and spec.origin
+            and os.path.realpath(spec.origin) == self._target
+            and spec.loader
+        ):
             spec.loader = _Loader(spec.loader, self._around)
         return spec
 
 
 class _Loader(Loader):
-    """Another loader, and what is to be done around it."""
+    """Wraps another loader, and calls `around` to execute the module."""
 
-    def __init__(self, inner: Loader, around: Callable[[ModuleType, Callable[[], None]], None]) -> None:
+    def __init__(
+        self, inner: Loader, around: Callable[[ModuleType, Callable[[], None]], None]
+    ) -> None:
         self._inner, self._around = inner, around
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the other one does."""
+        """Create the module by the wrapped loader."""
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Carry the module out."""
+        """Execute the module."""
         self._around(module, lambda: self._inner.exec_module(module))

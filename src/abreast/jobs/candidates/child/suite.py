@@ -1,4 +1,4 @@
-"""The plugin that pytest runs with: which test is under way, and what became of each."""
+"""Runs pytest with a plugin that reports which test is running, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from abreast.jobs.candidates.child.capture import Recorder
 from abreast.jobs.candidates.child.channel import Channel
 
-_LONGEST = 300
+_MESSAGE_CHARACTERS = 300
 
 
 class Suite:
@@ -23,24 +23,24 @@ class Suite:
         self._seed: Callable[[str], None] = importlib.import_module("random").seed
 
     def run(self, names: Sequence[str], extra: Sequence[str]) -> int:
-        """Run pytest; returns its exit code. ImportError if there is none."""
+        """Run pytest and return its exit code. Raises ImportError if it is not installed."""
         pytest = importlib.import_module("pytest")
         hooks: dict[str, Callable[..., None]] = {
             "pytest_runtest_logstart": self._begin,
             "pytest_runtest_logreport": self._report,
-            "pytest_collectreport": self._collecting,
+            "pytest_collectreport": self._report_collection,
             "pytest_collection_finish": self._collected,
         }
         plugin = type("Watching", (), {name: staticmethod(hook) for name, hook in hooks.items()})()
-        args = [*_apart(), "--continue-on-collection-errors", "-q", *extra, *names]
+        args = [*_isolation_options(), "--continue-on-collection-errors", "-q", *extra, *names]
         return int(pytest.main(args, plugins=[plugin]))
 
     def _begin(self, nodeid: str) -> None:
         self._recorder.test = nodeid
-        self._seed(nodeid)  # so that a function which draws numbers can be compared
-        self._channel.say("trying", nodeid)
+        self._seed(nodeid)  # so that functions that use random numbers can be compared
+        self._channel.send("trying", nodeid)
 
-    def _report(self, report: Any) -> None:  # noqa: ANN401 - of pytest, which is not known here
+    def _report(self, report: Any) -> None:  # noqa: ANN401 - pytest is not imported here
         word = report.outcome if report.when == "call" or report.outcome == "passed" else "error"
         if report.skipped:
             word = "skipped"
@@ -49,27 +49,46 @@ class Suite:
             if known in {"failed", "error"}:
                 return
             self._outcomes[report.nodeid] = word
-            self._channel.say("test", [report.nodeid, word, _said(report) if word in {"failed", "error"} else ""])
+            self._channel.send(
+                "test",
+                [
+                    report.nodeid,
+                    word,
+                    _failure_message(report) if word in {"failed", "error"} else "",
+                ],
+            )
 
-    def _collecting(self, report: Any) -> None:  # noqa: ANN401
+    def _report_collection(self, report: Any) -> None:  # noqa: ANN401 - pytest is not imported here
         if report.failed:
-            self._channel.say("test", [report.nodeid or "<collection>", "error", _said(report)])
+            self._channel.send(
+                "test", [report.nodeid or "<collection>", "error", _failure_message(report)]
+            )
 
 
-def _said(report: Any) -> str:  # noqa: ANN401
+def _failure_message(report: Any) -> str:  # noqa: ANN401 - pytest is not imported here
     crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
-    lines = str(crash.message if crash is not None else getattr(report, "longrepr", "") or "").strip().splitlines()
+    lines = (
+        str(crash.message if crash is not None else getattr(report, "longrepr", "") or "")
+        .strip()
+        .splitlines()
+    )
     if crash is None:  # the last line that says what was raised
         lines = [line[1:].strip() for line in lines if line.startswith("E ")][-1:] or lines[-1:]
-    return (lines[0] if lines else "")[:_LONGEST]
+    return (lines[0] if lines else "")[:_MESSAGE_CHARACTERS]
 
 
-def _apart() -> list[str]:
-    """What keeps the run to itself: in one process, in its order, unmeasured, and with nothing left behind."""
+def _isolation_options() -> list[str]:
+    """Options for one process, the given order, no coverage, and a cache outside the project."""
     plugins = {
         "xdist": ["-n0"],
         "pytest_cov": ["--no-cov"],
         "pytest_randomly": ["--randomly-seed=1", "--randomly-dont-reorganize"],
     }
-    found = [option for name, options in plugins.items() if importlib.util.find_spec(name) for option in options]
-    return ["-o", f"cache_dir={os.path.join(os.environ.get('TMPDIR', '/tmp'), 'pytest')}", *found]  # noqa: S108
+    found = [
+        option
+        for name, options in plugins.items()
+        if importlib.util.find_spec(name)
+        for option in options
+    ]
+    place = os.path.join(os.environ.get("TMPDIR", "/tmp"), "pytest")  # noqa: S108 - as TMPDIR's default
+    return ["-o", f"cache_dir={place}", *found]

@@ -1,11 +1,12 @@
-"""The child's program when it is timed: stops before calls of the target, and makes them on the parent's word.
+"""The child's program for timing: waits before calls of the target, and makes them on order.
 
-Before a call that is wanted, the process is forked, and the fork waits there with the arguments as they came: a holder.
-Each order to it forks once more, and that process makes the one call. So every call starts from the same state, in
-which these arguments have never been seen: what a candidate keeps from one call to the next is of no use to it. The
-time is taken by the parent, from its `go` to the `done`; what it did is told afterwards, and judged there.
+Before a wanted call, the process forks, and the fork (a holder) waits there with the arguments as
+they came. Each order to a holder forks once more, and that process makes the calls. So every order
+starts from the same state, in which the target has never seen these arguments: a candidate gains
+nothing from what it keeps between calls. The parent takes the time, from its `go` to the `done`.
+The trace of the calls is reported afterwards and compared in the parent.
 
-It runs beside `abreast.jobs.candidates.child`, under the project's interpreter, and imports only what is there.
+It runs under the project's interpreter, and imports only modules of the bundle.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
-from time import perf_counter  # noqa: TID251 - to choose inputs, and to find calls that look slower; nothing is accepted by it
+from time import perf_counter  # noqa: TID251 - a coarse estimate; no candidate is accepted by it
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, ModuleType
 from typing import Any, NoReturn, cast
 
@@ -36,41 +37,45 @@ from abreast.jobs.candidates.child.channel import Channel
 from abreast.jobs.candidates.child.install import find, install
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, set_path
 from abreast.jobs.candidates.child.suite import Suite
-from abreast.jobs.candidates.kinds import is_iterator
-from abreast.jobs.candidates.portrait import pack
-from abreast.jobs.candidates.portray import portray
-from abreast.jobs.candidates.record import Invocation, encode, observe
+from abreast.jobs.candidates.values.invocation import Invocation, encode, observe
+from abreast.jobs.candidates.values.snapshot import pack
+from abreast.jobs.candidates.values.stdlib_types import is_iterator
+from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
-MOST_CALLS = 2_000  # of which it is noted whether their arguments differ and can be copied
-MOST_NOTED = 50_000  # of which the seconds are noted
-_LAZY_SECONDS = 20.0  # that a fork may take to use up what a call gave
-_BOUND = 10_000  # values of an iterator
+MOST_CALLS = 2_000  # for which digests of arguments are taken, and copying is tried
+MOST_TIMED = 50_000  # whose seconds are recorded
+_LAZY_RESULT_SECONDS = 20.0  # that a fork may take to exhaust a lazy result
+_MAX_VALUES = 10_000  # of an iterator
 _ASYNCHRONOUS = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
-class Stops:
-    """In the place of a recorder: numbers the outermost calls, and stops before those that are wanted."""
+class CallStopper:
+    """Takes the place of a recorder: numbers outermost calls, and forks before the wanted ones."""
 
     def __init__(self, directory: str, wanted: list[str], *, digests: bool = True) -> None:
         self.test = "<collection>"
         self.calls: list[list[Any]] = []
-        """When nothing is wanted: each call's name, seconds, digest of its arguments (empty if it was not taken), and
-        whether these can be copied."""
+        """If no call is wanted: the name, seconds, digest of arguments and copyability of each.
+
+        The digest is empty if it was not taken.
+        """
         self.uncounted = 0
-        """Calls beyond those."""
+        """The number of calls beyond those."""
         self._digests = digests
         self.held: list[str] = []
         self.function: Callable[..., Any] | None = None
         self.undo: list[Callable[[], None]] = []
-        """What puts the target itself back in its place."""
+        """Functions that put the original target back in its place."""
         self._directory = directory
         self._wanted = wanted
         self._counts: Counter[str] = Counter()
         self._inside = False
 
-    def begin(self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool) -> Outer | None:
-        """A call begins; None if the target makes it itself."""
-        del method  # `self` is the first of the arguments
+    def begin(
+        self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool
+    ) -> OuterCall | None:
+        """Begin a call; None if the target makes it itself."""
+        del method  # `self` is the first argument
         if self._inside:
             return None
         name = f"{self.test}#{self._counts[self.test]}"
@@ -78,22 +83,26 @@ class Stops:
         if name in self._wanted and name not in self.held:
             self.held.append(name)
             if not os.fork():
-                # A call of the target by itself must not pass through here while it is timed.
+                # Calls of the target by itself must not pass through this code while it is timed.
                 for one in self.undo:
                     one()
-                Holder(self._directory, self._wanted.index(name), name, self.function, (args, kwargs)).serve()
-        if self._wanted or len(self.calls) >= MOST_NOTED:
+                CallHolder(
+                    self._directory, self._wanted.index(name), name, self.function, (args, kwargs)
+                ).serve()
+        if self._wanted or len(self.calls) >= MOST_TIMED:
             self.uncounted += 1
-            return Outer(self, None)
+            return OuterCall(self, None)
         digest, copyable = "", False
         if self._digests and len(self.calls) < MOST_CALLS:
-            digest = hashlib.sha256(pack(portray((args, kwargs), consume=False))).hexdigest()[:16]
-            copyable = _copied((args, kwargs)) is not None
-        return Outer(self, [name, 0.0, digest, copyable])
+            digest = hashlib.sha256(pack(take_snapshot((args, kwargs), consume=False))).hexdigest()[
+                :16
+            ]
+            copyable = _copy_or_none((args, kwargs)) is not None
+        return OuterCall(self, [name, 0.0, digest, copyable])
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """The target's own code runs."""
+        """Within this context, the target's own code runs."""
         self._inside = True
         try:
             yield
@@ -101,46 +110,49 @@ class Stops:
             self._inside = False
 
 
-class Outer:
-    """An outermost call, of which only the time is noted, if there is a row for it."""
+class OuterCall:
+    """An outermost call; its time is recorded if there is a row for it."""
 
-    def __init__(self, stops: Stops, row: list[Any] | None) -> None:
-        self._stops, self._row = stops, row
+    def __init__(self, stopper: CallStopper, row: list[Any] | None) -> None:
+        self._stopper, self._row = stopper, row
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """It runs."""
-        with self._stops.inside():
+        """Within this context, the call runs; its seconds are recorded."""
+        with self._stopper.inside():
             began = perf_counter()
             try:
                 yield
             finally:
                 if self._row is not None:
                     self._row[1] = perf_counter() - began
-                    self._stops.calls.append(self._row)
+                    self._stopper.calls.append(self._row)
 
     def raised(self, error: BaseException) -> None:
-        """It is no matter how it ends."""
+        """Do nothing: it does not matter how the call ends."""
 
     def hand_on(self, result: object) -> object:
-        """What the caller gets. Of a generator, an iterator or a coroutine, the time until its end is added."""
+        """Return the result. For a lazy one, add the time until its end to the call's."""
         kind = type(result)
-        if self._row is not None and (kind in _LAZY or is_iterator(kind)):
-            with self._stops.inside():
-                self._row[1] += _time_of_rest(result)
+        if self._row is not None and (kind in _LAZY_TYPES or is_iterator(kind)):
+            with self._stopper.inside():
+                self._row[1] += _lazy_result_seconds(result)
         return result
 
 
-_LAZY = (CoroutineType, AsyncGeneratorType)
+_LAZY_TYPES = (CoroutineType, AsyncGeneratorType)
 
 
-def _time_of_rest(lazy: object) -> float:
-    """The seconds until the end of what a call gave, seen in a fork: here it is untouched. 0 if they can't be had."""
+def _lazy_result_seconds(lazy: object) -> float:
+    """Return the seconds until a lazy result is exhausted, measured in a fork.
+
+    The result itself is not touched. 0 if the time can't be measured.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            _leave_loop()
+            _forget_running_loop()
             with contextlib.redirect_stdout(io.StringIO()):
                 began = perf_counter()
                 _call(lambda: lazy, ((), {}))
@@ -149,7 +161,7 @@ def _time_of_rest(lazy: object) -> float:
             os._exit(0)
     os.close(writing)
     try:
-        ready = select.select([reading], [], [], _LAZY_SECONDS)[0]
+        ready = select.select([reading], [], [], _LAZY_RESULT_SECONDS)[0]
         data = os.read(reading, 8) if ready else b""
     finally:
         os.close(reading)
@@ -159,95 +171,108 @@ def _time_of_rest(lazy: object) -> float:
     return float(struct.unpack("d", data)[0]) if len(data) == 8 else 0.0  # noqa: PLR2004 - a double
 
 
-def _leave_loop() -> None:
-    """In a fork: a loop may be running, of the process it was forked from."""
+def _forget_running_loop() -> None:
+    """Clear the running event loop, which a fork has inherited from its parent."""
     if "asyncio" in sys.modules:
-        sys.modules["asyncio"]._set_running_loop(None)  # noqa: SLF001
+        sys.modules["asyncio"]._set_running_loop(None)  # noqa: SLF001 - there is no public way
 
 
-def _copied(value: Any) -> Any | None:  # noqa: ANN401 - arguments
+def _copy_or_none(value: Any) -> Any | None:  # noqa: ANN401 - arguments
     try:
         return copy.deepcopy(value)
-    except Exception:  # noqa: BLE001 - whatever its __deepcopy__ raises
+    except Exception:  # noqa: BLE001 - __deepcopy__ may raise anything
         return None
 
 
-class Holder:
-    """A process that stands before one call, and has it made as often as it is told."""
+class CallHolder:
+    """A process that waits before one call, and has it made as often as it is ordered."""
 
     def __init__(
-        self, directory: str, number: int, name: str, function: Callable[..., Any] | None, given: tuple[Any, Any]
+        self,
+        directory: str,
+        number: int,
+        name: str,
+        function: Callable[..., Any] | None,
+        given: tuple[Any, Any],
     ) -> None:
         self._down = os.open(os.path.join(directory, f"down-{number}"), os.O_RDWR | os.O_CLOEXEC)
         self._up = os.open(os.path.join(directory, "up"), os.O_RDWR | os.O_CLOEXEC)
         self._name, self._function, self._given = name, function, given
         if getattr(getattr(function, "__code__", None), "co_flags", 0) & _ASYNCHRONOUS:
-            importlib.import_module("asyncio")  # before a clock runs; nobody else has to wait for it
+            # Before any clock runs. Other functions do not wait for this import.
+            importlib.import_module("asyncio")
 
     def serve(self) -> NoReturn:
-        """Wait for orders, for ever: the jail ends it."""
-        # What is here now is nothing that a collection in the forks would have to look at.
+        """Wait for orders until the sandbox ends the process."""
+        # Garbage collections in the forks need not visit the objects that exist now.
         gc.freeze()
         while True:
-            order = json.loads(self._line())
+            order = json.loads(self._read_line())
             if not os.fork():
                 try:
-                    self._obey(order)
-                except BaseException as error:  # noqa: BLE001 - told, whatever it is
-                    self._say({"broken": f"{type(error).__name__}: {error}"[:300]})
+                    self._execute(order)
+                except BaseException as error:  # noqa: BLE001 - every failure is reported
+                    self._send({"broken": f"{type(error).__name__}: {error}"[:300]})
                 os._exit(0)
             os.wait()
-            self._say({"over": True})
+            self._send({"over": True})
 
-    def _line(self) -> bytes:
+    def _read_line(self) -> bytes:
         line = b""
         while not line.endswith(b"\n"):
             line += os.read(self._down, 1)
         return line
 
-    def _say(self, what: object) -> None:
+    def _send(self, what: object) -> None:
         data = json.dumps(what).encode("ascii") + b"\n"
         while data:
             data = data[os.write(self._up, data) :]
 
-    def _obey(self, order: dict[str, Any]) -> None:
-        _leave_loop()
+    def _execute(self, order: dict[str, Any]) -> None:
+        _forget_running_loop()
         _begin_on(order.get("cpu"))
         chunks: list[int] = order["chunks"]
         calls = sum(chunks)
         given = [self._copy(needed=calls > 1) for _ in range(calls)]
         with contextlib.redirect_stdout(io.StringIO()):
             if order["do"] == "profile":
-                return self._say(Lines(order["file"]).of(self._function, given[0]))
+                return self._send(LineCounter(order["file"]).of(self._function, given[0]))
             if order["do"] == "memory":
                 tracemalloc.start()
                 _call(self._function, given[0])
-                return self._say({"peak": tracemalloc.get_traced_memory()[1]})
+                return self._send({"peak": tracemalloc.get_traced_memory()[1]})
             if order["do"] == "count":
-                return self._say(counted(order["event"], lambda: _call(self._function, given[0])))
+                return self._send(
+                    count_event(order["event"], lambda: _call(self._function, given[0]))
+                )
             first, last = self._timed(given, chunks)
-        records = [self._record(given[0], first)] + ([self._record(given[-1], last)] if calls > 1 else [])
+        records = [self._record(given[0], first)] + (
+            [self._record(given[-1], last)] if calls > 1 else []
+        )
         data = encode(records)
-        self._say({"digest": hashlib.sha256(data).hexdigest()})
-        if self._line() == b"show\n":
-            self._say({"record": data.decode("ascii")})
+        self._send({"digest": hashlib.sha256(data).hexdigest()})
+        if self._read_line() == b"show\n":
+            self._send({"record": data.decode("ascii")})
         return None
 
     def _copy(self, *, needed: bool) -> tuple[Any, Any]:
-        """The arguments once more; as they are, if they can't be copied and are called with once."""
-        found = _copied(self._given)
+        """Copy the arguments; return them as they are if they can't be copied and are used once."""
+        found = _copy_or_none(self._given)
         if found is None and needed:
             raise ValueError("its arguments can't be copied")
         return self._given if found is None else cast("tuple[Any, Any]", found)
 
     def _timed(self, given: list[Any], chunks: list[int]) -> tuple[object, object]:
-        """All calls, by chunks: each between the parent's word and ours. What the first and the last gave."""
+        """Make all calls by chunks, each between the parent's `go` and a `done`.
+
+        Returns the results of the first and the last call.
+        """
         function, call, up, at = self._function, _call, self._up, 0
         first = last = None
-        self._say({"ready": True})
+        self._send({"ready": True})
         for size in chunks:
             now = given[at : at + size]
-            self._line()
+            self._read_line()
             for one in now:
                 last = call(function, one)
             os.write(up, b"done\n")
@@ -256,7 +281,7 @@ class Holder:
         return first, last
 
     def _record(self, given: tuple[Any, Any], end: object) -> Invocation:
-        """What a call did, as the judge wants it: made again from its end, not called once more."""
+        """Return the trace of a call, made from its result without calling the target again."""
         value, error = cast("tuple[object, BaseException | None]", end)
 
         def again(*_: object, **__: object) -> object:
@@ -269,7 +294,7 @@ class Holder:
 
 
 def _begin_on(cpu: int | None) -> None:
-    """Move to that CPU; the system may move it on from there, if that is busy."""
+    """Move to that CPU; the system may move the process from there if the CPU is busy."""
     if cpu is not None and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             allowed = os.sched_getaffinity(0)
@@ -277,22 +302,22 @@ def _begin_on(cpu: int | None) -> None:
             os.sched_setaffinity(0, allowed)
 
 
-def _call(function: Any, given: tuple[Any, Any]) -> tuple[object, BaseException | None]:  # noqa: ANN401
-    """One call to its very end: what is lazy is used up."""
+def _call(function: Any, given: tuple[Any, Any]) -> tuple[object, BaseException | None]:  # noqa: ANN401 - any function
+    """Make one call and exhaust a lazy result; return the result, or the exception."""
     args, kwargs = given
     try:
         result = function(*args, **kwargs)
         kind = type(result)
         if kind is CoroutineType or kind is AsyncGeneratorType:
-            result = _run(result)
+            result = _run_async(result)
         elif is_iterator(kind):
-            result = list(itertools.islice(result, _BOUND))
-    except BaseException as error:  # noqa: BLE001 - it is what the call did
+            result = list(itertools.islice(result, _MAX_VALUES))
+    except BaseException as error:  # noqa: BLE001 - it is the result of the call
         return None, error
     return result, None
 
 
-def _run(lazy: Any) -> object:  # noqa: ANN401
+def _run_async(lazy: Any) -> object:  # noqa: ANN401 - a coroutine or async generator
     async def listed() -> list[object]:
         return [one async for one in lazy]
 
@@ -301,12 +326,15 @@ def _run(lazy: Any) -> object:  # noqa: ANN401
 
 
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
-_USER_ONLY = 1 << 5 | 1 << 6  # neither the kernel's nor a hypervisor's
+_USER_ONLY = 1 << 5 | 1 << 6  # exclude kernel and hypervisor
 
 
-def counted(event: list[int], call: Callable[[], object]) -> dict[str, object]:
-    """What a counter of the machine counts in one call; or why there is none. `event` is its type and its number."""
-    ctypes = importlib.import_module("ctypes")  # only where it is needed
+def count_event(event: list[int], call: Callable[[], object]) -> dict[str, object]:
+    """Count a hardware event during one call; `event` is its type and number.
+
+    The answer has the count, or the reason why there is none.
+    """
+    ctypes = importlib.import_module("ctypes")  # imported only where it is needed
     number = _PERF_EVENT_OPEN.get(os.uname().machine) if sys.platform == "linux" else None
     if number is None:
         return {"uncounted": f"not known how, on {sys.platform} {os.uname().machine}"}
@@ -315,23 +343,27 @@ def counted(event: list[int], call: Callable[[], object]) -> dict[str, object]:
     counter = system.syscall(number, about, 0, -1, -1, 0)
     if counter < 0:
         why = ctypes.get_errno()
-        none = "this machine has no counter for them" if why in {errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP} else ""
+        none = (
+            "this machine has no counter for them"
+            if why in {errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP}
+            else ""
+        )
         return {"uncounted": none or os.strerror(why)}
     try:
-        looks = [_look(counter), _look(counter)]
+        looks = [_read_counter(counter), _read_counter(counter)]
         call()
-        looks.append(_look(counter))
+        looks.append(_read_counter(counter))
     finally:
         os.close(counter)
     return {"count": max(0, looks[2] - looks[1] - (looks[1] - looks[0]))}
 
 
-def _look(counter: int) -> int:
+def _read_counter(counter: int) -> int:
     return int.from_bytes(os.read(counter, 8), sys.byteorder)
 
 
-class Lines:
-    """How often each line of a file is run, and for how long."""
+class LineCounter:
+    """Counts how often each line of a file runs, and for how long."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -340,16 +372,20 @@ class Lines:
         self._at: dict[FrameType, tuple[int, float]] = {}
         self._codes: dict[CodeType, bool] = {}
 
-    def of(self, function: Any, given: tuple[Any, Any]) -> dict[str, Any]:  # noqa: ANN401
-        """Of one call."""
+    def of(self, function: Any, given: tuple[Any, Any]) -> dict[str, Any]:  # noqa: ANN401 - any function
+        """Profile one call."""
         sys.settrace(self._trace)
         try:
             _call(function, given)
         finally:
             sys.settrace(None)
-        return {"lines": [[line, hits, self._seconds[line]] for line, hits in sorted(self._hits.items())]}
+        return {
+            "lines": [
+                [line, hits, self._seconds[line]] for line, hits in sorted(self._hits.items())
+            ]
+        }
 
-    def _trace(self, frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401 - settrace's shape
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401 - as settrace wants
         code = frame.f_code
         if code not in self._codes:
             self._codes[code] = os.path.realpath(code.co_filename) == self._file
@@ -358,7 +394,7 @@ class Lines:
         now = perf_counter()
         if frame in self._at:
             line, since = self._at.pop(frame)
-            self._seconds[line] += now - since  # type: ignore[assignment] # of floats
+            self._seconds[line] += now - since  # type: ignore[assignment] # a Counter of floats
         if event == "line":
             self._hits[frame.f_lineno] += 1
             self._at[frame] = (frame.f_lineno, perf_counter())
@@ -366,30 +402,35 @@ class Lines:
 
 
 def main(directory: str) -> None:
-    """Be the child: run the tests, stop where it is wanted, tell that all are there, and wait for the end."""
+    """Run the tests with a holder at each wanted call, report the calls, and wait for the end."""
     with open(os.path.join(directory, "orders.json"), encoding="utf-8") as file:
         orders = json.load(file)
     up = os.open(os.path.join(directory, "up"), os.O_RDWR | os.O_CLOEXEC)
-    stops = Stops(directory, orders["wanted"], digests=orders["digests"])
+    stopper = CallStopper(directory, orders["wanted"], digests=orders["digests"])
     places = Places(orders["top"], orders["slot"])
     target = os.path.realpath(os.path.join(places.slot, orders["file"]))
     set_path(target)
 
-    def around(module: ModuleType, carry_out: Callable[[], None]) -> None:
-        carry_out()
+    def around(module: ModuleType, execute: Callable[[], None]) -> None:
+        execute()
         owner, name, held = find(module, orders["qualname"])
-        stops.function = install(module, orders["qualname"], cast("Any", stops))
-        stops.undo.append(lambda: setattr(owner, name, held))
+        stopper.function = install(module, orders["qualname"], cast("Any", stopper))
+        stopper.undo.append(lambda: setattr(owner, name, held))
 
     sys.meta_path.insert(0, SlotFinder(places, target, around))
-    suite = Suite(Channel(os.path.join(directory, "said")), cast("Any", stops), lambda: None)
+    suite = Suite(Channel(os.path.join(directory, "said")), cast("Any", stopper), lambda: None)
     failed = ""
     try:
         suite.run(orders["names"], orders["extra"])
-    except BaseException as error:  # noqa: BLE001 - told, whatever it is
+    except BaseException as error:  # noqa: BLE001 - every failure is reported
         failed = f"{type(error).__name__}: {error}"[:300]
-    told = {"held": stops.held, "calls": stops.calls, "uncounted": stops.uncounted, "failed": failed}
-    data = json.dumps(told).encode("ascii") + b"\n"
+    answer = {
+        "held": stopper.held,
+        "calls": stopper.calls,
+        "uncounted": stopper.uncounted,
+        "failed": failed,
+    }
+    data = json.dumps(answer).encode("ascii") + b"\n"
     while data:
         data = data[os.write(up, data) :]
     os.read(os.open(os.path.join(directory, "down"), os.O_RDWR | os.O_CLOEXEC), 1)

@@ -1,4 +1,4 @@
-"""Calls the target with inputs that no test has: each alone, within a bound of its own if it is the original."""
+"""Calls the target with generated inputs, each with a CPU limit of its own for the original."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from typing import Any, cast
 from abreast.jobs.candidates.child.build import Unbuildable, build
 from abreast.jobs.candidates.child.capture import MOST_OF_A_CALL, Function, Recorder
 from abreast.jobs.candidates.child.channel import Channel
-from abreast.jobs.candidates.record import Invocation, encode, observe, observe_async
+from abreast.jobs.candidates.values.invocation import Invocation, encode, observe, observe_async
 
-_BOUND = 500  # values of an iterator
-_ENDING = 20
+_MAX_VALUES = 500  # of an iterator
+_KILL_FACTOR = 20  # times the CPU limit, after which the process is killed
 
 
-class TooLong(BaseException):
-    """The input keeps the original busy for longer than is worth waiting."""
+class TrialTooLong(BaseException):
+    """An input takes the original longer than its CPU limit."""
 
 
 @contextlib.contextmanager
-def _within(seconds: float) -> Iterator[list[bool]]:
-    """Raise TooLong inside after so many seconds of CPU, and say that it was; 0 is for ever.
+def _cpu_limit(seconds: float) -> Iterator[list[bool]]:
+    """Raise `TrialTooLong` in the block after so many seconds of CPU; 0 means no limit.
 
-    Not by the clock: others are busy too. And the function, or the one who observes it, may catch what is raised. What
-    is busy in C, and never comes back to Python to have it raised, ends the process after `_ENDING` times as long.
+    CPU time is used because other processes may be busy. The list is not empty after the limit
+    expired: the function, or the code that observes it, may catch the exception. Code in C that
+    never returns to Python ends the process after `_KILL_FACTOR` times as long.
     """
-    rung: list[bool] = []
+    expired: list[bool] = []
 
-    def ring(*_: object) -> None:
-        rung.append(True)
-        raise TooLong
+    def expire(*_: object) -> None:
+        expired.append(True)
+        raise TrialTooLong
 
-    before = signal.signal(signal.SIGPROF, ring)
+    before = signal.signal(signal.SIGPROF, expire)
     last = signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_VIRTUAL, _ENDING * seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _KILL_FACTOR * seconds)
     try:
-        yield rung
+        yield expired
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -50,37 +51,41 @@ def _within(seconds: float) -> Iterator[list[bool]]:
         signal.signal(signal.SIGVTALRM, last)
 
 
-class Trial:
+class InputTrial:
     """The inputs of one run: `{"seconds": ..., "calls": [{"name", "self", "args", "kwargs"}]}`."""
 
     def __init__(self, channel: Channel, recorder: Recorder) -> None:
         self._channel, self._recorder = channel, recorder
 
-    def run(self, inputs: dict[str, Any], module: ModuleType, qualname: str, function: Function) -> None:
-        """Call the function with each; what can't be made or ended is said, and the next comes."""
+    def run(
+        self, inputs: dict[str, Any], module: ModuleType, qualname: str, function: Function
+    ) -> None:
+        """Call the function with each input; report those that can't be built or do not end."""
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 3_000))
         for one in inputs["calls"]:
             name = str(one["name"])
-            self._channel.say("trying", name)
+            self._channel.send("trying", name)
             try:
-                bound = self._bound(one, module, qualname, function)
+                bound = self._bind(one, module, qualname, function)
                 args = cast("list[object]", build(one["args"]))
                 kwargs = cast("dict[str, object]", build(one["kwargs"]))
             except Unbuildable as reason:
-                self._channel.say("dropped", [name, f"it can't be made again ({reason})"])
+                self._channel.send("dropped", [name, f"it can't be made again ({reason})"])
                 continue
             data = b""
-            with contextlib.suppress(TooLong), _within(float(inputs["seconds"])) as rung:
-                data = encode([self._observed(name, bound, args, kwargs)])
-            if rung:
-                self._channel.say("dropped", [name, "it takes the original too long"])
+            with contextlib.suppress(TrialTooLong), _cpu_limit(float(inputs["seconds"])) as expired:
+                data = encode([self._observe(name, bound, args, kwargs)])
+            if expired:
+                self._channel.send("dropped", [name, "it takes the original too long"])
             elif len(data) > MOST_OF_A_CALL:
-                self._channel.say("dropped", [name, "what it does is too large"])
+                self._channel.send("dropped", [name, "what it does is too large"])
             else:
-                self._channel.say("call", data.decode("ascii"))
+                self._channel.send("call", data.decode("ascii"))
 
-    def _bound(self, one: dict[str, Any], module: ModuleType, qualname: str, function: Function) -> Function:
-        """The function, bound to what it is a method of."""
+    def _bind(
+        self, one: dict[str, Any], module: ModuleType, qualname: str, function: Function
+    ) -> Function:
+        """Return the function, bound to its instance or class if it is a method."""
         *path, name = qualname.split(".")
         if not path:
             return function
@@ -92,10 +97,14 @@ class Trial:
             return function
         if isinstance(held, classmethod):
             return function.__get__(owner)  # type: ignore[no-any-return] # a function binds
-        return function.__get__(build(one["self"]))  # type: ignore[no-any-return]
+        return function.__get__(build(one["self"]))  # type: ignore[no-any-return] # a function binds
 
-    def _observed(self, name: str, function: Function, args: list[object], kwargs: dict[str, Any]) -> Invocation:
-        with self._recorder.apart():
+    def _observe(
+        self, name: str, function: Function, args: list[object], kwargs: dict[str, Any]
+    ) -> Invocation:
+        with self._recorder.untraced():
             if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-                return asyncio.run(observe_async(name, function, *args, bound=_BOUND, **kwargs))
-            return observe(name, function, *args, bound=_BOUND, **kwargs)
+                return asyncio.run(
+                    observe_async(name, function, *args, bound=_MAX_VALUES, **kwargs)
+                )
+            return observe(name, function, *args, bound=_MAX_VALUES, **kwargs)

@@ -1,4 +1,8 @@
-"""Puts a watched function around another one: to whoever asks it is the same kind of function."""
+"""Wraps the target in a traced function of the same kind.
+
+The code of the wrapper is part of the snapshot of every value that holds the target: a change here,
+of names too, makes such values differ from those in traces recorded before.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +16,30 @@ from typing import ClassVar
 from abreast.jobs.candidates.child.capture import Function, Recorder
 
 
-class Desk:
-    """Where a watched function finds itself.
+class CallDesk:
+    """The table in which a traced function finds the original one and its recorder.
 
-    A class is portrayed by its name: so an object that holds the function, as a handler or as a bound method, looks the
-    same whichever code is behind it, and whatever was noted so far.
+    It is a class because the snapshot of a class is its name: so a value that holds the function,
+    as a handler or a bound method, has the same snapshot with any code behind it and any state of
+    the recorder.
     """
 
     held: ClassVar[list[tuple[Function, Recorder]]] = []
 
     @classmethod
     def function(cls, value: object) -> object:
-        """What is behind a watched function; any other value as it is."""
+        """Return the original of a traced function; any other value as it is."""
         number = vars(value).get("__watched__") if isinstance(value, FunctionType) else None
         return cls.held[number][0] if isinstance(number, int) and number < len(cls.held) else value
 
 
 def watched(function: Function, recorder: Recorder, *, method: bool) -> Function:
-    """The function, watched; to whoever asks it is the same kind of function."""
-    number = len(Desk.held)
-    Desk.held.append((function, recorder))
+    """Return a traced function of the same kind (plain, generator, async) as `function`."""
+    number = len(CallDesk.held)
+    CallDesk.held.append((function, recorder))
 
     def plain(*args: object, **kwargs: object) -> object:
-        function, recorder = Desk.held[number]
+        function, recorder = CallDesk.held[number]
         call = recorder.begin(args, kwargs, method=method)
         if call is None:
             return function(*args, **kwargs)
@@ -47,8 +52,8 @@ def watched(function: Function, recorder: Recorder, *, method: bool) -> Function
         return call.hand_on(result)
 
     made = functools.wraps(function)(_alike(function, plain))
-    made.__watched__ = number  # type: ignore[attr-defined] # a function of ours
-    with contextlib.suppress(TypeError, ValueError):  # something of C that tells none
+    made.__watched__ = number  # type: ignore[attr-defined] # any function takes attributes
+    with contextlib.suppress(TypeError, ValueError):  # a function in C without a signature
         made.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     del made.__wrapped__
     return made

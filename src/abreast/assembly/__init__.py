@@ -1,0 +1,1 @@
+"""The composition root: creates stores, executors, models and tools from their names."""

@@ -1,0 +1,368 @@
+"""Creates the store, executor or model that a name stands for; `open_run` and `open_model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from abreast.core.clock import SYSTEM_CLOCK, Clock
+from abreast.core.errors import StoreReadOnly
+from abreast.executors.port import Executor
+from abreast.executors.tasks import LocalExecutor
+from abreast.limits.budget import Budget
+from abreast.limits.lane import LaneLimits, Lanes
+from abreast.run.lifetime import RESUME, Opening
+from abreast.run.run import Resume, Run
+
+if TYPE_CHECKING:
+    from abreast.limits.limit import Limit
+    from abreast.models.http.client import HttpOptions
+    from abreast.models.lanes import LaneSettings
+    from abreast.models.port import Model
+    from abreast.models.price import Price
+    from abreast.run.calls.lane import ModelLane
+    from abreast.run.calls.model import Caller
+    from abreast.run.retry import Retry
+    from abreast.store.port import JsonValue, Store
+
+EXECUTORS = ("local", "process")
+
+# A lane lives as long as a model uses it: models of one provider share its limits, in one process.
+_LANES: WeakValueDictionary[tuple[object, ...], ModelLane] = WeakValueDictionary()
+
+
+def open_run(
+    name: str,
+    *,
+    store: str | PathLike[str] | Store | None = None,
+    lanes: Mapping[str, LaneLimits] | None = None,
+    budget: Budget | str | None = None,
+    seed: int | None = None,
+    executor: str | Executor = "local",
+    resume: Resume = "auto",
+    hooks: Sequence[object] = (),
+    tags: Sequence[str] = (),
+    kind: str = "script",
+    run_id: str | None = None,
+    retry_keys: Sequence[str] = (),
+    manifest: Mapping[str, JsonValue] | None = None,
+    redact: Callable[[str, object], object] | None = None,
+    types: Sequence[type] = (),
+    clock: Clock = SYSTEM_CLOCK,
+) -> Run:
+    """Make a run, for `async with abreast.open_run("summaries", store="runs.db") as run:`.
+
+    Args:
+        name: what the run is called; the first part of every path in it.
+        store: a path, a URL or a Store; None for a run that lives in memory.
+        lanes: names for limits: `{"openai": Slots(8), "slow": [Slots(1), Rate(30)]}`.
+        budget: a cap for everything in it: `Budget(requests=500)` or `"500req,20usd,10min"`.
+        seed: makes its seeds repeatable; drawn and recorded if None.
+        executor: where items run unless a map says otherwise: `"local"` (tasks and threads) or
+            `"process"`.
+        resume: `"auto"` resumes the newest run of that name in the store if it has not ended, else
+            starts a new one; `"never"` starts a new one; `"must"` resumes one or raises
+            `NoSuchRun`; `"retry"` resumes, also one that has ended, and runs failed items again;
+            `"failed"` does too, but does not repeat `once` work whose outcome is unknown.
+        hooks: functions that get every event, and objects with `before_map` or `before_step` that
+            may change numbers.
+        tags: words to find it by.
+        kind: which job it is; `"script"` for your own.
+        run_id: resume this run and no other; with `resume="never"`, the id of the new one,
+            `RunExists` if it is taken.
+        retry_keys: with `resume="retry"`, the keys of the failed items to run again; all of them if
+            none are named.
+        manifest: facts to record about it, beside the script, arguments, directory, versions and
+            git commit.
+        redact: called with (path, value) before a value is written; what it returns is written, and
+            is the value of the outcome.
+        types: your dataclasses, enums, named tuples and pydantic models that recorded values may
+            have. Only needed for those that your program has not imported when it resumes: a
+            store's types are never imported by name.
+        clock: for tests in virtual time.
+
+    Raises (when the block is entered):
+        RunBusy: another driver is on the run.
+        StoreError: the store can't be used.
+        NoSuchRun: there is no run to resume.
+    """
+    if resume not in RESUME:
+        raise ValueError(f"resume must be one of {', '.join(RESUME)}, not {resume!r}")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise TypeError(f"seed must be a whole number, not {seed!r}")
+    default = find_executor(executor)
+    own = Budget.parse(budget) if isinstance(budget, str) else budget
+    opening = Opening(
+        clock=clock,
+        executor=lambda given: default if given is None else find_executor(given),
+        store=None if store is None else lambda: find_store(store),
+        own_store=isinstance(store, (str, PathLike)),
+        seed=seed,
+        resume=resume,
+        run_id=run_id,
+        kind=kind,
+        tags=tuple(tags),
+        hooks=tuple(hooks),
+        manifest=dict(manifest or {}),
+        redact=redact,
+        retry_keys=frozenset(retry_keys),
+        types=_types_by_name(types),
+    )
+    return Run(name, lanes=Lanes(lanes, own), budget=own, opening=opening)
+
+
+def _types_by_name(types: Sequence[type]) -> Mapping[str, type]:
+    if not types:
+        return {}
+    from abreast.store.codec.named_types import types_by_name
+
+    return types_by_name(types)
+
+
+def find_store(
+    given: str | PathLike[str] | Store, *, busy_timeout: float = 30.0, reads: bool = False
+) -> Store:
+    """Return the store that a path, a URL or a Store stands for.
+
+    It waits up to `busy_timeout` seconds for a locked file.
+
+    With `reads`, a store that can't be written is read from a copy: later changes are not seen.
+    """
+    if not isinstance(given, (str, PathLike)):
+        return given
+    text = fspath(given)
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme not in ("sqlite", "file"):
+        raise ValueError(
+            f"there is no store for {scheme}://; a path such as runs.db is an SQLite store"
+        )
+    from abreast.store.sqlite.store import SqliteStore
+
+    path = rest if separator else text
+    try:
+        return SqliteStore(path, busy_timeout=busy_timeout)
+    except StoreReadOnly:
+        if not reads or not Path(path).is_file():
+            raise
+        from abreast.store.read_only_copy import CopiedStore
+
+        return CopiedStore(path, busy_timeout=busy_timeout)
+
+
+def find_executor(given: str | Executor) -> Executor:
+    """Return the executor of that name; ValueError if there is none."""
+    if not isinstance(given, str):
+        return given
+    if given == "local":
+        return LocalExecutor()
+    if given == "process":
+        from abreast.executors.processes import ProcessExecutor
+
+        return ProcessExecutor()
+    raise ValueError(f"there is no executor {given!r}; choose one of {', '.join(EXECUTORS)}")
+
+
+def open_model(
+    name: str,
+    *,
+    lanes: Mapping[str, LaneSettings] | None = None,
+    store: str | PathLike[str] | Store | None = None,
+    cache: bool = False,
+    retry: int | Retry | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Caller:
+    """Make a model, for `async with abreast.open_model("local/smollm2") as model:`.
+
+    Args:
+        name: `provider/model`: openai, anthropic, gemini, mistral, deepseek, ollama, a lane of
+            `abreast.toml`, `local/` (in this process, without a key), `scripted/FILE`,
+            `replay/RUN`, `litellm/...`.
+        lanes: how providers are reached and limited; by default what `abreast.toml` says.
+        store: where `replay/RUN` and the cache are.
+        cache: answer a request from the store if an equal one was answered before.
+        retry: further attempts after a 5xx, a lost connection or a timeout; 4 by default. A 429
+            does not count as an attempt.
+        clock: for tests in virtual time.
+
+    Raises:
+        ModelUnknown: there is no such provider.
+        KeysMissing: its key isn't set.
+        NoSuchRun: there is no run to replay.
+    """
+    from abreast.models.lanes import PRICE_TABLE, check_keys, find_lanes, split_name
+    from abreast.models.price import find_price
+    from abreast.run.calls.model import CALL_RETRY, Caller
+    from abreast.run.retry import Retry
+
+    settings, model = split_name(name, find_lanes() if lanes is None else lanes)
+    check_keys([settings])
+    opened_store = find_store(store) if store is not None else None
+    price: Price | None = settings.price
+    if price is None and settings.kind in ("openai", "anthropic", "gemini"):
+        price = find_price(PRICE_TABLE.get(settings.name, settings.name), model)
+    store_cache = None
+    if cache:
+        if opened_store is None:
+            raise ValueError("a cache is in a store: give store=")
+        from abreast.run.calls.cache import StoreCache
+
+        store_cache = StoreCache(opened_store)
+    return Caller(
+        _traced(find_model(name, settings, model, opened_store)),
+        lane_of(settings),
+        price=price,
+        retry=CALL_RETRY if retry is None else Retry.of(retry),
+        paid=settings.kind not in ("local", "scripted", "replay"),
+        cache=store_cache,
+        clock=clock,
+    )
+
+
+def as_caller(model: Model | Caller) -> Caller:
+    """Wrap a model in a Caller: lane, retries, journal. A Caller is returned as it is."""
+    from abreast.run.calls.lane import ModelLane
+    from abreast.run.calls.model import Caller
+
+    if isinstance(model, Caller):
+        return model
+    return Caller(model, ModelLane(model.name.partition("/")[0]))
+
+
+def find_model(name: str, settings: LaneSettings, model: str, store: Store | None) -> Model:
+    """Return the bare model of that name: one attempt per call, no limits."""
+    if settings.kind == "replay":
+        return _replay(name, model, store)
+    if settings.kind == "scripted":
+        from abreast.models.scripted import Scripted
+
+        return Scripted(Path(model), name=name)
+    return _MODELS[settings.kind](name, settings)
+
+
+def _traced(model: Model) -> Model:
+    from abreast.models.tracing import TracedModel, is_wanted
+
+    return TracedModel(model) if is_wanted() else model
+
+
+def _openai(name: str, settings: LaneSettings) -> Model:
+    from abreast.models.providers.openai import OpenAI
+
+    field = settings.max_tokens or "max_completion_tokens"
+    return OpenAI(name, settings.base_url or "", settings.key, max_tokens=field, **_wire(settings))
+
+
+def _anthropic(name: str, settings: LaneSettings) -> Model:
+    from abreast.models.providers.anthropic import Anthropic
+
+    return Anthropic(name, settings.base_url or "", settings.key, **_wire(settings))
+
+
+def _gemini(name: str, settings: LaneSettings) -> Model:
+    from abreast.models.providers.gemini import Gemini
+
+    return Gemini(name, settings.base_url or "", settings.key, **_wire(settings))
+
+
+def _wire(settings: LaneSettings) -> HttpOptions:
+    return {} if settings.timeout is None else {"stall": settings.timeout}
+
+
+def _local(name: str, settings: LaneSettings) -> Model:
+    from abreast.models.embedded.model import EmbeddedModel
+
+    return EmbeddedModel(name, slots=settings.width)
+
+
+def _litellm(name: str, _: LaneSettings) -> Model:
+    from abreast.models.providers.litellm import LiteLLM
+
+    return LiteLLM(name)
+
+
+_MODELS: Mapping[str, Callable[[str, LaneSettings], Model]] = {
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+    "local": _local,
+    "litellm": _litellm,
+}
+
+
+def _replay(name: str, model: str, store: Store | None) -> Model:
+    from abreast.run.calls.cache import Replay
+
+    if store is None:
+        raise ValueError(f"{name}: the run to replay is in a store: give store=")
+    run_id, _, recorded_model = model.partition("/")
+    return Replay(store, run_id, recorded_model or None)
+
+
+def lane_of(settings: LaneSettings) -> ModelLane:
+    """Return the lane of a provider with these settings.
+
+    There is one in this process, for as long as a model uses it.
+    """
+    from abreast.limits.rate import Rate
+    from abreast.limits.slots import Slots
+    from abreast.run.calls.lane import ModelLane
+
+    numbers = (settings.width, settings.rpm, settings.tpm, settings.adaptive, settings.capped)
+    key = (settings.name, settings.base_url, *numbers)
+    lane = _LANES.get(key)
+    if lane is None and settings.adaptive:
+        lane = _LANES[key] = _adaptive_lane(settings)
+    if lane is None:
+        limits: list[Limit] = [Slots(settings.width)]
+        if settings.rpm is not None:
+            limits.append(Rate(settings.rpm))
+        if settings.tpm is not None:
+            limits.append(Rate(settings.tpm, of="tokens"))
+        lane = _LANES[key] = ModelLane(settings.name, limits)
+    return lane
+
+
+def _adaptive_lane(settings: LaneSettings) -> ModelLane:
+    """Make a lane that measures its limits, starting from those that were learned before.
+
+    Numbers that the user has set are kept.
+    """
+    from abreast.limits.governor.governor import Costs, Governor
+    from abreast.limits.governor.limit import GovernorLimit
+    from abreast.limits.slots import Slots
+    from abreast.run.calls.lane import ModelLane
+    from abreast.run.calls.learned_limits import LearnedLimits
+
+    given: dict[str, float | None] = {"requests": settings.rpm, "tokens": settings.tpm}
+    rates: Costs = {name: rate for name, rate in given.items() if rate is not None}  # type: ignore[misc]
+    profile = LearnedLimits(settings.name, settings.base_url, settings.key)
+    learned = profile.read()
+    max_calls = _max_open_calls()
+    governor = Governor(
+        start=settings.width,
+        cap=min(settings.width, max_calls) if settings.capped else max_calls,
+        rates=rates,
+        known=learned.known if learned else None,
+    )
+    return ModelLane(
+        settings.name,
+        governed=GovernorLimit(governor),
+        profile=profile,
+        held=[Slots(settings.width)],
+    )
+
+
+def _max_open_calls() -> int:
+    """Return how many calls can be in flight: each has a socket, and the system bounds open files.
+
+    100 files are reserved for everything else.
+    """
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return 400
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 100_000 if allowed == resource.RLIM_INFINITY else max(4, allowed - 100)

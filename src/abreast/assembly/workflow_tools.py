@@ -1,0 +1,402 @@
+"""The tools of a workflow: a shell, models, agents' command lines, functions, samples, gates."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from codecs import getincrementaldecoder
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from abreast.assembly.names import open_model
+from abreast.core.errors import KeysMissing, ModelUnknown
+from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
+from abreast.executors.tasks import LocalExecutor, is_async
+from abreast.jobs.workflow.tools import (
+    NO_OPTIONS,
+    AgentOptions,
+    AgentRequest,
+    AgentResult,
+    CannotDo,
+    CustomKind,
+    GateQuestion,
+    StepContext,
+)
+from abreast.models.lanes import LaneSettings
+from abreast.models.port import Reply
+from abreast.run.calls.model import Caller
+from abreast.run.current import CurrentItem, current_item
+from abreast.run.run import Run
+from abreast.store.port import Store
+
+if TYPE_CHECKING:
+    from abreast.jobs.sample.results import SampleResult
+
+ENTRY_POINT: Final = "abreast.steps"
+"""The entry point by which packages register their own kinds of steps."""
+MAX_OUTPUT: Final = 8 << 20
+"""Bytes of a step's output that are kept, by default."""
+MAX_ITEMS: Final = 100_000
+"""Items that a fan-out may have, by default."""
+_PROMPT: Final = "{prompt}"
+# Bytes. The system bounds a single argument; a longer script is passed in a file.
+_MAX_ARGUMENT_BYTES: Final = 100_000
+
+
+ARGS: Final = "{args}"
+"""The word of a runner's `argv` that `integration_args` and `integration_options` replace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """An agent's command line: `{prompt}` and `{model}` are filled in.
+
+    The words of `model` are left out where a step names no model.
+    """
+
+    argv: tuple[str, ...]
+    model: tuple[str, ...] = ()
+    stdin: tuple[str, ...] = ()
+    """The command for a prompt that is too long for an argument and is passed on stdin.
+
+    By default `argv` without the prompt.
+    """
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The words for each option, by its name.
+
+    `{value}` is filled in. An option without `{value}` is a switch.
+    """
+
+    def arguments_and_stdin(
+        self, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS
+    ) -> tuple[list[str], bytes | None]:
+        """Return the arguments for one prompt, and its stdin if the prompt is passed there."""
+        text = prompt.encode("utf-8", "surrogateescape")
+        if len(text) < _MAX_ARGUMENT_BYTES:
+            return self.command(prompt, model, more), None
+        argv = self.stdin or tuple(word for word in self.argv if word != _PROMPT)
+        if any(_PROMPT in word for word in argv):
+            raise CannotDo(
+                f"the prompt has {len(text)} bytes, which is too long for an argument: let "
+                f"{_PROMPT} stand alone in argv, or give stdin = [...] for prompts that are read "
+                "from stdin"
+            )
+        return replace(self, argv=argv).command("", model, more), text
+
+    def command(self, prompt: str, model: str | None, more: AgentOptions = NO_OPTIONS) -> list[str]:
+        """Return the arguments for one prompt; `CannotDo` for an option with an invalid value."""
+        if refusal := self.refuses(args=bool(more.args), options=more.options):
+            raise CannotDo(f"it {refusal}")
+        option_words = [
+            word for name, value in more.options.items() for word in self._option(name, value)
+        ]
+        extra = [*more.args, *option_words]
+        words: list[str] = []
+        for word in (*self.argv, *(self.model if model else ())):
+            filled = word.replace("{model}", model or "").replace("{prompt}", prompt)
+            words += extra if word == ARGS else [filled]
+        return words
+
+    def refuses(self, *, args: bool, options: Mapping[str, Any]) -> str | None:
+        """Return why it can't pass on arguments and options of a step; None if it can."""
+        if unknown := [name for name in options if name not in self.options]:
+            name = unknown[0]
+            return f"has no words for the option {name!r}: add {name} = [...] to its options"
+        if (args or options) and ARGS not in self.argv:
+            what = "integration_args" if args else "integration_options"
+            return f'would leave out {what}: put "{ARGS}" into its argv, where they are to stand'
+        return None
+
+    def _option(self, name: str, value: object) -> list[str]:
+        words = self.options[name]
+        if not any("{value}" in word for word in words):
+            if not isinstance(value, bool):
+                raise CannotDo(f"its option {name!r} is true or false, not {value!r}")
+            return list(words) if value else []
+        if not isinstance(value, (str, int, float)):
+            raise CannotDo(f"its option {name!r} must be a text or a number, not {value!r}")
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return [word.replace("{value}", text) for word in words]
+
+
+def _environment(own: Mapping[str, str | None] | None) -> dict[str, str] | None:
+    """Return the run's environment, changed by a step's own variables; a None removes one.
+
+    None if the step has none: the run's environment is inherited.
+    """
+    if not own:
+        return None
+    return {name: value for name, value in {**os.environ, **own}.items() if value is not None}
+
+
+@dataclass(slots=True)
+class Tools:
+    """Settings and callbacks that a RunTools is made with."""
+
+    cwd: str | None = None
+    lanes: Mapping[str, LaneSettings] | None = None
+    store: Store | None = None
+    default_model: str | None = "local/smollm2"
+    runners: Mapping[str, Runner] = field(default_factory=dict)
+    kinds: Mapping[str, CustomKind] = field(default_factory=dict)
+    find: Callable[[str], Callable[..., Any]] | None = None
+    decide: Callable[[GateQuestion], Awaitable[str | None]] | None = None
+    started: Callable[[CurrentItem, int], None] | None = None
+    ended: Callable[[int], None] | None = None
+    max_output: int = MAX_OUTPUT
+    max_items: int = MAX_ITEMS
+
+
+class RunTools:
+    """The WorkflowTools of a real run: `async with RunTools(Tools(...)) as run_tools:`.
+
+    It closes what it has opened.
+    """
+
+    def __init__(self, tools: Tools, models: Mapping[str, Caller] | None = None) -> None:
+        """Open nothing yet. `models` are open already, and are not closed here."""
+        self.default_model = tools.default_model
+        self.max_output = tools.max_output
+        self.max_items = tools.max_items
+        self._tools = tools
+        self._stack = AsyncExitStack()
+        self._commands: Commands | None = None
+        self._models: dict[str, Caller] = dict(models or {})
+        self._gate_lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Enter the block; models and commands are opened at their first use."""
+        await self._stack.__aenter__()
+        return self
+
+    async def __aexit__(self, *how: object) -> None:
+        """Close the models, and end the commands that still run."""
+        await self._stack.__aexit__(*how)  # type: ignore[arg-type]
+
+    async def shell(
+        self, script: str, *, cwd: str | None = None, env: Mapping[str, str | None] | None = None
+    ) -> AgentResult:
+        """Run a script by `sh`; when this is cancelled, its whole process group is ended."""
+        text = script.encode("utf-8", "surrogateescape")
+        try:
+            if len(text) < _MAX_ARGUMENT_BYTES:
+                return await self._run(["sh", "-c", script], cwd=cwd, env=env)
+            with tempfile.NamedTemporaryFile(prefix="abreast-", suffix=".sh") as file:
+                file.write(text)
+                file.flush()
+                return await self._run(["sh", file.name], cwd=cwd, env=env)
+        except CommandRefused as error:
+            raise CannotDo(str(error)) from None
+
+    async def agent(
+        self,
+        integration: str,
+        prompt: str,
+        model: str | None,
+        more: AgentOptions = NO_OPTIONS,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> AgentResult | None:
+        """Run the agent of that name with a prompt; None if there is no such runner."""
+        runner = self._tools.runners.get(integration)
+        if runner is None:
+            return None
+        try:
+            argv, stdin = runner.arguments_and_stdin(prompt, model, more)
+            return await self._run(argv, stdin, keep=more.keep, cwd=cwd, env=env)
+        except (CannotDo, CommandMissing, CommandRefused) as error:
+            raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
+
+    async def _run(
+        self,
+        argv: list[str],
+        stdin: bytes | None = None,
+        *,
+        keep: int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str | None] | None = None,
+    ) -> AgentResult:
+        if self._commands is None:
+            self._commands = Commands()
+            await self._stack.enter_async_context(self._commands)
+        tools, item, group = self._tools, current_item(), 0
+
+        def started(pgid: int) -> None:
+            nonlocal group
+            group = pgid
+            if tools.started is not None and item is not None:
+                tools.started(item, pgid)
+
+        directory = tools.cwd if cwd is None else str(Path(tools.cwd or Path.cwd(), cwd))
+        try:
+            finished = await self._commands.run(
+                argv,
+                stdin=stdin,
+                cwd=directory,
+                env=_environment(env),
+                keep=self.max_output if keep is None else min(keep, self.max_output),
+                started=started,
+            )
+        finally:
+            if tools.ended is not None:
+                tools.ended(group)
+        return _result_of(finished)
+
+    async def ask(self, question: AgentRequest) -> Reply:
+        """Ask a model; each model is opened once."""
+        name = question.model or self.default_model
+        if name is None:
+            raise CannotDo("no model is named: set model: on the step or the workflow")
+        try:
+            caller = await self._caller(name)
+        except (ValueError, OSError, ModelUnknown, KeysMissing) as error:
+            raise CannotDo(str(error)) from None
+        return await caller.ask(
+            question.prompt,
+            system=question.system,
+            schema=question.schema,
+            temperature=question.temperature,
+            max_tokens=question.max_tokens,
+        )
+
+    async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function returns anything
+        """Call `module:function` with keywords."""
+        if self._tools.find is None:
+            raise CannotDo(f"{name} can't be called here")
+        function = self._tools.find(name)
+        return await call_function(lambda _: function(**given), function)
+
+    async def custom(
+        self,
+        kind: str,
+        config: Mapping[str, Any],
+        context: StepContext,
+    ) -> Any:  # noqa: ANN401 - a registered kind returns anything
+        """Run a step of a kind that a package has registered."""
+        function = self._tools.kinds[kind]
+        return await call_function(lambda _: function(config, context), function)
+
+    async def sample(self, run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Draw a sample beneath the current step."""
+        result = await self.draw(run, facts)
+        winner = result.winner
+        return {
+            "ok": result.ok,
+            "text": result.text,
+            "value": result.value,
+            "counts": asdict(result.counts),
+            "winner": winner
+            and {"branch": winner.branch, "round": winner.round, "number": winner.number},
+        }
+
+    async def draw(self, run: Run, facts: Mapping[str, Any]) -> SampleResult:
+        """Draw a sample and return its whole result."""
+        from abreast.jobs.sample.spec import SampleSpec
+
+        try:
+            spec = SampleSpec.of({"model": self.default_model, **facts}, "sample")
+            model = await self._caller(spec.model)
+            judge = model if spec.judge is None else await self._caller(spec.judge)
+            job = spec.job(model, judge, find=self._find_function, read=self._read_schema)
+        except (ValueError, TypeError, ModelUnknown, KeysMissing) as error:
+            raise CannotDo(str(error)) from None
+        return await job.run(run)
+
+    async def _caller(self, name: str) -> Caller:
+        if name not in self._models:
+            caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
+            self._models[name] = await self._stack.enter_async_context(caller)
+        return self._models[name]
+
+    def _find_function(self, name: str) -> Callable[[Any], Any]:
+        if self._tools.find is None:
+            raise ValueError(f"{name} can't be called here")
+        return self._tools.find(name)
+
+    def _read_schema(self, path: str) -> Mapping[str, Any]:
+        import json
+
+        try:
+            schema = json.loads(Path(self._tools.cwd or os.curdir, path).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"the schema {path} can't be read: {error}") from None
+        if not isinstance(schema, dict):
+            raise ValueError(f"the schema {path} must be a mapping")
+        return schema
+
+    async def decide(self, question: GateQuestion) -> str | None:
+        """Ask the user, one question at a time; None if there is no terminal."""
+        if self._tools.decide is None:
+            return None
+        async with self._gate_lock:
+            return await self._tools.decide(question)
+
+
+async def call_function(
+    call: Callable[[Any], Any],
+    function: Callable[..., Any],
+) -> Any:  # noqa: ANN401 - a function returns anything
+    """Await `call` if `function` is a coroutine function; else run it in a thread."""
+    if is_async(function):
+        return await call(None)
+    bound = LocalExecutor().bind(call, 1)
+    try:
+        return await bound.async_call(None)
+    finally:
+        await bound.close(0.0)
+
+
+def _result_of(finished: Finished) -> AgentResult:
+    stdout_cut = finished.stdout_bytes - len(finished.stdout)
+    stderr_cut = finished.stderr_bytes - len(finished.stderr)
+    stdout, stderr = _decode(finished.stdout, stdout_cut), _decode(finished.stderr, stderr_cut)
+    return AgentResult(finished.exit_code, stdout, stderr, stdout_cut, stderr_cut)
+
+
+def _decode(data: bytes, cut: int) -> str:
+    """Decode UTF-8; a character that was cut in half at the end is dropped."""
+    return getincrementaldecoder("utf-8")("replace").decode(data, final=not cut)
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """Return the function that `module:function` names; a CannotDo says what is missing."""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise CannotDo(f"{name} can't be called: {error}") from error
+    if not callable(found):
+        raise CannotDo(f"{name} is not a function, but {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
+
+
+def find_kinds() -> dict[str, CustomKind]:
+    """Return the kinds of steps that packages have registered.
+
+    A ValueError names one that can't be loaded.
+    """
+    found: dict[str, CustomKind] = {}
+    for point in entry_points(group=ENTRY_POINT):
+        try:
+            loaded = point.load()
+            kind = loaded() if isinstance(loaded, type) else loaded
+        except Exception as error:
+            raise ValueError(
+                f"the step kind {point.name!r} ({point.value}) can't be loaded: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if not callable(kind):
+            raise ValueError(
+                f"the step kind {point.name!r} ({point.value}) is not something that can be called"
+            )
+        found[point.name] = kind
+    return found

@@ -1,0 +1,243 @@
+"""`abreast map`: runs a command, a function or a prompt for every line of the input."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.config import BUDGET, KEEP, RETRIES, SEED, TIMEOUT, WIDTH, Config
+from abreast.cli.errors import UsageError, tell
+from abreast.cli.jobs.map.driver import MapDriver, MapStart, OutputOptions, check_work
+from abreast.cli.jobs.map.input_lines import InputLines, check_input
+from abreast.cli.jobs.map.job import MapJob
+from abreast.cli.jobs.map.template import UnstartedItem
+from abreast.cli.stores import LAST, StoreChoice
+from abreast.cli.terminal.outcome_text import json_line
+from abreast.cli.terminal.printer import STDOUT, write_all
+from abreast.cli.terminal.progress import Progress, wants_progress
+from abreast.core.item import position_key
+from abreast.run.map.options import check_name
+
+_SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
+
+
+@click.command("map", context_settings=_SETTINGS)
+@options.width
+@click.option(
+    "--input",
+    "-a",
+    "--arg-file",
+    "input_file",
+    metavar="FILE",
+    help="Read the items from here, not from stdin.",
+)
+@click.option("--jsonl", is_flag=True, help="Each line is a JSON value; {.field} is a field of it.")
+@click.option(
+    "--null",
+    "-0",
+    is_flag=True,
+    help="Items end with NUL, as `find -print0` writes them, not with a newline.",
+)
+@click.option(
+    "--key",
+    metavar="TEXT",
+    help="The items' stable names, such as '{.id}'; by default their positions.",
+)
+@click.option(
+    "--call",
+    metavar="PKG.MOD:FN",
+    help="Call this Python function with each item, instead of a command.",
+)
+@click.option(
+    "--prompt",
+    metavar="TEXT",
+    help="Ask a model about each item, instead of a command; {} is the item.",
+)
+@options.model_options
+@click.option(
+    "--cache",
+    is_flag=True,
+    help="Answer an equal request as it was answered before; see `abreast cache`.",
+)
+@click.option(
+    "--executor",
+    metavar="NAME",
+    default="local",
+    help="Where --call works: local (default) or process.",
+)
+@click.option("--halt", is_flag=True, help="End at the first failing item, in item order.")
+@click.option("--until", metavar="N", help="End after so many successes, in item order.")
+@options.retries
+@options.timeout
+@options.budget
+@click.option(
+    "--keep",
+    metavar="SIZE",
+    help="Keep so much of what an item writes to stdout, and to stderr.  [8MiB]",
+)
+@click.option("--name", metavar="TEXT", default="map", help="What the run is called.  [map]")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="WORD",
+    multiple=True,
+    help="A word to find the run by; may be repeated.",
+)
+@click.option(
+    "--seed", metavar="N", help="Makes the seeds of items repeatable; drawn if not given."
+)
+@click.option(
+    "--keep-order", "-k", is_flag=True, hidden=True, expose_value=False
+)  # GNU parallel's: it always is
+@options.dry_run
+@options.quiet
+@options.common
+@click.argument("arguments", metavar="[--] COMMAND [ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
+def command(arguments: tuple[str, ...], **given: Any) -> int:
+    """Run COMMAND for every line of the input, side by side.
+
+    In its arguments, {} is the line, {.field} a field of a JSON line, {#} the item's number, {key}
+    its key, {attempt} the number of the attempt, {seed} the item's own seed; the line is added at
+    the end if none of them names it. A value is one argument, whatever is in it, and never shell
+    code. Empty lines are passed over. What the items write to stdout leaves in the order of the
+    items. Everything is recorded: after a crash or Ctrl-C, `abreast resume` goes on.
+
+    \b
+      seq 100 | abreast map -P 8 -- curl -s https://example.com/{}
+      abreast map --jsonl --key '{.id}' -- ./ask.sh {.question} < questions.jsonl
+      abreast map --call package.module:function < lines
+      abreast map --prompt 'Classify: {}' -m local/smollm2 --schema label.json < reviews.txt
+
+    The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is
+    spent, 4 if the run was cancelled, 130 after Ctrl-C.
+    """  # noqa: D301 - click reads the character \b: the next paragraph is not wrapped
+    config = Config.load()
+    job = _job(config, arguments, given)
+    _check(job, given["name"])
+    if given["dry_run"]:
+        return _print_dry_run(job, as_json=given["as_json"])
+    seed = config.get(SEED, given["seed"])
+    choice = StoreChoice(config, given["store"])
+    view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
+    progress = Progress(given["name"]) if wants_progress() and not view.quiet else None
+    if job.input is None and os.isatty(0) and not view.quiet:
+        tell("reading the items from the terminal, one per line; end them with Ctrl-D")
+    start = MapStart(given["name"], seed=seed, tags=given["tags"])
+    replays = (job.model or "").startswith("replay/")  # of a run that must be in the store
+    with (
+        MapDriver(job, start, choice, view, progress) as driver,
+        choice.existing() if replays else choice.open() as store,
+    ):
+        return driver.run(store)
+
+
+def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> MapJob:
+    source = given["input_file"]
+    model_options = _model_options(config, given)
+    return MapJob(
+        cwd=os.getcwd(),  # noqa: PTH109 - stored as text
+        command=arguments,
+        call=given["call"],
+        jsonl=given["jsonl"],
+        null=given["null"],
+        input=os.path.abspath(source) if source not in (None, "-") else None,  # noqa: PTH100 - text
+        key=given["key"],
+        width=_width(config, model_options, given),
+        halt=given["halt"],
+        until=_until(given["until"]),
+        retries=config.get(RETRIES, given["retries"]),
+        timeout=config.get(TIMEOUT, given["timeout"]),
+        budget=config.get(BUDGET, given["budget"]),
+        executor=given["executor"],
+        keep=config.get(KEEP, given["keep"]),
+        prompt=given["prompt"],
+        **model_options,
+    )
+
+
+def _width(config: Config, model_options: dict[str, Any], given: dict[str, Any]) -> int:
+    if not model_options:
+        return config.get(WIDTH, given["width"])
+    from abreast.cli.jobs.map.prompt import width_for
+
+    return width_for(config, model_options, given)
+
+
+def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
+    """The options of the model's calls; raises `UsageError` for one given without --prompt."""
+    names = ("model", "system", "schema", "temperature", "max_tokens", "lane_width", "cache")
+    if given["prompt"] is None:
+        for name in names:
+            if given[name]:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is for --prompt; "
+                    "write: abreast map --prompt 'Classify: {}'"
+                )
+        return {}
+    if not given["prompt"].strip():
+        raise UsageError("--prompt is empty; write: abreast map --prompt 'Classify: {}' < lines")
+    from abreast.cli.jobs.map import prompt
+
+    return {
+        "model": prompt.default_model(config, given["model"]),
+        "system": given["system"],
+        "cache": given["cache"],
+        "schema": prompt.read_schema(given["schema"]),
+        "temperature": prompt.read_temperature(given["temperature"]),
+        "max_tokens": prompt.read_tokens(given["max_tokens"]),
+        "lane_width": given["lane_width"],
+    }
+
+
+def _until(given: str | None) -> int | None:
+    try:
+        return None if given is None else units.number(given, least=1)
+    except ValueError as error:
+        raise UsageError(f"--until: {error}") from None
+
+
+def _check(job: MapJob, name: str) -> None:
+    """Raise `UsageError` for errors that are visible before anything is read or started."""
+    if job.executor not in ("local", "process"):
+        raise UsageError(
+            f"--executor: there is no executor {job.executor!r}; choose local or process"
+        )
+    if name == LAST:
+        raise UsageError(f"--name: {LAST!r} stands for the newest run; choose another name")
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise UsageError(f"--name: {error}") from None
+    check_work(job)
+    _ = job.key_of, job.arguments
+    if job.input is not None:
+        check_input(job.input)
+
+
+def _print_dry_run(job: MapJob, *, as_json: bool) -> int:
+    """Print the commands that would run, one per line, quoted for a shell."""
+    for index, value in enumerate(
+        InputLines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
+    ):
+        key = job.key_of(value) if job.key_of is not None else position_key(index)
+        words = _dry_run_words(job, value, UnstartedItem(index, key))
+        line = (
+            json_line({"key": key, "index": index, "argv": words}) if as_json else shlex.join(words)
+        )
+        write_all(STDOUT, f"{line}\n".encode("utf-8", "surrogateescape"))
+    return 0
+
+
+def _dry_run_words(job: MapJob, value: object, where: UnstartedItem) -> list[str]:
+    """The command of one item; for a prompt, the model and the prompt."""
+    if job.command:
+        return job.arguments.fill(value, where)
+    return (
+        [str(job.model), *job.question.fill(value, where)]
+        if job.prompt
+        else [str(job.call), str(value)]
+    )

@@ -1,0 +1,205 @@
+"""`abreast optimize`: tries candidates for a faster function, and writes the best as a patch."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.config import BUDGET, SEED, Config
+from abreast.cli.errors import UsageError, one_line
+from abreast.cli.jobs.map.driver import OutputOptions
+from abreast.cli.stores import StoreChoice
+from abreast.jobs.candidates.spec import CandidatesSpec
+
+candidate_options = options.group_of(
+    click.option(
+        "--tests",
+        "tests",
+        metavar="FILE",
+        multiple=True,
+        required=True,
+        help="The tests that call it: a file, directory or node id of pytest; may be repeated.",
+    ),
+    click.option(
+        "--python", metavar="PATH", help="The project's Python, with its pytest.  [this one]"
+    ),
+    click.option(
+        "--compare",
+        type=click.Choice(["strict", "loose"]),
+        default="strict",
+        show_default=True,
+        help="Whether dict order, -0.0, sharing, and causes of exceptions count.",
+    ),
+    click.option(
+        "--exceptions",
+        type=click.Choice(["type", "args", "message"]),
+        default="args",
+        show_default=True,
+        help="How much of an exception counts.",
+    ),
+    click.option(
+        "--threshold",
+        metavar="X",
+        help="What it must be faster by, as a share or in percent.  [2%]",
+    ),
+    click.option(
+        "--blocks",
+        metavar="N",
+        help="Measure no more than so many blocks, each of six runs or more.  [56]",
+    ),
+    click.option(
+        "--generated",
+        metavar="N",
+        help="So many inputs are made up beside those of the tests.  [200]",
+    ),
+    click.option(
+        "--timeout",
+        metavar="TIME",
+        help="CPU time of a run of the tests; "
+        "a candidate has at least ten times the original's.  [60s]",
+    ),
+    options.budget,
+    options.dry_run,
+    click.option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write the winner's patch.  [beside the store]",
+    ),
+    click.option("--name", metavar="TEXT", help="What the run is called.  [optimize]"),
+    click.option(
+        "--tag",
+        "tags",
+        metavar="WORD",
+        multiple=True,
+        help="A word to find the run by; may be repeated.",
+    ),
+    click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given."),
+    options.quiet,
+    options.common,
+)
+"""How candidates are checked and measured."""
+
+
+@click.command("optimize")
+@click.option(
+    "--candidates",
+    metavar="DIR",
+    help="Python files: each the whole file anew, or only the function.",
+)
+@click.option("--patches", metavar="DIR", help="Patches of the target's file.")
+@click.option("--refs", metavar="A,B", help="Commits or branches that have it otherwise.")
+@click.option(
+    "--command",
+    "agent",
+    metavar="TEXT",
+    help="A command for sh that prints one; see $ABREAST_FILE, $ABREAST_TARGET.",
+)
+@click.option(
+    "--model",
+    "-m",
+    metavar="NAME",
+    help="A model that proposes, or repairs and refines what is given.",
+)
+@click.option("--proposals", metavar="N", help="So many from the model or the command.  [4]")
+@click.option("--repairs", metavar="N", help="So often a model may repair a wrong candidate.  [2]")
+@click.option("--no-refine", is_flag=True, help="Don't have a model refine those that are faster.")
+@click.option(
+    "--width",
+    "--parallel",
+    "--parallel-candidates",
+    "-w",
+    "width",
+    metavar="N",
+    help="How many are checked at once; 0 and 1 are one by one.  [2]",
+)
+@candidate_options
+@click.argument("target", metavar="FILE::FUNCTION")
+def command(*, target: str, **given: Any) -> int:
+    """Try candidates for a faster FUNCTION in FILE, and give the best as a patch.
+
+    A candidate must do what the original does, in all that the tests call it with and in made-up
+    inputs besides; and it must be faster by more than this machine's noise. Your files are not
+    touched: each is tried in a worktree.
+
+    \b
+      abreast optimize pkg/words.py::top --tests tests/test_words.py --candidates drafts/ --width 4
+      abreast optimize pkg/words.py::Bag.add --tests tests --model openai/gpt-4o-mini --budget 20req
+    """  # noqa: D301 - click wants the character itself
+    refs = [ref.strip() for ref in (given.pop("refs") or "").split(",") if ref.strip()]
+    facts = {
+        "command": given.pop("agent"),
+        "refs": refs,
+        "refine": False if given.pop("no_refine") else None,
+    }
+    return run_candidates({"target": target, **facts}, "optimize", given)
+
+
+def run_candidates(
+    facts: dict[str, Any], name: str, given: dict[str, Any], *, where: str = ""
+) -> int:
+    """Run candidates by flags and `facts`; `where` is the place in a job file, for errors."""
+    from abreast.cli.jobs.candidates.driver import CandidatesDriver, CandidatesStart
+    from abreast.cli.jobs.sample import check_run_name
+
+    config = Config.load()
+    check_run_name(given.get("name") or name)
+    words = (
+        "candidates",
+        "patches",
+        "model",
+        "python",
+        "compare",
+        "exceptions",
+        "output",
+        "timeout",
+    )
+    facts = {**facts, **{word: given[word] for word in words if given.get(word) is not None}}
+    facts |= {
+        word: number
+        for word in ("proposals", "repairs", "width", "generated", "blocks")
+        if (number := _number(word, given.get(word))) is not None
+    }
+    facts |= {"threshold": _share(given["threshold"])} if given.get("threshold") else {}
+    facts |= {"tests": list(given["tests"])} if given.get("tests") else {}
+    facts |= {"budget": budget} if (budget := config.get(BUDGET, given.get("budget"))) else {}
+    try:
+        spec = CandidatesSpec.of(facts, where or name)
+        units.duration(spec.timeout)
+    except ValueError as error:
+        raise UsageError(one_line(str(error))) from None
+    choice = StoreChoice(config, given["store"])
+    view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
+    cwd = os.getcwd()  # noqa: PTH109 - stored as text
+    driver = CandidatesDriver(spec, choice, view, cwd=cwd, must_win=name == "verify")
+    if given.get("dry_run") or given.get("check"):
+        return driver.print_dry_run()
+    with choice.open() as store:
+        start = CandidatesStart(
+            given.get("name") or name, config.get(SEED, given["seed"]), given["tags"]
+        )
+        return driver.run(store, start)
+
+
+_MINIMUM = {"proposals": 1, "blocks": 4}
+
+
+def _number(word: str, given: object) -> int | None:
+    try:
+        return None if given is None else units.number(given, least=_MINIMUM.get(word, 0))
+    except ValueError as error:
+        raise UsageError(f"--{word}: {error}") from None
+
+
+def _share(given: str) -> float:
+    text = given.strip()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%") from None
+    if not 0 <= share < 10:  # noqa: PLR2004 - more is certainly a mistake
+        raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%")
+    return share

@@ -1,0 +1,334 @@
+"""`abreast plan`: divides a repository into subplans, runs them in worktrees, and merges them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from abreast.cli import options
+from abreast.cli.config import BUDGET, SEED, Config
+from abreast.cli.errors import UsageError, os_error_text, tell
+from abreast.cli.jobs.map.driver import OutputOptions
+from abreast.cli.jobs.plan.job import KIND, ORDERS, PlanJob, make_plan, repair_tree
+from abreast.cli.jobs.plan.leftovers import clear_leftovers
+from abreast.cli.stores import StoreChoice, find_run
+from abreast.cli.terminal.tables import say_json
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.decompose.score import score as score_of
+from abreast.jobs.plan.spec import Plan
+
+
+@click.group("plan")
+def command() -> None:
+    """Divide a repository into a tree of subplans; run each in its own worktree; merge."""
+
+
+division_options = options.group_of(
+    click.option("--max-depth", metavar="N", help="Divide no deeper; the root is 0.  [8]"),
+    click.option("--min-files", metavar="N", help="Leave parts of so few files whole.  [10]"),
+    click.option("--max-files", metavar="N", help="Divide parts that have more."),
+    click.option("--max-tokens", metavar="N", help="Divide parts that have more."),
+)
+
+
+check_option = click.option(
+    "--check",
+    metavar="TEXT",
+    help="What must pass on the merge, if it passed before, by sh: "
+    "{tests} are those that import what was changed.",
+)
+
+
+@command.command("show")
+@division_options
+@click.option("--ids", is_flag=True, help="Show the ids of subplans, too.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    help="Write a page with a map of the subplans, for a browser, offline.",
+)
+@options.as_json
+@options.verbose
+@click.argument("path", metavar="[PATH]", default=".")
+def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any) -> int:
+    """Show the tree of subplans that PATH is divided into, and why each part is divided or not."""
+    plan, imports = _plan_of(path, given)
+    if html is not None:
+        return _write_page(plan, imports, path, html)
+    return print_plan(plan, imports, ids=ids, as_json=as_json)
+
+
+@command.command("score")
+@division_options
+@options.as_json
+@options.verbose
+@click.argument("path", metavar="[PATH]", default=".")
+def score(*, path: str, as_json: bool, **given: Any) -> int:
+    """Say how well PATH divides, before anything is spent.
+
+    It shows cuts, hubs, likely conflicts, and the gain of each width.
+    """
+    plan, imports = _plan_of(path, given)
+    return print_plan(plan, imports, as_json=as_json, only_score=True)
+
+
+@command.command("run")
+@division_options
+@click.option(
+    "--command",
+    metavar="TEXT",
+    help="What to run in each worktree, by sh: {files} are its files; $ABREAST_FILE_LIST has them "
+    "one per line, $ABREAST_SUBPLAN its name, $ABREAST_INSTRUCTION the prompt.",
+)
+@click.option(
+    "--call",
+    metavar="PKG.MOD:FN",
+    help="A Python function to call in each worktree, with its Assignment.",
+)
+@click.option(
+    "--prompt",
+    "--instruction",
+    "prompt",
+    metavar="TEXT",
+    help="What is to be done. Without --command and --call, a model does it.",
+)
+@click.option(
+    "--model",
+    "-m",
+    metavar="NAME",
+    help="Which model edits the files: provider/model.  [local/smollm2]",
+)
+@click.option(
+    "--repairs",
+    metavar="N",
+    help="How often a model may answer again, if a reply breaks a rule.  [2]",
+)
+@click.option(
+    "--temperature",
+    metavar="X",
+    help="How freely the model chooses, from 0 on; the provider's default.",
+)
+@click.option("--reply-tokens", metavar="N", help="The longest reply of the model.")
+@click.option(
+    "--width",
+    "--max-parallel",
+    "-w",
+    "width",
+    metavar="N",
+    help="How many subplans run at once.  [5]",
+)
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="parallel",
+    show_default=True,
+    help="Whether subplans wait for those whose files theirs import.",
+)
+@click.option("--fail-fast", is_flag=True, help="Stop all at the first failure.")
+@options.retries
+@options.timeout
+@options.budget
+@check_option
+@click.option("--name", metavar="TEXT", default="plan", help="What the run is called.  [plan]")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="WORD",
+    multiple=True,
+    help="A word to find the run by; may be repeated.",
+)
+@click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
+@options.quiet
+@options.common
+@click.argument("path", metavar="[PATH]", default=".")
+def run(
+    *,
+    name: str,
+    tags: tuple[str, ...],
+    seed: str | None,
+    store: str | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> int:
+    """Run a command, a function or a model on every subplan of PATH, each in its own worktree.
+
+    The subplans run side by side. PATH itself is not touched: `abreast plan apply RUN` merges what
+    was done into it.
+
+    \b
+      abreast plan run --command 'ruff format {files}' -w 10
+      abreast plan run --call codemods:rename_keyword
+      abreast plan run -m openai/gpt-4o-mini --prompt "Add type hints."
+    """  # noqa: D301 - click wants the character itself
+    config = Config.load()
+    facts = {**given, "budget": config.get(BUDGET, given["budget"])}
+    job = PlanJob.of(facts, os.getcwd(), lambda word: f"--{word.replace('_', '-')}")  # noqa: PTH109 - text
+    return run_job(
+        job, config, name=name, tags=tags, seed=seed, store=store, as_json=as_json, quiet=quiet
+    )
+
+
+def run_job(
+    job: PlanJob,
+    config: Config,
+    *,
+    name: str,
+    tags: tuple[str, ...],
+    seed: str | None,
+    store: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Run a plan, from flags or a file; return the exit code."""
+    from abreast.cli.jobs.plan.driver import PlanDriver, PlanStart
+    from abreast.cli.jobs.sample import check_run_name
+
+    check_run_name(name)
+    choice = StoreChoice(config, store)
+    driver = PlanDriver(job, choice, OutputOptions(as_json, quiet, options.is_verbose()))
+    with choice.open() as opened:
+        return driver.run(opened, PlanStart(name, config.get(SEED, seed), tags))
+
+
+@command.command("resume")
+@options.optional_run
+@click.option(
+    "--retry-failed",
+    "--only-failed",
+    is_flag=True,
+    help="Run failed subplans again, also of a run that ended.",
+)
+@options.budget
+@options.quiet
+@options.common
+def resume(*, run: str | None, store: str | None, **given: Any) -> int:
+    """Go on with RUN, or with the newest plan that did not end.
+
+    Only subplans that are not done are run.
+    """
+    from abreast.cli.commands.resume import command as resume_any
+    from abreast.cli.commands.resume import newest_unfinished
+
+    with StoreChoice(Config.load(), store).existing() as opened:
+        row = newest_unfinished(opened, {KIND}) if run is None else find_run(opened, run)
+    directory = Path.cwd() if row is None or row.kind != KIND else Path(PlanJob.of_run(row).path)
+    if directory.is_dir():
+        repair_tree(directory)
+    if row is None:
+        clear_leftovers(directory)
+        tell("nothing to resume: no plan is waiting to go on")
+        return 0
+    others: dict[str, Any] = {"inputs": (), "width": None, "retries": None, "timeout": None}
+    code: int = click.get_current_context().invoke(
+        resume_any, run=row.id, store=store, **given, **others
+    )
+    return code
+
+
+@command.command("apply")
+@click.option(
+    "--strategy",
+    type=click.Choice(["three-way", "sequential", "fail-on-conflict", "last-wins"]),
+    default="three-way",
+    show_default=True,
+)
+@click.option(
+    "--outside",
+    type=click.Choice(["refuse", "request"]),
+    default="refuse",
+    show_default=True,
+    help="What becomes of writes outside of a subplan's files.",
+)
+@click.option(
+    "--leave-requests", is_flag=True, help="With --outside request: merge all but those writes."
+)
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Merge what is done, though other subplans failed or did not run.",
+)
+@click.option(
+    "--gate/--no-gate",
+    default=True,
+    help="Look first whether it compiles, imports resolve, checks pass.",
+)
+@check_option
+@options.dry_run
+@options.common
+@options.run
+def apply(*, run: str, store: str | None, **given: Any) -> int:
+    """Merge what the subplans of RUN did into its tree: all of it, or nothing on a problem.
+
+    What the merge would break is a fault that the tree doesn't have now; it is printed with the
+    subplans that cause it. `abreast plan undo` takes an apply back.
+    """
+    from abreast.cli.jobs.plan.apply import ApplyOptions, apply_run
+
+    return apply_run(run, StoreChoice(Config.load(), store), ApplyOptions(**given))
+
+
+@command.command("undo")
+@options.dry_run
+@options.common
+@options.optional_run
+def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) -> int:
+    """Take back what `abreast plan apply` wrote for RUN, or the newest apply.
+
+    Contents, permissions, links, deleted and created files, and directories that went with their
+    last file are again as they were before. If one of these files was changed since, it is named,
+    and nothing is taken back. What was before the ten newest applies of a directory is kept.
+    """
+    from abreast.cli.jobs.plan.undo import undo_run
+
+    return undo_run(run, StoreChoice(Config.load(), store), dry_run=dry_run, as_json=as_json)
+
+
+def _plan_of(path: str, given: dict[str, Any]) -> tuple[Plan, Imports]:
+    """The plan of a directory, after the worktrees of killed plans are cleaned up."""
+    made = make_plan(path, given)
+    clear_leftovers(Path(path))
+    return made
+
+
+def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:
+    from abreast.jobs.plan.page import write_page
+
+    try:
+        write_page(plan, score_of(plan, imports), Path(path).resolve().name or path, html)
+    except OSError as error:
+        raise UsageError(f"--html: {html} can't be written ({os_error_text(error)})") from None
+    tell(f"wrote {html}")
+    return 0
+
+
+def print_plan(
+    plan: Plan,
+    imports: Imports,
+    *,
+    ids: bool = False,
+    as_json: bool = False,
+    only_score: bool = False,
+) -> int:
+    """Print a plan: as JSON, as a tree with its score, or the score alone."""
+    from abreast.jobs.plan.tree_text import score_lines, show, to_json
+    from abreast.worktrees.merge.names import printable
+
+    report = score_of(plan, imports)
+    if as_json:
+        say_json(to_json(plan, report))
+        return 0
+    from rich.console import Console
+
+    console = Console(
+        highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False
+    )
+    if only_score:
+        for line in score_lines(plan, report):
+            console.print(printable(line), markup=False)
+    else:
+        console.print(show(plan, report, ids=ids))
+    return 0

@@ -1,0 +1,68 @@
+"""`abreast retry`: runs the failed items of a run again."""
+
+from __future__ import annotations
+
+import click
+
+from abreast.cli import options
+from abreast.cli.commands.show import find_item
+from abreast.cli.config import RETRIES, TIMEOUT, WIDTH, Config
+from abreast.cli.errors import UsageError, tell
+from abreast.cli.jobs.map.job import MapJob
+from abreast.cli.jobs.map.recorded import tally
+from abreast.cli.jobs.resume import resume_map
+from abreast.cli.stores import StoreChoice, find_run
+from abreast.core.item import unescape
+from abreast.store.port import RunRow, Store
+
+
+@click.command("retry")
+@options.run
+@click.argument("keys", metavar="[KEY]...", nargs=-1)
+@options.width
+@options.retries
+@options.timeout
+@options.quiet
+@options.common
+def command(
+    *,
+    run: str,
+    keys: tuple[str, ...],
+    width: str | None,
+    retries: str | None,
+    timeout: str | None,
+    quiet: bool,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Run the failed items of RUN again: those named by KEY, or all of them.
+
+    Then go on with what is left of it.
+    """
+    config = Config.load()
+    choice = StoreChoice(config, store)
+    with choice.existing() as opened:
+        row = find_run(opened, run)
+        changes = {
+            "width": None if width is None else config.get(WIDTH, width),
+            "retries": None if retries is None else config.get(RETRIES, retries),
+            "timeout": None if timeout is None else config.get(TIMEOUT, timeout),
+        }
+        job = MapJob.of_run(row).with_changes(**changes)
+        named = tuple(_failed_key(opened, row, key) for key in keys)
+        if row.state == "done" and not tally(opened, row.id).failed:
+            tell(f"nothing to retry: no item of {row.id} failed")
+            return 0
+        return resume_map(
+            opened, row, job, choice, resume="retry", keys=named, as_json=as_json, quiet=quiet
+        )
+
+
+def _failed_key(store: Store, row: RunRow, key: str) -> str:
+    recorded = find_item(store, row, key)
+    if recorded.data["state"] != "failed":
+        raise UsageError(
+            f"item {key!r} of {row.id} is {recorded.data['state']}, not failed; "
+            "only failed items are retried"
+        )
+    return unescape(recorded.path.rpartition("/")[2])

@@ -1,0 +1,104 @@
+"""`abreast runs`: lists the runs of the store, newest first."""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.commands.show import facts_of_run
+from abreast.cli.config import Config
+from abreast.cli.errors import UsageError, tell
+from abreast.cli.stores import StoreChoice, state_of
+from abreast.cli.terminal.tables import duration_text, local_time, say_json, say_table
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.store.port import RunRow, RunState, Store
+
+MAX_COUNTED_ITEMS: Final = 10_000
+"""The most items of one run that are counted, so that the list is quick; `show` counts all."""
+
+
+@click.command("runs")
+@click.option("--name", metavar="TEXT", help="Only runs of this name.")
+@click.option(
+    "--state",
+    metavar="WORD",
+    help="Only runs in this state: done, running, crashed, interrupted, failed...",
+)
+@click.option("--tag", metavar="WORD", help="Only runs with this tag.")
+@click.option("--limit", metavar="N", default="50", help="At most so many, the newest.  [50]")
+@options.common
+def command(
+    *,
+    name: str | None,
+    state: str | None,
+    tag: str | None,
+    limit: str,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """List the runs, newest first."""
+    try:
+        most = units.number(limit, least=1)
+    except ValueError as error:
+        raise UsageError(f"--limit: {error}") from None
+    states = (*get_args(RunState), "crashed")
+    if state is not None and state not in states:
+        raise UsageError(f"--state: there is no state {state!r}; there are {', '.join(states)}")
+    choice = StoreChoice(Config.load(), store)
+    with choice.look(reads=True) as opened:
+        if opened is None:
+            tell(f"no runs yet: there is no store at {choice.place}")
+            return 0
+        rows = _rows(opened, name, state, tag, most)
+        if as_json:
+            for row in rows:
+                say_json({**facts_of_run(opened, row), **_counts(opened, row)})
+        elif rows:
+            say_table(
+                ("RUN", "STATE", "ITEMS", "STARTED", "TOOK", "TAGS", "REASON"),
+                [_cells(opened, row) for row in rows],
+            )
+        else:
+            tell("no such runs")
+    return 0
+
+
+def _rows(
+    store: Store, name: str | None, state: str | None, tag: str | None, most: int
+) -> list[RunRow]:
+    if state not in ("running", "crashed"):
+        return store.runs(name=name, state=state, tag=tag, limit=most)
+    running = store.runs(name=name, state="running", tag=tag, limit=1_000_000)
+    return [row for row in running if state_of(store, row) == state][:most]
+
+
+def _counts(store: Store, row: RunRow) -> dict[str, object]:
+    """Items by state; `items_more` says that there are more than were counted."""
+    found = store.count_states(row.id, MAX_COUNTED_ITEMS)
+    items = {state: found.get(state, 0) for state in ("done", "failed", "cancelled")}
+    return {"items": items, "items_more": sum(found.values()) >= MAX_COUNTED_ITEMS}
+
+
+def _items(store: Store, row: RunRow) -> str:
+    found = store.count_states(row.id, MAX_COUNTED_ITEMS)
+    text = ", ".join(
+        f"{found[state]:,} {state}" for state in ("done", "failed", "cancelled") if found.get(state)
+    )
+    return f"more than {MAX_COUNTED_ITEMS:,}" if sum(found.values()) >= MAX_COUNTED_ITEMS else text
+
+
+def _cells(store: Store, row: RunRow) -> tuple[object, ...]:
+    state = state_of(store, row)
+    until = row.ended if row.ended is not None else SYSTEM_CLOCK.wall()
+    took = "" if state == "crashed" else duration_text(max(0.0, until - row.created))
+    return (
+        row.id,
+        state,
+        _items(store, row),
+        local_time(row.created),
+        took,
+        " ".join(row.tags),
+        row.reason,
+    )

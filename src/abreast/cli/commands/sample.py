@@ -1,0 +1,148 @@
+"""`abreast sample`: draws from a model, checks and repairs, until one draw passes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.config import BUDGET, SEED, Config
+from abreast.cli.errors import UsageError
+from abreast.cli.jobs.map.driver import OutputOptions
+from abreast.cli.jobs.map.prompt import default_model, read_schema, read_temperature, read_tokens
+from abreast.cli.jobs.sample import (
+    SampleDriver,
+    SampleStart,
+    check_run_name,
+    print_dry_run,
+    seed_of,
+)
+from abreast.cli.stores import StoreChoice
+from abreast.jobs.sample.arguments import ERRORS
+from abreast.jobs.sample.branch_order import PICKS
+from abreast.jobs.sample.spec import SampleSpec
+from abreast.jobs.sample.strategies import STRATEGIES
+
+
+@click.command("sample")
+@options.model_options
+@click.option(
+    "--check", "checks", metavar="TEXT", multiple=True, help="What a draw must be; may be repeated."
+)
+@click.option(
+    "--breadth",
+    "-b",
+    metavar="N",
+    default="1",
+    help="Branches side by side; up to N times the cost.  [1]",
+)
+@click.option(
+    "--depth",
+    "-d",
+    metavar="N",
+    default="1",
+    help="Rounds of each branch: a draw, and N-1 repairs.  [1]",
+)
+@click.option(
+    "--strategy", metavar="NAME", help=f"What to ask next: {', '.join(STRATEGIES)}.  [rejection]"
+)
+@click.option(
+    "--pick",
+    metavar="HOW",
+    default="ordered",
+    help="ordered, or first: the draw that passes first in time.",
+)
+@click.option(
+    "--on-error",
+    metavar="HOW",
+    default="raise",
+    help="If none passes: raise, or collect what was raised.",
+)
+@click.option(
+    "--judge", metavar="NAME", help="The model that answers 'judge: ...'; by default the same."
+)
+@click.option(
+    "--explain", is_flag=True, help="Run all checks on every draw, also after one has failed."
+)
+@options.budget
+@click.option("--name", metavar="TEXT", default="sample", help="What the run is called.  [sample]")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="WORD",
+    multiple=True,
+    help="A word to find the run by; may be repeated.",
+)
+@click.option(
+    "--seed", metavar="N", help="Other draws; by default those that belong to the prompt."
+)
+@options.dry_run
+@options.quiet
+@options.common
+@click.argument("question", metavar="PROMPT")
+def command(question: str, **given: Any) -> int:
+    """Draw from a model, in branches of several rounds side by side, until one draw passes.
+
+    \b
+      abreast sample "Name a colour." --check 'regex ^(red|green|blue)$' --breadth 4 --depth 3
+      abreast sample "A haiku." --check 'lines 3' --check 'judge: is a haiku' --strategy repair -d 3
+
+    A draw must pass all checks: json, regex RE, contains TEXT, lines N, max-words N, min-words N,
+    schema FILE, call PKG.MOD:FN, 'judge: REQUIREMENT'; `hidden` in front keeps one from the model.
+    The winner is the least (round, branch) that passes, the same whatever the delays. If none does
+    and something was raised, that is printed; with --on-error collect the best draw is printed all
+    the same. Breadth multiplies the cost, and 429s come sooner; --dry-run says what a sample may
+    cost. The exit code is 0 if a draw passed, 1 if none did, 3 if a budget is spent.
+    """  # noqa: D301 - click wants the character itself
+    config = Config.load()
+    check_run_name(given["name"])
+    spec = _spec(config, question, given)
+    choice = StoreChoice(config, given["store"])
+    view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
+    cwd = os.getcwd()  # noqa: PTH109 - stored as text
+    driver = SampleDriver(spec, choice, view, cwd=cwd, lane_width=given["lane_width"])
+    if given["dry_run"]:
+        return print_dry_run(driver, as_json=given["as_json"])
+    driver.check()
+    start = SampleStart(
+        given["name"], seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"]
+    )
+    with driver.store() as store:
+        return driver.run(store, start)
+
+
+def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
+    if not question.strip():
+        raise UsageError("the prompt is empty; write: abreast sample PROMPT")
+    if given["pick"] not in PICKS:
+        raise UsageError(f"--pick: choose one of {', '.join(PICKS)}, not {given['pick']!r}")
+    if given["on_error"] not in ERRORS:
+        raise UsageError(
+            f"--on-error: choose one of {', '.join(ERRORS)}, not {given['on_error']!r}"
+        )
+    spec = SampleSpec(
+        question,
+        model=default_model(config, given["model"]),
+        judge=given["judge"],
+        checks=given["checks"],
+        strategy=given["strategy"],
+        pick=given["pick"],
+        on_error=given["on_error"],
+        system=given["system"],
+        schema=read_schema(given["schema"]),
+        temperature=read_temperature(given["temperature"]),
+        max_tokens=read_tokens(given["max_tokens"]),
+        budget=config.get(BUDGET, given["budget"]),
+        explain=given["explain"],
+    )
+    return replace(spec, breadth=_number("breadth", given), depth=_number("depth", given))
+
+
+def _number(name: str, given: dict[str, Any]) -> int:
+    try:
+        return units.number(given[name], least=1)
+    except ValueError as error:
+        raise UsageError(f"--{name}: {error}") from None

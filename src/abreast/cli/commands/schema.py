@@ -1,0 +1,31 @@
+"""`abreast schema`: prints the JSON Schema of a job file, for completion and checks in editors."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from abreast.cli import options
+from abreast.cli.terminal.tables import say
+
+
+@click.command("schema")
+@options.verbose
+@click.argument("kind", type=click.Choice(["workflow", "plan"]))
+def command(*, kind: str) -> int:
+    """Print the JSON Schema of a workflow's or a plan's file.
+
+    \b
+      abreast schema workflow > workflow.schema.json
+      # and in the file's first line: # yaml-language-server: $schema=workflow.schema.json
+    """  # noqa: D301 - click wants the character itself
+    if kind == "plan":
+        from abreast.cli.jobs.plan.job import plan_schema
+
+        say(json.dumps(plan_schema(), indent=2))
+        return 0
+    from abreast.jobs.workflow.load.json_schema import workflow_schema
+
+    say(json.dumps(workflow_schema(), indent=2))
+    return 0

@@ -1,0 +1,169 @@
+"""`abreast ui`: serves the runs of the store as a page for the browser."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+import click
+
+from abreast.cli import options, units
+from abreast.cli.config import Config
+from abreast.cli.errors import UsageError, os_error_text, tell
+from abreast.cli.jobs.background_start import Launcher
+from abreast.cli.jobs.map.job import KIND, MapJob
+from abreast.cli.jobs.map.template import UnstartedItem
+from abreast.cli.stores import StoreChoice
+from abreast.cli.terminal.tables import say, say_json
+from abreast.store.port import RunRow
+
+_LOOPBACK: Final = "127.0.0.1"
+_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_MIN_SECRET_LENGTH: Final = 8  # characters; a shorter one would match parts of words
+
+
+@click.command("ui")
+@click.option(
+    "--port",
+    metavar="N",
+    default="7777",
+    help="Listen on this port; 0 for any that is free.  [7777]",
+)
+@click.option(
+    "--host", metavar="ADDRESS", default=_LOOPBACK, help=f"Listen on this address.  [{_LOOPBACK}]"
+)
+@click.option(
+    "--allow-others",
+    is_flag=True,
+    help="With --host: let other machines look and act, unencrypted.",
+)
+@options.common
+def command(*, port: str, host: str, allow_others: bool, store: str | None, as_json: bool) -> int:
+    """Show the runs of the store as a page in the browser, live, until Ctrl-C.
+
+    It listens on this machine only, unless --host names another address. The address that is
+    printed has a secret path and a token in it: with these you can look at all runs, cancel and
+    resume them, and decide at gates.
+    """
+    try:
+        port_number = units.number(port, least=0)
+    except ValueError as error:
+        raise UsageError(f"--port: {error}") from None
+    _check_host(host, allow_others=allow_others)
+    try:
+        from abreast.web.app import Site
+        from abreast.web.serving import Server
+    except ImportError:
+        raise UsageError(NEEDS_UI) from None
+    choice = StoreChoice(Config.load(), store)
+    with choice.open(reads=True) as opened, _open_socket(host, port_number) as listener:
+        number = listener.getsockname()[1]
+        token = secrets.token_urlsafe(24)
+        names = (
+            {host, "localhost"}
+            if _is_loopback(host)
+            else {host, socket.gethostname(), *_addresses(host)}
+        )
+        site = Site(
+            opened,
+            token,
+            {f"{_bracketed(name)}:{number}" for name in names},
+            f"abreast-{number}",
+            secrets=secrets_here(os.environ),
+            launch=Launcher(choice.place),
+            prompt_of=prompt_of,
+        )
+        address = f"http://{_bracketed(host)}:{number}{site.base}?token={token}"
+        say_json({"address": address}) if as_json else say(address)
+        if not as_json and not _is_loopback(host):
+            tell(
+                "other machines can reach it: who has the token may act, "
+                "and the line is not encrypted"
+            )
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
+            Server(site).run(sockets=[listener])
+    return 0
+
+
+NEEDS_UI: Final = (
+    "the page needs starlette and uvicorn, which are not installed: pip install 'abreast[ui]'"
+)
+
+
+def _check_host(host: str, *, allow_others: bool) -> None:
+    if not _is_loopback(host) and not allow_others:
+        raise UsageError(
+            f"--host: on {host} other machines reach the page, read prompts and replies, "
+            "and may act with its token, over a line that is not encrypted; "
+            "if that is wanted, add --allow-others"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _addresses(host: str) -> set[str]:
+    """The addresses of this machine, if it listens on all of them."""
+    if host not in ("0.0.0.0", "::"):  # noqa: S104 - only with --allow-others
+        return set()
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(socket.gethostname(), None)}
+    except OSError:
+        return set()
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _open_socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        why = os_error_text(error) if isinstance(error, OSError) else "there is no such port"
+        raise UsageError(
+            f"--port: {host}:{port} can't be listened on ({why}); name another, or 0"
+        ) from None
+
+
+def secrets_here(environment: Mapping[str, str]) -> list[str]:
+    """Values that no page may show: those of variables named like keys, the longest first."""
+    found = {
+        value
+        for name, value in environment.items()
+        if _SECRET_NAME.search(name) and len(value) >= _MIN_SECRET_LENGTH
+    }
+    return sorted(found, key=len, reverse=True)
+
+
+def prompt_of(row: RunRow, key: str, value: object) -> str | None:
+    """The prompt about an item, from the run's manifest; None if it is not there."""
+    if row.kind == KIND:
+        try:
+            job = MapJob.of_run(row)
+            if job.prompt is None:
+                return None
+            index = int(key) if key.isdecimal() else 0
+            return (
+                job.prompt
+                if value is None
+                else job.question.fill(value, UnstartedItem(index, key))[0]
+            )
+        except (UsageError, ValueError, LookupError):
+            return None
+    facts = row.manifest.get(row.kind)
+    prompt = facts.get("prompt") if isinstance(facts, Mapping) else None
+    return prompt if isinstance(prompt, str) else None

@@ -1,0 +1,26 @@
+"""`abreast verify`: checks whether one patch behaves as before and is faster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from abreast.cli.commands.optimize import candidate_options, run_candidates
+
+
+@click.command("verify")
+@click.option(
+    "--target", metavar="FILE::FUNCTION", required=True, help="The function that it makes faster."
+)
+@candidate_options
+@click.argument("patch", metavar="PATCH")
+def command(*, patch: str, target: str, **given: Any) -> int:
+    """Say whether PATCH, a patch or a Python file, does what the code did before, and is faster.
+
+    The exit code is 0 only if it behaves the same and is faster. Your files are not touched.
+
+    \b
+      abreast verify faster.patch --target pkg/words.py::top --tests tests/test_words.py
+    """  # noqa: D301 - click wants the character itself
+    return run_candidates({"target": target, "patch": patch}, "verify", given)

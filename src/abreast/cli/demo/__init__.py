@@ -1,0 +1,1 @@
+"""The parts of `abreast demo`: commands, reviews, a workflow, and a crash."""

@@ -1,0 +1,1 @@
+"""Drivers of jobs: each runs a job from its file or flags to the exit code."""

@@ -1,0 +1,1 @@
+"""The candidates job: its driver and its permanent failures."""

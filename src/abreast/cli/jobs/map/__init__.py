@@ -1,0 +1,1 @@
+"""The map job: its options, input, work, driver and recorded results."""

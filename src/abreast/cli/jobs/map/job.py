@@ -1,0 +1,161 @@
+"""The options of `abreast map`, as a run's manifest stores them for a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from abreast.cli.config import Config
+from abreast.cli.errors import UsageError
+from abreast.cli.jobs.map.template import ItemTemplate, UnstartedItem
+from abreast.core.frozen import record
+from abreast.core.item import position_key
+from abreast.store.port import JsonValue, RunRow
+
+if TYPE_CHECKING:
+    from abreast.models.lanes import LaneSettings
+
+KIND: Final = "map"
+MANIFEST: Final = "map"
+"""The key of the MapJob in a run's manifest."""
+ITEMS: Final = "items"
+"""The map's name in its run, so the item 0007 of a run named `map` is `map/items/0007`."""
+INPUT: Final = "input"
+
+
+@record(frozen=True)
+class MapJob:
+    """One `abreast map`: its command, function or prompt, its input, and the map's options."""
+
+    cwd: str
+    command: tuple[str, ...] = ()
+    call: str | None = None
+    jsonl: bool = False
+    null: bool = False
+    input: str | None = None
+    key: str | None = None
+    width: int = 8
+    halt: bool = False
+    until: int | None = None
+    retries: int = 0
+    timeout: float | None = None
+    budget: str | None = None
+    executor: str = "local"
+    keep: int = 8 << 20
+    prompt: str | None = None
+    model: str | None = None
+    system: str | None = None
+    schema: dict[str, Any] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    cache: bool = False
+    lane_width: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check options that exclude or require each other."""
+        given = [
+            name
+            for name, value in (
+                ("a command", self.command),
+                ("--call", self.call),
+                ("--prompt", self.prompt),
+            )
+            if value
+        ]
+        if len(given) > 1:
+            raise UsageError(
+                f"{' and '.join(given[::-1])} exclude each other; leave one of them out"
+            )
+        if not given:
+            raise UsageError("there is no command to run; write: abreast map -- COMMAND {} < items")
+        if self.command and self.executor != "local":
+            raise UsageError("--executor is for --call; a command is a process of its own anyway")
+
+    def manifest(self) -> dict[str, JsonValue]:
+        """The job as the run's manifest stores it."""
+        facts: dict[str, Any] = asdict(self)
+        return {MANIFEST: {**facts, "command": list(self.command)}}
+
+    @classmethod
+    def of_run(cls, row: RunRow) -> MapJob:
+        """The job of a recorded run; raises `UsageError` for a run that a script has started."""
+        facts = row.manifest.get(MANIFEST)
+        if row.kind != KIND or not isinstance(facts, Mapping):
+            raise UsageError(_started_by_script(row))
+        try:
+            known: dict[str, Any] = {**facts}
+            return cls(**{**known, "command": tuple(known["command"])})
+        except (TypeError, KeyError):
+            raise UsageError(
+                f"{row.id} was made by another version of abreast, "
+                "and this one doesn't know all of it"
+            ) from None
+
+    def with_changes(self, **changes: object) -> MapJob:
+        """A copy with those changes that aren't None."""
+        given: dict[str, Any] = {
+            name: value for name, value in changes.items() if value is not None
+        }
+        return replace(self, **given)
+
+    @cached_property
+    def arguments(self) -> ItemTemplate:
+        """The command as a template that is filled in for each item."""
+        return ItemTemplate(
+            self.command, json_items=self.jsonl, option="the command", add_item=True
+        )
+
+    @cached_property
+    def question(self) -> ItemTemplate:
+        """The prompt as a template; the item is added at its end if no placeholder names it."""
+        template = ItemTemplate((self.prompt or "",), json_items=self.jsonl, option="--prompt")
+        if template.uses_item:
+            return template
+        return ItemTemplate((f"{self.prompt}\n\n{{}}",), json_items=self.jsonl, option="--prompt")
+
+    @cached_property
+    def lanes(self) -> dict[str, LaneSettings]:
+        """The lanes as configured in the directory where the job was started."""
+        from abreast.cli.jobs.map.prompt import configured_lanes
+
+        return configured_lanes(Config.load(Path(self.cwd)), self.lane_width)
+
+    @cached_property
+    def key_of(self) -> Callable[[Any], str] | None:
+        """The function that returns an item's key; None if keys are positions."""
+        if self.key is None:
+            return None
+        template = ItemTemplate((self.key,), json_items=self.jsonl, option="--key")
+        if not template.names_item:
+            raise UsageError(
+                "--key: a key is made from the item, as in --key '{.id}' or --key '{}'; "
+                "leave it out for positions"
+            )
+        return lambda value: template.fill(value, UnstartedItem(0, ""))[0]
+
+    def check_item(self, value: object, index: int) -> None:
+        """Raise ValueError for an item that lacks a field of the command, the prompt or the key."""
+        key = self.key_of(value) if self.key_of is not None else position_key(index)
+        if not key:
+            raise ValueError("its key is empty")
+        if self.command:
+            self.arguments.fill(value, UnstartedItem(index, key))
+        elif self.prompt:
+            self.question.fill(value, UnstartedItem(index, key))
+
+
+def _started_by_script(row: RunRow) -> str:
+    argv = row.manifest.get("argv")
+    words = (
+        " ".join(str(word) for word in argv)
+        if isinstance(argv, list)
+        else str(row.manifest.get("script") or "")
+    )
+    where = row.manifest.get("cwd")
+    return (
+        f"{row.id} was made by a script, which knows what to do: "
+        f"start it again ({words.strip()}, in {where})"
+    )

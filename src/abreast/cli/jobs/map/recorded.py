@@ -1,0 +1,159 @@
+"""Reads a run's results: outcomes in item order, without cancelled ones and those past a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from abreast.cli.terminal.outcome_text import Row, command_row, error_row, is_command
+from abreast.core.errors import command_output
+from abreast.core.events import MAP_STARTED, MAP_STOPPED
+from abreast.core.item import unescape
+from abreast.store.codec import codec
+from abreast.store.port import Recorded, Store, each_outcome
+
+_PATHS_PER_PAGE: Final = 500
+
+
+@dataclass(slots=True)
+class RecordedTally:
+    """How many items of a run are in each state."""
+
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    speculative: int = 0
+    service: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _OutcomeOrder:
+    """The position of an outcome in its run: by map, then by item."""
+
+    map_path: str
+    index: int
+    path: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _MapState:
+    """The event at which a map's newest driver started it, and the item at which it stopped."""
+
+    since: int
+    stopped_at: int | None = None
+
+
+def each_result(store: Store, run_id: str) -> Iterator[Recorded]:
+    """The outcomes of the run's result so far, in item order; of each item only the newest."""
+    places = sorted(
+        place for place, kind in _classified(store, run_id) if kind in ("done", "failed")
+    )
+    for at in range(0, len(places), _PATHS_PER_PAGE):
+        page = [place.path for place in places[at : at + _PATHS_PER_PAGE]]
+        found = store.recorded(run_id, page)
+        yield from (found[path] for path in page if path in found)
+
+
+def tally(store: Store, run_id: str) -> RecordedTally:
+    """Count the run's items by state."""
+    count = RecordedTally()
+    for _, kind in _classified(store, run_id):
+        setattr(count, kind, getattr(count, kind) + 1)
+    return count
+
+
+def row_of_recorded(recorded: Recorded) -> Row:
+    """A recorded outcome as JSON values; no code of the user is imported to read it."""
+    data: dict[str, Any] = dict(recorded.data)
+    service = data.get("service") or []
+    map_path, _, key = recorded.path.rpartition("/")
+    row: Row = {
+        "path": recorded.path,
+        "map": map_path,
+        "key": unescape(key),
+        "index": data["index"],
+        "state": data["state"],
+    }
+    if recorded.lane is not None:
+        row["lane"] = recorded.lane
+    if data["state"] == "done":
+        value: Any = codec.decode_plain(recorded.body or "null")
+        row |= command_row(value) if is_command(value) else {"value": value}
+    elif data["state"] == "failed":
+        error = codec.decode_error(recorded.body or "{}")
+        row |= command_row(command_output(error))
+        row["error"] = error_row(error)
+    else:
+        row["reason"] = data.get("reason", "")
+    row |= {"attempts": data.get("attempts", 1), "seconds": round(sum(service), 6)}
+    row |= {
+        name: round(float(data.get(name) or 0.0), 6) for name in ("queued", "waited", "backoff")
+    }
+    return row | {name: data[name] for name in _USAGE_FIELDS if name in data}
+
+
+_USAGE_FIELDS: Final = ("requests", "input_tokens", "output_tokens", "usd", "estimate")
+
+
+def _classified(store: Store, run_id: str) -> Iterator[tuple[_OutcomeOrder, str]]:
+    """Every outcome with its state: done, failed, cancelled, or speculative (past a stop)."""
+    maps = _map_states(store, run_id)
+    left_out = {
+        recorded.path for recorded in each_outcome(store, run_id) if _is_past_stop(recorded, maps)
+    }
+    for recorded in each_outcome(store, run_id):
+        place = _order_of(recorded)
+        if recorded.data["state"] == "cancelled":
+            yield place, "cancelled"
+        else:
+            yield (
+                place,
+                "speculative"
+                if _is_beneath(recorded.path, left_out)
+                else str(recorded.data["state"]),
+            )
+
+
+def _order_of(recorded: Recorded) -> _OutcomeOrder:
+    index = recorded.data["index"]
+    return _OutcomeOrder(
+        recorded.path.rpartition("/")[0], index if isinstance(index, int) else 0, recorded.path
+    )
+
+
+def _map_states(store: Store, run_id: str) -> dict[str, _MapState]:
+    """For each map, the start by its newest driver, and where it stopped if it did."""
+    maps: dict[str, _MapState] = {}
+    after = 0
+    while page := store.events(run_id, after=after, kinds={MAP_STARTED, MAP_STOPPED}):
+        for event in page:
+            if event.kind == MAP_STARTED:
+                maps[event.path] = _MapState(event.seq)
+            elif event.path in maps and isinstance(at := event.data.get("at"), int):
+                maps[event.path] = _MapState(maps[event.path].since, at)
+        after = page[-1].seq
+    return maps
+
+
+def _is_past_stop(recorded: Recorded, maps: dict[str, _MapState]) -> bool:
+    """Whether an outcome is not part of the result, as it is past its map's stop.
+
+    Without a stop, that is an outcome marked speculative by the newest driver. One that ended
+    after an interrupt is marked speculative too, but a driver that resumed the map has used it.
+    """
+    state = maps.get(recorded.path.rpartition("/")[0])
+    if state is None:
+        return False
+    if state.stopped_at is not None:
+        return _order_of(recorded).index > state.stopped_at
+    return bool(recorded.data.get("speculative")) and recorded.seq > state.since
+
+
+def _is_beneath(path: str, left_out: Collection[str]) -> bool:
+    """Whether the path, or one of its parents, is left out."""
+    while path and left_out:
+        if path in left_out:
+            return True
+        path = path.rpartition("/")[0]
+    return False

@@ -1,0 +1,493 @@
+"""Drives a study, new or resumed, from its file to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.assembly.matrix_tools import RunMatrixTools, source_of
+from abreast.assembly.names import open_run
+from abreast.assembly.workflow_tools import Tools
+from abreast.cli.config import Config
+from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, tell
+from abreast.cli.jobs.early_exit import STOPS, early_exit_by
+from abreast.cli.jobs.map.call import find_function
+from abreast.cli.jobs.map.driver import OutputOptions, enter_run
+from abreast.cli.jobs.map.process_groups import ProcessGroups
+from abreast.cli.jobs.map.prompt import ADAPTIVE_WIDTH, configured_lanes, lane_widths
+from abreast.cli.jobs.matrix.page import (
+    STUDY_GIVEN,
+    design_of,
+    manifest_of,
+    report_path,
+    short_path,
+    write_page,
+)
+from abreast.cli.jobs.matrix.provenance import provenance
+from abreast.cli.signals import Interrupts
+from abreast.cli.stores import StoreChoice
+from abreast.cli.terminal.live_line import closing_line
+from abreast.cli.terminal.matrix_line import MatrixLine
+from abreast.cli.terminal.progress import wants_progress
+from abreast.cli.terminal.tables import say_json
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import Halted, WorkflowInvalid
+from abreast.jobs.matrix.design.cells import CurrentCells, Design
+from abreast.jobs.matrix.design.read_study import load_study
+from abreast.jobs.matrix.job import Matrix, without
+from abreast.jobs.matrix.recorded_rows import answered, cells_of, changes
+from abreast.jobs.matrix.spec import CONTROL_LANE, CellChoice, Study
+from abreast.jobs.matrix.spent import spent_of
+from abreast.models.lanes import LaneSettings, missing_extra, split_name
+from abreast.run.run import Resume, Run
+from abreast.store.codec import codec
+from abreast.store.port import JsonValue, RunRow, Store
+
+KIND: Final = "matrix"
+_MAX_NAMES: Final = 5  # of cells in a message
+_UNLIMITED_KINDS: Final = ("scripted", "replay")  # kinds of lanes that ask no provider
+
+
+class NotAsked(Halted):
+    """Some cells have no reply yet, and offline no model is asked; the run can be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFile:
+    """A study's file as it was read, and the options given with it, as a manifest stores them."""
+
+    file: str
+    text: str
+    directory: str
+    lane_width: int | str | None = None
+    """For all lanes, or for some: `a=1,b=8`."""
+    budget: str | None = None
+    models: list[str] = field(default_factory=list)
+    strategies: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    repeats: int | None = None
+    adaptive: bool = False
+
+    def manifest(self) -> dict[str, JsonValue]:
+        """The file and its options as a run's manifest stores them."""
+        return {KIND: asdict(self)}
+
+    @classmethod
+    def of_run(cls, store: Store, row: RunRow) -> StudyFile:
+        """The file of a recorded run, as its newest driver had it."""
+        facts: Any = manifest_of(store, row).get(KIND)
+        if not isinstance(facts, dict):
+            raise UsageError(
+                f"{row.id} was made by another version of abreast, "
+                "and this one doesn't know all of it"
+            )
+        return cls(**facts)
+
+
+class MatrixDriver:
+    """Drives one run of a study."""
+
+    def __init__(
+        self,
+        source: StudyFile,
+        choice: StoreChoice,
+        view: OutputOptions,
+        *,
+        report: bool = True,
+        offline: bool = False,
+    ) -> None:
+        """Read the study; nothing starts before `run`.
+
+        With `offline`, cells make no new calls to models, but judges are asked. Raises
+        `UsageError` if the file is wrong, or an option names something that isn't in it.
+        """
+        self.source = source
+        self._offline = offline
+        self._wants_report = report
+        self._choice = choice
+        self._view = view
+        self.directory = Path(source.directory)
+        self._config = Config.load(self.directory)
+        self.study = self._load()
+        configured = configured_lanes(self._config)
+        given = lane_widths(
+            None if source.lane_width is None else str(source.lane_width), configured
+        )
+        self.lanes: dict[str, LaneSettings] = {
+            name: _with_width(
+                lane, given.get(name), self.study.lane_width, adaptive=source.adaptive
+            )
+            for name, lane in configured.items()
+        }
+        self.widths = self._widths(given)
+        self.unavailable = self._find_unavailable()
+        self.wanted = without(self._wanted(), set(self.unavailable))
+        self._groups = ProcessGroups()
+        self._run_id = ""
+        self._started_at = SYSTEM_CLOCK.now()
+
+    def _widths(self, given: Mapping[str, int]) -> dict[str, int]:
+        """How many requests at once each lane takes; for a lane without a limit, how many cells."""
+        limited = {
+            name: lane.width
+            for name, lane in self.lanes.items()
+            if lane.kind not in _UNLIMITED_KINDS
+        }
+        every = (
+            self.source.lane_width
+            if isinstance(self.source.lane_width, int)
+            else self.study.lane_width
+        )
+        return {**dict.fromkeys((*self.study.lanes(), *self.lanes), every), **given, **limited}
+
+    def _max_widths(self) -> dict[str, int]:
+        """The largest width that each lane can grow to."""
+        found = {name for name, lane in self.lanes.items() if lane.adaptive and not lane.capped}
+        return {
+            name: ADAPTIVE_WIDTH if name in found else width for name, width in self.widths.items()
+        }
+
+    def _width_text(self) -> int | str:
+        """The width of the study's lanes, as reports show it."""
+        widths = {lane: self.widths[lane] for lane in self.study.lanes() if lane != CONTROL_LANE}
+        every = set(widths.values())
+        return (
+            every.pop()
+            if len(every) == 1
+            else ", ".join(f"{lane}={width}" for lane, width in widths.items())
+        )
+
+    def _load(self) -> Study:
+        from abreast.jobs.sample.spec import SampleSpec
+
+        def wrong_sample(facts: Mapping[str, Any]) -> str | None:
+            try:
+                SampleSpec.of(facts)
+            except (ValueError, TypeError) as error:
+                return str(error).removeprefix("sample: ").removeprefix("sample.")
+            return None
+
+        source = self.source
+        try:
+            return load_study(
+                source.text,
+                source.file,
+                self.directory,
+                code_of=source_of(self._find),
+                check_sample=wrong_sample,
+            )
+        except WorkflowInvalid as error:
+            raise UsageError(str(error)) from None
+
+    def _find(self, call: str) -> Callable[..., Any]:
+        try:
+            return find_function(call, str(self.directory))
+        except UsageError as error:
+            raise ValueError(str(error).removeprefix("--call: ")) from None
+
+    def _wanted(self) -> CellChoice:
+        study, source = self.study, self.source
+        labels = [model.label for model in study.models]
+        names = [*(strategy.name for strategy in study.strategies), *study.controls]
+        ids = [one.id for one in study.inputs]
+        flags = {
+            "--model": (source.models, labels),
+            "--strategy": (source.strategies, names),
+            "--input": (source.inputs, ids),
+        }
+        for flag, (given, known) in flags.items():
+            for name in given:
+                if name not in known:
+                    raise UsageError(
+                        f"{flag}: there is no {name!r} in {source.file}; "
+                        f"there are {', '.join(known[:20])}"
+                    )
+        return CellChoice(
+            frozenset(source.models),
+            frozenset(source.strategies),
+            frozenset(source.inputs),
+            source.repeats,
+        )
+
+    def _find_unavailable(self) -> dict[tuple[str, str], str]:
+        """The arms that can't run here, and why."""
+        found: dict[tuple[str, str], str] = {}
+        for model in self.study.models:
+            why = None if self._offline else self._why_unavailable(model.name)
+            for strategy in self.study.strategies:
+                reason = why or (strategy.code if strategy.code.startswith("missing: ") else None)
+                if reason:
+                    found[model.label, strategy.name] = reason
+        return found
+
+    def _why_unavailable(self, model: str) -> str | None:
+        """Why a model can't be asked here; None if it can."""
+        try:
+            lane, _ = split_name(model, self.lanes)
+        except ValueError as error:
+            return str(error)
+        if lane.wants_key and lane.key is None:
+            return f"no key for {lane.name} ({lane.api_key_env})"
+        return missing_extra(lane)
+
+    def print_before(self, store: Store | None, row: RunRow | None) -> int:
+        """Print which arms can't run, which cells are recorded and which run again, and why.
+
+        Returns how many cells can run.
+        """
+        study = self.study
+        cells = sum(self._per_lane().values())
+        if self._view.quiet:
+            return cells
+        for line, text in study.warnings:
+            tell(f"{self.source.file}:{line}: warning: {text}")
+        reasons: dict[str, list[str]] = {}
+        for (model, strategy), why in self.unavailable.items():
+            reasons.setdefault(why, []).append(f"{model} x {strategy}")
+        for why, arms in reasons.items():
+            tell(f"can't run: {', '.join(arms)}: {one_line(why)}")
+        if store is not None and row is not None:
+            found = changes(store, row, study, self.wanted)
+            for why, keys in found.again.items():
+                names = ", ".join(keys[:_MAX_NAMES]) + (
+                    f" and {len(keys) - _MAX_NAMES} more" if len(keys) > _MAX_NAMES else ""
+                )
+                tell(f"{len(keys)} cells run again, because {why}: {names}")
+            tell(
+                f"goes on with {row.id}: {found.recorded} of {cells} cells are recorded, "
+                f"{found.missing} are missing"
+            )
+            self._print_left_out(store, row)
+        return cells
+
+    def _per_lane(self) -> dict[str, int]:
+        """How many of the selected cells that can run each lane has."""
+        study = self.study
+        return {lane: sum(1 for _ in study.cells(lane, self.wanted)) for lane in study.lanes()}
+
+    def _print_left_out(self, store: Store, row: RunRow) -> None:
+        current = CurrentCells(Design.of(self.study))
+        for one in cells_of(store, row):
+            current.passes(one)
+        if current.said is not None:
+            tell(
+                f"{current.said}: what is recorded of them stays, "
+                "but is in no report and no export without --all"
+            )
+
+    def run(
+        self,
+        store: Store,
+        *,
+        row: RunRow | None,
+        resume: Resume,
+        seed: int | None = None,
+        tags: tuple[str, ...] = (),
+    ) -> int:
+        """Run the study; return the exit code."""
+        cells = self.print_before(store, row)
+        if not cells:
+            raise UsageError("no cell can run: nothing was chosen, or nothing chosen can run here")
+        with asyncio.Runner() as runner:
+            name = row.name if row else self.study.name
+            budget = None if self._offline else self.source.budget  # it limits the cells
+            run = open_run(
+                name,
+                store=store,
+                budget=budget,
+                seed=seed,
+                resume=resume,
+                tags=tags,
+                kind=KIND,
+                run_id=row.id if row else None,
+                manifest=self._manifest(),
+            )
+            code, matrix = runner.run(self._drive(store, run, row, cells))
+        return code if matrix is None else self._print_result(store, matrix, cells)
+
+    def _manifest(self) -> dict[str, JsonValue]:
+        lanes = {model.name: self._lane_of(model.name) for model in self.study.models}
+        facts = provenance(
+            self.directory,
+            self._width_text(),
+            [lane for lane in lanes.values() if lane is not None],
+        )
+        return {
+            **self.source.manifest(),
+            "provenance": facts,
+            "design": Design.of(self.study).plain(),
+        }
+
+    def _lane_of(self, model: str) -> LaneSettings | None:
+        try:
+            return split_name(model, self.lanes)[0]
+        except ValueError:  # `print_before` has named it already
+            return None
+
+    async def _drive(
+        self, store: Store, run: Run, row: RunRow | None, cells: int
+    ) -> tuple[int, Matrix | None]:
+        """Run it; return the exit code, and the matrix unless the run stopped early."""
+        line = (
+            MatrixLine(self._per_lane(), self.widths)
+            if wants_progress() and not self._view.quiet
+            else None
+        )
+        code = DONE
+        with Interrupts(self._groups.kill) as interrupts:
+            tools = Tools(
+                cwd=str(self.directory),
+                lanes=self.lanes,
+                store=store,
+                find=self._find,
+                started=self._groups.started,
+                ended=self._groups.ended,
+                runners=self._config.runners(),
+            )
+            for word, bound in self._config.workflow().items():
+                setattr(tools, word, bound)
+            bench = RunMatrixTools(tools, self.directory, offline=self._offline)
+            matrix = Matrix(
+                self.study,
+                bench,
+                self.wanted,
+                width=self._max_widths(),
+                told=line,
+                only=self._answered(store, row),
+            )
+            if line is not None:
+                line.watch(matrix.tally, bench.lanes)
+            try:
+                with closing_line(line, interrupts):
+                    async with bench, enter_run(run, interrupts):
+                        self._run_id = run.id or ""
+                        self._record_source(store, run)
+                        self._charge_budget(store, run)
+                        tally = await matrix.run(run)
+                        interrupts.stop_cancelling()
+                        self._check_all_answered(
+                            cells, sum(lane.cells for lane in tally.lanes.values())
+                        )
+            except NotAsked as error:
+                self._print_not_asked(error)
+            except STOPS as error:
+                code = early_exit_by(error, interrupts).tell(self._run_id, self._choice)
+        return code, None if code else matrix
+
+    def _answered(self, store: Store, row: RunRow | None) -> frozenset[str] | None:
+        """The cells to run if no model may be asked; None for all."""
+        return (
+            answered(store, row, self.study, self.wanted)
+            if self._offline and row is not None
+            else None
+        )
+
+    def _check_all_answered(self, cells: int, ran: int) -> None:
+        if self._offline and ran < cells:
+            raise NotAsked(f"{cells - ran} of {cells} cells have no reply yet")
+
+    def _print_not_asked(self, error: NotAsked) -> None:
+        if not self._view.quiet:
+            tell(
+                f"{error}, and are not scored; "
+                f"ask for them with: abreast matrix run {self.source.file}"
+            )
+
+    def _record_source(self, store: Store, run: Run) -> None:
+        """Record the file and options of this driver if they differ from those recorded before.
+
+        `abreast resume` uses the newest ones.
+        """
+        journal = run.context.journal
+        if not run.resumed or journal is None:
+            return
+        row = store.get(self._run_id)
+        if (self.source, Design.of(self.study)) != (
+            StudyFile.of_run(store, row),
+            design_of(store, row),
+        ):
+            journal.emit(STUDY_GIVEN, run.path, body=codec.encode(self._manifest(), run.path))
+
+    def _charge_budget(self, store: Store, run: Run) -> None:
+        """Charge the budget with everything that the run has cost.
+
+        That includes drivers without a budget, and cells that have been superseded since.
+        """
+        if run.resumed and run.budget is not None:
+            known, spent = run.budget.spent, spent_of(store, store.get(self._run_id))
+            run.budget.restore(
+                {name: max(0.0, amount - known[name]) for name, amount in spent.items()}
+            )
+
+    def _print_result(self, store: Store, matrix: Matrix, cells: int) -> int:
+        tally = matrix.tally
+        if not (self._view.json or self._view.quiet):
+            seconds = SYSTEM_CLOCK.now() - self._started_at
+            failed = f", {tally.failed} failed" if tally.failed else ""
+            tell(f"{tally.done} of {cells} cells done{failed} in {seconds:.1f} s ({self._run_id})")
+            for name, lacking in sorted(tally.unscored.items()):
+                why = one_line(f"{lacking.example}: {lacking.why}")
+                cells_text = f"could not be given in {lacking.cells} cells"
+                tell(f"the score {name} {cells_text}, for example {why}")
+        report = self._write_report(store) if self._wants_report else None
+        if self._view.json:
+            words = ("cells", "done", "failed")
+            lanes = {
+                name: {word: getattr(lane, word) for word in words}
+                for name, lane in tally.lanes.items()
+            }
+            say_json(
+                {
+                    "run": self._run_id,
+                    "cells": cells,
+                    "done": tally.done,
+                    "failed": tally.failed,
+                    "lanes": lanes,
+                    "score_errors": {
+                        name: one.cells for name, one in sorted(tally.unscored.items())
+                    },
+                    "report": report,
+                }
+            )
+        return FAILED if tally.failed or tally.unscored else DONE
+
+    def _write_report(self, store: Store) -> str | None:
+        """Write the report and return its path; print why if it can't be written.
+
+        A missing report is no error of the study.
+        """
+        row = store.get(self._run_id)
+        path = report_path(row, self._choice)
+        try:
+            write_page(store, row, path)
+        except ImportError:
+            message = "for a report: pip install 'abreast[report]', then abreast matrix report"
+            message = f"{message} {self._run_id}{self._choice.flag}"
+        except OSError as error:
+            message = f"the report was not written: {path}: {os_error_text(error)}"
+        else:
+            if not (self._view.json or self._view.quiet):
+                tell(f"the report is {short_path(path)}")
+            return str(path)
+        if not self._view.quiet:
+            tell(message)
+        return None
+
+
+def _with_width(
+    lane: LaneSettings, given: int | None, default: int, *, adaptive: bool
+) -> LaneSettings:
+    """The lane with the width of `--lane-width`, abreast.toml or else the study, as its cap.
+
+    A lane that grows would measure the provider's queue, so it grows only with `--adaptive`.
+    """
+    if lane.kind in _UNLIMITED_KINDS:
+        return lane
+    grows = adaptive and lane.adaptive
+    width = given or (lane.width if lane.capped else default)
+    return replace(
+        lane, width=width, adaptive=grows, capped=not grows or given is not None or lane.capped
+    )

@@ -1,0 +1,212 @@
+"""Uses of a study's recorded rows: report, new scores, export, comparison."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from contextlib import closing
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.cli.commands.export import target
+from abreast.cli.errors import UsageError, os_error_text, tell
+from abreast.cli.jobs.map.driver import OutputOptions
+from abreast.cli.jobs.matrix.driver import KIND, MatrixDriver, StudyFile
+from abreast.cli.jobs.matrix.page import design_of, report_path, short_path, write_page
+from abreast.cli.stores import StoreChoice, find_run
+from abreast.cli.terminal.outcome_text import json_line
+from abreast.cli.terminal.tables import say, say_json
+from abreast.jobs.matrix.design.cells import CurrentCells
+from abreast.jobs.matrix.recorded_rows import rows_of
+from abreast.jobs.matrix.rows import Row
+from abreast.store.port import RunRow, Store
+
+_FLAT_COLUMNS: Final = (
+    "cell",
+    "lane",
+    "model",
+    "strategy",
+    "input",
+    "repeat",
+    "state",
+    "control",
+    "output",
+    "error",
+    "error_type",
+    "input_tokens",
+    "output_tokens",
+    "usd",
+    "estimated",
+    "service_s",
+    "queue_s",
+    "hold_s",
+    "backoff_s",
+    "wall_s",
+    "attempts",
+    "in_flight",
+)
+
+_JUDGE_COLUMNS: Final = ("judge_input_tokens", "judge_output_tokens", "judge_usd")
+
+
+def study_run(store: Store, wanted: str) -> RunRow:
+    """The run of a study; raises `UsageError` if it is of another kind."""
+    row = find_run(store, wanted)
+    if row.kind != KIND:
+        raise UsageError(f"{row.id} is no study, but a {row.kind}")
+    return row
+
+
+def write_report(
+    wanted: str, out: str | None, choice: StoreChoice, *, every: bool, as_json: bool
+) -> int:
+    """Write a report, and print its path; return the exit code."""
+    with choice.existing(reads=True) as store:
+        row = study_run(store, wanted)
+        if next(rows_of(store, row), None) is None:
+            raise UsageError(f"{row.id} has no rows yet")
+        path = Path(out) if out else report_path(row, choice)
+        try:
+            count = write_page(store, row, path, every=every)
+        except OSError as error:
+            raise UsageError(f"{path} can't be written: {os_error_text(error)}", 1) from None
+        except ImportError as error:
+            raise UsageError(str(error)) from None
+    if as_json:
+        say_json({"run": row.id, "rows": count, "report": str(path)})
+    else:
+        say(short_path(path))
+    return 0
+
+
+def rescore(
+    file: str, text: str, choice: StoreChoice, view: OutputOptions, *, report: bool = True
+) -> int:
+    """Score the recorded replies by the scores that the file has now; return the exit code."""
+    with choice.existing() as store:
+        directory = str(Path(file).resolve().parent)
+        current_driver = MatrixDriver(StudyFile(file, text, directory), choice, view)
+        row = store.newest(current_driver.study.name)
+        if row is None or row.kind != KIND:
+            raise UsageError(
+                f"there is no run of {current_driver.study.name!r} to score; "
+                f"run it first: abreast matrix run {file}"
+            )
+        earlier = StudyFile.of_run(store, row)
+        source = replace(earlier, text=text, file=file, directory=directory)
+        driver = MatrixDriver(source, choice, view, report=report, offline=True)
+        return driver.run(store, row=row, resume="must", seed=None, tags=())
+
+
+# --- export and comparison -----------------------------------------------------------------------
+
+
+def export_rows(
+    wanted: str, form: str, out: str | None, choice: StoreChoice, *, every: bool
+) -> int:
+    """Write one row for each cell of the study's file; return the exit code.
+
+    With `every`, cells that are no longer in the file are written too.
+    """
+    if form == "parquet" and out is None:
+        raise UsageError("Parquet is not for reading on a terminal; name a file with --out FILE")
+    with choice.existing(reads=True) as store:
+        row = study_run(store, wanted)
+        current = CurrentCells(None if every else design_of(store, row))
+        rows = filter(current.passes, rows_of(store, row))
+        with target(out) as file:
+            if form == "jsonl":
+                count = sum(1 for one in rows if file.write(f"{json_line(one.plain())}\n".encode()))
+            else:
+                flat = [_flat(one) for one in rows]
+                count = len(flat)
+                file.write(_csv(flat) if form == "csv" else _parquet(flat))
+    if current.said is not None:
+        tell(f"{current.said}, and left out; --all has them too")
+    if out is not None:
+        tell(f"{count} rows of {row.id} are in {out}")
+    return 0
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    scores = {f"score_{name}": value for name, value in row.scores.items()}
+    errors = (
+        {"score_errors": json.dumps(row.score_errors)}
+        if row.score_errors
+        else {"score_errors": None}
+    )
+    truth = (
+        row.truth
+        if isinstance(row.truth, str) or row.truth is None
+        else json.dumps(row.truth, ensure_ascii=False)
+    )
+    judged = {name: getattr(row, name) for name in _JUDGE_COLUMNS}
+    return {
+        **{name: getattr(row, name) for name in _FLAT_COLUMNS},
+        "truth": truth,
+        **scores,
+        **errors,
+        **judged,
+    }
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    with closing(io.StringIO(newline="")) as text:
+        writer = csv.DictWriter(text, _columns(rows), restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue().encode("utf-8", "replace")
+
+
+def _parquet(rows: list[dict[str, Any]]) -> bytes:
+    try:
+        pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise UsageError(
+            "Parquet needs pyarrow, which is not installed: pip install 'abreast[parquet]'"
+        ) from None
+    columns = _columns(rows)
+    table = pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows])
+    with closing(io.BytesIO()) as file:
+        parquet.write_table(table, file)
+        return file.getvalue()
+
+
+def compare_runs(first: str, second: str, choice: StoreChoice, *, as_json: bool) -> int:
+    """Print what differs between two runs, cell by cell; return the exit code."""
+    from abreast.jobs.matrix.report.changes import compare
+    from abreast.jobs.matrix.report.markdown import changes_markdown
+
+    with choice.existing(reads=True) as store:
+        runs = [study_run(store, wanted) for wanted in (first, second)]
+        rows = [
+            list(filter(CurrentCells(design_of(store, row)).passes, rows_of(store, row)))
+            for row in runs
+        ]
+    ids = [row.id for row in runs]
+    try:
+        found = compare(*rows)
+    except ImportError as error:
+        raise UsageError(str(error)) from None
+    if as_json:
+        say_json({"first": ids[0], "second": ids[1], "changes": _as_json(found)})
+    else:
+        say(changes_markdown(found, *ids).rstrip("\n"))
+    return 0
+
+
+def _as_json(found: Any) -> Any:  # noqa: ANN401 - frozen records within each other
+    if hasattr(found, "__dataclass_fields__"):
+        return {name: _as_json(getattr(found, name)) for name in found.__dataclass_fields__}
+    if isinstance(found, (list, tuple)) and not hasattr(found, "_fields"):
+        return [_as_json(one) for one in found]
+    if hasattr(found, "_asdict"):
+        return {name: _as_json(value) for name, value in found._asdict().items()}
+    return found

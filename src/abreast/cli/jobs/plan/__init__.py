@@ -1,0 +1,1 @@
+"""The plan job: its options, driver, apply and undo."""

@@ -1,0 +1,1 @@
+"""The workflow job: its driver, checks, dry run and printed result."""

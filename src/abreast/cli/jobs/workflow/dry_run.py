@@ -1,0 +1,156 @@
+"""Checks, dry run and rehearsal of a workflow, which run none of its steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from abreast.assembly.names import open_model
+from abreast.cli.config import MODEL, Config
+from abreast.cli.errors import tell
+from abreast.cli.jobs.map.prompt import configured_lanes
+from abreast.cli.jobs.workflow.driver import WorkflowDriver
+from abreast.cli.stores import StoreChoice, find_run
+from abreast.cli.terminal.tables import say, say_json, say_table
+from abreast.core.events import ITEM_SETTLED
+from abreast.jobs.files.expressions import ExpressionText
+from abreast.jobs.workflow.dry_run import PlannedStep, plan
+from abreast.jobs.workflow.rehearsal import Rehearsal
+from abreast.jobs.workflow.spec import Prompt, Sample, Workflow
+from abreast.models.port import Message, Request
+from abreast.store.codec import codec
+from abreast.store.port import each_event
+
+
+def print_checked(workflow: Workflow, *, as_json: bool) -> int:
+    """Print that the file is right, with its warnings; return the exit code."""
+    if as_json:
+        say_json(
+            {
+                "file": workflow.file,
+                "ok": True,
+                "problems": [],
+                "warnings": [{"line": line, "text": text} for line, text in workflow.warnings],
+            }
+        )
+        return 0
+    for line, text in workflow.warnings:
+        tell(f"{workflow.file}:{line}: warning: {text}")
+    say(f"{workflow.file}: {len(workflow.steps)} steps, nothing wrong")
+    return 0
+
+
+@dataclass(slots=True)
+class _WorstCase:
+    calls: int = 0
+    tokens: int = 0
+    usd: float | None = 0.0
+    unknown: bool = False
+
+
+def print_dry_run(driver: WorkflowDriver, config: Config, *, as_json: bool) -> int:
+    """Print the steps, how often each runs at most, and what the calls cost at worst."""
+    planned = plan(driver.workflow.steps, driver.inputs)
+    worst = _WorstCase()
+    for one in planned:
+        if isinstance(one.step, (Prompt, Sample)):
+            _add_calls(worst, one, driver.workflow, config)
+    if as_json:
+        say_json(_as_json(planned, worst))
+        return 0
+    rows = [
+        (f"{'. ' * one.depth}{common.id}", common.type, one.count, one.width or "", common.line)
+        for one in planned
+        for common in [one.step.common]
+    ]
+    say_table(("step", "type", "at most", "at once", "line"), rows)
+    per = " for one item of each list that isn't known yet" if worst.unknown else ""
+    cost = "unknown cost" if worst.usd is None else f"{worst.usd:.4g} usd"
+    say(f"model calls at worst: {worst.calls}{per}, about {worst.tokens:,} tokens, {cost}")
+    return 0
+
+
+def _add_calls(worst: _WorstCase, one: PlannedStep, workflow: Workflow, config: Config) -> None:
+    worst.calls += one.calls
+    worst.unknown = worst.unknown or bool(one.per)
+    text, most = _prompt_of(one)
+    name = _model_of(one, workflow) or config.get(MODEL)
+    try:
+        caller = open_model(name, lanes=configured_lanes(config))
+        need, _ = caller.reserve(Request((Message("user", text),), max_tokens=most), ())
+    except Exception:  # noqa: BLE001 - without a key or a known model, the cost is unknown
+        worst.usd = None
+        return
+    worst.tokens += one.calls * need.tokens
+    if worst.usd is not None:
+        worst.usd = worst.usd + one.calls * need.usd if caller.price is not None else None
+
+
+def _prompt_of(one: PlannedStep) -> tuple[str, int | None]:
+    step = one.step
+    if isinstance(step, Prompt):
+        return step.prompt.text, step.max_tokens
+    facts: dict[str, Any] = step.facts if isinstance(step, Sample) else {}
+    prompt, most = facts.get("prompt"), facts.get("max_tokens")
+    text = prompt.text if isinstance(prompt, ExpressionText) else str(prompt)
+    return text, most if isinstance(most, int) else None
+
+
+def _model_of(one: PlannedStep, workflow: Workflow) -> str | None:
+    step = one.step
+    own = (
+        step.model
+        if isinstance(step, Prompt)
+        else step.facts.get("model")
+        if isinstance(step, Sample)
+        else None
+    )
+    for value in (own, workflow.model):
+        if isinstance(value, str):
+            return value
+        if isinstance(value, ExpressionText) and value.plain:
+            return value.text
+    return None
+
+
+def _as_json(planned: list[PlannedStep], worst: _WorstCase) -> dict[str, Any]:
+    steps = [
+        {
+            "id": one.step.common.id,
+            "type": one.step.common.type,
+            "line": one.step.common.line,
+            "depth": one.depth,
+            "times": one.times,
+            "per": list(one.per),
+            "width": one.width,
+        }
+        for one in planned
+    ]
+    return {"steps": steps, "calls": worst.calls, "tokens": worst.tokens, "usd": worst.usd}
+
+
+def rehearsal_of(choice: StoreChoice, wanted: str | None) -> Rehearsal:
+    """A rehearsal with made-up outputs, or with those of a run where it has them."""
+    if wanted is None:
+        return Rehearsal()
+    recorded: dict[str, dict[str, Any]] = {}
+    with choice.existing() as store:
+        row = find_run(store, wanted)
+        for event in each_event(store, row.id, {ITEM_SETTLED}):
+            value = (
+                codec.decode(event.body)
+                if event.data.get("state") == "done" and event.body
+                else None
+            )
+            if isinstance(value, dict):
+                recorded |= _outputs(event.path.split("/")[1:], value)
+    return Rehearsal(recorded)
+
+
+def _outputs(path: list[str], value: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The outputs of steps in a recorded item, by full id."""
+    if "steps" in value and "last" in value:
+        return {name: plain["output"] for name, plain in value["steps"].items()}
+    if len(path) == 1 and isinstance(value.get("output"), dict):
+        return {path[0]: value["output"]}
+    return {}

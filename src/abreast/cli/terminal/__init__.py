@@ -1,0 +1,1 @@
+"""Output to a terminal: live lines, tables, drawings, prompts."""

@@ -1,0 +1,534 @@
+"""Draws the lanes of a run: in a terminal with rich, in plain text, in words, and as an SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any, Final, TypeAlias
+from xml.sax.saxutils import escape
+
+from rich.cells import cell_len, set_cell_size
+from rich.style import Style
+from rich.text import Text
+
+from abreast.cli.errors import one_line
+from abreast.views.lane_rows import (
+    CANCELLED,
+    CRASHED,
+    DONE,
+    FAILED,
+    RETRIED,
+    RUNNING,
+    LaneBar,
+    LaneRows,
+)
+from abreast.views.lanes import LaneChart
+from abreast.views.limits import LimitChart
+
+WAITING: Final = "waiting"
+
+_COLOURS: Final = {  # two shades each, so that neighbours differ
+    DONE: ("#2f9e4f", "#4fc06f"),
+    FAILED: ("#e5484d", "#f2676b"),
+    RETRIED: ("#c98a1b", "#e3b341"),
+    CANCELLED: ("#6b7380", "#8a929e"),
+    CRASHED: ("#b457c2", "#c975d6"),
+    RUNNING: ("#2f76e8", "#5b9bff"),
+    WAITING: ("#8a929e", "#8a929e"),
+}
+_MARKS: Final = {
+    DONE: "█▓",
+    FAILED: "xx",
+    RETRIED: "~~",
+    CANCELLED: "--",
+    CRASHED: "!!",
+    RUNNING: "▒░",
+    WAITING: "··",
+}
+_ASCII_MARKS: Final = {**_MARKS, DONE: "#=", RUNNING: ">>", WAITING: ".."}
+_LEVELS: Final = " ▁▂▃▄▅▆▇█"
+_ASCII_LEVELS: Final = " .:-=+*#%"
+_BLOCKS: Final = " ▏▎▍▌▋▊▉"
+_PARTS_PER_CELL: Final = len(_BLOCKS)
+_MIN_SECONDS: Final = 0.05  # that a drawing spans at least
+_MIN_SECONDS_LIVE: Final = 5.0  # while the run goes on, so that its first bars don't keep shrinking
+_NAME_WIDTH: Final = 20  # characters of a lane's name
+_TICK_STEPS: Final = (1, 2, 5, 10, 15, 30, 60)  # times a power of ten seconds, or of minutes
+_MINUTE: Final = 60  # seconds
+
+VisibleLane: TypeAlias = tuple[LaneRows, list[list[LaneBar]]]
+Shade: TypeAlias = "tuple[str, int] | None"
+"""The colour of a part of a cell: a state in one of its two shades, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawingFrame:
+    """The part of the run's time that is drawn, and on how many columns (or pixels)."""
+
+    begin: float
+    end: float
+    columns: int
+
+    @classmethod
+    def of(cls, chart: LaneChart | LimitChart, now: float, columns: int) -> DrawingFrame:
+        """The whole time that the chart still holds."""
+        begin = 0.0 if chart.whole else max(0.0, now - chart.window)
+        least = _MIN_SECONDS_LIVE if chart.state == RUNNING else _MIN_SECONDS
+        return cls(begin, max(now, begin + least), columns)
+
+    def place(self, when: float) -> float:
+        """The column of a moment."""
+        return min(max((when - self.begin) / (self.end - self.begin), 0.0), 1.0) * self.columns
+
+    def ticks(self, apart: int) -> Iterator[tuple[int, str]]:
+        """Columns of round times with their labels, at least `apart` columns apart."""
+        step = _round_step(apart * (self.end - self.begin) / self.columns)
+        first, last = math.ceil(self.begin / step - 1e-9), math.floor(self.end / step + 1e-9)
+        return ((round(self.place(at * step)), clock(at * step)) for at in range(first, last + 1))
+
+
+def _round_step(least: float) -> float:
+    """The shortest round time that is at least `least` seconds."""
+    if least > _TICK_STEPS[-1]:
+        return 60 * _round_step(least / 60)
+    power = 1.0 if least > 1 else 10.0 ** math.floor(math.log10(least))
+    return next(step * power for step in _TICK_STEPS if step * power >= least * 0.999)
+
+
+def clock(seconds: float) -> str:
+    """A time in the run: `0.25 s`, `4 s`, `1:30`, `2:05:00`."""
+    if seconds < _MINUTE:
+        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
+    minutes, rest = divmod(round(seconds), _MINUTE)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+def summary_parts(chart: LaneChart, now: float) -> list[tuple[str, str]]:
+    """The parts of the summary, each with the state that gives its colour."""
+    counts = chart.counts
+    of = f" of {chart.read}{'' if chart.complete else '+'}" if chart.read > chart.settled else ""
+    parts = [(f"{counts.done}{of} done", DONE)]
+    others = (
+        (name, getattr(counts, name)) for name in (FAILED, RUNNING, WAITING, RETRIED, CANCELLED)
+    )
+    parts += [(f"{count} {name}", name) for name, count in others if count]
+    if counts.speculative:
+        parts.append((f"{counts.speculative} past the stop", CANCELLED))
+    rate = chart.rate(now) if chart.state == RUNNING else chart.settled / now if now else 0.0
+    parts += [(f"{rate:.1f}/s", ""), (f"peak {chart.peak}", "")]
+    if chart.usage.requests:
+        tokens = chart.usage.input_tokens + chart.usage.output_tokens
+        dollars = f", {chart.usage.usd:.4f} usd" if chart.usage.usd is not None else ""
+        parts.append((f"{chart.usage.requests} req, {tokens} tok{dollars}", ""))
+    return parts
+
+
+def summary_line(chart: LaneChart, run: str, state: str, now: float) -> str:
+    """The run in one line of plain text."""
+    parts = ", ".join(part for part, _ in summary_parts(chart, now))
+    return f"{one_line(run)} {state} {_elapsed(chart, now)}: {parts}"
+
+
+def _elapsed(chart: LaneChart, now: float) -> str:
+    return f"{'for' if chart.state == RUNNING else 'after'} {clock(round(now, 1))}"
+
+
+def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, Any]:
+    """The run as JSON values."""
+    lanes = [
+        {"lane": strip.name, **asdict(strip.counts), "peak": strip.peak}
+        for strip in chart.strips.values()
+    ]
+    return {
+        "run": run,
+        "state": state,
+        "reason": chart.reason,
+        "elapsed": round(now, 3),
+        "read": chart.read,
+        "complete": chart.complete,
+        **asdict(chart.counts),
+        "rate": round(chart.rate(now), 3),
+        "peak": chart.peak,
+        "spent": asdict(chart.usage) if chart.usage.requests else None,
+        "lanes": lanes,
+    }
+
+
+# --- in a terminal -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """The size of the output, and whether it has colours and more than ASCII."""
+
+    width: int = 100
+    height: int = 1000
+    colour: bool = False
+    ascii: bool = False
+
+
+def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> Text:
+    """The whole drawing."""
+    margin = (
+        max([cell_len(_name(strip)) for strip in chart.strips.values()] + [len("99 waiting")]) + 2
+    )
+    frame = DrawingFrame.of(chart, now, max(10, canvas.width - margin))
+    lines = [_header(chart, run, state, now), Text()]
+    shown = _visible_lanes(chart, frame, canvas.height - 5 - 2 * len(chart.strips))
+    for strip, rows in shown:
+        for bars in rows:
+            name = _name(strip) if bars is rows[0] else ""
+            lines.append(
+                Text()
+                .append(set_cell_size(name, margin), "bold")
+                .append_text(_bar_row(bars, frame, chart.seams, canvas))
+            )
+        if strip.waiting.steps:
+            lines.append(_waiting_row(strip, frame, margin, _most_waiting(chart), canvas))
+        if hidden := len(strip.rows) - len(rows):
+            lines.append(Text(f"{'':{margin}}and {hidden} more rows", "dim"))
+    lines += [
+        Text(" " * margin + _axis(frame, canvas), "dim"),
+        Text(" " * margin).append_text(_legend(shown, canvas)),
+    ]
+    return Text("\n", no_wrap=True, end="").join(lines)
+
+
+def _name(strip: LaneRows) -> str:
+    name = one_line(strip.name)
+    return name if len(name) <= _NAME_WIDTH else f"{name[:9]}..{name[-9:]}"
+
+
+def _header(chart: LaneChart, run: str, state: str, now: float) -> Text:
+    line = (
+        Text()
+        .append(f"{one_line(run)}  ", "bold")
+        .append(state, _text_style(state if state in _COLOURS else CANCELLED))
+    )
+    line.append(f" {_elapsed(chart, now)}", "dim")
+    for part, kind in summary_parts(chart, now):
+        line.append("   ").append(part, _text_style(kind) if kind else "dim")
+    return line
+
+
+def _visible_lanes(chart: LaneChart, frame: DrawingFrame, room: int) -> list[VisibleLane]:
+    """The lanes with their non-empty rows, at most `room` rows in all."""
+    lanes = [
+        (strip, [row for row in strip.rows if row.seen_since(frame.begin)])
+        for strip in chart.strips.values()
+    ]
+    most = max((len(rows) for _, rows in lanes), default=0)
+    while most > 1 and sum(min(len(rows), most) for _, rows in lanes) > room:
+        most -= 1
+    shown = [
+        (strip, [list(row.seen(frame.begin, frame.end)) for row in rows[:most]])
+        for strip, rows in lanes
+    ]
+    return [(strip, rows) for strip, rows in shown if rows]
+
+
+def _bar_row(
+    bars: Sequence[LaneBar], frame: DrawingFrame, seams: Iterable[float], canvas: Canvas
+) -> Text:
+    """One row of bars."""
+    parts: list[Shade] = [None] * (frame.columns * _PARTS_PER_CELL)
+    names: dict[int, tuple[str, Style]] = {}
+    for bar in bars:
+        since, start, end = (
+            round(frame.place(when) * _PARTS_PER_CELL) for when in (bar.since, bar.start, bar.end)
+        )
+        start = min(start, len(parts) - 1)
+        parts[since:start] = [(WAITING, 0)] * (start - since)
+        end = max(end, start + 1)
+        parts[start:end] = [(bar.state, bar.nth % 2)] * (end - start)
+        if end - start > 2 * _PARTS_PER_CELL:
+            names |= _label_cells(bar, -(-start // _PARTS_PER_CELL), end // _PARTS_PER_CELL)
+    edges = {math.ceil(frame.place(seam)) for seam in seams if frame.begin < seam < frame.end}
+    text = Text()
+    for column in range(frame.columns):
+        cell = parts[column * _PARTS_PER_CELL : (column + 1) * _PARTS_PER_CELL]
+        if column in edges and cell[0] in (None, (WAITING, 0)):
+            text.append(":" if canvas.ascii else "┊", _text_style(CRASHED))
+        elif canvas.colour and not canvas.ascii:
+            text.append(*(names[column] if column in names else _coloured_cell(cell)))
+        else:
+            text.append(names[column][0] if column in names else _plain_cell(cell, canvas))
+    return text
+
+
+def _label_cells(bar: LaneBar, first: int, after: int) -> dict[int, tuple[str, Style]]:
+    """The cells with the item's key; none if the bar is too short for it."""
+    label = _bar_label(bar)
+    room = after - first - 2
+    if not 0 < len(label) <= room:
+        return {}
+    at = first + 1 + (room - len(label)) // 2
+    style = Style(color="#0b0f14", bgcolor=_COLOURS[bar.state][bar.nth % 2])
+    return {at + number: (char, style) for number, char in enumerate(label)}
+
+
+def _bar_label(bar: LaneBar) -> str:
+    """The item's key without leading zeros; empty for a bar of several items."""
+    label = one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
+    return label if cell_len(label) == len(label) else ""
+
+
+def _coloured_cell(parts: Sequence[Shade]) -> tuple[str, Style]:
+    """One cell in colour: the first shade in its exact width, and the most frequent other one."""
+    left = parts[0]
+    width = next((at for at, part in enumerate(parts) if part != left), _PARTS_PER_CELL)
+    if width == _PARTS_PER_CELL:
+        return ("─" if left and left[0] == WAITING else " "), _cell_style(left)
+    rest = parts[width:]
+    right = max(rest, key=rest.count)
+    left, right = (None if shade and shade[0] == WAITING else shade for shade in (left, right))
+    return _BLOCKS[width], _edge_style(left, right)
+
+
+@cache
+def _cell_style(shade: Shade) -> Style:
+    if shade is None:
+        return Style()
+    colour = _COLOURS[shade[0]][shade[1]]
+    return Style(color=colour) if shade[0] == WAITING else Style(bgcolor=colour)
+
+
+@cache
+def _edge_style(left: Shade, right: Shade) -> Style:
+    """The style of a block in the colour of `left`, with `right` as background.
+
+    Without `left`, the block has the terminal's background colour.
+    """
+    colours = [None if shade is None else _COLOURS[shade[0]][shade[1]] for shade in (left, right)]
+    return (
+        Style(color=colours[0], bgcolor=colours[1])
+        if left
+        else Style(color=colours[1], reverse=True)
+    )
+
+
+@cache
+def _text_style(state: str) -> Style:
+    return Style(color=_COLOURS[state][1])
+
+
+def _plain_cell(parts: Sequence[Shade], canvas: Canvas) -> str:
+    """One cell without colours."""
+    most = max(parts, key=lambda part: (parts.count(part), part is not None))
+    return (_ASCII_MARKS if canvas.ascii else _MARKS)[most[0]][most[1]] if most else " "
+
+
+def _waiting_row(
+    strip: LaneRows, frame: DrawingFrame, margin: int, most: int, canvas: Canvas
+) -> Text:
+    """How many items waited, as a row of small columns."""
+    columns = _highest(strip, frame)
+    marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
+    line = "".join(marks[-(-value * (len(marks) - 1) // most)] for value in columns)
+    return Text(
+        f"{f'{max(columns)} {WAITING}':{margin}}{line}",
+        _text_style(WAITING) if canvas.colour else "",
+    )
+
+
+def _most_waiting(chart: LaneChart) -> int:
+    """The most that waited in any lane: all lanes are drawn to this scale."""
+    return max(
+        (high for strip in chart.strips.values() for _, high, _ in strip.waiting.steps), default=0
+    )
+
+
+def _highest(strip: LaneRows, frame: DrawingFrame) -> list[int]:
+    """The highest number that waited in each column."""
+    columns = [0] * frame.columns
+    value, at = 0, 0
+    for when, high, last in (*strip.waiting.steps, (frame.end, 0, 0)):
+        column = min(int(frame.place(when)), frame.columns - 1)
+        for between in range(at, column + 1):
+            columns[between] = max(columns[between], value)
+        columns[column] = max(columns[column], high)
+        value, at = last, column
+    return columns
+
+
+def _axis(frame: DrawingFrame, canvas: Canvas) -> str:
+    line = ""
+    for column, name in frame.ticks(12):
+        if column + len(name) + 1 <= frame.columns:
+            line = f"{line:{column}}{'|' if canvas.ascii else '╵'}{name}"
+    return line
+
+
+def _states(shown: Iterable[VisibleLane]) -> list[str]:
+    """The states that appear in the drawing."""
+    found = {bar.state for _, rows in shown for bars in rows for bar in bars}
+    if any(strip.waiting.steps for strip, _ in shown):
+        found.add(WAITING)
+    return [state for state in _COLOURS if state in found]
+
+
+def _legend(shown: Iterable[VisibleLane], canvas: Canvas) -> Text:
+    line = Text()
+    for state in _states(shown):
+        mark = (_ASCII_MARKS if canvas.ascii else _MARKS)[state][0]
+        mark = "─" if state == WAITING and canvas.colour else "■" if canvas.colour else mark
+        line.append(mark, _text_style(state)).append(f" {state}   ", "dim")
+    return line
+
+
+# --- as an SVG -----------------------------------------------------------------------------------
+
+_SVG_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 104, 28, 72, 62  # pixels
+_BAR_HEIGHT, _ROW_HEIGHT, _WAITING_HEIGHT = (
+    20,
+    24,
+    30,
+)  # pixels; the last one is for how many wait
+_MAX_ROWS: Final = 32
+_MAX_BARS: Final = 1500  # keeps the file under 60 KB
+_MAX_LABELLED_BARS: Final = 250  # up to so many get round corners and labels
+_GREY: Final = "#9aa4b2"
+_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" \
+viewBox="0 0 {wide} {high}">
+<title>{title}</title>
+<style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;\
+fill:#9aa4b2}}
+.b{{font-weight:700;fill:#e6edf3}}.k{{font-size:11px;fill:#0b0f14;text-anchor:middle}}\
+.m{{text-anchor:middle}}</style>
+<rect width="{wide}" height="{high}" rx="10" fill="#0f141b"/>
+{body}
+</svg>
+"""
+
+
+def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
+    """The drawing as a file that loads nothing from elsewhere."""
+    frame = DrawingFrame.of(chart, now, _SVG_WIDTH - _LEFT - _RIGHT)
+    body: list[str] = []
+    y = _TOP
+    shown = _merge_bars(_visible_lanes(chart, frame, _MAX_ROWS), frame)
+    few = sum(len(bars) for _, rows in shown for bars in rows) <= _MAX_LABELLED_BARS
+    for strip, rows in shown:
+        body.append(_svg_text(20, y + 15, _name(strip), "b"))
+        if hidden := len(strip.rows) - len(rows):
+            body.append(_svg_text(20, y + 15 + _ROW_HEIGHT, f"+{hidden} rows"))
+        for bars in rows:
+            body += (_svg_bar(bar, frame, y) for bar in bars) if few else _svg_bars(bars, frame, y)
+            y += _ROW_HEIGHT
+        if strip.waiting.steps:
+            body += _waiting_area(strip, frame, y, _most_waiting(chart))
+            y += _WAITING_HEIGHT
+        y += 10
+    grid = [f'<path d="M{_LEFT + x} {_TOP - 8}V{y}" stroke="#222a35"/>' for x, _ in frame.ticks(90)]
+    grid += (_svg_text(_LEFT + x, y + 18, name, "m") for x, name in frame.ticks(90))
+    for seam in chart.seams:
+        x = _LEFT + frame.place(seam)
+        dashed = f'stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="4 3"'
+        body.append(f'<path d="M{x:.1f} {_TOP - 14}V{y}" {dashed}/>')
+        body.append(_svg_text(round(x), _TOP - 17, "resumed", "m"))
+    head = [_svg_text(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
+    parts = "\n".join([*head, *grid, *body, *_svg_legend(shown, y + 46)])
+    return _SVG.format(
+        wide=_SVG_WIDTH,
+        high=y + _BOTTOM,
+        title=escape(summary_line(chart, run, state, now)),
+        body=parts,
+    )
+
+
+def _merge_bars(shown: list[VisibleLane], frame: DrawingFrame) -> list[VisibleLane]:
+    """The lanes with neighbouring bars merged, so that the file stays small."""
+    most = _MAX_BARS // max(1, sum(len(rows) for _, rows in shown))
+    return [
+        (strip, [_merge_row(most, bars, frame.end - frame.begin) for bars in rows])
+        for strip, rows in shown
+    ]
+
+
+def _merge_row(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
+    """Merge neighbouring bars until `most` are left; those of the same state first."""
+    grain = length / _SVG_WIDTH
+    while len(bars) > most:
+        grain *= 2
+        joined = bars[:1]
+        for bar in bars[1:]:
+            last = joined[-1]
+            if bar.end - last.start < grain and (bar.state == last.state or grain > length / 8):
+                longer = max(last, bar, key=lambda either: either.end - either.start)
+                joined[-1] = replace(
+                    longer, start=last.start, end=bar.end, count=last.count + bar.count
+                )
+            else:
+                joined.append(bar)
+        bars = joined
+    return bars
+
+
+def _svg_bars(bars: Iterable[LaneBar], frame: DrawingFrame, y: int) -> Iterator[str]:
+    """A row of many bars, as one path per state to keep the file small."""
+    shapes: dict[str, str] = {}
+    for bar in bars:
+        start, end = (_LEFT + frame.place(when) for when in (bar.start, bar.end))
+        width = max(0.6, end - start - 0.4)
+        shapes[bar.state] = (
+            f"{shapes.get(bar.state, '')}M{start:.1f} {y}h{width:.1f}v{_BAR_HEIGHT}h-{width:.1f}"
+        )
+    return (f'<path d="{shape}" fill="{_COLOURS[state][1]}"/>' for state, shape in shapes.items())
+
+
+def _svg_bar(bar: LaneBar, frame: DrawingFrame, y: int) -> str:
+    since, start, end = (_LEFT + frame.place(when) for when in (bar.since, bar.start, bar.end))
+    width = max(1.0, end - start - 1)
+    size = f'width="{width:.1f}" height="{_BAR_HEIGHT}" rx="{min(4, width / 2):.1f}"'
+    drawn = f'<rect x="{start:.1f}" y="{y}" {size} fill="{_COLOURS[bar.state][1]}"/>'
+    if start - since > 1:
+        dashed = f'stroke="{_COLOURS[WAITING][0]}" stroke-dasharray="2 2"'
+        drawn += f'<path d="M{since:.1f} {y + 10}H{start:.1f}" {dashed}/>'
+    label = _bar_label(bar)
+    if label and width > 7 * len(label) + 4:
+        drawn += _svg_text(round(start + width / 2), y + 14, label, "k")
+    return drawn
+
+
+def _waiting_area(strip: LaneRows, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
+    """How many items waited over time, as an area."""
+    heights = _highest(strip, DrawingFrame(frame.begin, frame.end, frame.columns // 4))
+    if top := max(heights):
+        foot = y + _WAITING_HEIGHT - 6
+        points = "".join(
+            f"V{foot - (_WAITING_HEIGHT - 8) * height / most:.1f}h4" for height in heights
+        )
+        area = f'<path d="M{_LEFT} {foot}{points}V{foot}z"'
+        yield f'{area} fill="{_COLOURS[WAITING][0]}" opacity=".45"/>'
+        yield _svg_text(20, y + 18, f"{top} {WAITING}")
+
+
+def _headline(chart: LaneChart, state: str, now: float, x: int) -> str:
+    spans = [(state, state), (f" {_elapsed(chart, now)}", "")]
+    for part, kind in summary_parts(chart, now):
+        spans += ((" · ", ""), (part, kind))
+    inked = (
+        f'<tspan fill="{_COLOURS[kind][1] if kind in _COLOURS else _GREY}">{text}</tspan>'
+        for text, kind in spans
+    )
+    return f'<text x="{x}" y="30" xml:space="preserve">{"".join(inked)}</text>'
+
+
+def _svg_legend(shown: Iterable[VisibleLane], y: int) -> Iterator[str]:
+    x = _LEFT
+    for state in _states(shown):
+        faint = 0.45 if state == WAITING else 1
+        shape = f'y="{y - 10}" width="12" height="12" rx="3" opacity="{faint}"'
+        yield f'<rect x="{x}" {shape} fill="{_COLOURS[state][1]}"/>{_svg_text(x + 18, y, state)}'
+        x += 42 + 8 * len(state)
+
+
+def _svg_text(x: float, y: float, text: str, kind: str = "") -> str:
+    styled = f' class="{kind}"' if kind else ""
+    return f'<text x="{x}" y="{y}"{styled}>{escape(text)}</text>'

@@ -1,0 +1,1 @@
+"""Behaviour: traces what the target does in the tests, and compares it with the original."""

@@ -1,0 +1,259 @@
+"""Runs the tests of a project in a slot, confined, and traces every call of the target.
+
+    watched = await watch(slot, target, Tests(("tests/test_words.py",), python=sys.executable))
+    behaviour = judge_behaviour(watched_original, watched, STRICT)
+
+The child (`abreast.jobs.candidates.child`) runs under the project's interpreter, which needs no
+abreast. Its trace is validated here field by field. The files of the slot are compared in this
+process, where the child can't interfere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import stat
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.executors.commands import CommandMissing, CommandRefused
+from abreast.jobs.candidates.behaviour.baseline import CRASH, PYTEST_EXITS
+from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
+from abreast.jobs.candidates.behaviour.trace import Failure, Signs, Tests, Trace, Watched
+from abreast.jobs.candidates.behaviour.verdict import Behaviour, judge_behaviour
+from abreast.jobs.candidates.source.target import Target
+from abreast.jobs.candidates.values.invocation import Places, RecordInvalid
+from abreast.worktrees.background import StopRequest, run_in_thread
+from abreast.worktrees.confinement import ConfinedResult, ResourceLimits, run_confined
+from abreast.worktrees.slot import Slot
+from abreast.worktrees.staging import remove_tree
+
+LIMITS: Final = ResourceLimits()
+_MAX_TRACE_BYTES: Final = 192 << 20
+_OUTPUT_CHARACTERS: Final = 4_000  # of stdout and of stderr that are kept
+_RUN_NUMBERS: Final = count()
+
+
+async def watch(
+    slot: Slot,
+    target: Target,
+    tests: Tests,
+    *,
+    limits: ResourceLimits = LIMITS,
+    inputs: bytes | None = None,
+    wanted: Places | None = None,
+) -> Watched:
+    """Run the tests in the slot as it is, and trace every call of the target.
+
+    With `inputs`, call the target with those as well. `wanted` names slices of values that are too
+    large to be recorded; their content is returned in `contents`.
+
+    The slot is neither written to before nor reset afterwards. The hash seed, and so the order of
+    sets of strings, is one in all runs with tests and another in runs without. Whatever goes wrong
+    with the run is in `failure`. Raises what `run_confined` raises for a closed slot or a killed
+    sandbox.
+    """
+    place = slot.scratch / f"watch-{slot.index}-{next(_RUN_NUMBERS)}"
+    environment = {"PYTHONHASHSEED": "0" if tests.names else "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        before = await run_in_thread(
+            lambda stop: _prepare(place, slot, _orders(slot, target, tests, inputs, wanted), stop)
+        )
+        command = [tests.python, "-c", PROGRAM, str(place)]
+        try:
+            ran = await run_confined(
+                command, slot, limits=limits, extra_env=environment, writable=[place]
+            )
+        except (CommandMissing, CommandRefused) as error:
+            return _failed_run("error", f"the project's Python could not be started: {error}")
+        data, files = await run_in_thread(
+            lambda stop: (
+                _read_trace(place / "said"),
+                _changed_files(before, _file_states(slot.path, stop)),
+            )
+        )
+    finally:
+        with contextlib.suppress(OSError):  # closing the pool tries again, and reports why not
+            await run_in_thread(lambda _: remove_tree(place))
+    return _watched_from(ran, limits, data, files)
+
+
+def _orders(
+    slot: Slot, target: Target, tests: Tests, inputs: bytes | None, wanted: Places | None
+) -> bytes:
+    orders = {
+        "top": str(slot.repository.top),
+        "slot": str(slot.path),
+        "file": str(slot.mirror(target.file).relative_to(slot.path)),
+        "qualname": target.qualname,
+        "names": tests.names,
+        "extra": tests.extra,
+        "inputs": json.loads(inputs) if inputs else None,
+        "wanted": [
+            (*call, *place) for call, places in (wanted or {}).items() for place in sorted(places)
+        ],
+    }
+    return json.dumps(orders).encode("ascii")
+
+
+_FileState = tuple[int, int, int, int, int]
+
+
+def _prepare(place: Path, slot: Slot, orders: bytes, stop: StopRequest) -> dict[str, _FileState]:
+    place.mkdir(mode=0o700)
+    write_bundle(place)
+    (place / "orders.json").write_bytes(orders)
+    (place / "said").touch(mode=0o600)
+    return _file_states(slot.path, stop)
+
+
+def _file_states(top: Path, stop: StopRequest) -> dict[str, _FileState]:
+    """Return the state of every file except compiled ones; any change to a file changes it."""
+    seen: dict[str, _FileState] = {}
+    for above, directories, names in os.walk(top):
+        stop.check()
+        directories[:] = [name for name in directories if name != "__pycache__"]
+        for name in names:
+            path = os.path.join(above, name)  # noqa: PTH118 - faster, for very many files
+            with contextlib.suppress(OSError):
+                facts = os.lstat(path)
+                if not stat.S_ISSOCK(facts.st_mode):
+                    seen[os.path.relpath(path, top)] = (
+                        facts.st_ino,
+                        facts.st_mode,
+                        facts.st_size,
+                        facts.st_mtime_ns,
+                        facts.st_ctime_ns,
+                    )
+    return seen
+
+
+def _changed_files(before: dict[str, _FileState], after: dict[str, _FileState]) -> tuple[str, ...]:
+    return tuple(
+        sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    )
+
+
+def _read_trace(path: Path) -> bytes:
+    """Read the trace; empty if the child removed the file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        return file.read(_MAX_TRACE_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+
+
+def _failed_run(failure: Failure, reason: str, ran: ConfinedResult | None = None) -> Watched:
+    layers, missing = (ran.confinement.layers, ran.confinement.missing) if ran else ((), {})
+    stdout, stderr = (_shorten(ran.stdout), _shorten(ran.stderr)) if ran else ("", "")
+    return Watched(0, 0, (), (), stdout, stderr, failure, reason, layers, unconfined=missing)
+
+
+def _shorten(output: bytes) -> str:
+    text = output.decode("utf-8", "replace")
+    if len(text) <= _OUTPUT_CHARACTERS:
+        return text
+    crash = text.rfind(CRASH)  # a crash report has its most important lines first
+    return "…" + (
+        text[-_OUTPUT_CHARACTERS:] if crash < 0 else text[crash : crash + _OUTPUT_CHARACTERS]
+    )
+
+
+def _watched_from(
+    ran: ConfinedResult, limits: ResourceLimits, data: bytes, files: tuple[str, ...]
+) -> Watched:
+    try:
+        trace = Trace(data)
+    except RecordInvalid as error:
+        return _failed_run("refused", f"what it did can't be read: {error}", ran)
+    failure, reason = _failure(ran, limits, trace)
+    end = trace.end or {"broken": (), "codes": {}, "grown": {}}
+    signs = Signs(tuple(trace.did), tuple(end["broken"]), end["codes"], end["grown"], files)
+    return Watched(
+        tests=len(trace.outcomes),
+        passed=sum(word == "passed" for word in trace.outcomes.values()),
+        outcomes=tuple(trace.outcomes.items()),
+        invocations=tuple(trace.invocations),
+        stdout=_shorten(ran.stdout),
+        stderr=_shorten(ran.stderr),
+        failure=failure,
+        reason=reason,
+        confinement=ran.confinement.layers,
+        messages=trace.messages,
+        left_out=tuple(trace.left),
+        cut=trace.cut,
+        dropped=tuple(trace.dropped),
+        signs=signs,
+        unconfined=ran.confinement.missing,
+        exit=trace.end["exit"] if trace.end else None,
+        seconds=ran.wall_seconds,
+        cpu=ran.cpu_seconds,
+        contents=trace.contents,
+    )
+
+
+def _failure(
+    ran: ConfinedResult, limits: ResourceLimits, trace: Trace
+) -> tuple[Failure | None, str]:
+    at = f", in {trace.last}" if trace.last else ", before its first test"
+    if ran.why == "timeout":
+        return "timeout", f"it did not end within {limits.seconds:g} s{at}"
+    if ran.why == "cpu":
+        return "timeout", f"it did not end within {limits.cpu} s of CPU{at}"
+    return (
+        _failure_before_end(ran, limits, trace, at)
+        if trace.end is None
+        else _failure_at_end(ran, trace, trace.end)
+    )
+
+
+def _failure_at_end(
+    ran: ConfinedResult, trace: Trace, end: Mapping[str, Any]
+) -> tuple[Failure | None, str]:
+    if trace.failed:
+        return "error", trace.failed[0]
+    if not end["found"] and end["elsewhere"]:
+        return "refused", f"the module is imported from {end['elsewhere'][0]}, not from the slot"
+    if end["exit"] in PYTEST_EXITS and not trace.outcomes:
+        return "error", f"{PYTEST_EXITS[end['exit']]}: {_last_line(ran)}"
+    if not end["found"] and not trace.messages:
+        return "error", "no test imports the target's file"
+    return None, ""
+
+
+def _failure_before_end(
+    ran: ConfinedResult, limits: ResourceLimits, trace: Trace, at: str
+) -> tuple[Failure, str]:
+    if trace.failed:
+        return "error", trace.failed[0]
+    wants = {
+        "memory": f"it asks for more memory than the {limits.memory >> 20} MB it may have{at}",
+        "processes": f"it starts more than the {limits.processes} processes it may have{at}",
+        "file size": f"it writes a file of more than {limits.file_size >> 20} MB{at}",
+    }
+    if ran.why in wants:
+        return "refused", wants[ran.why]
+    if ran.signal is not None:
+        hint = "; memory may have run out" if ran.signal == signal.SIGKILL else ""
+        return "refused", f"it was ended by signal {ran.signal}{at}{hint}"
+    if ran.exit_code == 0:
+        return "refused", f"it left with success before the tests had ended{at}"
+    if not trace.last and not trace.outcomes:
+        return "error", f"the tests could not be started: {_last_line(ran)}"
+    return "refused", f"it left with exit code {ran.exit_code} before the tests had ended{at}"
+
+
+def _last_line(ran: ConfinedResult) -> str:
+    for output in (ran.stderr, ran.stdout):
+        lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+        if lines:
+            return lines[-1].strip()[:300]
+    return "it said nothing"
+
+
+__all__ = ["LIMITS", "Behaviour", "Tests", "Watched", "judge_behaviour", "watch"]

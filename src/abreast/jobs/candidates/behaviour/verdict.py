@@ -1,0 +1,195 @@
+"""Decides whether a candidate behaves like the original, is wrong, or has forbidden effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from abreast.jobs.candidates.behaviour.trace import Watched
+from abreast.jobs.candidates.rules import Rules
+from abreast.jobs.candidates.values.compare import ValueVerdict
+from abreast.jobs.candidates.values.invocation import AllContents, BehaviourFinding, judge
+from abreast.jobs.candidates.values.snapshot import ValueSnapshot
+
+_MAX_NAMES = 3  # in a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """The result of the comparison: one word, one sentence, and every difference."""
+
+    verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
+    reason: str
+    findings: tuple[BehaviourFinding, ...] = ()
+
+
+def judge_behaviour(
+    original: Watched,
+    candidate: Watched,
+    rules: Rules,
+    contents: tuple[AllContents, AllContents] = ({}, {}),
+) -> Behaviour:
+    """Decide whether the candidate did what the original did, and nothing besides.
+
+    `refused` comes before `wrong`: a candidate with forbidden side effects is not repaired. Side
+    effects that the original has too are allowed, and a test that fails for the original may fail
+    for the candidate. `undecided`: something, which is named, can't be compared, and all else is
+    the same. `contents` are the slices of large values that were read again from both sides.
+    """
+    if original.failure or not original.invocations:
+        reason = (
+            f"the original can't be watched: {original.reason}"
+            if original.failure
+            else "no test calls the target"
+        )
+        return Behaviour("error", reason)
+    side_effects = [*_side_effects(original, candidate)]
+    if candidate.failure:
+        more = (
+            f"; it {side_effects[0]}"
+            if side_effects and side_effects[0] not in candidate.reason
+            else ""
+        )
+        return Behaviour("refused" if side_effects else candidate.failure, candidate.reason + more)
+    if side_effects:
+        return Behaviour("refused", "it " + "; it ".join(side_effects))
+    kept = [one for one in candidate.invocations if original.knows(one.name)]
+    findings = (
+        *_test_findings(original, candidate),
+        *judge(original.invocations, kept, rules=rules, contents=contents),
+    )
+    findings += tuple(map(_unrecorded, original.left_out))
+    if findings and not all(one.verdict.outcome == "cannot_compare" for one in findings):
+        known_out_of_memory = {
+            one.name for one in original.invocations if raised(one.after) == "MemoryError"
+        }
+        out_of_memory = [
+            one.name
+            for one in kept
+            if raised(one.after) == "MemoryError" and one.name not in known_out_of_memory
+        ]
+        return _wrong_behaviour(findings, out_of_memory)
+    if elsewhere := [*_kept_state(original, candidate, own=False)]:
+        return Behaviour("refused", f"it {elsewhere[0]}")
+    return _undecided(findings) if findings else Behaviour("same", "")
+
+
+def raised(after: ValueSnapshot) -> str | None:
+    """Return the type of the exception that an invocation raised; None if it raised none."""
+    root = after.nodes[0]
+    for key, value in zip(root.items[::2], root.items[1::2], strict=False):
+        if after.nodes[key].value == "raised":
+            return after.nodes[value].type.removeprefix("builtins.")
+    return None
+
+
+def _wrong_behaviour(
+    findings: tuple[BehaviourFinding, ...], out_of_memory: Sequence[str]
+) -> Behaviour:
+    if out_of_memory:
+        return Behaviour(
+            "refused", f"it asks for more memory than it may have, in {out_of_memory[0]}", findings
+        )
+    different = [one for one in findings if one.verdict.outcome == "different"]
+    # A difference in a call explains more than a failed test, which explains more than a missing
+    # call.
+    order = {"missing": 2, "test": 1}
+    first = min(
+        different, key=lambda one: (one.verdict.candidate == "missing", order.get(one.part, 0))
+    )
+    return Behaviour("wrong", sentence(first), findings)
+
+
+def _unrecorded(name: str) -> BehaviourFinding:
+    return BehaviourFinding(
+        name,
+        "call",
+        ValueVerdict("cannot_compare", "$", reason="it is too large, and was not recorded"),
+    )
+
+
+def _undecided(findings: tuple[BehaviourFinding, ...]) -> Behaviour:
+    """Nothing differs, but something can't be compared: name each place and reason once."""
+    named = dict.fromkeys(
+        f"{one.part}{one.verdict.path.removeprefix('$')}: {one.verdict.reason}" for one in findings
+    )
+    return Behaviour(
+        "undecided", f"some of it can't be compared: {_join_names([*named], '; ')}", findings
+    )
+
+
+def sentence(finding: BehaviourFinding) -> str:
+    """Describe a finding: which call, which part of it, and both sides."""
+    verdict = finding.verdict
+    sides = (
+        f" (original {verdict.original}, candidate {verdict.candidate})" if verdict.original else ""
+    )
+    path = f" at {verdict.path}" if verdict.path not in {"", "$"} else ""
+    return f"{finding.name}: {finding.part}{path}: {verdict.reason}{sides}"
+
+
+def _test_findings(original: Watched, candidate: Watched) -> Iterator[BehaviourFinding]:
+    after = dict(candidate.outcomes)
+    for name, word in original.outcomes:
+        now = after.get(name, "missing")
+        if word == "passed" and now != word:
+            message = candidate.messages.get(name, "")
+            yield BehaviourFinding(
+                name,
+                "test",
+                ValueVerdict("different", "$", word, now, f"the test is {now} {message}".strip()),
+            )
+    known = {name for name, _ in original.outcomes}
+    for name, word in candidate.outcomes:
+        if name not in known and word != "passed":
+            message = candidate.messages.get(name, "")
+            reason = f"only the candidate has it: {message}"
+            yield BehaviourFinding(
+                name, "test", ValueVerdict("different", "$", "nothing", word, reason)
+            )
+
+
+def _side_effects(original: Watched, candidate: Watched) -> Iterator[str]:
+    """Side effects that the candidate has and the original has not."""
+    before, after = original.signs, candidate.signs
+    if patched := sorted(set(after.broken) - set(before.broken)):
+        yield f"patches {_join_names(patched)}"
+    changed = [
+        name.replace("::", ".")
+        for name, digest in before.codes.items()
+        if after.codes.get(name) != digest and name.partition("::")[0] + "::" in after.codes
+    ]
+    if changed:
+        yield f"changes code that is not its own: {_join_names(changed)}"
+    no_network = " (there is no network behind it)" if "network" in candidate.confinement else ""
+    for one in after.did:
+        if one not in before.did:
+            yield one + (no_network if "socket" in one else "")
+    if files := sorted(set(after.files) - set(before.files)):
+        yield f"touches other files: {_join_names(files)}"
+    yield from _kept_state(original, candidate, own=True)
+
+
+def _kept_state(original: Watched, candidate: Watched, *, own: bool) -> Iterator[str]:
+    """State that only the candidate keeps between calls.
+
+    With `own` in the target's file, else elsewhere, where it may be an argument that it changed.
+    """
+    before, after = original.signs, candidate.signs
+    new = sorted(after.grown.keys() - before.grown.keys())
+    if grown := [
+        name for name in new if (name.partition("::")[0] + "::" not in after.codes) == own
+    ]:
+        sizes = after.grown[grown[0]]
+        names = _join_names([name.replace("::", ".") for name in grown])
+        yield (
+            f"keeps something from one call to the next: {names} "
+            f"went from {sizes[0]} to {sizes[1]} parts"
+        )
+
+
+def _join_names(names: list[str], between: str = ", ") -> str:
+    return between.join(names[:_MAX_NAMES]) + (
+        f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    )

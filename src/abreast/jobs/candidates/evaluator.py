@@ -1,0 +1,278 @@
+"""Evaluates a candidate in a real project: traces the tests, compares behaviour, measures speed."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from abreast.jobs.candidates.behaviour.baseline import BaselineFailed, check_baseline
+from abreast.jobs.candidates.behaviour.traced_run import (
+    LIMITS,
+    Tests,
+    Watched,
+    judge_behaviour,
+    watch,
+)
+from abreast.jobs.candidates.behaviour.verdict import Behaviour
+from abreast.jobs.candidates.inputs.generate import DEFAULT_INPUT_COUNT
+from abreast.jobs.candidates.inputs.probe import Probe, prepare
+from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Timed
+from abreast.jobs.candidates.rules import STRICT, Rules
+from abreast.jobs.candidates.source.checks import check_text
+from abreast.jobs.candidates.source.target import Target
+from abreast.jobs.candidates.timing.measure import MeasurePlan
+from abreast.jobs.candidates.timing.timed_calls import TimedCalls
+from abreast.jobs.candidates.timing.timing import line_profile, scout, time_candidate
+from abreast.jobs.candidates.values.graph_match import TOO_LARGE
+from abreast.jobs.candidates.values.invocation import Places, to_read_again
+from abreast.worktrees.confinement import ResourceLimits
+from abreast.worktrees.machine_lock import machine
+from abreast.worktrees.slot import Slot
+
+_MAX_DIFFS: Final = 20
+_SLOWDOWN_ALLOWED: Final = 10  # a candidate may take this many times as long as the original
+MIN_WALL_SECONDS: Final = 60.0
+"""Every run of the tests may take this long by the wall clock: the machine itself may be slow."""
+TraceReader: TypeAlias = Callable[[Places], Awaitable[Watched]]
+"""Runs the tests of the original or the candidate again, to read the content at these places."""
+
+
+def limits_for(limits: ResourceLimits, *originals: Watched) -> ResourceLimits:
+    """Return the limits for a candidate, given traced runs of the original.
+
+    CPU: `limits`, or ten times what the original used if that is more. Wall time only ends a
+    process that waits for ever: at ten times the original's time, and never before a minute. If no
+    run has a known time, `limits` is returned unchanged.
+    """
+    known = [one for one in originals if one.seconds]
+    if not known:
+        return limits
+    cpu = math.ceil(_SLOWDOWN_ALLOWED * max(one.cpu for one in known))
+    seconds = _SLOWDOWN_ALLOWED * max(one.seconds for one in known)
+    return replace(limits, cpu=max(limits.cpu, cpu), seconds=max(MIN_WALL_SECONDS, seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalTrace:
+    """The trace of the original, as plain data, and the calls that are timed."""
+
+    watched: Mapping[str, Any]
+    inputs: TimedCalls
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How strict the comparison is, what a check may use, and how much is measured."""
+
+    rules: Rules = STRICT
+    limits: ResourceLimits = LIMITS
+    plan: MeasurePlan = field(default_factory=lambda: MeasurePlan(most=56))
+    generated: int = DEFAULT_INPUT_COUNT
+    """How many generated inputs are tried besides the calls of the tests."""
+
+
+class Evaluator:
+    """Evaluates candidates by the project's own tests."""
+
+    def __init__(self, target: Target, source: str, tests: Tests, bounds: Bounds) -> None:
+        """`source` is the text of the target's file. Nothing starts before `begin`."""
+        self.target = target
+        self._source = source
+        self._slot: Slot | None = None
+        self._probe: Probe | None = None
+        self._slot_lock, self._probe_lock = asyncio.Lock(), asyncio.Lock()
+        self._tests = tests
+        self._bounds = bounds
+        self._original: Watched | None = None
+        self._inputs: TimedCalls | None = None
+
+    @property
+    def seen(self) -> bool:
+        """Whether the original has been traced."""
+        return self._original is not None
+
+    @property
+    def original(self) -> Watched:
+        """The trace of the original. Raises RuntimeError before there is one."""
+        if self._original is None:
+            raise RuntimeError("the original has not been seen yet")
+        return self._original
+
+    @property
+    def inputs(self) -> TimedCalls:
+        """The calls that are timed. Raises RuntimeError before they are chosen."""
+        if self._inputs is None:
+            raise RuntimeError("the original has not been seen yet")
+        return self._inputs
+
+    async def begin(self, slot: Slot) -> OriginalTrace:
+        """Trace the original twice and choose the calls to time. Raises `BaselineFailed`."""
+        async with machine(alone=False):
+            watched = await self._trace_original(slot, self._tests)
+            check_baseline(watched, self.target.qualname, str(slot.path))
+            await slot.reset()
+            second = await self._trace_original(slot, self._tests)
+
+            async def once_more(wanted: Places) -> Watched:
+                await slot.reset()
+                return await self._trace_original(slot, self._tests, wanted=wanted)
+
+            again = await self._compare_traces(watched, second, once_more, once_more)
+            changing = any(one.verdict.reason.startswith(TOO_LARGE) for one in again.findings)
+            if changing or again.verdict not in {"same", "undecided"}:
+                raise BaselineFailed(
+                    f"{self.target.qualname} does not do the same twice, "
+                    f"so nothing can be compared: {again.reason}"
+                )
+            await slot.reset()
+            inputs = await scout(slot, self.target, self._tests, self._bounds.limits.seconds)
+        return OriginalTrace(watched.to_plain(), inputs)
+
+    def ready(self, seen: object, slot: Slot) -> None:
+        """Take over what `begin` returned. `slot` holds the original; nothing else uses it."""
+        if not isinstance(seen, OriginalTrace):
+            raise TypeError(f"not what the original did: {type(seen).__name__}")
+        self._original, self._inputs, self._slot = (
+            Watched.from_plain(seen.watched),
+            seen.inputs,
+            slot,
+        )
+
+    async def _trace_original(
+        self, slot: Slot, tests: Tests, inputs: bytes | None = None, wanted: Places | None = None
+    ) -> Watched:
+        """Trace the original."""
+        return await watch(
+            slot, self.target, tests, limits=self._bounds.limits, inputs=inputs, wanted=wanted
+        )
+
+    async def _compare_traces(
+        self, original: Watched, candidate: Watched, ours: TraceReader, theirs: TraceReader
+    ) -> Behaviour:
+        """Compare two traces.
+
+        Values that are too large to be recorded are compared by digest; where digests differ, the
+        values are read again from both sides.
+        """
+        behaviour = judge_behaviour(original, candidate, self._bounds.rules)
+        wanted = to_read_again(behaviour.findings) if behaviour.verdict == "undecided" else ({}, {})
+        if not wanted[0]:
+            return behaviour
+        contents = ((await ours(wanted[0])).contents, (await theirs(wanted[1])).contents)
+        return judge_behaviour(original, candidate, self._bounds.rules, contents)
+
+    async def _original_again(self, wanted: Places) -> Watched:
+        """Trace the original again and read the content at the places in `wanted`."""
+        if self._slot is None:
+            raise RuntimeError("the original has not been seen yet")
+        async with self._slot_lock:
+            await self._slot.reset()
+            try:
+                return await self._trace_original(self._slot, self._tests, wanted=wanted)
+            finally:
+                await self._slot.reset()
+
+    async def _trace_candidate(
+        self, slot: Slot, tests: Tests, inputs: bytes | None = None, wanted: Places | None = None
+    ) -> Watched:
+        """Trace a candidate, with limits that follow from the traces of the original."""
+        seen = [self.original] if self._probe is None else [self.original, self._probe.expected]
+        limits = limits_for(self._bounds.limits, *seen)
+        return await watch(slot, self.target, tests, limits=limits, inputs=inputs, wanted=wanted)
+
+    async def _trace_original_inputs(self, inputs: bytes) -> Watched:
+        """Trace the original with generated inputs. Its slot serves one such run at a time."""
+        if self._slot is None:
+            raise RuntimeError("the original has not been seen yet")
+        async with self._slot_lock:
+            return await self._trace_original(self._slot, replace(self._tests, names=()), inputs)
+
+    async def check(self, slot: Slot, text: str) -> Checked:
+        """Check a candidate, which is staged in `slot`.
+
+        Checks its text, traces it under the tests and compares with the original, then compares it
+        on generated inputs.
+        """
+        if (refused := check_text(self._source, text, self.target)) is not None:
+            return _checked_from(refused, len(self.original.invocations))
+        async with machine(alone=False):
+            watched = await self._trace_candidate(slot, self._tests)
+
+            async def candidate_again(wanted: Places) -> Watched:
+                await slot.reset()
+                await slot.stage(self.target.file, text)
+                return await self._trace_candidate(slot, self._tests, wanted=wanted)
+
+            behaviour = await self._compare_traces(
+                self.original, watched, self._original_again, candidate_again
+            )
+            if behaviour.verdict in {"same", "undecided"} and self._bounds.generated:
+                probed = await self._try_generated_inputs(slot)
+                behaviour = behaviour if probed.verdict == "same" else probed
+        notes = (*_truncated_tests(self.original), *(self._probe.notes if self._probe else ()))
+        return replace(
+            _checked_from(behaviour, len(self.original.invocations), watched), notes=notes
+        )
+
+    async def _try_generated_inputs(self, slot: Slot) -> Behaviour:
+        async def candidate(inputs: bytes) -> Watched:
+            return await self._trace_candidate(slot, replace(self._tests, names=()), inputs)
+
+        async with self._probe_lock:  # the first candidate to get here has the inputs generated
+            if self._probe is None:
+                self._probe = await prepare(
+                    self._trace_original_inputs,
+                    self.original.invocations,
+                    self._source,
+                    self.target,
+                    count=self._bounds.generated,
+                )
+        return await self._probe.check(candidate, self._trace_original_inputs, self._bounds.rules)
+
+    async def time(self, original: Slot, candidate: Slot, text: str, seed: int) -> Timed:
+        """Measure a candidate, staged in `candidate`, while nothing else runs on the machine."""
+        del text
+        how = {"rules": self._bounds.rules, "plan": self._bounds.plan, "seed": seed}
+        async with machine(alone=True):
+            return await time_candidate(
+                (original, candidate), self.target, self._tests, self.inputs, how
+            )
+
+    async def profile(self, slot: Slot) -> list[ProfiledLine]:
+        """Return how often each line of the code staged in `slot` runs, and for how long.
+
+        Raises `TimedProcessFailed`.
+        """
+        async with machine(alone=True):
+            found = await line_profile(slot, self.target, self._tests, self.inputs)
+        return [
+            ProfiledLine(number, hits, seconds) for number, (hits, seconds) in sorted(found.items())
+        ]
+
+
+def _truncated_tests(original: Watched) -> list[str]:
+    """One note for each test of which not every call is compared."""
+    return [
+        f"{test} calls it too often: the calls from number {first} on are not compared"
+        for test, first in original.cut.items()
+    ][:_MAX_DIFFS]
+
+
+def _checked_from(behaviour: Behaviour, calls: int, watched: Watched | None = None) -> Checked:
+    diffs = tuple(Diff.of(one) for one in behaviour.findings[:_MAX_DIFFS])
+    if watched is None:
+        return Checked(behaviour.verdict, behaviour.reason, diffs, invocations=calls)
+    return Checked(
+        behaviour.verdict,
+        behaviour.reason,
+        diffs,
+        watched.tests,
+        watched.passed,
+        calls,
+        watched.stdout,
+        watched.stderr,
+        watched.confinement,
+    )

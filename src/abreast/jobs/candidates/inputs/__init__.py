@@ -1,0 +1,1 @@
+"""Generated inputs: mutated from recorded ones, or made from type hints."""

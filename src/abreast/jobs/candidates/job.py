@@ -1,0 +1,411 @@
+"""The candidates job: checks behaviour side by side, measures speed one at a time, then refines.
+
+    sources -> new ones -> behaviour (several at once, a slot each) -> passed -> measuring (alone)
+                             `-> wrong: repair at once, then behaviour again
+
+A candidate is an item of one map. Its behaviour check is a step beneath it and the only holder of a
+slot, so a slot is free as soon as a check ends, with any verdict, and while a model works on a
+repair. Measuring is a map of its own that starts after all checks have ended and holds the whole
+machine. Every step is a journal entry, so a killed run resumes where it was.
+
+Duplicates are found by name order, not by time: first candidates are compared in the order in which
+they were proposed. Repairs arrive at any time, so each is compared with the first candidates and
+with its own ancestors, and with other repairs only when all of them are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+from abreast.core.errors import AbreastError, Stopped
+from abreast.core.outcome import Cancelled, Done, Failed
+from abreast.executors.port import BoundCall
+from abreast.executors.tasks import LocalExecutor, is_async
+from abreast.jobs.candidates.registry import Link, Registry, child_of
+from abreast.jobs.candidates.results import Checked, ProfiledLine, Proposal, Timed, Tried, best_of
+from abreast.jobs.candidates.source.normal_form import DuplicateFinder
+from abreast.jobs.candidates.source.target import CandidateInvalid, Target, candidate_text
+from abreast.limits.pool import Pool
+from abreast.limits.slots import Slots
+from abreast.run.current import CurrentItem, current_item
+from abreast.run.run import Run
+from abreast.worktrees.errors import WorktreesUnavailable
+from abreast.worktrees.pool import Worktrees, open_worktrees
+from abreast.worktrees.slot import Slot
+
+WORKTREES: Final = "worktrees"
+MACHINE: Final = "machine"
+TRIES: Final = "tries"
+
+T = TypeVar("T")
+
+
+class TreeChanged(AbreastError):
+    """The working tree is no longer the one that the recorded results are about."""
+
+    retryable = False
+
+
+class CandidateEvaluator(Protocol):
+    """Evaluates candidates. Every method works only in the slots that are passed to it."""
+
+    async def begin(self, slot: Slot) -> object:
+        """Trace the original, before any candidate.
+
+        The return value is recorded and passed to `ready`. Raises an `AbreastError` if candidates
+        could not be compared with it: no test passes, or no call gives the same result twice.
+        """
+
+    def ready(self, seen: object, slot: Slot) -> None:
+        """Take over what `begin` returned, in this process or an earlier one.
+
+        `slot` holds the original.
+        """
+
+    async def check(self, slot: Slot, text: str) -> Checked:
+        """Check whether a text behaves like the original."""
+
+    async def time(self, original: Slot, candidate: Slot, text: str, seed: int) -> Timed:
+        """Measure how much faster a text is, while nothing else runs."""
+
+    async def profile(self, slot: Slot) -> list[ProfiledLine]:
+        """Return how often each line of the code staged in the slot runs, and for how long."""
+
+
+class Author(Protocol):
+    """Writes further candidates. Each call is one request; an empty text is no candidate.
+
+    Each method may be an `async def`, or a plain function, which then runs in a thread of its own.
+    """
+
+    def repair(self, text: str, checked: Checked) -> Awaitable[str] | str:
+        """Return a correct version of a wrong candidate, given the differences found."""
+
+    def refine(self, faster: Sequence[Tried]) -> Awaitable[Sequence[str]] | Sequence[str]:
+        """Return a better version of each of the faster candidates, by one request for all."""
+
+    def adapt(self, ancestry: Sequence[Tried]) -> Awaitable[str] | str:
+        """Return one more candidate, given one candidate and its ancestors, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationOptions:
+    """How candidates are evaluated: at most `width` at once, with at most `repairs` of each."""
+
+    width: int = 1
+    repairs: int = 2
+    most_repairs: int = 12
+    """How many candidates of a round may be repaired; this bounds the requests of a run."""
+    share: float = 0.5
+    """A candidate is not repaired if a larger share of its calls differs."""
+    refine: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesContext:
+    """What is evaluated and how.
+
+    The target, the text of its file, the directory of the project, the evaluator and the author.
+    """
+
+    target: Target
+    original: str
+    root: Path
+    evaluator: CandidateEvaluator
+    author: Author | None = None
+    how: EvaluationOptions = EvaluationOptions()
+
+
+class CandidateRun:
+    """Evaluates the candidates of one run, once.
+
+    `tried` has what is known so far, in the order of the result.
+    """
+
+    def __init__(
+        self, context: CandidatesContext, notify: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Nothing starts before `run`; `notify` is called with messages for the user."""
+        self._context = context
+        self._notify = notify
+        self._registry = Registry(context.target, context.original)
+        self._original: Slot | None = None
+        self._repairable: frozenset[str] = frozenset()
+        self._earlier_texts: tuple[str, ...] = ()
+        self.profile: tuple[ProfiledLine, ...] = ()
+        """The line profile of the winner; empty if it could not be made."""
+
+    @property
+    def tried(self) -> list[Tried]:
+        """The candidates so far, in the order of the proposals, each followed by its repairs."""
+        return list(self._registry.tried.values())
+
+    async def run(
+        self, run: Run, propose: Callable[[], Awaitable[Sequence[Proposal]]]
+    ) -> list[Tried]:
+        """Evaluate all proposals. No worktree is made if none of them is new."""
+
+        async def sources() -> list[Proposal]:
+            return list(await propose())
+
+        new = self._registry.enter(await run.step("sources", sources))
+        if new:
+            async with self._open_slots(run, len(new)) as tries:
+                await self._try_all(tries, new)
+                await self._profile(tries)
+        verdicts = [one.verdict for one in self.tried if one.verdict != "duplicate"]
+        errors = verdicts.count("error")
+        run.count_results("candidate", done=len(verdicts) - errors, failed=errors)
+        return self.tried
+
+    @asynccontextmanager
+    async def _open_slots(self, run: Run, count: int) -> AsyncIterator[Run]:
+        """Open the slots, one more for the original, and the lanes from which they are taken."""
+        context = self._context
+        width = context.how.width if context.author else min(context.how.width, count)
+        async with open_worktrees(context.root, width + 1, ignored=True) as trees:
+            for failure in trees.failures:
+                self._notify(f"worktree {failure.index} could not be made: {failure.reason}")
+            for note in trees.notes:
+                self._notify(note)
+            pool, self._original = trees.slots[:-1], trees.slots[-1]
+            if not pool:
+                raise WorktreesUnavailable(
+                    "only one worktree could be made, and two are needed to compare"
+                )
+            async with run.child(
+                TRIES, lanes={WORKTREES: Pool(pool), MACHINE: Slots(len(pool))}
+            ) as tries:
+                await self._check_tree_unchanged(tries, trees)
+                seen = await tries.step("original", self._begin, hold={MACHINE: "all"})
+                context.evaluator.ready(seen, self._original)
+                yield tries
+
+    async def _check_tree_unchanged(self, tries: Run, trees: Worktrees) -> None:
+        digest, ignored = await trees.digest(), await trees.ignored_digest()
+
+        async def tree() -> str:
+            return f"{digest} {ignored}".strip()
+
+        # A digest recorded before slots had ignored files does not cover them.
+        before, _, ignored_before = (await tries.step("tree", tree)).partition(" ")
+        if before != digest or (ignored_before and ignored_before != ignored):
+            raise TreeChanged(
+                f"{self._context.root} has changed since this run began: start a new one"
+            )
+
+    async def _begin(self) -> object:
+        if self._original is None:
+            raise RuntimeError("there is no slot for the original")
+        return await self._context.evaluator.begin(self._original)
+
+    # --- rounds
+
+    async def _try_all(self, tries: Run, new: list[Tried]) -> None:
+        """Evaluate the first candidates with their repairs, then refined ones, then adapted ones.
+
+        An adapted candidate is one more step from a refined one that is faster.
+        """
+        await self._round(tries, "", new)
+        author, registry = self._context.author, self._registry
+        if author is None or not self._context.how.refine:
+            return
+        if faster := registry.faster:
+            texts = await tries.step("refine", _request(author.refine, faster))
+            refined = [
+                child_of(one, text, "refinement")
+                for one, text in zip(faster, texts, strict=False)
+                if text.strip()
+            ]
+            await self._round(tries, "-refined", registry.enter(refined))
+        adapted: list[Proposal] = []
+        for one in registry.faster:
+            if one.origin == "refinement":
+                text = await tries.step(
+                    f"adapt-{one.name}", _request(author.adapt, registry.ancestry(one))
+                )
+                adapted += [child_of(one, text, "adaptive")] if text.strip() else []
+        await self._round(tries, "-adapted", registry.enter(adapted))
+
+    async def _round(self, tries: Run, name: str, new: list[Tried]) -> None:
+        if new:
+            await self._check(tries, f"candidate{name}", new)
+            await self._measure(tries, f"measure{name}")
+            self._registry.copy_to_duplicates()
+
+    # --- behaviour
+
+    async def _check(self, tries: Run, name: str, new: list[Tried]) -> None:
+        """Check candidates side by side, each with its repairs; record the results in order."""
+        # By the order in this round, so that timing does not decide which may be repaired.
+        self._repairable = frozenset(one.name for one in new[: self._context.how.most_repairs])
+        self._earlier_texts = tuple(one.text for one in self.tried if one.text)
+        texts = {one.name: self._registry.text_of(one.name) for one in new}
+
+        async def line_of(item: Mapping[str, str]) -> list[Link]:
+            return await self._check_with_repairs(item["name"], item["text"])
+
+        items = [{"name": name, "text": text} for name, text in texts.items()]
+        mapped = tries.map(
+            line_of, items, width=len(items), name=name, key=lambda item: item["name"]
+        )
+        async with mapped:
+            async for outcome in mapped:
+                links = (
+                    outcome.value
+                    if isinstance(outcome, Done)
+                    else [Link("", _failed_check(outcome))]
+                )
+                self._registry.settle(outcome.key, links)
+
+    async def _check_with_repairs(self, name: str, text: str) -> list[Link]:
+        """Check a candidate and its repairs until one behaves or there are no more repairs."""
+        context, scope = self._context, _require_item().run
+        links = [Link(text, await self._check_text(scope, "behaviour", text))]
+        if context.author is None or name not in self._repairable:
+            return links
+        own = DuplicateFinder(context.original)
+        for number, one in enumerate(self._earlier_texts):
+            own.enter(str(number), one)
+        for number in range(1, context.how.repairs + 1):
+            checked = links[-1].checked
+            if checked.verdict != "wrong" or not checked.diffs or checked.share > context.how.share:
+                break
+            # Requested at once: the checks of other candidates may still be running.
+            reply = await scope.step(
+                f"repair-{number}", _request(context.author.repair, links[-1].text, checked)
+            )
+            try:
+                text = candidate_text(context.original, context.target, reply)
+            except CandidateInvalid as error:
+                return [*links, Link(reply, Checked("error", str(error)))]
+            if own.enter(f"repair {number}", text).kind != "new":
+                return [
+                    *links,
+                    Link(text, Checked("error", "the repair is a candidate that was there before")),
+                ]
+            links.append(Link(text, await self._check_text(scope, f"behaviour-{number}", text)))
+        return links
+
+    async def _check_text(self, scope: Run, name: str, text: str) -> Checked:
+        """Run the behaviour check as a step that holds a slot."""
+        try:
+            found: Checked = await scope.step(
+                name, self._check_one, text, hold=(WORKTREES, MACHINE)
+            )
+        except Stopped:
+            raise
+        except Exception as error:  # noqa: BLE001 - one failure never loses another
+            return Checked("error", _describe_error(error))
+        return found
+
+    async def _check_one(self, text: str) -> Checked:
+        return await self._context.evaluator.check(await self._stage(text), text)
+
+    async def _stage(self, text: str) -> Slot:
+        """Reset the slot that this item holds to the main tree, and stage the text in it."""
+        slot = _require_item().held[WORKTREES]
+        if not isinstance(slot, Slot):
+            raise TypeError(f"a candidate is tried in a worktree, not in {slot!r}")
+        await slot.reset()
+        await slot.stage(self._context.target.file, text)
+        return slot
+
+    # --- speed
+
+    async def _measure(self, tries: Run, name: str) -> None:
+        """Measure those that passed and are not measured yet, one at a time, each alone."""
+        items = [{"name": one.name, "text": one.text} for one in self._registry.passed]
+        mapped = tries.map(
+            self._time_one,
+            items,
+            width=1,
+            name=name,
+            key=lambda item: item["name"],
+            hold={WORKTREES: 1, MACHINE: "all"},
+        )
+        async with mapped:
+            async for outcome in mapped:
+                timed = (
+                    outcome.value
+                    if isinstance(outcome, Done)
+                    else Timed("error", _failed_check(outcome).reason)
+                )
+                self._registry.time(outcome.key, timed)
+
+    async def _time_one(self, item: Mapping[str, str]) -> Timed:
+        original = self._original
+        if original is None:
+            raise RuntimeError("a candidate is measured beside the original")
+        candidate = await self._stage(item["text"])
+        await original.reset()
+        timed = await self._context.evaluator.time(
+            original, candidate, item["text"], _require_item().seed
+        )
+        # At once, so that a run that is interrupted now still reports the best so far.
+        self._registry.time(item["name"], timed)
+        return timed
+
+    # --- the winner
+
+    async def _profile(self, tries: Run) -> None:
+        """Make the line profile of the winner; if that fails, report the winner without one."""
+        winner = best_of(self.tried)
+        if winner is None:
+            return
+        try:
+            found = await tries.step(
+                "profile", self._profile_one, winner.text, hold={WORKTREES: 1, MACHINE: "all"}
+            )
+            self.profile = tuple(found)
+        except Stopped:
+            raise
+        except Exception as error:  # noqa: BLE001 - no failure here may lose the winner
+            self._notify(f"there is no line profile of {winner.name}: {_describe_error(error)}")
+
+    async def _profile_one(self, text: str) -> list[ProfiledLine]:
+        return await self._context.evaluator.profile(await self._stage(text))
+
+
+def _require_item() -> CurrentItem:
+    found = current_item()
+    if found is None:
+        raise RuntimeError("a candidate is an item of a map")
+    return found
+
+
+def _failed_check(outcome: Failed | Cancelled) -> Checked:
+    return Checked(
+        "error", _describe_error(outcome.error) if isinstance(outcome, Failed) else outcome.reason
+    )
+
+
+def _describe_error(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _request(ask: Callable[..., Awaitable[T] | T], *given: object) -> Callable[[], Awaitable[T]]:
+    """Return a request as a step without arguments: they all follow from recorded results."""
+
+    async def request() -> T:
+        answer = ask(*given) if is_async(ask) else await _in_thread(ask, *given)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    return request
+
+
+async def _in_thread(ask: Callable[..., T], *given: object) -> T:
+    """Call a plain function in a daemon thread, which is no longer awaited once cancelled."""
+
+    def call(given: tuple[object, ...]) -> T:
+        return ask(*given)
+
+    bound: BoundCall[tuple[object, ...], T] = LocalExecutor().bind(call, 1)
+    try:
+        return await bound.async_call(given)
+    finally:
+        await bound.close(0.0)

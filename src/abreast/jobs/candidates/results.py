@@ -1,0 +1,211 @@
+"""The records that a run keeps of its candidates: proposals, checks, measurements, results."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from abreast.jobs.candidates.timing.measure import Speed
+from abreast.jobs.candidates.values.invocation import BehaviourFinding
+
+Fault: TypeAlias = Literal["wrong", "refused", "timeout", "error"]
+Verdict: TypeAlias = Speed | Fault | Literal["duplicate"]
+Origin: TypeAlias = Literal[
+    "file", "patch", "ref", "command", "model", "repair", "refinement", "adaptive"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A candidate as it was proposed: its text, or the reason why there is none."""
+
+    name: str
+    text: str
+    origin: Origin
+    parent: str | None = None
+    fault: Fault | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """One difference in behaviour: which call, which part of it, and the value on both sides."""
+
+    invocation: str
+    part: str
+    outcome: str
+    path: str
+    original: str
+    candidate: str
+    reason: str
+
+    @classmethod
+    def of(cls, finding: BehaviourFinding) -> Diff:
+        """Convert a finding of the comparison."""
+        verdict = finding.verdict
+        return cls(
+            finding.name,
+            finding.part,
+            verdict.outcome,
+            verdict.path,
+            verdict.original,
+            verdict.candidate,
+            verdict.reason,
+        )
+
+    def __str__(self) -> str:
+        sides = (
+            f" (original {self.original}, candidate {self.candidate})"
+            if self.original or self.candidate
+            else ""
+        )
+        where = f"{self.part}{self.path.removeprefix('$')}"
+        return f"{self.invocation}: {where}: {self.reason}{sides}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The result of the behaviour check of one text.
+
+    `verdict` is `same` if nothing differs and everything could be compared.
+    """
+
+    verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
+    reason: str = ""
+    diffs: tuple[Diff, ...] = ()
+    tests: int = 0
+    passed: int = 0
+    invocations: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    layers: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was not compared: generated inputs left out, by reason, and calls beyond the limit."""
+
+    @property
+    def share(self) -> float:
+        """The share of the original's calls that differ; 1 if it is not known."""
+        calls = {one.invocation for one in self.diffs if one.part != "test"}
+        return len(calls) / self.invocations if self.invocations else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A measurement: the ratio of times, original to candidate, its bounds, the machine's noise."""
+
+    verdict: Speed | Literal["refused", "timeout", "error"]
+    reason: str = ""
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    noise_floor: float | None = None
+    blocks: int = 0
+    seconds: float | None = None
+    """Time of the original for one round over all inputs."""
+    inputs: int = 0
+    memory_ratio: float | None = None
+    regressions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    instruction_ratio: float | None = None
+    uncounted: str = ""
+    """Why instructions were not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledLine:
+    """A line of the winner's file: how often it ran, and for how many seconds."""
+
+    number: int
+    hits: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A candidate with all that is known of it.
+
+    `text` is the whole file; empty if it could not be made.
+    """
+
+    name: str
+    origin: Origin
+    parent: str | None
+    verdict: Verdict
+    reason: str
+    text: str = ""
+    size: int = 0
+    """How many lines differ from the original's file."""
+    checked: Checked | None = None
+    timed: Timed | None = None
+    of: str | None = None
+    """The earlier candidate that it is a duplicate of."""
+
+    def plain(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        checked, timed = self.checked or Checked("error"), self.timed
+        return {
+            "name": self.name,
+            "origin": self.origin,
+            "parent": self.parent,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "ratio": timed and timed.ratio,
+            "interval": [timed.low, timed.high] if timed and timed.low is not None else None,
+            "memory_ratio": timed and timed.memory_ratio,
+            "instruction_ratio": timed and timed.instruction_ratio,
+            "notes": list(timed.notes) if timed else [],
+            "diffs": [
+                {word: getattr(one, word) for word in Diff.__slots__} for one in checked.diffs
+            ],
+            "behaviour": {
+                word: getattr(checked, word)
+                for word in ("tests", "passed", "invocations", "stdout", "stderr")
+            },
+        }
+
+
+# Candidates within this ratio of the fastest may win by a smaller change. A wide interval alone
+# does not make a candidate eligible that is probably much slower.
+_SIMILAR_SPEED: Final = 1.1
+
+
+def size_of(original: str, text: str) -> int:
+    """Return how many lines a patch from one text to the other removes and adds."""
+    lines = difflib.unified_diff(original.splitlines(), text.splitlines(), n=0, lineterm="")
+    return sum(line[:1] in "+-" for line in lines if not line.startswith(("+++ ", "--- ")))
+
+
+def patch_of(original: str, text: str, file: str) -> str:
+    """Return the patch from one text to the other, in the form that `git apply` takes."""
+    lines = difflib.unified_diff(
+        original.splitlines(keepends=True), text.splitlines(keepends=True), f"a/{file}", f"b/{file}"
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def best_of(tried: Iterable[Tried]) -> Tried | None:
+    """Return the winner; None if no candidate is faster.
+
+    It is the fastest. Among those near it whose intervals overlap with its own, it is the smallest
+    change, then the earliest.
+    """
+    faster = [one for one in tried if one.verdict == "faster" and one.timed and one.timed.ratio]
+    if not faster:
+        return None
+    bounds = {
+        one.name: (one.timed.ratio or 0.0, one.timed.low or 0.0, one.timed.high or 0.0)
+        for one in faster
+        if one.timed
+    }
+    fastest = max(faster, key=lambda one: bounds[one.name][0])
+    ratio, low, _ = bounds[fastest.name]
+    like = [
+        one
+        for one in faster
+        if bounds[one.name][2] >= low and bounds[one.name][0] * _SIMILAR_SPEED >= ratio
+    ]
+    return min(like, key=lambda one: one.size)

@@ -1,0 +1,1 @@
+"""Timing: measures how fast a candidate is compared with the original."""

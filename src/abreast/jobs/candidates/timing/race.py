@@ -1,0 +1,344 @@
+"""The interleaved measurement ("race") of the original, the candidate and a control.
+
+The control is the original once more; it shows the machine's own noise. A turn makes every chosen
+call in the process of one arm, and its time is the sum of theirs; `measure` decides the order of
+turns and when there are enough. Timed processes are started anew for every block, since memory
+layout affects their speed; only where starting them takes long, they are used for several blocks.
+
+The result of every call is compared, so a candidate can't be fast by doing something else while it
+is timed. Nor can it be fast by reporting the end of a call too early: all that happens around the
+calls is timed too, and must not become longer by what was saved.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Final
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.seeds import derive_seed
+from abreast.jobs.candidates.behaviour.trace import Tests
+from abreast.jobs.candidates.rules import Rules
+from abreast.jobs.candidates.source.target import Target
+from abreast.jobs.candidates.timing.measure import TimedTurn, Which
+from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, in_words
+from abreast.jobs.candidates.timing.timed_process import (
+    LIFETIME_SECONDS,
+    MIN_ANSWER_SECONDS,
+    Made,
+    ProcessPlace,
+    TimedProcess,
+    TimedProcessFailed,
+    TimedProcessTimedOut,
+)
+from abreast.jobs.candidates.timing.timed_processes import TimedProcesses
+from abreast.jobs.candidates.values.invocation import Invocation, RecordInvalid, decode, judge
+from abreast.worktrees.slot import Slot
+
+# Starting the processes may take this long per block; if it takes longer, a generation of processes
+# is used for several blocks.
+_BLOCK_START_SECONDS: Final = 2.0
+_MAX_GENERATION_BLOCKS: Final = 10
+_GENERATION_SECONDS: Final = 300.0  # for the blocks of a generation, unless one takes longer
+_CANDIDATE_SLOWDOWN: Final = 10  # a candidate's process lives long enough for this factor
+_MIN_FIRST_CALL_SAVING: Final = 1 / 4  # of a first call; a smaller saving can't be seen in it
+_INSTRUCTIONS_EVENT: Final = (0, 1)  # of perf_event_open: hardware event, instructions
+_COUNT_REPEATS: Final = 3
+_COUNTING_SLOWDOWN: Final = 2  # a call may take this many times as long while something is counted
+_LONG_CALL_SECONDS: Final = 1.0  # the instructions of a longer call are counted once
+_NOISE_ERRORS: Final = 4.0  # standard errors of a median that count as noise
+_REGRESSION_RATIO: Final = 1.15  # an input that takes this many times as long is a regression
+_ARMS: Final[tuple[Which, ...]] = ("original", "candidate", "control")
+
+
+class BehavesOtherwise(TimedProcessFailed):
+    """While it is timed, the candidate behaves differently from the original."""
+
+
+class OriginalTimedOut(TimedProcessFailed):
+    """The original took much longer than before: nothing can be measured now."""
+
+
+@dataclass(slots=True)
+class _Arm:
+    """One arm: its slot, its process, and the times of its calls."""
+
+    slot: Slot
+    process: TimedProcess | None = None
+    work: list[float] = field(default_factory=list)
+    """By turn: seconds of the calls that count."""
+    inside: list[float] = field(default_factory=list)
+    """By turn: seconds between each `go` and its `done`, summed."""
+    outside: list[float] = field(default_factory=list)
+    """By turn: seconds around that, from the order to the last answer."""
+    by_input: dict[int, list[float]] = field(default_factory=dict)
+    first: dict[int, float] = field(default_factory=dict)
+    """By input: the quickest of its first calls, in seconds."""
+
+
+class Race:
+    """Runs the original, the candidate and the control turn by turn; `measure` calls it."""
+
+    def __init__(
+        self,
+        processes: TimedProcesses,
+        slots: tuple[Slot, Slot],
+        target: Target,
+        tests: Tests,
+        inputs: TimedCalls,
+    ) -> None:
+        """`slots` are the original's and the candidate's."""
+        self._processes = processes
+        self._target, self._tests, self._inputs = target, tests, inputs
+        original, candidate = slots
+        self.arms = {
+            "original": _Arm(original),
+            "candidate": _Arm(candidate),
+            "control": _Arm(original),
+        }
+        self._generation = 0
+        self._generation_end = 0
+        """The block before which the processes are started anew."""
+        self._expected: dict[int, Invocation] = {}
+        self._known_digests: dict[int, list[str]] = {}
+        # On a shared machine a CPU may be slower than another for a while, so all arms begin a lap
+        # on one CPU and the next lap on the next.
+        self._cpus: list[int | None] = [None]
+        if hasattr(os, "sched_getaffinity"):
+            self._cpus = [*sorted(os.sched_getaffinity(0))]
+        self.rules = Rules()
+        self.seed = 0
+
+    async def run_once(self, turn: TimedTurn) -> float:
+        """Make every chosen call in one arm's process, compare each, and return the seconds."""
+        if turn.block >= self._generation_end:
+            await self._start_generation(turn.block)
+        arm = self.arms[turn.which]
+        work = inside = outside = 0.0
+        cpu = self._cpus[(turn.block + turn.lap) % len(self._cpus)]
+        for number in range(len(self._inputs.chosen)):
+            seconds, made = await self._make_call(arm, turn.which, number, cpu)
+            work, inside, outside = (
+                work + seconds,
+                inside + sum(made.chunks),
+                outside + made.all - sum(made.chunks),
+            )
+            arm.by_input.setdefault(number, []).append(seconds)
+        arm.work.append(work)
+        arm.inside.append(inside)
+        arm.outside.append(outside)
+        return work
+
+    async def _start_generation(self, block: int) -> None:
+        """Start fresh interpreters, with one hash seed for all arms."""
+        began = SYSTEM_CLOCK.now()
+        await self._processes.end()
+        wanted = tuple(one.name for one in self._inputs.chosen)
+        hash_seed = derive_seed(self.seed, f"generation/{self._generation}") % 4_000_000_000
+        self._generation += 1
+        blocks = self._generation_blocks()
+        alive = (
+            2 * MIN_ANSWER_SECONDS
+            + blocks * self._inputs.laps * (2 + _CANDIDATE_SLOWDOWN) * self._inputs.turn
+        )
+        seconds = max(LIFETIME_SECONDS, 2 * alive)
+        places = [
+            ProcessPlace(
+                self.arms[which].slot, self._target, self._tests, wanted, hash_seed, seconds
+            )
+            for which in _ARMS
+        ]
+        for which, (process, _) in zip(_ARMS, await self._processes.start(places), strict=True):
+            self.arms[which].process = process
+        for number in range(len(wanted)):  # the original first: the others are compared with it
+            if number not in self._expected:
+                await self._make_call(self.arms["original"], "original", number)
+        self._generation_end = block + max(
+            1, min(blocks, int((SYSTEM_CLOCK.now() - began) / _BLOCK_START_SECONDS))
+        )
+
+    def _generation_blocks(self) -> int:
+        """How many blocks one generation of processes may be used for."""
+        return max(
+            1,
+            min(
+                _MAX_GENERATION_BLOCKS,
+                int(_GENERATION_SECONDS / (len(_ARMS) * self._inputs.laps * self._inputs.turn)),
+            ),
+        )
+
+    async def _make_call(
+        self, arm: _Arm, which: str, number: int, cpu: int | None = None
+    ) -> tuple[float, Made]:
+        """Make the calls of one input; return the seconds that count, and the whole result."""
+        if arm.process is None:
+            raise RuntimeError("the process of this arm is not started")
+        one, known = self._inputs.chosen[number], self._known_digests.setdefault(number, [])
+        chunks = [1, *([self._inputs.rounds] * self._inputs.chunks_of(one))]
+        timeout = self._inputs.timeout_of(one, least=MIN_ANSWER_SECONDS)
+        try:
+            made = await arm.process.make(number, chunks, timeout, known, cpu)
+        except TimedProcessTimedOut:
+            reason = f"{one.name} did not end within {timeout:.0f} s"
+            if which == "candidate":
+                raise TimedProcessTimedOut(
+                    f"{reason}; the original takes {in_words(one.seconds)}"
+                ) from None
+            raise OriginalTimedOut(
+                f"{reason} for the original: too much goes on here to measure it"
+            ) from None
+        if made.record is not None:
+            self._judge(which, number, made.record)
+            known.append(made.digest)
+        first, *rest = made.chunks
+        arm.first[number] = min(arm.first.get(number, math.inf), first)
+        return min(rest, default=first * self._inputs.rounds), made
+
+    def _judge(self, which: str, number: int, record: bytes) -> None:
+        try:
+            invocations = decode(record)
+        except RecordInvalid as error:
+            raise BehavesOtherwise(
+                f"what it did when it was timed can't be read: {error}"
+            ) from None
+        if which != "candidate" and invocations:
+            self._expected.setdefault(number, invocations[0])
+        expected = self._expected[number]
+        for invocation in invocations:
+            findings = judge([expected], [invocation], rules=self.rules)
+            if findings and which == "candidate":
+                raise BehavesOtherwise(
+                    f"when it was timed, it behaved otherwise: {findings[0].verdict}"
+                )
+        if not invocations:
+            raise BehavesOtherwise("when it was timed, it told nothing of what it did")
+
+    # --- other quantities than time
+
+    async def memory_ratio(self) -> float | None:
+        """The largest memory of a call, candidate to original; None if it can't be measured."""
+        most = dict.fromkeys(("original", "candidate"), 0)
+        for which in most:
+            for number, one in enumerate(self._inputs.chosen):
+                answer = await self._ask(self.arms[which], number, one, {"do": "memory"})
+                if answer is None:
+                    return None
+                most[which] = max(most[which], int(answer.get("peak", 0)))
+        return most["candidate"] / most["original"] if most["original"] else None
+
+    async def instruction_ratio(self) -> tuple[float | None, str]:
+        """The instructions of all calls, candidate to original, or why they are not counted.
+
+        The child counts them, so the figure is only shown and decides nothing.
+        """
+        counts = {"original": 0, "candidate": 0}
+        for which in counts:
+            for number, one in enumerate(self._inputs.chosen):
+                found = await self._count_instructions(self.arms[which], number, one)
+                if isinstance(found, str):
+                    return None, found
+                counts[which] += found
+        return (
+            (counts["candidate"] / counts["original"], "")
+            if counts["original"]
+            else (None, "nothing was counted")
+        )
+
+    async def _count_instructions(self, arm: _Arm, number: int, one: TimedCall) -> int | str:
+        """Count one call: the least of a few counts, since other work only adds to it."""
+        found: list[int] = []
+        for _ in range(_COUNT_REPEATS if one.seconds <= _LONG_CALL_SECONDS else 1):
+            answer = await self._ask(
+                arm, number, one, {"do": "count", "event": _INSTRUCTIONS_EVENT}
+            )
+            if answer is None:
+                return "it took too long"
+            count = answer.get("count")
+            if not isinstance(count, int):
+                return str(answer.get("uncounted", "it did not say"))
+            found.append(count)
+        return min(found)
+
+    async def _ask(
+        self, arm: _Arm, number: int, one: TimedCall, order: dict[str, object]
+    ) -> dict[str, Any] | None:
+        """Make one call for another purpose than its time.
+
+        Returns None if it takes too long or if there is no process.
+        """
+        if arm.process is None:
+            return None
+        try:
+            # Counting allocations makes a call several times slower.
+            return await arm.process.ask(
+                number,
+                order,
+                self._inputs.timeout_of(one, least=MIN_ANSWER_SECONDS) * _COUNTING_SLOWDOWN,
+            )
+        except TimedProcessTimedOut:
+            await self._processes.end()
+            self._generation_end = 0
+            for each in self.arms.values():
+                each.process = None
+            return None
+
+    def first_calls(self) -> float | None:
+        """Of the seconds saved when a call is repeated, the share that a first call saves.
+
+        A first call in a new process also pays for memory that is touched for the first time, about
+        the same on either side. The result is nan where that costs more than the call itself, or
+        where little is saved: then nothing can be concluded. It is None where the saving is not
+        much more than the difference between first calls of original and control, that is, where
+        noise hides it.
+        """
+        # A call that is made once a turn is always a first one.
+        repeated = [at for at, one in enumerate(self._inputs.chosen) if self._inputs.chunks_of(one)]
+        first = {which: sum(self.arms[which].first[at] for at in repeated) for which in _ARMS}
+        # The quickest of both kinds: on a busy machine a median of one can't be compared with the
+        # minimum of the other.
+        later = {
+            which: sum(min(self.arms[which].by_input[at]) for at in repeated) / self._inputs.rounds
+            for which in ("original", "candidate")
+        }
+        saved = later["original"] - later["candidate"]
+        noise = abs(first["control"] - first["original"])
+        if (
+            first["original"] > 2 * later["original"]
+            or saved <= _MIN_FIRST_CALL_SAVING * first["original"]
+        ):
+            return math.nan
+        return None if saved <= 3 * noise else (first["original"] - first["candidate"]) / saved
+
+    def regressions(self) -> tuple[str, ...]:
+        """Inputs for which the candidate takes longer, by medians."""
+        found = []
+        for number, one in enumerate(self._inputs.chosen):
+            was, now = (
+                median(self.arms[which].by_input[number]) for which in ("original", "candidate")
+            )
+            if now > _REGRESSION_RATIO * was:
+                found.append(f"{one.name} takes {now / was:.2f} times as long")
+        return tuple(found)
+
+    def works_elsewhere(self) -> bool | None:
+        """Whether the saved work is done elsewhere: before the `go` or after the `done`.
+
+        None if noise hides it. Compares the wall time saved between `go` and `done` with the wall
+        time added around them; other load disturbs both alike.
+        """
+        inside, outside = (
+            {which: median(getattr(self.arms[which], word)) for which in _ARMS}
+            for word in ("inside", "outside")
+        )
+        saved = inside["original"] - inside["candidate"]
+        around = [
+            one - outside[which]
+            for which in ("original", "control")
+            for one in self.arms[which].outside
+        ]
+        noise = _NOISE_ERRORS * 1.4826 * median(map(abs, around)) / math.sqrt(len(around) / 2)
+        moved = outside["candidate"] - outside["original"]
+        return None if saved <= 0 or abs(moved - saved / 2) <= noise else moved > saved / 2

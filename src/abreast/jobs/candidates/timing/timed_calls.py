@@ -1,0 +1,168 @@
+"""Chooses which calls of the tests are timed, and how often each is repeated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from abreast.jobs.candidates.timing.measure import MeasurePlan
+
+MOST_INPUTS: Final = 6
+_MAX_ROUND_SECONDS: Final = 0.06  # of a round over all inputs, except a long one
+_MIN_ROUND_SECONDS: Final = 0.001  # of a round, so that communication is a small part of it
+# Of each input in a turn. The quickest counts: other load can only make a chunk slower.
+_MAX_CHUNKS: Final = 20
+_CHUNKS_SECONDS: Final = 0.03  # that the chunks of an input should take together
+_LONG_CALL_SECONDS: Final = 0.3  # a call that takes longer is made once a turn
+_MOST_ROUNDS: Final = 200
+# On a shared machine a CPU is slower for a few tenths of a second, and then fast again.
+_MOST_LAPS: Final = 8
+# Of the turns of a block if they are short; interpreters take about as long to start.
+_BLOCK_SECONDS: Final = 1.0
+_LONG_TURN_SECONDS: Final = 1.0  # a block of longer turns runs each arm once
+# Of all long turns; beyond that, no more blocks are measured than the first look needs.
+_LONG_TURNS_SECONDS: Final = 300.0
+_ARMS: Final = 3
+_MAX_NAMES: Final = 3  # of inputs in a sentence
+_MAX_LEFT: Final = 20  # untimed inputs whose names are stored
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCall:
+    """A call that is timed: the name of the invocation, and about how long the original takes."""
+
+    name: str
+    seconds: float
+    copyable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCalls:
+    """The chosen calls, the number of different ones, and the calls in a row in each chunk."""
+
+    chosen: tuple[TimedCall, ...]
+    of: int
+    rounds: int
+    left: tuple[TimedCall, ...] = ()
+    """The longest of those that are not timed."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the original takes for one round."""
+        return sum(one.seconds for one in self.chosen)
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks a turn has after the first call; 0 if all calls are long."""
+        seconds = self.rounds * sum(
+            one.seconds for one in self.chosen if one.seconds <= _LONG_CALL_SECONDS
+        )
+        return max(2, min(_MAX_CHUNKS, round(_CHUNKS_SECONDS / seconds))) if seconds else 0
+
+    def chunks_of(self, one: TimedCall) -> int:
+        """The chunks of one input; 0 if it is long or can't be copied: it is called once a turn."""
+        return self.chunks if one.copyable and one.seconds <= _LONG_CALL_SECONDS else 0
+
+    @property
+    def turn(self) -> float:
+        """Seconds that the original takes for a turn."""
+        return max(
+            1e-7, sum((1 + self.rounds * self.chunks_of(one)) * one.seconds for one in self.chosen)
+        )
+
+    @property
+    def laps(self) -> int:
+        """How often a block runs the arms, forward or backward: more often if turns are short."""
+        if self.turn > _LONG_TURN_SECONDS:
+            return 1
+        return max(2, min(_MOST_LAPS, 2 * int(_BLOCK_SECONDS / (_ARMS * 2 * self.turn))))
+
+    def fitted(self, plan: MeasurePlan) -> MeasurePlan:
+        """Return the plan with as many laps and blocks as turns of this length allow."""
+        blocks = int(_LONG_TURNS_SECONDS / (_ARMS * self.laps * self.turn))
+        return replace(plan, laps=self.laps, most=max(plan.first, min(plan.most, blocks)))
+
+    def timeout_of(self, one: TimedCall, *, least: float) -> float:
+        """Seconds that a chunk of this input may take: ten times the original's, or `least`."""
+        return max(least, 10 * self.rounds * one.seconds)
+
+    def beside(self, more: Sequence[TimedCall]) -> TimedCalls:
+        """Return these inputs and some more, with the repetitions adapted to the longer round."""
+        names = {one.name for one in more}
+        left = tuple(one for one in self.left if one.name not in names)
+        return _inputs([*self.chosen, *more], self.of, left)
+
+    @property
+    def untimed(self) -> str:
+        """A sentence about the inputs that are not timed; empty if all are."""
+        count = self.of - len(self.chosen)
+        if count <= 0:
+            return ""
+        named = ", ".join(f"{one.name} ({in_words(one.seconds)})" for one in self.left[:_MAX_NAMES])
+        more = (
+            f" and {count - min(_MAX_NAMES, len(self.left))} more"
+            if named and count > min(_MAX_NAMES, len(self.left))
+            else ""
+        )
+        return f"{len(self.chosen)} of {self.of} different inputs were timed" + (
+            f", not {named}{more}" if named else ""
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the report: what is not timed, repeated in a row, or called once a turn."""
+        found = [self.untimed] if self.untimed else []
+        if self.rounds > 1:
+            found.append(
+                f"each input was called {self.rounds} times in a row, "
+                "as one call is too short to be timed"
+            )
+        if not all(one.copyable for one in self.chosen):
+            found.append("some inputs can't be copied, and were called once a turn")
+        if long := [one.name for one in self.chosen if one.seconds > _LONG_CALL_SECONDS]:
+            found.append(f"{', '.join(long)} takes long, and was called once a turn")
+        return tuple(found)
+
+
+def choose(calls: Sequence[Sequence[Any]]) -> TimedCalls:
+    """Choose the longest of the different calls. Raises ValueError if there is none.
+
+    The longest is always chosen; others only as long as a round over them stays short. A call is a
+    name, seconds, a digest of its arguments (empty: not known, so it differs from all others), and
+    whether it can be copied.
+    """
+    different = {
+        str(digest) or f"name {name}": TimedCall(str(name), float(seconds), bool(copyable))
+        for name, seconds, digest, copyable in reversed(calls)
+    }
+    found = sorted(different.values(), key=lambda one: (-one.seconds, one.name))
+    if not found:
+        raise ValueError("no test calls the target")
+    chosen = found[:1]
+    # The longest call does not use up the room if it is longer than a round.
+    room = _MAX_ROUND_SECONDS - (
+        chosen[0].seconds if chosen[0].seconds <= _MAX_ROUND_SECONDS else 0.0
+    )
+    for one in found[1:]:
+        if len(chosen) < MOST_INPUTS and one.seconds <= room:
+            chosen.append(one)
+            room -= one.seconds
+    kept = set(chosen)
+    return _inputs(chosen, len(found), tuple(one for one in found if one not in kept)[:_MAX_LEFT])
+
+
+def _inputs(chosen: Sequence[TimedCall], of: int, left: tuple[TimedCall, ...]) -> TimedCalls:
+    rounds = min(
+        _MOST_ROUNDS, math.ceil(_MIN_ROUND_SECONDS / max(1e-7, sum(one.seconds for one in chosen)))
+    )
+    return TimedCalls(tuple(chosen), of, rounds, left)
+
+
+def in_words(seconds: float) -> str:
+    """Format a duration in s, ms or us."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} us"

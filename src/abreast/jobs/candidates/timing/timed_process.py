@@ -1,0 +1,263 @@
+"""A confined process that waits before calls of the target and is told when to make them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import AbreastError
+from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
+from abreast.jobs.candidates.behaviour.trace import Tests
+from abreast.jobs.candidates.source.target import Target
+from abreast.worktrees.background import StopRequest, run_in_thread
+from abreast.worktrees.confinement import ConfinedResult, ResourceLimits, run_confined
+from abreast.worktrees.slot import Slot
+from abreast.worktrees.staging import remove_tree
+
+_PROCESS_NUMBERS: Final = count()
+MIN_ANSWER_SECONDS: Final = 60.0  # the shortest timeout for an answer: the machine may be slow
+LIFETIME_SECONDS: Final = 600.0
+_POLL_MILLISECONDS: Final = 100  # between checks whether the process has ended
+_MAX_ANSWER_BYTES: Final = 64 << 20
+
+
+class TimedProcessFailed(AbreastError):
+    """The process did not reach the calls, or ended in one; the message says how."""
+
+    retryable = False
+
+
+class TimedProcessTimedOut(TimedProcessFailed):
+    """A call took longer than its timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The calls of one order: seconds of each chunk by the parent's clock, and their results.
+
+    `all` is the time from the order to the last answer.
+    """
+
+    chunks: tuple[float, ...]
+    all: float
+    digest: str
+    record: bytes | None
+    """The trace of the calls, if its digest was not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPlace:
+    """Where a timed process runs, and which calls it waits before.
+
+    Without `wanted` calls, it only reports which calls there are.
+    """
+
+    slot: Slot
+    target: Target
+    tests: Tests
+    wanted: tuple[str, ...] = ()
+    hash_seed: int = 0
+    seconds: float = LIFETIME_SECONDS
+    """The lifetime of the process."""
+    digests: bool = True
+    """Whether it reports digests of the arguments; a pass that only times calls needs none."""
+
+
+class TimedProcess:
+    """One timed process. `live` runs it, in a task beside the caller's."""
+
+    def __init__(self, place: ProcessPlace) -> None:
+        """Nothing starts before `live`."""
+        self._place = place
+        self._directory = place.slot.scratch / f"time-{place.slot.index}-{next(_PROCESS_NUMBERS)}"
+        self._files: dict[str, int] = {}
+        self._buffer = b""
+        self.ran: ConfinedResult | None = None
+        self.error: BaseException | None = None
+        self._over = False
+
+    async def open(self) -> None:
+        """Create its directory, bundle and pipes."""
+        await run_in_thread(self._prepare)
+
+    def _prepare(self, _: StopRequest) -> None:
+        place, slot = self._place, self._place.slot
+        self._directory.mkdir(mode=0o700)
+        write_bundle(self._directory)
+        orders = {
+            "top": str(slot.repository.top),
+            "slot": str(slot.path),
+            "qualname": place.target.qualname,
+            "file": str(slot.mirror(place.target.file).relative_to(slot.path)),
+            "names": place.tests.names,
+            "extra": place.tests.extra,
+            "wanted": place.wanted,
+            "digests": place.digests,
+        }
+        (self._directory / "orders.json").write_text(json.dumps(orders), "ascii")
+        for name in ("up", "down", *(f"down-{number}" for number in range(len(place.wanted)))):
+            os.mkfifo(self._directory / name, 0o600)
+            # Opened for reading and writing, so that opening never blocks and no end is read.
+            self._files[name] = os.open(
+                self._directory / name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+            )
+
+    async def live(self) -> None:
+        """Run until it is asked to leave or ends; the result is in `ran` or `error`."""
+        place = self._place
+        limits = ResourceLimits(
+            seconds=place.seconds, cpu=max(1, int(place.seconds)), processes=128
+        )
+        environment = {"PYTHONHASHSEED": str(place.hash_seed), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [
+            place.tests.python,
+            "-c",
+            PROGRAM.replace(".child.main", ".child.timed"),
+            str(self._directory),
+        ]
+        try:
+            self.ran = await run_confined(
+                command,
+                place.slot,
+                limits=limits,
+                extra_env=environment,
+                writable=[self._directory],
+            )
+        except Exception as error:  # noqa: BLE001 - raised where an answer is awaited
+            self.error = error
+        finally:
+            self._over = True
+
+    def leave(self) -> None:
+        """Ask it to end."""
+        with contextlib.suppress(OSError, KeyError):
+            os.write(self._files["down"], b"x")
+
+    async def close(self) -> None:
+        """Close its pipes and remove its directory."""
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+        with contextlib.suppress(OSError):  # closing the pool tries again, and reports why not
+            await run_in_thread(lambda _: remove_tree(self._directory))
+
+    async def wait_until_ready(self) -> dict[str, Any]:
+        """Wait until its tests have ended; return the calls it waits before, or all calls."""
+        return await run_in_thread(lambda stop: self._read_answer(stop, self._place.seconds))
+
+    async def make(
+        self,
+        number: int,
+        chunks: Sequence[int],
+        seconds: float,
+        known: Sequence[str],
+        cpu: int | None = None,
+    ) -> Made:
+        """Have a call made as many times in a row as each chunk says.
+
+        The process begins on `cpu`; the system may move it from there. Raises
+        `TimedProcessTimedOut` if a chunk takes longer than `seconds`.
+        """
+        order = {"do": "time", "chunks": list(chunks), "cpu": cpu}
+        return await run_in_thread(
+            lambda stop: self._make_calls(stop, number, order, seconds, known)
+        )
+
+    async def ask(self, number: int, order: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Have a call made for another purpose than its time."""
+
+        def work(stop: StopRequest) -> dict[str, Any]:
+            self._send(number, json.dumps({"chunks": [1], **order}))
+            found = self._read_answer(stop, seconds)
+            self._read_answer(stop, seconds)
+            return found
+
+        return await run_in_thread(work)
+
+    def _make_calls(
+        self,
+        stop: StopRequest,
+        number: int,
+        order: dict[str, Any],
+        seconds: float,
+        known: Sequence[str],
+    ) -> Made:
+        began = SYSTEM_CLOCK.now()
+        self._send(number, json.dumps(order))
+        self._read_answer(stop, seconds)
+        took = tuple(self._time_chunk(stop, number, seconds) for _ in order["chunks"])
+        digest = str(self._read_answer(stop, seconds).get("digest"))
+        ended = SYSTEM_CLOCK.now()
+        wanted = digest not in known
+        self._send(number, "show" if wanted else "end")
+        record = (
+            str(self._read_answer(stop, seconds).get("record", "")).encode() if wanted else None
+        )
+        self._read_answer(stop, seconds)
+        return Made(took, ended - began, digest, record)
+
+    def _time_chunk(self, stop: StopRequest, number: int, seconds: float) -> float:
+        """Time one chunk, from sending `go` to receiving `done`."""
+        now, go = SYSTEM_CLOCK.now, self._files[f"down-{number}"]
+        waiting = select.poll()
+        waiting.register(self._files["up"], select.POLLIN)
+        began = now()
+        os.write(go, b"go\n")
+        while not waiting.poll(_POLL_MILLISECONDS):
+            self._check_alive(stop)
+            if now() - began > seconds:
+                raise TimedProcessTimedOut(f"a call did not end within {seconds:.1f} s")
+        ended = now()
+        if not self._read_line(stop, seconds).startswith(b"done"):
+            raise TimedProcessFailed("it answered before it was done")
+        return ended - began
+
+    def _send(self, number: int, order: str) -> None:
+        os.write(self._files[f"down-{number}"], order.encode("ascii") + b"\n")
+
+    def _read_answer(self, stop: StopRequest, seconds: float) -> dict[str, Any]:
+        """Read the next line as a JSON object. Raises `TimedProcessFailed` for anything else."""
+        try:
+            found = json.loads(self._read_line(stop, seconds))
+        except ValueError:
+            raise TimedProcessFailed("it answered with something that can't be read") from None
+        if not isinstance(found, dict):
+            raise TimedProcessFailed("it answered with something that is no answer")
+        if broken := found.get("broken"):
+            raise TimedProcessFailed(f"a call could not be made: {broken}")
+        return found
+
+    def _read_line(self, stop: StopRequest, seconds: float) -> bytes:
+        up = self._files["up"]
+        until = SYSTEM_CLOCK.now() + seconds
+        while b"\n" not in self._buffer:
+            if not select.select([up], [], [], _POLL_MILLISECONDS / 1000)[0]:
+                self._check_alive(stop)
+                if SYSTEM_CLOCK.now() > until:
+                    raise TimedProcessTimedOut(f"there was no answer within {seconds:.1f} s")
+                continue
+            self._buffer += os.read(up, 1 << 16)
+            if len(self._buffer) > _MAX_ANSWER_BYTES:
+                raise TimedProcessFailed("it answered with more than can be read")
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _check_alive(self, stop: StopRequest) -> None:
+        stop.check()
+        if self._over:
+            last_line = (
+                self.ran.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+                if self.ran
+                else []
+            )
+            how = self.ran.why if self.ran else self.error
+            raise TimedProcessFailed(
+                f"the process ended before it was told to ({how}) {' '.join(last_line)}".strip()
+            )

@@ -1,0 +1,1 @@
+"""Snapshots of values, and their comparison between processes."""

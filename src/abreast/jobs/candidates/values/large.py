@@ -1,0 +1,201 @@
+"""Digests of values too large to be recorded: long rows, texts and blocks, slice by slice.
+
+Two slices with the same digest are equal. The digest covers everything that counts under the strict
+rules: the type of each member (1, 1.0 and True differ), the sign of a zero, the order of a list or
+dict; NaN equals NaN. Members of a set are sorted first. Slices with different digests are read
+again (`WantedSlices`) and compared by the ordinary rules: different digests alone are not a
+difference.
+
+Only rows of plain values are sliced. Nothing in them can be shared or changed, so that each slice
+can be compared by itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+from abreast.jobs.candidates.values.object_layout import ValueDescription
+from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot, block_format
+from abreast.jobs.candidates.values.stdlib_types import ATOMS
+
+MAX_UNSLICED_ITEMS: Final = 20_000
+"""The most members of a row that is not sliced."""
+MAX_UNSLICED_TEXT: Final = 200_000
+"""The most characters or bytes of a text or block that is not sliced."""
+ITEMS_PER_SLICE: Final = 1_000
+TEXT_PER_SLICE: Final = 50_000
+_ROW_KINDS: Final = frozenset({"items", "set", "map"})
+_TEXT_KINDS: Final = frozenset({"str", "surrogates", "bytes"})
+
+Place = tuple[int, int]
+"""A slice: the index of the node, and the index of the slice in it."""
+
+
+@dataclass(slots=True)
+class WantedSlices:
+    """The slices of one snapshot whose contents are wanted, and the contents that were found."""
+
+    places: frozenset[Place] = frozenset()
+    found: dict[Place, ValueSnapshot] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The slices of one value: runs of a row's members, or of a text's characters."""
+
+    kind: str
+    mark: str
+    row: Sequence[object] | str
+    step: int
+
+    @property
+    def count(self) -> int:
+        """The number of slices."""
+        return -(-len(self.row) // self.step)
+
+    def digested(self) -> str:
+        """Return the value of a `sliced` node: kind, mark, lengths, and all digests."""
+        head = f"{self.kind}|{self.mark}|{len(self.row)}|{self.step}"
+        return " ".join([head, *(digest_of(self._slice(at)) for at in range(self.count))])
+
+    def _slice(self, at: int) -> Sequence[object] | str:
+        return self.row[at * self.step : (at + 1) * self.step]
+
+    def content(self, at: int) -> ValueSnapshot:
+        """Return the content of one slice."""
+        held = self._slice(at)
+        if isinstance(held, str):
+            return ValueSnapshot((SnapshotNode(self.kind, "slice", held),))
+        nodes = [ATOMS.get(type(one))(one) for one in held]  # type: ignore[misc] # only atoms
+        kind = "map" if self.kind == "map" else "items"
+        return ValueSnapshot(
+            (SnapshotNode(kind, "slice", items=tuple(range(1, len(nodes) + 1))), *nodes)
+        )
+
+
+def slices_of(description: ValueDescription) -> Slices | None:
+    """Return the slices of a large value; None if it is small, or has parts that are not atoms."""
+    mark, text = "", description.value or ""
+    if description.kind in _ROW_KINDS and isinstance(description.items, tuple | list):
+        if len(description.items) <= MAX_UNSLICED_ITEMS * (2 if description.kind == "map" else 1):
+            return None
+        if (
+            not {*map(id, map(type, description.items))} <= _ATOM_TYPE_IDS
+        ):  # by id: a metaclass may hash as it likes
+            return None
+        row = _sorted(description.items) if description.kind == "set" else description.items
+        return Slices(description.kind, text or mark, row, ITEMS_PER_SLICE)
+    if len(text) > MAX_UNSLICED_TEXT and not description.items:
+        size = _element_size(description.kind)
+        return (
+            Slices(description.kind, mark, text, TEXT_PER_SLICE // size * size or size)
+            if size
+            else None
+        )
+    return None
+
+
+def _element_size(kind: str) -> int:
+    """Return the length of one element of a text or block; 0 if it is neither."""
+    if kind.startswith("block:"):
+        return struct.calcsize(block_format(SnapshotNode(kind, "")))
+    return 1 if kind in _TEXT_KINDS else 0
+
+
+_ATOM_TYPE_IDS: Final = frozenset(map(id, ATOMS.types))
+
+
+def _sorted(members: Sequence[object]) -> list[object]:
+    """Sort the members of a set by type and value, so that close floats are adjacent."""
+    return sorted(members, key=_sort_key)
+
+
+def _sort_key(one: object) -> tuple[str, bool, object]:
+    name = type(one).__name__
+    if isinstance(one, int | float):
+        return (name, one != one, one if one == one else 0)  # noqa: PLR0124 - a test for NaN
+    return (name, False, one if isinstance(one, str | bytes) else 0)
+
+
+def digest_of(held: Sequence[object] | str) -> str:
+    """Return the digest of a slice: `ascii` differs for different atoms, in all versions."""
+    if not isinstance(held, str):
+        try:
+            held = "\n".join(map(ascii, held))
+        except ValueError:  # an int with more digits than `str` converts
+            held = "\n".join(f"{one:x}" if type(one) is int else ascii(one) for one in held)
+    return blake2b(held.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+# --- comparing digests
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """The parsed value of a `sliced` node."""
+
+    kind: str
+    mark: str
+    count: int
+    step: int
+    slices: tuple[str, ...]
+
+    @classmethod
+    def of(cls, node: SnapshotNode) -> Digests:
+        """Parse the value of a node that was checked."""
+        head, *slices = (node.value or "").split(" ")
+        kind, mark, count, step = head.split("|")
+        return cls(kind, mark, int(count), int(step), tuple(slices))
+
+    def differing(self, other: Digests) -> list[int]:
+        """Return the indexes of the slices whose digests differ."""
+        pairs = zip(self.slices, other.slices, strict=False)
+        return [at for at, (mine, yours) in enumerate(pairs) if mine != yours]
+
+    def is_content(self, at: int, content: ValueSnapshot) -> bool:
+        """Whether a slice has the digest that was recorded for it."""
+        root, *nodes = content.nodes
+        try:
+            held = (
+                [_plain_value(one) for one in nodes]
+                if self.kind in _ROW_KINDS
+                else root.value or ""
+            )
+            return (
+                root.kind == ("items" if self.kind == "set" else self.kind)
+                and digest_of(held) == self.slices[at]
+            )
+        except (ValueError, KeyError, UnicodeError):
+            return False
+
+
+def _plain_value(node: SnapshotNode) -> object:
+    """Return the plain value of a node. Raises ValueError or KeyError if it isn't an atom."""
+    text = node.value or ""
+    if node.kind == "surrogates":
+        return text.encode("latin-1").decode("utf-8", "surrogatepass")
+    if node.kind == "atom":
+        return {"ellipsis": ..., "NotImplementedType": NotImplemented}[node.type]
+    return _VALUE_OF_KIND[node.kind](text)
+
+
+_VALUE_OF_KIND: Final[Mapping[str, Callable[[str], object]]] = {
+    "none": lambda _: None,
+    "bool": lambda text: text == "True",
+    "int": lambda text: int(text, 16),
+    "float": float.fromhex,
+    "str": lambda text: text,
+    "bytes": lambda text: text.encode("latin-1"),
+}
+
+
+Contents = Mapping[Place, ValueSnapshot]
+
+
+def whole_digest(data: bytes) -> str:
+    """Return the digest of data that is not sliced."""
+    return blake2b(data, digest_size=32).hexdigest()

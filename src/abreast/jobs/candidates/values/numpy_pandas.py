@@ -1,0 +1,246 @@
+"""Describes values of numpy and pandas.
+
+Neither is imported: their values exist only if the module is already loaded.
+
+Of an array count the type, dtype, shape, every element (NaN and NaT equal themselves), and which
+arrays share its memory. Masked elements of a masked array don't count. Subclasses other than
+numpy's own are described by their base and the state they add; subclasses of pandas' types can't be
+compared.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from abreast.jobs.candidates.values.object_layout import (
+    ByType,
+    Owner,
+    Unreadable,
+    ValueDescription,
+    base_of,
+    is_accounted,
+    is_local_class,
+    is_plain_class,
+    label_of,
+    module_of,
+    own_state,
+)
+
+
+def describe(value: object) -> ValueDescription | None:
+    """Describe a value of numpy or pandas; None if it is neither. Raises `Unreadable`."""
+    for name, read, needed in (
+        ("numpy", _numpy, ("ndarray", "ma")),
+        ("pandas", _pandas, ("DataFrame", "api")),
+    ):
+        module = sys.modules.get(name)
+        if module is not None and all(hasattr(module, one) for one in needed):
+            description = read(module, value)
+            if description is not None:
+                return description
+    return None
+
+
+# --- numpy
+
+
+def _numpy(np: Any, value: Any) -> ValueDescription | None:  # noqa: ANN401 - numpy is not imported
+    cls = type(value)
+    if issubclass(cls, np.ndarray):
+        return _array_or_subclass(np, value)
+    if issubclass(cls, np.generic):
+        return _scalar(np, value)
+    if issubclass(cls, np.dtype):
+        return ValueDescription("atom", repr(value))
+    if issubclass(cls, np.ufunc):
+        return ValueDescription("named", f"numpy.{value.__name__}")
+    return _random_generator(np, value)
+
+
+def _random_generator(np: Any, value: Any) -> ValueDescription | None:  # noqa: ANN401 - not imported
+    """Describe a random generator by the state of its bit generator, which may be shared."""
+    cls = type(value)
+    random = getattr(np, "random", None)
+    if random is None or is_plain_class(cls):
+        return None
+    if cls is random.Generator:
+        return ValueDescription(
+            "object", state=[("bit_generator", value.bit_generator)], identity=True
+        )
+    if cls is random.RandomState:
+        state = {key: held for key, held in value.get_state(legacy=False).items() if key != "state"}
+        bits = value._bit_generator  # noqa: SLF001 - RandomState has no public name for it
+        return ValueDescription(
+            "object",
+            state=[("bit_generator", bits), ("gauss", state)],
+            identity=True,
+        )
+    if issubclass(cls, random.BitGenerator) or cls is random.SeedSequence:
+        return ValueDescription("object", state=[("state", value.state)], identity=True)
+    return None
+
+
+def _scalar(np: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
+    if is_plain_class(type(value)):
+        raise Unreadable("a scalar of a class that is not numpy's")
+    held = np.empty((), value.dtype)
+    held[()] = value
+    description = _array(np, held)
+    description.identity = False
+    description.state = [one for one in description.state if one[0] not in ("shape", "<memory>")]
+    return description
+
+
+def _array_or_subclass(np: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
+    cls = type(value)
+    if cls is np.ma.MaskedArray or cls is type(np.ma.masked):
+        return _masked_array(np, value)
+    description = _array(np, np.ndarray.view(value, np.ndarray))
+    at = cls
+    while at is not np.ndarray:
+        if not is_accounted(at):
+            raise Unreadable(f"the state of {label_of(at)} can't be read")
+        at = base_of(at) or np.ndarray
+    description.state += [(f"<own>.{name}", held) for name, held in own_state(value, np.ndarray)]
+    return description
+
+
+def _masked_array(np: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
+    mask = np.array(np.ma.getmaskarray(value))
+    data = np.array(np.ndarray.view(value, np.ndarray))
+    if data.dtype.names is None:
+        data[mask] = np.zeros((), data.dtype)[()]
+    state = [
+        ("data", data),
+        ("mask", mask),
+        ("fill_value", value.fill_value),
+        ("hard", value.hardmask),
+    ]
+    return ValueDescription("object", state=state, identity=True)
+
+
+def _array(np: Any, plain: Any) -> ValueDescription:  # noqa: ANN401 - not imported
+    """Describe a plain array: numbers as one block; objects, fields and long doubles singly."""
+    kind = plain.dtype
+    owner = plain
+    while owner.base is not None:
+        owner = owner.base
+        if not issubclass(type(owner), np.ndarray):
+            break
+    state = [("dtype", repr(kind)), ("shape", tuple(plain.shape)), ("<memory>", Owner(owner))]
+    if kind.names is not None:
+        fields = [(f"<field>.{name}", np.ascontiguousarray(plain[name])) for name in kind.names]
+        return ValueDescription("items", state=[*state, *fields], identity=True)
+    if kind.kind == "O":
+        return ValueDescription("items", items=plain.ravel().tolist(), state=state, identity=True)
+    if kind.char in "gG":
+        return ValueDescription(
+            "items", items=[repr(one) for one in plain.ravel()], state=state, identity=True
+        )
+    if kind.kind not in "biufcMmSUV":
+        return ValueDescription("items", items=plain.ravel().tolist(), state=state, identity=True)
+    return ValueDescription(
+        f"block:{_struct_format(kind)}",
+        plain.tobytes().decode("latin-1"),
+        state=state,
+        identity=True,
+    )
+
+
+def _struct_format(kind: Any) -> str:  # noqa: ANN401 - not imported
+    """Return the `struct` format of an element."""
+    order = (
+        ">" if kind.byteorder == ">" or (kind.byteorder == "=" and sys.byteorder == "big") else "<"
+    )
+    if kind.kind == "f":
+        return order + {2: "e", 4: "f", 8: "d"}[kind.itemsize]
+    if kind.kind in "iu":
+        letter = {1: "b", 2: "h", 4: "i", 8: "q"}[kind.itemsize]
+        return order + (letter.upper() if kind.kind == "u" else letter)
+    if kind.kind == "c":
+        return order + ("ff" if kind.itemsize == 8 else "dd")  # noqa: PLR2004 - bytes of a complex64
+    return f"{max(1, kind.itemsize)}s"
+
+
+# --- pandas
+
+
+def _pandas(pd: Any, value: Any) -> ValueDescription | None:  # noqa: ANN401 - pandas is not imported
+    cls = type(value)
+    if value is pd.NA or value is pd.NaT:
+        return ValueDescription("atom", "NA" if value is pd.NA else "NaT")
+    scalars = {pd.Timestamp: ("value", "unit", "tz"), pd.Timedelta: ("value", "unit")}
+    scalars |= {pd.Interval: ("left", "right", "closed"), pd.Period: ("ordinal", "freqstr")}
+    names = ByType[tuple[str, ...]](scalars).get(cls)
+    if names:
+        return ValueDescription("object", state=[(name, getattr(value, name)) for name in names])
+    kinds = ((pd.DataFrame, _frame), (pd.Series, _series), (pd.Index, _index))
+    more = (
+        (pd.api.extensions.ExtensionArray, _extension),
+        (pd.api.extensions.ExtensionDtype, _dtype),
+    )
+    for kind, read in (*kinds, *more):
+        if issubclass(cls, kind):
+            if is_local_class(cls) or not (module_of(cls) or "").startswith("pandas"):
+                raise Unreadable(f"a {kind.__name__} of a class that is not pandas' own")
+            return read(pd, value)
+    return None
+
+
+def _dtype(pd: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
+    more = ByType[tuple[str, ...]](
+        {pd.CategoricalDtype: ("categories", "ordered"), pd.StringDtype: ("storage", "na_value")}
+    ).get(type(value))
+    return ValueDescription(
+        "atom", str(value), state=[(name, getattr(value, name)) for name in more or ()]
+    )
+
+
+def _frame(_: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
+    columns = [_column(value.iloc[:, at].array) for at in range(value.shape[1])]
+    state = [("columns", value.columns), ("index", value.index), ("attrs", value.attrs)]
+    return ValueDescription("items", items=columns, state=state, identity=True)
+
+
+def _series(_: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
+    state = [
+        ("name", value.name),
+        ("index", value.index),
+        ("attrs", value.attrs),
+        ("values", _column(value.array)),
+    ]
+    return ValueDescription("object", state=state, identity=True)
+
+
+def _index(pd: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
+    cls = type(value)
+    names = tuple(value.names)
+    if cls is pd.MultiIndex:
+        levels = [_column(value.get_level_values(at).array) for at in range(value.nlevels)]
+        return ValueDescription("items", items=levels, state=[("names", names)])
+    state = [("names", names), ("values", _column(value.array))]
+    if cls is pd.RangeIndex:
+        state = [("names", names), ("range", range(value.start, value.stop, value.step))]
+    if cls is pd.DatetimeIndex or cls is pd.TimedeltaIndex:
+        state.append(("freq", value.freqstr))
+    return ValueDescription("object", state=state)
+
+
+def _column(array: Any) -> Any:  # noqa: ANN401 - not imported
+    """Return the values of a column without pandas' wrapper, and without sharing its memory."""
+    if type(array).__name__ == "NumpyExtensionArray":
+        return array.to_numpy().copy()
+    return array
+
+
+def _extension(pd: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
+    state: list[tuple[str, object]] = [("dtype", value.dtype)]
+    if type(value) is pd.Categorical:
+        state += [
+            ("codes", value.codes.copy()),
+            ("categories", value.categories),
+            ("ordered", value.ordered),
+        ]
+        return ValueDescription("object", state=state, identity=True)
+    return ValueDescription("items", items=list(value), state=state, identity=True)

@@ -1,0 +1,245 @@
+"""Snapshots: values as plain data, a flat graph of text nodes that is sent between processes.
+
+Nothing in a snapshot can run. That is why the judging process may read one from a process that it
+doesn't trust: `unpack` reads JSON and checks every field, and raises `SnapshotInvalid` for anything
+else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_NODE_FIELDS = 7
+_SLICED_VALUE = re.compile(
+    r"[a-z]+(:[^ |]+)?\|[a-z]*\|[0-9]{1,15}\|[1-9][0-9]{0,9}( [0-9a-f]{32})*"
+)
+_SHOWN_LEVELS = 4  # nesting levels that a shortened value shows
+_SHOWN_MEMBERS = 6  # members of each level that it shows
+
+
+class SnapshotInvalid(ValueError):
+    """The data is not a snapshot: it was truncated, or not written by `pack`."""
+
+
+class SnapshotNode(NamedTuple):
+    """One value: what it is (`kind`, `type`), its text (`value`), and the indexes of its parts.
+
+    `items` are its members in order; of a `map`, each key before its value; of a `set`, in no
+    order. `attributes` are its state, under `names`. `identity` says that the value is mutable, so
+    that it matters which other values share it.
+    """
+
+    kind: str
+    type: str
+    value: str | None = None
+    items: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    attributes: tuple[int, ...] = ()
+    identity: bool = False
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The indexes of all nodes that this one refers to."""
+        return self.items + self.attributes
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSnapshot:
+    """A graph of nodes; the first node is the value itself.
+
+    `classes` maps nodes to the user-defined classes of which they are instances. It exists only in
+    the process that took the snapshot: `pack` leaves it out.
+    """
+
+    nodes: tuple[SnapshotNode, ...]
+    classes: Mapping[int, type] = field(default_factory=dict, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """Return the value, shortened."""
+        return show(self, 0)
+
+
+def pack(snapshot: ValueSnapshot) -> bytes:
+    """Return a snapshot as bytes, which `unpack` reads in any process."""
+    return json.dumps(snapshot.nodes, separators=(",", ":")).encode("ascii")
+
+
+def unpack(data: bytes) -> ValueSnapshot:
+    """Return the snapshot in `data`. Raises `SnapshotInvalid` for anything but what `pack` writes.
+
+    Nothing in it is run.
+    """
+    try:
+        raw = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise SnapshotInvalid(f"not a snapshot: {error}") from None
+    return from_plain(raw)
+
+
+def from_plain(raw: object) -> ValueSnapshot:
+    """Return the snapshot that was read from JSON, after checking each field of each node."""
+    if type(raw) is not list or not raw:
+        raise SnapshotInvalid("not a snapshot: no list of nodes")
+    return ValueSnapshot(tuple(_node(one, len(raw)) for one in raw))
+
+
+def _node(raw: object, size: int) -> SnapshotNode:
+    if type(raw) is not list or len(raw) != _NODE_FIELDS:
+        raise SnapshotInvalid("not a snapshot: a node has seven fields")
+    kind, label, value, items, names, attributes, identity = raw
+    if type(kind) is not str or type(label) is not str or type(identity) is not bool:
+        raise SnapshotInvalid("not a snapshot: a node without kind or type")
+    if value is not None and type(value) is not str:
+        raise SnapshotInvalid("not a snapshot: the value of a node is text")
+    node = SnapshotNode(
+        kind,
+        label,
+        value,
+        _indexes(items, size),
+        _texts(names),
+        _indexes(attributes, size),
+        identity,
+    )
+    _check(node)
+    return node
+
+
+def _check(node: SnapshotNode) -> None:
+    """Check what the comparison relies on, so that no forged node can make it fail."""
+    odd = node.kind == "map" and len(node.items) % 2
+    if odd or len(node.names) != len(node.attributes) or len(set(node.names)) != len(node.names):
+        raise SnapshotInvalid("not a snapshot: parts without their names")
+    try:
+        if node.kind == "float":
+            float.fromhex(node.value or "")
+        elif node.kind == "int":
+            int(node.value or "", 16)
+        elif node.kind.startswith("block:") and len(node.value or "") % struct.calcsize(
+            block_format(node)
+        ):
+            raise SnapshotInvalid("not a snapshot: a block that ends in the middle of a number")
+        elif node.kind.startswith("block:"):
+            block_bytes(node)
+        elif node.kind == "sliced" and not _is_sliced(node.value or ""):
+            raise SnapshotInvalid("not a snapshot: slices without their digests")
+    except (ValueError, OverflowError, struct.error, ZeroDivisionError) as error:
+        raise SnapshotInvalid(f"not a snapshot: {error}") from None
+
+
+def _is_sliced(value: str) -> bool:
+    """Whether a value has the form of `Slices.digested`, with one digest for each slice."""
+    if not _SLICED_VALUE.fullmatch(value):
+        return False
+    head, *digests = value.split(" ")
+    count, step = map(int, head.split("|")[2:])
+    return len(digests) == -(-count // step)
+
+
+def _indexes(raw: object, size: int) -> tuple[int, ...]:
+    if type(raw) is not list or not all(type(one) is int and 0 <= one < size for one in raw):
+        raise SnapshotInvalid("not a snapshot: a part that isn't there")
+    return tuple(raw)
+
+
+def _texts(raw: object) -> tuple[str, ...]:
+    if type(raw) is not list or not all(type(one) is str for one in raw):
+        raise SnapshotInvalid("not a snapshot: a name that is no text")
+    return tuple(raw)
+
+
+# --- blocks: many numbers in one node
+
+
+def block_format(node: SnapshotNode) -> str:
+    """Return the `struct` format of one element of a block."""
+    return node.kind.removeprefix("block:")
+
+
+def block_bytes(node: SnapshotNode) -> bytes:
+    """Return the bytes of a block."""
+    return (node.value or "").encode("latin-1")
+
+
+# --- shortened text
+
+
+def show(snapshot: ValueSnapshot, index: int, limit: int = 100) -> str:
+    """Return the value at a node as a Python literal, shortened to `limit` characters."""
+    text = _shorten(snapshot.nodes, index, _SHOWN_LEVELS)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _shorten(nodes: Sequence[SnapshotNode], index: int, levels: int) -> str:
+    node = nodes[index]
+    if node.kind in _SHOW_ATOM:
+        return _SHOW_ATOM[node.kind](node)
+    if node.kind.startswith("block:"):
+        return f"{node.type}({_show_block(node)})"
+    if levels == 0:
+        return "…"
+    items = [_shorten(nodes, one, levels - 1) for one in node.items[: 2 * _SHOWN_MEMBERS]]
+    if node.kind == "map":
+        items = [f"{key}: {value}" for key, value in zip(items[::2], items[1::2], strict=True)]
+        more = len(node.items) // 2 > _SHOWN_MEMBERS
+    else:
+        more = len(node.items) > _SHOWN_MEMBERS
+    inner = ", ".join(items[:_SHOWN_MEMBERS]) + (", …" if more else "")
+    opened, closed = _BRACKETS.get(node.type, ("", ""))
+    if opened and not node.names:
+        return f"{opened}{inner}{closed}"
+    state = [
+        f"{name}={_shorten(nodes, one, levels - 1)}"
+        for name, one in list(zip(node.names, node.attributes, strict=True))[:_SHOWN_MEMBERS]
+    ]
+    held = (
+        [] if node.value is None or node.kind == "map" else [repr(node.value[:_SHOWN_CHARACTERS])]
+    )
+    return f"{node.type}({', '.join([*held, *([inner] if inner else []), *state])})"
+
+
+_SHOWN_CHARACTERS = 200  # characters of one text that are read for the shortened value
+_BRACKETS = {"list": ("[", "]"), "tuple": ("(", ")"), "dict": ("{", "}"), "set": ("{", "}")}
+
+
+def _show_block(node: SnapshotNode) -> str:
+    form = block_format(node)
+    size = struct.calcsize(form)
+    data = block_bytes(node)
+    first = [
+        one[0] if len(one) == 1 else one
+        for one in struct.iter_unpack(form, data[: size * _SHOWN_MEMBERS])
+    ]
+    return ", ".join(map(repr, first)) + (", …" if len(data) > size * _SHOWN_MEMBERS else "")
+
+
+def _show_int(node: SnapshotNode) -> str:
+    text = node.value or ""
+    return str(int(text, 16)) if len(text) < _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}"
+
+
+_SHOW_ATOM: dict[str, Callable[[SnapshotNode], str]] = {
+    "none": lambda _: "None",
+    "atom": lambda node: f"{node.type}({node.value})" if node.value else node.type,
+    "bool": lambda node: str(node.value),
+    "int": lambda node: (
+        _show_int(node) if node.type == "int" else f"{node.type}({_show_int(node)})"
+    ),
+    "float": lambda node: _with_type(node, str(float.fromhex(node.value or "nan"))),
+    "str": lambda node: _with_type(node, repr((node.value or "")[:_SHOWN_CHARACTERS])),
+    "bytes": lambda node: _with_type(
+        node, repr((node.value or "")[:_SHOWN_CHARACTERS].encode("latin-1", "replace"))
+    ),
+    "unknown": lambda node: f"<{node.type}>",
+    "sliced": lambda node: f"<{node.type} of {(node.value or '||').split('|')[2]}>",
+    "rest": lambda _: "…",
+    "whole": lambda _: "…",
+}
+
+
+def _with_type(node: SnapshotNode, text: str) -> str:
+    return text if node.type == node.kind else f"{node.type}({text})"

@@ -1,0 +1,269 @@
+"""The view of a candidates run: verdict, speed with its interval, and patch of each candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, ClassVar, Final
+
+from abreast.core.events import (
+    ITEM_SETTLED,
+    ITEM_STARTED,
+    MAP_STARTED,
+    RUN_ENDED,
+    RUN_RESUMED,
+    Event,
+)
+from abreast.core.item import escape, unescape
+from abreast.jobs.candidates.registry import Link, Registry, child_of
+from abreast.jobs.candidates.results import Checked, Diff, Proposal, Timed, Tried, best_of, patch_of
+from abreast.jobs.candidates.source.target import Target
+from abreast.store.port import RunRow
+from abreast.views.job_view import (
+    failure_in,
+    listed,
+    manifest_of,
+    many,
+    mapping,
+    number,
+    short,
+    value_in,
+)
+
+_TRIES_STEP: Final = "tries"
+_MAX_CANDIDATES: Final = 200
+_PATCH_CHARACTERS: Final = 8_000
+_ALL_PATCHES_CHARACTERS: Final = 400_000
+_TEXT_CHARACTERS: Final = 400
+_MAX_DIFFS: Final = 5
+
+
+class CandidatesView:
+    """Collects the records of a run's candidates; the job's own registry derives the results."""
+
+    KINDS: ClassVar = frozenset({ITEM_SETTLED, ITEM_STARTED, MAP_STARTED, RUN_RESUMED, RUN_ENDED})
+
+    def __init__(self) -> None:
+        """Start without events."""
+        self._done: dict[str, object] = {}  # results of steps, by path below the run
+        self._failed: dict[str, str] = {}
+        self._paths: dict[str, str] = {}
+        self._under_way: dict[str, str] = {}  # by candidate: what is being done with it
+        # With the first candidates, so that each is parsed and compared only once.
+        self._initial_registry: Registry | None = None
+        self._tried: list[Tried] | None = None  # cached until the next event
+        self._patches: dict[str, str] = {}  # by candidate text
+
+    def add(self, event: Event) -> None:
+        """Add the next event."""
+        if event.kind in (RUN_RESUMED, RUN_ENDED):
+            self._under_way.clear()
+            return
+        place = event.path.partition("/")[2]
+        if event.kind == ITEM_SETTLED:
+            self._add_settled(event, place)
+        elif (named := _candidate_at(place)) is not None and place not in self._done:
+            self._under_way[named[1]] = named[0]
+
+    def _add_settled(self, event: Event, place: str) -> None:
+        state = event.data.get("state")
+        self._tried = None
+        if place == "sources":
+            self._initial_registry = None
+        self._paths[place] = event.path
+        if (named := _candidate_at(place)) is not None and place.count("/") == 2:  # noqa: PLR2004 - tries, map, name
+            self._under_way.pop(named[1], None)
+        if state == "done":
+            self._done[place] = value_in(event)
+            self._failed.pop(place, None)
+        elif state == "failed":
+            self._failed[place] = failure_in(event)
+
+    # --- the view as plain data
+
+    def plain(self, run: RunRow, state: str) -> dict[str, object]:
+        """Return the candidates in the order of the result; at most the first 200."""
+        facts = manifest_of(run, "candidates")
+        spec = mapping(facts.get("spec"))
+        file, _, name = str(facts.get("target") or spec.get("target") or "").partition("::")
+        original = facts.get("original")
+        if self._tried is None:
+            self._tried = (
+                self._replay(Target(file, name), original) if isinstance(original, str) else []
+            )
+        tried = self._tried
+        winner = best_of(tried)
+        shown = tried[:_MAX_CANDIDATES]
+        if winner is not None and winner not in shown:
+            shown = [*shown[:-1], winner]
+        floors = [
+            one.timed.noise_floor
+            for one in tried
+            if one.timed and one.timed.noise_floor is not None
+        ]
+        seen = mapping(mapping(self._done.get(f"{_TRIES_STEP}/original")).get("watched"))
+        room = [_ALL_PATCHES_CHARACTERS]
+        return {
+            "target": short(f"{file}::{name}", _TEXT_CHARACTERS),
+            "state": state,
+            "threshold": number(spec.get("threshold")),
+            "known": isinstance(original, str),
+            "winner": winner and winner.name,
+            "noise_floor": number(max(floors, default=None)),
+            "baseline": {
+                "tests": seen.get("tests"),
+                "passed": seen.get("passed"),
+                "calls": len(listed(seen.get("invocations"))),
+            }
+            if seen
+            else None,
+            "confinement": [
+                short(one, _TEXT_CHARACTERS) for one in listed(seen.get("confinement"))[:40]
+            ],
+            "candidates": [self._row(one, str(original), file, room) for one in shown],
+            "trouble": [
+                short(f"{place}: {failure}", _TEXT_CHARACTERS)
+                for place, failure in list(self._failed.items())[:10]
+            ],
+            "cut": f"shown: {_MAX_CANDIDATES:,} of {many(len(tried), 'candidate')}"
+            if len(tried) > _MAX_CANDIDATES
+            else None,
+        }
+
+    def _replay(self, target: Target, original: str) -> list[Tried]:
+        """Derive the candidates from the recorded results, in the order in which the job does."""
+        if self._initial_registry is None:
+            self._initial_registry = Registry(target, original)
+            found = map(_read_proposal, map(mapping, listed(self._done.get("sources"))))
+            self._initial_registry.enter(proposal for proposal in found if proposal is not None)
+        registry = deepcopy(self._initial_registry)
+        self._replay_round(registry, "")
+        faster = registry.faster
+        texts = [str(text) for text in listed(self._done.get(f"{_TRIES_STEP}/refine"))]
+        registry.enter(
+            child_of(one, text, "refinement")
+            for one, text in zip(faster, texts, strict=False)
+            if text.strip()
+        )
+        self._replay_round(registry, "-refined")
+        adapted = []
+        for one in registry.faster:
+            text = self._done.get(f"{_TRIES_STEP}/adapt-{one.name}")
+            if one.origin == "refinement" and isinstance(text, str) and text.strip():
+                adapted.append(child_of(one, text, "adaptive"))
+        registry.enter(adapted)
+        self._replay_round(registry, "-adapted")
+        return list(registry.tried.values())
+
+    def _replay_round(self, registry: Registry, ending: str) -> None:
+        for name in list(registry.tried):
+            place = f"{_TRIES_STEP}/candidate{ending}/{escape(name)}"
+            if place in self._done and (
+                links := [_read_link(mapping(one)) for one in listed(self._done[place])]
+            ):
+                registry.settle(name, links)
+            elif place in self._failed:
+                registry.settle(name, [Link("", Checked("error", self._failed[place]))])
+        for name in list(registry.tried):
+            place = f"{_TRIES_STEP}/measure{ending}/{escape(name)}"
+            if place in self._done:
+                registry.time(name, _read_timed(mapping(self._done[place])))
+            elif place in self._failed:
+                registry.time(name, Timed("error", self._failed[place]))
+        registry.copy_to_duplicates()
+
+    def _row(self, one: Tried, original: str, file: str, room: list[int]) -> dict[str, object]:
+        timed, checked = one.timed, one.checked
+        at = self._under_way.get(one.name)
+        if one.text not in self._patches:
+            self._patches[one.text] = patch_of(original, one.text, file) if one.size else one.text
+        patch = self._patches[one.text]
+        cut = short(patch, min(_PATCH_CHARACTERS, max(0, room[0])) or 1)
+        room[0] -= len(cut)
+        places = [f"{_TRIES_STEP}/{held}/{escape(one.name)}" for held in ("measure", "candidate")]
+        return {
+            "name": short(one.name, _TEXT_CHARACTERS),
+            "origin": one.origin,
+            "parent": one.parent,
+            "of": one.of,
+            "verdict": at or one.verdict,
+            "under_way": at is not None,
+            "reason": short(one.reason, _TEXT_CHARACTERS),
+            "ratio": number(timed and timed.ratio),
+            "low": number(timed and timed.low),
+            "high": number(timed and timed.high),
+            "noise": number(timed and timed.noise_floor),
+            "memory": number(timed and timed.memory_ratio),
+            "blocks": timed.blocks if timed else None,
+            "size": one.size,
+            "patch": cut,
+            "patch_cut": len(patch) - len(cut) if len(cut) < len(patch) else 0,
+            "notes": [
+                short(note, _TEXT_CHARACTERS) for note in (*timed.regressions, *timed.notes)[:8]
+            ]
+            if timed
+            else [],
+            "diffs": [
+                {
+                    "call": short(diff.invocation, _TEXT_CHARACTERS),
+                    "where": short(f"{diff.part}{diff.path[1:]}", _TEXT_CHARACTERS),
+                    "original": short(diff.original, _TEXT_CHARACTERS),
+                    "candidate": short(diff.candidate, _TEXT_CHARACTERS),
+                    "reason": short(diff.reason, _TEXT_CHARACTERS),
+                }
+                for diff in (
+                    sorted(checked.diffs, key=lambda diff: diff.part == "test")[:_MAX_DIFFS]
+                    if checked
+                    else ()
+                )
+            ],
+            "more_diffs": max(0, len(checked.diffs) - _MAX_DIFFS) if checked else 0,
+            "path": next((self._paths[place] for place in places if place in self._paths), None),
+        }
+
+
+def _candidate_at(place: str) -> tuple[str, str] | None:
+    """Return what the step at this path does, and with which candidate."""
+    parts = place.split("/")
+    if len(parts) < 3 or parts[0] != _TRIES_STEP:  # noqa: PLR2004 - tries, map, name
+        return None
+    if parts[1].startswith("measure"):
+        return "measuring", unescape(parts[2])
+    if not parts[1].startswith("candidate"):
+        return None
+    step = parts[3] if len(parts) > 3 else "behaviour"  # noqa: PLR2004 - tries, map, name, step
+    return "repairing" if step.startswith("repair") else "checking", unescape(parts[2])
+
+
+# --- the job's records, read from the journal
+
+
+def _read_proposal(facts: Mapping[str, Any]) -> Proposal | None:
+    if not isinstance(facts.get("name"), str) or not isinstance(facts.get("text"), str):
+        return None
+    try:
+        return Proposal(**facts)
+    except TypeError:  # recorded by another version
+        return None
+
+
+def _read_link(facts: Mapping[str, Any]) -> Link:
+    checked = dict(mapping(facts.get("checked")))
+    try:
+        diffs = tuple(Diff(**mapping(diff)) for diff in listed(checked.pop("diffs", ())))
+        return Link(str(facts.get("text")), Checked(**{**checked, "diffs": diffs}))
+    except TypeError:
+        return Link("", Checked("error", "it was recorded by another version of abreast"))
+
+
+def _read_timed(facts: Mapping[str, Any]) -> Timed:
+    try:
+        return Timed(
+            **{
+                **facts,
+                "regressions": tuple(listed(facts.get("regressions"))),
+                "notes": tuple(listed(facts.get("notes"))),
+            }
+        )
+    except TypeError:
+        return Timed("error", "it was recorded by another version of abreast")

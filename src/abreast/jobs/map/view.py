@@ -1,0 +1,88 @@
+"""The view of a plain map: equal outcomes are grouped, so that many items fit in a few lines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from abreast.core.events import ITEM_SETTLED, Event
+from abreast.store.port import RunRow
+from abreast.views.job_view import many, mapping, short, value_in
+
+_MAX_GROUPS: Final = 2_000  # further outcomes are counted together
+_MAX_GROUPS_SHOWN: Final = 20
+_MAX_EXAMPLES: Final = 5
+_TEXT_CHARACTERS: Final = 200
+
+
+@dataclass(slots=True)
+class _Group:
+    state: str
+    text: str
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+class MapView:
+    """Groups the outcomes of items so far."""
+
+    KINDS: ClassVar = frozenset({ITEM_SETTLED})
+
+    def __init__(self) -> None:
+        """Start without events."""
+        self._groups: dict[tuple[str, str], _Group] = {}
+        self._group_by_path: dict[str, _Group] = {}  # an item that was retried counts once
+        self._others = _Group("", "")
+
+    def add(self, event: Event) -> None:
+        """Add the next event."""
+        state = str(event.data.get("state"))
+        key = (state, _summary(event, state))
+        if (before := self._group_by_path.pop(event.path, None)) is not None:
+            before.count -= 1
+            before.examples = [path for path in before.examples if path != event.path]
+        group = self._groups.get(key)
+        if group is None:
+            group = self._others
+            if len(self._groups) < _MAX_GROUPS:
+                group = self._groups[key] = _Group(*key)
+        group.count += 1
+        self._group_by_path[event.path] = group
+        if len(group.examples) < _MAX_EXAMPLES:
+            group.examples.append(event.path)
+
+    def plain(self, run: RunRow, state: str) -> dict[str, object]:
+        """Return the largest groups, failures first."""
+        del run
+        order = {"failed": 0, "cancelled": 1, "done": 2}
+        kept = [group for group in self._groups.values() if group.count]
+        kept.sort(key=lambda group: (order.get(group.state, 3), -group.count, group.text))
+        shown = kept[:_MAX_GROUPS_SHOWN]
+        left = sum(group.count for group in kept[_MAX_GROUPS_SHOWN:]) + self._others.count
+        return {
+            "state": state,
+            "total": sum(group.count for group in kept) + self._others.count,
+            "groups": [
+                {"state": one.state, "text": one.text, "count": one.count, "examples": one.examples}
+                for one in shown
+            ],
+            "cut": f"{many(left, 'item')} in other groups" if left else None,
+        }
+
+
+def _summary(event: Event, state: str) -> str:
+    """Return an outcome in one line; outcomes with equal lines are in one group."""
+    if state == "cancelled":
+        return short(event.data.get("reason"), _TEXT_CHARACTERS)
+    value = value_in(event)
+    if state == "failed":
+        facts = mapping(value)
+        return short(
+            " ".join(str(facts.get("message") or facts.get("type") or "").split()), _TEXT_CHARACTERS
+        )
+    facts = mapping(value)
+    if "stdout" in facts and "exit_code" in facts:
+        value = facts["stdout"]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return short(" ".join(text[: 4 * _TEXT_CHARACTERS].split()), _TEXT_CHARACTERS)

@@ -1,0 +1,1 @@
+"""A study's file, its inputs and the cells that they make."""

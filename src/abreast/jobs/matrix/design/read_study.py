@@ -1,0 +1,493 @@
+"""Reads and checks a study's file: returns a `Study`, or reports every problem with its line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from abreast.core.errors import Problem, WorkflowInvalid
+from abreast.jobs.files.expressions import ExpressionInvalid, ExpressionText, parse
+from abreast.jobs.files.problems import Problems, shown
+from abreast.jobs.files.shapes import (
+    MAPPING,
+    NAME,
+    TEXT,
+    KeySpec,
+    ValueShape,
+    fitting,
+    is_number,
+    one_of,
+    whole,
+)
+from abreast.jobs.files.yaml_nodes import YamlNode, read_yaml
+from abreast.jobs.matrix.design.input_files import inputs_of_file
+from abreast.jobs.matrix.design.template_fields import ROOT, missing_fields
+from abreast.jobs.matrix.scoring.scores import KINDS
+from abreast.jobs.matrix.spec import (
+    CONTROLS,
+    ModelArm,
+    ScoreSpec,
+    Study,
+    StudyInput,
+    StudyStrategy,
+    digest,
+)
+from abreast.models.schema import check_schema
+
+_LABEL: Final = re.compile(r"[^~\s/][^~\n]*")
+_TEMPERATURE: Final = ValueShape(
+    lambda given: is_number(given) and given >= 0, "a number of at least 0", {"type": "number"}
+)
+_MAX_FIELDS: Final = 20  # of inputs, listed in a message
+_ANYTHING: Final = ValueShape(lambda _: True, "anything", {})
+_STUDY: Final[dict[str, KeySpec]] = {
+    "name": KeySpec(NAME),
+    "models": KeySpec(
+        ValueShape(lambda given: isinstance(given, list) and bool(given), "a list of models", {}),
+        required=True,
+    ),
+    "strategies": KeySpec(
+        ValueShape(
+            lambda given: isinstance(given, dict) and bool(given), "a mapping of strategies", {}
+        ),
+        required=True,
+    ),
+    "inputs": KeySpec(
+        ValueShape(
+            lambda given: isinstance(given, (str, list)),
+            "a pattern such as data/*.jsonl, or a list",
+            {},
+        ),
+        required=True,
+    ),
+    "scores": KeySpec(ValueShape(lambda given: isinstance(given, list), "a list of scores", {})),
+    "repeats": KeySpec(whole(1, 10_000)),
+    "controls": KeySpec(
+        ValueShape(lambda given: isinstance(given, list), f"a list of {', '.join(CONTROLS)}", {})
+    ),
+    "truth": KeySpec(NAME, about="The field of an input that holds the right answer"),
+    "lane_width": KeySpec(whole(1, 10_000)),
+}
+_CALL_OPTIONS: Final[dict[str, KeySpec]] = {
+    "system": KeySpec(TEXT),
+    "schema": KeySpec(_ANYTHING),
+    "temperature": KeySpec(_TEMPERATURE),
+    "max_tokens": KeySpec(whole(1)),
+}
+_STRATEGIES: Final[dict[str, dict[str, KeySpec]]] = {
+    "prompt": {"prompt": KeySpec(TEXT, required=True), **_CALL_OPTIONS},
+    "file": {"file": KeySpec(NAME, required=True), **_CALL_OPTIONS},
+    "python": {"python": KeySpec(NAME, required=True)},
+    "sample": {"sample": KeySpec(MAPPING, required=True)},
+    "workflow": {"workflow": KeySpec(NAME, required=True)},
+}
+
+T = TypeVar("T")
+CodeOf = Callable[[str], str]
+"""Returns the source that decides what a `module:function` does; raises ValueError if it can't."""
+
+
+def load_study(
+    text: str,
+    file: str,
+    directory: Path,
+    *,
+    code_of: CodeOf,
+    check_sample: Callable[[Mapping[str, Any]], str | None],
+) -> Study:
+    """Read the study of a file.
+
+    Raises `WorkflowInvalid` with all problems, each with its file and line.
+    """
+    report = Problems(file)
+    node = read_yaml(text, report)
+    study = (
+        None
+        if node is None
+        else _Reader(text, file, directory, report, code_of, check_sample).study(node)
+    )
+    warnings = report.settled()
+    if study is None:  # pragma: no cover - unreadable files are reported above
+        raise WorkflowInvalid.of([Problem(file, 1, "the file can't be read")])
+    return replace(study, warnings=warnings)
+
+
+@dataclass(slots=True)
+class _Reader:
+    text: str
+    file: str
+    directory: Path
+    report: Problems
+    code_of: CodeOf
+    check_sample: Callable[[Mapping[str, Any]], str | None]
+    templates: list[tuple[ExpressionText, str, int]] = field(default_factory=list)
+    """Each with its file, if it has one of its own, and its line in the study."""
+
+    def study(self, root: YamlNode) -> Study | None:
+        node = root.get("matrix")
+        if node is None or node.kind != "mapping":
+            self.report.problem(
+                root.line, "a study is a mapping with the one key 'matrix', and a mapping in it"
+            )
+            return None
+        for key in root.pairs:
+            if key != "matrix":
+                self.report.problem(root.line_of(key), f"there is no {shown(key)} beside 'matrix'")
+        self._check_keys(node, _STUDY, "a matrix")
+        given = fitting(node, _STUDY, "the matrix", self.report)
+        truth = str(given["truth"].value) if "truth" in given else "truth"
+        models = self._entries("models", given, self._model)
+        pairs = given["strategies"].items() if "strategies" in given else ()
+        strategies = [made for name, entry in pairs if (made := self._strategy(name, entry))]
+        inputs = self._inputs(given["inputs"], truth) if "inputs" in given else []
+        if inputs:
+            self._check_fields(inputs)
+        scores = self._entries("scores", given, self._score)
+        controls = self._controls(given["controls"]) if "controls" in given else ()
+        self._check_distinct([(one.label, node.line) for one in models], "models")
+        self._check_distinct([(one.name, one.line) for one in scores], "scores")
+        for made in strategies:
+            if made.name in CONTROLS:
+                self.report.problem(
+                    made.line, f"{made.name!r} is a control; give the strategy another name"
+                )
+        return Study(
+            str(given["name"].value) if "name" in given else Path(self.file).stem,
+            self.file,
+            self.text,
+            tuple(models),
+            tuple(strategies),
+            tuple(inputs),
+            tuple(scores),
+            given["repeats"].value if "repeats" in given else 1,
+            controls,
+            given["lane_width"].value if "lane_width" in given else 4,
+        )
+
+    @staticmethod
+    def _entries(
+        word: str, given: Mapping[str, YamlNode], read: Callable[[YamlNode], T | None]
+    ) -> list[T]:
+        return (
+            [made for entry in given[word].entries if (made := read(entry)) is not None]
+            if word in given
+            else []
+        )
+
+    def _check_keys(self, node: YamlNode, words: Mapping[str, KeySpec], what: str) -> None:
+        for key in node.pairs:
+            if key not in words:
+                there = self.report.instead(key, words)
+                self.report.problem(
+                    node.line_of(key), f"there is no {shown(key)} in {what}; {there}"
+                )
+
+    def _check_distinct(self, names: list[tuple[str, int]], what: str) -> None:
+        seen: set[str] = set()
+        for name, line in names:
+            if name in seen:
+                self.report.problem(line, f"two {what} are called {name!r}; give one another name")
+            seen.add(name)
+
+    # --- models and strategies --------------------------------------------------------------------
+
+    def _model(self, node: YamlNode) -> ModelArm | None:
+        words = {
+            "name": KeySpec(NAME, required=True),
+            "label": KeySpec(NAME),
+            "temperature": KeySpec(_TEMPERATURE),
+            "max_tokens": KeySpec(whole(1)),
+        }
+        if node.kind == "mapping":
+            self._check_keys(node, words, "a model")
+            given = fitting(node, words, "a model", self.report)
+            facts = {word: one.value for word, one in given.items()}
+        else:
+            facts = {"name": node.plain(2)}
+        name = facts.get("name")
+        if not isinstance(name, str) or "/" not in name:
+            self.report.problem(
+                node.line,
+                f"a model is named provider/model, such as local/smollm2, not {shown(name)}",
+            )
+            return None
+        label = self._label(facts.get("label", name), node.line, "a model")
+        return ModelArm(name, label, facts.get("temperature"), facts.get("max_tokens"))
+
+    def _label(self, name: str, line: int, what: str) -> str:
+        if "~" in name or "\n" in name or not name.strip():
+            self.report.problem(
+                line, f"the name of {what} must be a line without '~', not {shown(name)}"
+            )
+        return name
+
+    def _strategy(self, name: str, node: YamlNode) -> StudyStrategy | None:
+        self._label(name, node.line, "a strategy")
+        what = f"the strategy {name!r}"
+        if node.kind == "value" and isinstance(node.value, str):
+            return self._prompt(name, node, {"file": node})
+        kind = next((one for one in _STRATEGIES if node.get(one) is not None), None)
+        if node.kind != "mapping" or kind is None:
+            self.report.problem(
+                node.line,
+                f"{what} must be a prompt's file, or a mapping with one of "
+                f"{', '.join(_STRATEGIES)}",
+            )
+            return None
+        words = _STRATEGIES[kind]
+        self._check_keys(node, words, what)
+        given = fitting(node, words, what, self.report)
+        if kind not in given:
+            return None
+        makers: dict[str, Callable[[], StudyStrategy | None]] = {
+            "prompt": lambda: self._prompt(name, node, given),
+            "file": lambda: self._prompt(name, node, given),
+            "python": lambda: self._python(name, node, str(given[kind].value)),
+            "sample": lambda: self._sample(name, node, given[kind]),
+            "workflow": lambda: self._workflow(name, node, given[kind]),
+        }
+        return makers[kind]()
+
+    def _python(self, name: str, node: YamlNode, call: str) -> StudyStrategy:
+        try:
+            return StudyStrategy(
+                name, "python", node.line, call=call, code=digest(self.code_of(call))
+            )
+        except ValueError as error:  # it can't run here, which is reported before the run starts
+            return StudyStrategy(name, "python", node.line, call=call, code=f"missing: {error}")
+
+    def _workflow(self, name: str, node: YamlNode, place: YamlNode) -> StudyStrategy:
+        text = self._read(str(place.value), place.line)
+        return StudyStrategy(
+            name, "workflow", node.line, file=str(place.value), code=digest(text or "")
+        )
+
+    def _prompt(
+        self, name: str, node: YamlNode, given: Mapping[str, YamlNode]
+    ) -> StudyStrategy | None:
+        place = given.get("prompt") or given["file"]
+        text = str(place.value) if "prompt" in given else self._read(str(place.value), place.line)
+        if text is None:
+            return None
+        system = str(given["system"].value) if "system" in given else None
+        schema = self._schema(given["schema"]) if "schema" in given else None
+        facts = {word: given[word].value for word in ("temperature", "max_tokens") if word in given}
+        prompt = self._template(text, place.line, "" if "prompt" in given else str(place.value))
+        if prompt is None:
+            return None
+        code = digest([text, system, schema, facts])
+        return StudyStrategy(
+            name,
+            "prompt",
+            node.line,
+            prompt,
+            None if system is None else self._template(system, place.line),
+            schema,
+            code=code,
+            **facts,
+        )
+
+    def _sample(self, name: str, node: YamlNode, words: YamlNode) -> StudyStrategy:
+        facts = words.plain()
+        if wrong := self.check_sample(facts):
+            self.report.problem(words.line, f"the strategy {name!r}: {wrong}")
+        return StudyStrategy(
+            name,
+            "sample",
+            node.line,
+            self._template(str(facts.get("prompt", "")), words.line),
+            facts=facts,
+            code=digest(facts),
+        )
+
+    def _template(self, text: str, line: int, file: str = "") -> ExpressionText | None:
+        try:
+            self.templates.append((parse(text), file, line))
+            return self.templates[-1][0]
+        except ExpressionInvalid as error:
+            self.report.problem(line, str(error))
+            return None
+
+    def _check_fields(self, inputs: list[StudyInput]) -> None:
+        """Report every field that a template reads and an input lacks.
+
+        Otherwise calls with incomplete prompts would be paid for.
+        """
+        given = [(one.id, one.value) for one in inputs]
+        known = sorted({str(name) for one in inputs for name in one.value})
+        fields = ", ".join(known[:_MAX_FIELDS]) + (
+            " and others" if len(known) > _MAX_FIELDS else ""
+        )
+        for template, file, line in self.templates:
+            for one in missing_fields(template, given):
+                where = f"{file}:{one.line + 1}: " if file else ""
+                close = (
+                    get_close_matches(one.keys[1], known, 1)
+                    if one.keys[0] == ROOT and len(one.keys) > 1
+                    else []
+                )
+                meant = (
+                    f"; did you mean {ROOT}.{close[0]}?"
+                    if close and len(one.lacking) == len(inputs)
+                    else ""
+                )
+                self.report.problem(line, f"{where}{one}{meant}; the fields are {fields}")
+
+    def _schema(self, node: YamlNode) -> Mapping[str, Any] | None:
+        found = node.plain()
+        if isinstance(found, str):
+            text = self._read(found, node.line)
+            try:
+                found = json.loads(text or "{}")
+            except ValueError as error:
+                self.report.problem(node.line, f"{found} is no JSON: {error}")
+                return None
+        try:
+            if not isinstance(found, dict):
+                raise ValueError("a schema is a mapping, or the file of one")  # noqa: TRY301 - reported below with its line
+            check_schema(found)
+        except ValueError as error:
+            self.report.problem(node.line, str(error))
+            return None
+        return found
+
+    def _read(self, name: str, line: int) -> str | None:
+        try:
+            return (self.directory / name).read_text("utf-8")
+        except OSError as error:
+            self.report.problem(
+                line, f"{name} can't be read: {(error.strerror or str(error)).lower()}"
+            )
+        except UnicodeDecodeError:
+            self.report.problem(line, f"{name} is not UTF-8; convert it")
+        return None
+
+    # --- inputs -----------------------------------------------------------------------------------
+
+    def _inputs(self, node: YamlNode, truth: str) -> list[StudyInput]:
+        if node.kind == "list":
+            found = [
+                (f"{number:04}", one.plain(), one.line) for number, one in enumerate(node.entries)
+            ]
+        else:
+            found = self._from_files(str(node.value), node.line)
+        inputs: list[StudyInput] = []
+        seen: set[str] = set()
+        for name, value, line in found:
+            facts = value if isinstance(value, dict) else {"text": value}
+            label = self._label(str(facts.get("id", name)), line, "an input")
+            if label in seen:
+                self.report.problem(
+                    line, f"two inputs are called {label!r}; give each an id of its own"
+                )
+            seen.add(label)
+            inputs.append(StudyInput(label, facts, facts.get(truth), digest(facts)))
+        if not inputs:
+            self.report.problem(
+                node.line, f"there are no inputs: {shown(node.plain(2))} gives none"
+            )
+        return inputs
+
+    def _from_files(self, pattern: str, line: int) -> list[tuple[str, Any, int]]:
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            self.report.problem(
+                line, f"inputs are beside the study: {pattern} leads out of its directory"
+            )
+            return []
+        found: list[tuple[str, Any, int]] = []
+        for path in sorted(self.directory.glob(pattern)):
+            text = (
+                self._read(str(path.relative_to(self.directory)), line) if path.is_file() else None
+            )
+            if text is None:
+                continue
+            for one in inputs_of_file(path, text):
+                if isinstance(one, str):
+                    self.report.problem(line, one)
+                else:
+                    found.append((*one, line))
+        return found
+
+    # --- scores -----------------------------------------------------------------------------------
+
+    def _score(self, node: YamlNode) -> ScoreSpec | None:
+        if node.kind == "value":
+            kind, argument, name, model = node.value, None, None, None
+        else:
+            kind = next((one for one in node.pairs if one in KINDS), None)
+            argument = node.pairs[kind][1].plain() if kind else None
+            name, model = (
+                one.plain(2) if (one := node.get(word)) else None for word in ("name", "model")
+            )
+            self._check_keys(
+                node,
+                {
+                    **{one: KeySpec(_ANYTHING) for one in KINDS},
+                    "name": KeySpec(NAME),
+                    "model": KeySpec(NAME),
+                },
+                "a score",
+            )
+        if kind not in KINDS:
+            self.report.problem(
+                node.line,
+                f"there is no score {shown(kind)}; {self.report.instead(str(kind), KINDS)}",
+            )
+            return None
+        wrong = _wrong_argument(kind, argument)
+        if wrong:
+            self.report.problem(node.line, f"the score {kind!r} {wrong}")
+            return None
+        code = ""
+        if kind == "schema":
+            argument = self._schema(node.pairs[kind][1])
+        elif kind == "python":
+            try:
+                code = digest(self.code_of(str(argument)))
+            except ValueError as error:
+                self.report.problem(node.line, str(error))
+        field_name = (
+            argument
+            if isinstance(argument, str) and kind in ("precision", "recall", "f1", "exact")
+            else None
+        )
+        return ScoreSpec(
+            name or (f"{kind}:{field_name}" if field_name else kind),
+            kind,
+            argument,
+            model,
+            code,
+            node.line,
+        )
+
+    def _controls(self, node: YamlNode) -> tuple[str, ...]:
+        wanted = one_of(CONTROLS)
+        for one in node.entries:
+            if not wanted.fits(one.plain(2)):
+                self.report.problem(
+                    one.line, f"a control is {wanted.wanted}, not {shown(one.plain(2))}"
+                )
+        return tuple(str(one.plain(2)) for one in node.entries)
+
+
+def _wrong_argument(kind: str, argument: object) -> str | None:
+    """What is wrong with the argument of a score; None if it is valid."""
+    if kind in ("regex", "python", "judge") and not (isinstance(argument, str) and argument):
+        return "needs a text: a pattern, a module:function, a question"
+    if kind == "regex":
+        try:
+            re.compile(str(argument))
+        except re.error as error:
+            return f"has no valid pattern: {error}"
+    if kind == "schema" and argument is None:
+        return "needs a schema, or the file of one"
+    if kind == "numeric" and not (
+        argument is None or is_number(argument) or isinstance(argument, Mapping)
+    ):
+        return "takes a tolerance, or {rel: ..., abs: ...}"
+    return None

@@ -1,0 +1,1 @@
+"""Scores of cells, and the statistics over them."""

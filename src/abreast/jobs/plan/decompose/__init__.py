@@ -1,0 +1,1 @@
+"""Division of a repository into a tree of subplans."""

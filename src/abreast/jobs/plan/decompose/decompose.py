@@ -1,0 +1,179 @@
+"""Divides a repository into subplans: a pure function that gives the same tree for the same files.
+
+    plan = decompose(take_inventory(root), read_imports(root, inventory), Options())
+
+It divides by directories first; where these don't divide, by imports, then by communities of
+imports; above a budget, by names. A leaf has the reason why it is not divided: `max_depth`,
+`min_files`, `no_progress`, `fits`. An id is made of a path, never of a position, so a file added
+elsewhere does not change it (unless a new level pushes what is beneath it over `max_depth`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from abreast.jobs.plan.decompose.clusters import divide_by_budget, divide_by_imports
+from abreast.jobs.plan.decompose.folders import Folder, divide_by_folders, grow, stays_whole
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.decompose.inventory import FileEntry, Inventory
+from abreast.jobs.plan.spec import ROOT, NodeKind, Options, Plan, PlanNode, Reason
+
+# Hexadecimal digits: with 48 bits, two of 10,000 nodes collide once in five million plans.
+_DIGEST_DIGITS: Final = 12
+_SLUG_CHARACTERS: Final = 24
+_NOT_IN_SLUG: Final = re.compile(r"[^a-z0-9]+")
+
+
+def decompose(
+    inventory: Inventory, imports: Imports | None = None, options: Options | None = None
+) -> Plan:
+    """The plan of an inventory. Without imports it divides by directories and names alone."""
+    options = options or Options()
+    imports = imports or Imports()
+    work = _Decomposition(imports, options)
+    nodes = work.run(grow(inventory.files, options))
+    return Plan(tuple(nodes), options, work.steps, (*inventory.notes, *imports.notes))
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """A future node: either a whole directory, or files of one."""
+
+    id: str
+    kind: NodeKind
+    scope: str
+    files: tuple[FileEntry, ...]
+    folder: Folder
+    anchors: tuple[str, ...] = ()
+    """The first files of the clusters that contain it."""
+    final: bool = False
+    """Whether only a budget would divide it further."""
+
+
+class _Split(NamedTuple):
+    reason: Reason
+    parts: list[_Part]
+
+
+@dataclass(slots=True)
+class _Decomposition:
+    imports: Imports
+    options: Options
+    steps: int = 0
+    made: list[PlanNode] = field(default_factory=list)
+
+    def run(self, root: Folder) -> list[PlanNode]:
+        """Make the nodes, each before its children, and these in the order of their parts."""
+        whole = _Part(ROOT, NodeKind.DIRECTORY, "./", _sorted(root.all_files()), root)
+        pending: list[tuple[_Part, str | None, int]] = [(whole, None, 0)]
+        while pending:
+            part, parent, depth = pending.pop()
+            split = self._split(part, depth)
+            self.made.append(
+                PlanNode(
+                    part.id,
+                    parent,
+                    tuple(child.id for child in split.parts),
+                    depth,
+                    tuple(file.path for file in part.files),
+                    _tokens(part.files),
+                    split.reason,
+                    not split.parts and self._over(part),
+                    part.kind,
+                    part.scope,
+                )
+            )
+            pending.extend((child, part.id, depth + 1) for child in reversed(split.parts))
+        return self.made
+
+    def _split(self, part: _Part, depth: int) -> _Split:
+        """The parts and how they were found; or no parts, and the reason."""
+        if stays_whole(len(part.files), _tokens(part.files), self.options):
+            few = len(part.files) <= self.options.min_files
+            return _Split(Reason.MIN_FILES if few else Reason.FITS, [])
+        if depth >= self.options.max_depth:
+            return _Split(Reason.MAX_DEPTH, [])
+        found = self._by_folders(part) or self._by_content(part)
+        return found or _Split(Reason.NO_PROGRESS, [])
+
+    def _by_folders(self, part: _Part) -> _Split | None:
+        if part.kind is not NodeKind.DIRECTORY:
+            return None
+        self.steps += 1
+        found = divide_by_folders(part.folder, self.options)
+        if len(found) < 2:  # noqa: PLR2004 - a single part divides nothing
+            return None
+        return _Split(
+            Reason.DIRECTORIES, [_of_folder(each.folder, whole=each.whole) for each in found]
+        )
+
+    def _by_content(self, part: _Part) -> _Split | None:
+        over = self._over(part)
+        if part.final and not over:
+            return None
+        edges, options = self.imports.edges, self.options
+        if over:
+            first = part.kind in {NodeKind.DIRECTORY, NodeKind.FILES}
+            found = divide_by_budget(part.files, edges, options, hubs=first)
+        else:
+            found = divide_by_imports(part.files, edges, options)
+        self.steps += found.steps
+        if found.count < 2:  # noqa: PLR2004 - a single part divides nothing
+            return None
+        place = part.folder.bottom()
+        parts = [_of_cluster(part, place, files, NodeKind.CLUSTER) for files in found.parts]
+        if found.hubs:
+            parts.insert(0, _of_cluster(part, place, found.hubs, NodeKind.HUBS))
+        return _Split(found.way, parts)
+
+    def _over(self, part: _Part) -> bool:
+        return self.options.over(len(part.files), _tokens(part.files))
+
+
+def _of_folder(folder: Folder, *, whole: bool) -> _Part:
+    if whole:
+        name = _node_id("folder", folder.path)
+        return _Part(
+            name, NodeKind.DIRECTORY, f"{folder.path}/", _sorted(folder.all_files()), folder
+        )
+    scope = f"{folder.path}/*" if folder.path else "*"
+    return _Part(
+        _node_id("files", folder.path), NodeKind.FILES, scope, _sorted(folder.files), folder
+    )
+
+
+def _of_cluster(part: _Part, place: Folder, files: tuple[FileEntry, ...], kind: NodeKind) -> _Part:
+    first = files[0].path
+    anchors = (*part.anchors, first if kind is NodeKind.CLUSTER else "hubs/")  # no file ends so
+    # The id is made of the directory, not of the parent node: changes elsewhere decide whether that
+    # is the directory or only its files.
+    name = _node_id("cluster", place.path, *anchors, slug=f"{place.path}/{first}")
+    short = [file.path.rpartition("/")[2] for file in files]
+    within = f"{place.path}/" if place.path else ""
+    listed = ", ".join(short[:2]) + (", .." if len(short) > 2 else "")  # noqa: PLR2004 - two names are listed
+    return _Part(name, kind, f"{within}{{{listed}}}", files, place, anchors, final=True)
+
+
+def _node_id(*facts: str, slug: str | None = None) -> str:
+    """A readable part and a digest of the node's facts.
+
+    It has letters, digits and hyphens, so that it can be a branch or a path.
+    """
+    digest = hashlib.sha256("\0".join(facts).encode(errors="surrogatepass")).hexdigest()[
+        :_DIGEST_DIGITS
+    ]
+    path = facts[1] if slug is None else slug
+    short = _NOT_IN_SLUG.sub("-", "/".join(path.split("/")[-2:]).lower()).strip("-")
+    return f"{short[-_SLUG_CHARACTERS:].strip('-') or 'top'}-{digest}"
+
+
+def _sorted(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _tokens(files: Sequence[FileEntry]) -> int:
+    return sum(file.tokens for file in files)

@@ -1,0 +1,164 @@
+"""Finds the import statements of a Python file without parsing the rest of it.
+
+A parser spends more than 90% of its time on code that imports nothing. Here, strings and comments
+are blanked up to the last `import`, and only the remaining import statements go to the parser.
+Where the text is ambiguous (an `import` in no statement, an unmatched quote or parenthesis, Python
+2), the whole file is parsed, so that the result is always that of the parser. Other syntax errors
+are not looked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+Statement: TypeAlias = ast.Import | ast.ImportFrom
+
+# Each loop is unrolled (plain characters, then any number of: one special, plain characters), and
+# each branch begins with a plain character, to which the search can jump: five times as fast as the
+# usual way to write it.
+_BLANKED: Final = re.compile(
+    r"""\#[^\n]*
+    | \"\"\" [^"\\]* (?: (?: \\. | "(?!"") ) [^"\\]* )* (?: \"\"\" | \Z )
+    | \'\'\' [^'\\]* (?: (?: \\. | '(?!'') ) [^'\\]* )* (?: \'\'\' | \Z )
+    | \" [^"\\\n]* (?: \\. [^"\\\n]* )* \"
+    | \' [^'\\\n]* (?: \\. [^'\\\n]* )* \'
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+# The word first, what is around it second: a search for plain letters is ten times as fast as one
+# for `\bimport`.
+_WORD: Final = re.compile(r"import(?<!\wimport)\b")
+_HEAD: Final = re.compile(r"(?:.*[;:])?[ \t\f]*(from\b[\w. \t\f]*)?")
+_TAIL: Final = re.compile(r"[ \t\f]*\([^)]*\)|[^;\n(]*")
+_CODING: Final = re.compile(rb"\A(?:[^\n]*\n)?[^\n]*coding[:=][ \t]*(?!utf-?8\b)", re.IGNORECASE)
+_PYTHON_2: Final = re.compile(
+    r"^[ \t]*(?:print[ \t]+(?:[^ \t=(.,:)]|$)|except [^\n:(]*,)", re.MULTILINE
+)
+_EXCEPT: Final = re.compile(r"except [^\n:(]*,")
+
+
+class ImportScanner:
+    """Reads the imports of many files; a statement that comes again is not parsed again."""
+
+    def __init__(self) -> None:
+        """Read nothing yet."""
+        self._known: dict[str, list[Statement]] = {}
+        self.parsed_bytes = 0
+        """Bytes that the parser read: single statements, and files that were parsed whole."""
+
+    def read(self, source: bytes) -> list[Statement]:
+        """All imports of a file, also in functions.
+
+        Raises what `ast.parse` raises if the file is parsed whole.
+        """
+        if b"import" not in source:
+            return []
+        found = self._scan(source)
+        if found is None:
+            self.parsed_bytes += len(source)
+            found = parse_imports(source)
+        return found
+
+    def _scan(self, source: bytes) -> list[Statement] | None:
+        """The imports found by scanning the text; None if that may be wrong."""
+        text = _text(source)
+        if text is None or _looks_broken(text):
+            return None
+        code = _code(text[: _end_of_line(text, text.rindex("import"))])
+        if "'" in code or '"' in code:
+            return None
+        try:
+            return [
+                each for spelled in _statement_texts(code) for each in self._statements(spelled)
+            ]
+        except (SyntaxError, ValueError):
+            return None
+
+    def _statements(self, spelled: str) -> list[Statement]:
+        known = self._known.get(spelled)
+        if known is None:
+            self.parsed_bytes += len(spelled)
+            known = self._known[spelled] = list(_walk(ast.parse(spelled).body))
+        return known
+
+
+def parse_imports(source: bytes) -> list[Statement]:
+    """The imports of a file by parsing it whole."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as one for an invalid escape
+        return list(_walk(ast.parse(source).body))
+
+
+def _walk(body: Sequence[ast.AST]) -> Iterator[Statement]:
+    """All imports, also in functions, under `try` and `if TYPE_CHECKING`.
+
+    Expressions can't have any, and are not walked.
+    """
+    pending = list(reversed(body))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found = getattr(node, name, None)
+            if isinstance(found, list):
+                pending.extend(found)
+
+
+def _text(source: bytes) -> str | None:
+    """The file as text with plain line ends; None if only the parser can find its encoding."""
+    if b"\0" in source or _CODING.search(source):
+        return None
+    try:
+        text = source.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _code(text: str) -> str:
+    """The text without strings and comments, with continued lines joined."""
+    code = _BLANKED.sub(" ", text)
+    return code.replace("\\\n", " ") if "\\" in code else code
+
+
+def _statement_texts(code: str) -> Iterator[str]:
+    """The text of each import statement; raises `ValueError` if an `import` is in none."""
+    for word in _WORD.finditer(code):
+        head = _HEAD.fullmatch(code, code.rfind("\n", 0, word.start()) + 1, word.start())
+        tail = _TAIL.match(code, word.end())
+        if head is None or tail is None:
+            raise ValueError("an import that is no statement")
+        yield f"{head[1] or ''}import{tail[0]}"
+
+
+def _looks_broken(text: str) -> bool:
+    """Whether parentheses don't match, or there is a statement of Python 2.
+
+    Strings and comments are ignored.
+    """
+    uneven = text.count("(") != text.count(")")
+    if not uneven and "print " not in text and not _EXCEPT.search(text):
+        return False
+    code = _code(text)
+    return code.count("(") != code.count(")") or _PYTHON_2.search(code) is not None
+
+
+def _end_of_line(text: str, at: int) -> int:
+    """The end of the logical line that `at` is in, after the bracket that is open there."""
+    end = text.find("\n", at)
+    if end < 0:
+        return len(text)
+    if "(" in text[at:end]:
+        closed = text.find(")", at)
+        end = max(end, text.find("\n", closed) if closed >= 0 else end)
+    while text[end - 1] == "\\":
+        following = text.find("\n", end + 1)
+        if following < 0:
+            return len(text)
+        end = following
+    return end

@@ -1,0 +1,288 @@
+"""Runs the subplans of a plan in parallel, and returns their results in the order of the plan.
+
+A subplan is a leaf. It is an item of one map, so width, retries, timeouts, halts and resume are
+those of every map; its work is passed in. With dependencies, a subplan starts when those it needs
+are done, the longest chain first; one that needs a failed subplan is blocked, and names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
+from typing import Any, Final, Literal, TypeAlias
+
+from abreast.core.item import Item, escape
+from abreast.core.outcome import Cancelled, Done, Outcome
+from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.spec import Plan, PlanNode
+from abreast.run.current import current_item
+from abreast.run.outcome_record import restore
+from abreast.run.run import Run
+from abreast.store.codec import codec
+from abreast.store.port import Recorded
+
+SUBPLANS: Final = "subplans"
+MAX_PARALLEL: Final = 5
+PLAN_DIVIDED: Final = "plan-divided"
+"""The event that records the tree of a plan as its newest driver divided it."""
+
+State: TypeAlias = Literal["done", "failed", "cancelled", "blocked"]
+Work: TypeAlias = Callable[[PlanNode], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Subplan:
+    """The result of a leaf; `value` is what its work returned."""
+
+    leaf: str
+    state: State
+    value: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """All subplans in the order of the plan, and how many ran at once at most."""
+
+    subplans: tuple[Subplan, ...]
+    peak: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether all are done."""
+        return all(one.state == "done" for one in self.subplans)
+
+    @property
+    def errors(self) -> tuple[Subplan, ...]:
+        """The subplans that failed."""
+        return tuple(one for one in self.subplans if one.state == "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How subplans are run."""
+
+    width: int = MAX_PARALLEL
+    fail_fast: bool = False
+    max_retries: int = 0
+    timeout: float | None = None
+    hold: str | None = None
+    needs: Mapping[str, Sequence[str]] | None = None
+    """The leaves that each leaf needs; None if there are no dependencies."""
+
+
+async def run_plan(
+    run: Run,
+    plan: Plan,
+    work: Work,
+    how: PlanOptions,
+    around: str = "",
+    *,
+    done: dict[str, dict[str, Any]] | None = None,
+) -> PlanResult:
+    """Run the leaves of `plan` within `run`; `around` names everything else that work depends on.
+
+    A subplan that is recorded as done is not run again, unless its files or `around` have changed.
+    The value of each is put into `done`, where work finds the values that its leaf needs.
+    """
+    _record_division(run, plan, how)
+    values = {} if done is None else done
+    leaves = {leaf.id: leaf for leaf in plan.leaves}
+    order = _LeafOrder(leaves, how.needs or {})
+    found: dict[str, Subplan] = {}
+
+    async def do(value: Mapping[str, Any]) -> dict[str, Any]:
+        del value  # only its digest is used, to find out whether a recorded outcome still holds
+        item = current_item()
+        if item is None:
+            raise RuntimeError("a subplan runs inside an item of a map")
+        result = values[item.key] = await work(leaves[item.key])
+        # Before its place is free, so that a subplan that needs it can take the place.
+        order.ended(item.key, ok=True)
+        return result
+
+    mapped = run.map(
+        do,
+        order.ready({name: _item_value(leaf, around) for name, leaf in leaves.items()}),
+        width=how.width,
+        name=SUBPLANS,
+        order="completion" if how.needs else "item",
+        on_error="halt" if how.fail_fast else "collect",
+        retry=how.max_retries or None,
+        timeout=how.timeout,
+        hold=how.hold,
+        on_change="rerun",
+    )
+    async with mapped:
+        async for outcome in mapped:
+            found[outcome.key] = _subplan(outcome)
+            if isinstance(outcome, Done):
+                values[outcome.key] = outcome.value
+            order.ended(outcome.key, ok=isinstance(outcome, Done))
+    found |= {one.key: _subplan(one) for one in mapped.losers}
+    missing = {
+        name: _item_value(leaf, around) for name, leaf in leaves.items() if name not in found
+    }
+    found |= await _recorded_done(run, missing, values)
+    return PlanResult(
+        tuple(found.get(name) or order.unfinished(name) for name in leaves), mapped.peak
+    )
+
+
+async def _recorded_done(
+    run: Run, made_of: Mapping[str, Mapping[str, Any]], done: Mapping[str, dict[str, Any]]
+) -> dict[str, Subplan]:
+    """The subplans among these that are recorded as done.
+
+    A halt leaves them out of the outcomes, although they are done.
+    """
+    context = run.context
+    store, row, writer = context.store, context.row, context.writer
+    if store is None or row is None or writer is None:
+        return {name: Subplan(name, "done", done[name]) for name in made_of if name in done}
+    if not made_of:
+        return {}
+    paths = {f"{run.path}/{SUBPLANS}/{escape(name)}": name for name in made_of}
+    recorded: Mapping[str, Recorded] = await writer.read(
+        lambda: store.recorded(row.id, list(paths))
+    )
+    found: dict[str, Subplan] = {}
+    for path, one in recorded.items():
+        name, outcome = paths[path], restore(one)
+        if isinstance(outcome, Done) and one.data.get("digest") == codec.digest(made_of[name]):
+            found[name] = replace(_subplan(outcome), leaf=name)
+    return found
+
+
+def _record_division(run: Run, plan: Plan, how: PlanOptions) -> None:
+    """Record the tree in the journal, since outcomes exist only for leaves that have ended."""
+    journal = run.context.journal
+    if journal is None:
+        return
+    nodes = [
+        {
+            "id": node.id,
+            "parent": node.parent,
+            "scope": node.scope,
+            "kind": str(node.kind),
+            "reason": str(node.reason),
+            "files": len(node.files),
+            "tokens": node.tokens,
+            "over_budget": node.over_budget,
+            "needs": list((how.needs or {}).get(node.id, ())),
+        }
+        for node in plan.nodes
+    ]
+    journal.emit(PLAN_DIVIDED, run.path, body=codec.encode(nodes, run.path))
+
+
+def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """All leaves that each leaf needs, directly or through others, in the order of the plan.
+
+    The needs must have no cycle.
+    """
+    found: dict[str, set[str]] = {}
+    for name in TopologicalSorter(needs).static_order():
+        direct = needs.get(name, ())
+        found[name] = set(direct).union(*(found[one] for one in direct))
+    return {
+        leaf.id: tuple(one.id for one in plan.leaves if one.id in found.get(leaf.id, ()))
+        for leaf in plan.leaves
+    }
+
+
+def _item_value(leaf: PlanNode, around: str) -> dict[str, Any]:
+    return {"files": list(leaf.files), "around": around}
+
+
+def _subplan(outcome: Outcome[Any]) -> Subplan:
+    attempts = max(1, len(outcome.times) - 3)
+    if isinstance(outcome, Done):
+        return Subplan(outcome.key, "done", outcome.value, None, attempts)
+    if isinstance(outcome, Cancelled):
+        return Subplan(outcome.key, "cancelled", error=outcome.reason, attempts=attempts)
+    return Subplan(
+        outcome.key,
+        "failed",
+        error=str(outcome.error) or type(outcome.error).__name__,
+        attempts=attempts,
+    )
+
+
+class _LeafOrder:
+    """The order of leaves: that of the plan, or by dependency with the longest chain first."""
+
+    def __init__(self, leaves: Mapping[str, PlanNode], needs: Mapping[str, Sequence[str]]) -> None:
+        self._leaves = leaves
+        self._needs = {name: tuple(needs.get(name, ())) for name in leaves}
+        self._failed: dict[str, str] = {}
+        self._ended: set[str] = set()
+        self._changed = asyncio.Event()
+        self._sorter: TopologicalSorter[str] = TopologicalSorter(self._needs)
+        try:
+            self._sorter.prepare()
+        except CycleError as error:
+            raise PlanInvalid(
+                f"subplans need each other in a circle: {' -> '.join(error.args[1])}"
+            ) from None
+        self._chain = self._chains()
+
+    def _chains(self) -> dict[str, int]:
+        """For each subplan, the tokens of the longest chain that begins with it."""
+        after: dict[str, list[str]] = {name: [] for name in self._needs}
+        for name, needs in self._needs.items():
+            for need in needs:
+                after[need].append(name)
+        chain: dict[str, int] = {}
+        for name in reversed(list(TopologicalSorter(self._needs).static_order())):
+            chain[name] = (
+                1 + self._leaves[name].tokens + max((chain[one] for one in after[name]), default=0)
+            )
+        return chain
+
+    async def ready(self, made_of: Mapping[str, Any]) -> AsyncIterator[Any]:
+        """Yield each leaf as soon as those that it needs are done."""
+        place = {name: number for number, name in enumerate(self._leaves)}
+        chained = any(self._needs.values())
+        waiting: list[tuple[int, int, str]] = []
+        while self._sorter.is_active():
+            for name in self._sorter.get_ready():
+                heappush(waiting, (-self._chain[name] if chained else 0, place[name], name))
+            if waiting:
+                name = heappop(waiting)[2]
+                if self._blocker(name) is None:
+                    yield Item(name, made_of[name])
+                else:
+                    self._sorter.done(name)
+            else:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def ended(self, name: str, *, ok: bool) -> None:
+        """Record the end of a leaf: those that need it may start now, or are blocked."""
+        if name in self._ended:
+            return
+        self._ended.add(name)
+        if not ok:
+            self._failed[name] = name
+        self._sorter.done(name)
+        self._changed.set()
+
+    def _blocker(self, name: str) -> str | None:
+        found = next(
+            (self._failed[need] for need in self._needs[name] if need in self._failed), None
+        )
+        if found is not None:
+            self._failed[name] = found
+        return found
+
+    def unfinished(self, name: str) -> Subplan:
+        """The result of a leaf without an outcome: blocked or cancelled."""
+        blocker = self._failed.get(name)
+        if blocker is not None:
+            return Subplan(name, "blocked", error=f"it needs {blocker}, which failed")
+        return Subplan(name, "cancelled", error="stopped")

@@ -1,0 +1,165 @@
+"""A plan: a tree of nodes that divide the files of a repository, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from abreast.jobs.plan.errors import PlanInvalid
+
+ROOT: Final = "root"
+"""The id of the node that has all files."""
+
+
+class Reason(StrEnum):
+    """Why a leaf is not divided (the first four), or how an inner node is (the others)."""
+
+    MAX_DEPTH = "max_depth"
+    MIN_FILES = "min_files"
+    NO_PROGRESS = "no_progress"
+    FITS = "fits"
+
+    DIRECTORIES = "directories"
+    IMPORTS = "imports"
+    COMMUNITIES = "communities"
+    NAMES = "names"
+
+
+LEAF_REASONS: Final = frozenset(
+    {Reason.MAX_DEPTH, Reason.MIN_FILES, Reason.NO_PROGRESS, Reason.FITS}
+)
+
+
+class NodeKind(StrEnum):
+    """What the files of a node have in common."""
+
+    DIRECTORY = "directory"
+    """All files beneath a directory."""
+    FILES = "files"
+    """The files in a directory itself, not in those beneath it."""
+    CLUSTER = "cluster"
+    """Files of one directory that belong together."""
+    HUBS = "hubs"
+    """Files of one directory that many others of it import; they get one common writer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How far to divide.
+
+    A node of at most `min_files` files, or at `max_depth` (the root has 0), stays whole.
+    `max_files` and `max_tokens` are a leaf's budget, none by default: a node within it stays whole,
+    a node above it is divided wherever it can be.
+    """
+
+    max_depth: int = 8
+    min_files: int = 10
+    max_files: int | None = None
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that are not whole numbers or too small."""
+        least = {"max_depth": 0, "min_files": 1, "max_files": 1, "max_tokens": 1}
+        for name, low in least.items():
+            value = getattr(self, name)
+            optional = name in {"max_files", "max_tokens"}
+            if value is None and optional:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < low:
+                raise PlanInvalid(
+                    f"{name} is {value!r}: it must be a whole number of at least {low}"
+                )
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether leaves have a budget."""
+        return self.max_files is not None or self.max_tokens is not None
+
+    def over(self, files: int, tokens: int) -> bool:
+        """Whether that many files and tokens are above the budget."""
+        return (self.max_files is not None and files > self.max_files) or (
+            self.max_tokens is not None and tokens > self.max_tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """A part of the repository: `files` are all files beneath it, sorted.
+
+    A leaf is a subplan, and owns its files.
+    """
+
+    id: str
+    parent: str | None
+    children: tuple[str, ...]
+    depth: int
+    files: tuple[str, ...]
+    tokens: int
+    reason: Reason
+    over_budget: bool
+    """Whether it is a leaf above the budget that could not be divided further."""
+    kind: NodeKind
+    scope: str
+    """A readable name.
+
+    `src/core/` is a directory, `src/core/*` the files in it, `src/core/{a.py, ..}` some of these.
+    """
+
+    @property
+    def leaf(self) -> bool:
+        """Whether it is a subplan."""
+        return not self.children
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A tree of nodes, the root first and every node before its children.
+
+    `steps` is the number of divisions that were tried.
+    """
+
+    nodes: tuple[PlanNode, ...]
+    options: Options
+    steps: int
+    notes: tuple[str, ...] = ()
+    """What was left out or could not be read."""
+    _by_id: dict[str, PlanNode] = field(init=False, repr=False, compare=False)
+    _owners: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index the nodes by id, and the leaves by file."""
+        object.__setattr__(self, "_by_id", {node.id: node for node in self.nodes})
+        object.__setattr__(
+            self, "_owners", {path: leaf.id for leaf in self.leaves for path in leaf.files}
+        )
+        if len(self._by_id) != len(self.nodes):
+            raise PlanInvalid("two nodes of the plan have the same id")
+
+    @property
+    def root(self) -> PlanNode:
+        """The node of all files."""
+        return self.nodes[0]
+
+    @property
+    def leaves(self) -> tuple[PlanNode, ...]:
+        """The subplans, in the order of the tree, which is the order of their results."""
+        return tuple(node for node in self.nodes if node.leaf)
+
+    @property
+    def max_depth_reached(self) -> int:
+        """The depth of the deepest leaf."""
+        return max(node.depth for node in self.nodes)
+
+    def node(self, name: str) -> PlanNode:
+        """The node of an id; raises `KeyError` if there is none."""
+        return self._by_id[name]
+
+    def children(self, node: PlanNode) -> Iterator[PlanNode]:
+        """The children of a node."""
+        return (self._by_id[child] for child in node.children)
+
+    def owner(self, path: str) -> str | None:
+        """The id of the leaf that has a file; None if no leaf has it."""
+        return self._owners.get(path)

@@ -1,0 +1,1 @@
+"""The work of subplans in worktrees, and the checks of the merged result."""

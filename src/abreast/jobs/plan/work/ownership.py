@@ -1,0 +1,67 @@
+"""Ownership of paths: each leaf may write its own files, and new ones beside them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Self
+
+from abreast.jobs.plan.spec import ROOT, Plan
+
+SUBMODULE: Final = "a submodule"
+"""The owner of all files of a repository within the repository."""
+
+
+class Ownership:
+    """The owners of paths, by the files of each leaf."""
+
+    def __init__(self, leaves: Mapping[str, Iterable[str]], submodules: Iterable[str] = ()) -> None:
+        """Index which leaves have files in each directory, and beneath it.
+
+        Submodules belong to none of the leaves.
+        """
+        self._submodules = frozenset(submodules)
+        self._owners = {path: leaf for leaf, files in leaves.items() for path in files}
+        self._in_folder: dict[str, set[str]] = defaultdict(set)
+        self._beneath: dict[str, set[str]] = defaultdict(set)
+        for path, leaf in self._owners.items():
+            folder = path.rpartition("/")[0]
+            self._in_folder[folder].add(leaf)
+            while leaf not in self._beneath[folder] and folder:
+                self._beneath[folder].add(leaf)
+                folder = folder.rpartition("/")[0]
+            self._beneath[folder].add(leaf)
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """The ownership of a plan."""
+        return cls({leaf.id: leaf.files for leaf in plan.leaves})
+
+    def owners(self, path: str) -> tuple[str, ...]:
+        """The leaves that may write a path, sorted; a file of the plan has one.
+
+        A new file may be written by the leaves with files in its directory; if that is new too, or
+        has no files itself, by those of the nearest directory above that has some.
+        """
+        if self._submodules and any(above in self._submodules for above in (path, *_above(path))):
+            return (SUBMODULE,)
+        owner = self._owners.get(path)
+        if owner is not None:
+            return (owner,)
+        folder = path
+        while folder:
+            folder = folder.rpartition("/")[0]
+            found = self._in_folder.get(folder) or self._beneath.get(folder)
+            if found:
+                return tuple(sorted(found))
+        return (ROOT,)  # a plan without files
+
+    def allows(self, leaf: str, path: str) -> bool:
+        """Whether a leaf may write a path."""
+        return leaf in self.owners(path)
+
+
+def _above(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path

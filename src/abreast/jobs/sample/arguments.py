@@ -1,0 +1,195 @@
+"""The arguments of `abreast.sample`: validates them and makes a job that runs within a run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from abreast.core.events import CALL_SETTLED
+from abreast.core.outcome import NO_USAGE
+from abreast.core.window import whole
+from abreast.jobs.sample.branch_order import PICKS, Pick
+from abreast.jobs.sample.checks import Check, Function, as_check
+from abreast.jobs.sample.dry_run import PASS_RATE, SampleDryRun, plan_sample
+from abreast.jobs.sample.job import BreadthDepth, RequestSettings, run_sample
+from abreast.jobs.sample.results import SampleResult
+from abreast.jobs.sample.strategies import STRATEGIES, Question, Rejection, Strategy
+from abreast.limits.budget import Budget
+from abreast.models.port import Json, Model
+from abreast.models.schema import schema_of
+from abreast.run.hooks import name_of
+from abreast.run.outcome_record import usage_of
+from abreast.run.run import Run
+
+ERRORS: Final = ("raise", "collect")
+"""The values of `on_error`: what is done with errors where no draw passed."""
+THEIR_WORDS: Final = {
+    "loop_budget": "depth",
+    "concurrency_budget": "breadth",
+    "requirements": "checks",
+}
+"""Keywords of other libraries, and abreast's keyword for the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleJob:
+    """A sample, checked and ready to run."""
+
+    question: Question
+    draws: RequestSettings
+    strategy: Strategy
+    shape: BreadthDepth
+    name: str = "sample"
+    budget: Budget | None = None
+
+    def plan(self, pass_rate: float = PASS_RATE) -> SampleDryRun:
+        """Return the dry run: what the sample may cost, before anything is spent."""
+        return plan_sample(self.question, self.draws, self.strategy, self.shape, pass_rate)
+
+    async def run(self, within: Run) -> SampleResult:
+        """Run the sample within a run, under its own name."""
+        job = await self._after_hooks(within)
+        async with AsyncExitStack() as stack:
+            scope = await stack.enter_async_context(within.child(job.name, budget=job.budget))
+            await _restore_budget(scope)
+            return await run_sample(scope, job.question, job.draws, job.strategy, job.shape)
+
+    async def _after_hooks(self, within: Run) -> SampleJob:
+        """Return the job after the `before_sample` hooks, which may change breadth and depth."""
+        shape = self.shape
+        for hook in within.context.hooks:
+            decide = getattr(hook, "before_sample", None)
+            if decide is None:
+                continue
+            answer = decide(replace(self, shape=shape).plan())
+            answer = await answer if inspect.isawaitable(answer) else answer
+            if answer is not None:
+                shape = _apply_hook_answer(shape, answer, f"before_sample of {name_of(hook)}")
+        return replace(self, shape=shape)
+
+
+def make_job(
+    prompt: str,
+    model: Model,
+    *,
+    checks: Sequence[object] = (),
+    breadth: int = 1,
+    depth: int = 1,
+    strategy: Strategy | str | None = None,
+    pick: Pick = "ordered",
+    on_error: Literal["raise", "collect"] = "raise",
+    system: str | None = None,
+    schema: Mapping[str, Json] | type | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    seed: int | None = None,
+    explain: bool = False,
+    name: str = "sample",
+    budget: Budget | str | None = None,
+    **theirs: Any,
+) -> SampleJob:
+    """Validate the arguments, before anything is drawn.
+
+    Raises ValueError or TypeError for arguments that are not valid.
+
+    Args:
+        prompt: the question for the model.
+        model: the model to draw from; `abreast.sample` takes a name too.
+        checks: what a draw must satisfy: functions, schemas, pydantic models, or those of
+            `abreast.checks`. Without any, the first draw wins.
+        breadth: how many branches draw side by side. It multiplies the worst-case number of paid
+            requests (up to `breadth * depth` draws, judges besides), and a provider that limits
+            rates will answer 429 sooner: such replies pause the lane and use up no round.
+        depth: how many rounds each branch has: the first draw, and `depth - 1` repairs.
+        strategy: what to ask next, and which draw to choose: Rejection (default), Repair,
+            MultiTurn, Vote, BestOf, Escalate, your own, or a name such as "repair".
+        pick: "ordered" chooses the least (round, branch) that passes, the same whatever the delays;
+            "first" chooses the draw that passes first in time, which depends on timing.
+        on_error: "raise" where nothing passed and something raised; "collect" returns the errors
+            with the result. A reply that is declined, empty, broken or not valid by the schema uses
+            its round and is repaired; an error that concerns every draw, such as a refused key, is
+            raised only if no draw before it in (round, branch) order passed.
+        system: the system prompt.
+        schema: a JSON schema or pydantic model for the replies.
+        temperature: the sampling temperature; the provider's default, or 0.8 for several draws from
+            an embedded model.
+        max_tokens: the longest reply.
+        seed: a seed of the sample's own; by default the run's, at the sample's place.
+        explain: run all checks on every draw, also after one has failed.
+        name: the sample's part of the path; unique in its scope.
+        budget: a limit for draws, judges and repairs together.
+        theirs: none; a keyword of another library gets an error that names abreast's.
+    """
+    for word in theirs:
+        if word in THEIR_WORDS:
+            raise TypeError(f"{word} is called {THEIR_WORDS[word]} here")
+        raise TypeError(f"a sample has no option {word!r}")
+    if not prompt.strip():
+        raise ValueError("the prompt is empty")
+    if pick not in PICKS:
+        raise ValueError(f"pick must be one of {', '.join(PICKS)}, not {pick!r}")
+    if on_error not in ERRORS:
+        raise ValueError(f"on_error must be {' or '.join(ERRORS)}, not {on_error!r}")
+    made = tuple(_with_name(as_check(one), number) for number, one in enumerate(checks, 1))
+    names = [one.name for one in made]
+    if len(set(names)) < len(names):
+        twice = next(one for one in names if names.count(one) > 1)
+        raise ValueError(f"two checks are called {twice!r}; give each a name of its own")
+    shape = BreadthDepth(
+        whole("breadth", breadth), whole("depth", depth), pick, on_error == "collect", explain
+    )
+    draws = RequestSettings(
+        model, system, None if schema is None else schema_of(schema), temperature, max_tokens, seed
+    )
+    own = Budget.parse(budget) if isinstance(budget, str) else budget
+    return SampleJob(Question(prompt, made), draws, _strategy_from(strategy), shape, name, own)
+
+
+async def _restore_budget(scope: Run) -> None:
+    """Charge a resumed sample's own budget with what the calls beneath it have used already."""
+    context, budget = scope.context, scope.budget
+    writer, store, row = context.writer, context.store, context.row
+    if budget is None or not context.resumed or writer is None or store is None or row is None:
+        return
+    prefix = f"{scope.path}/"
+    found = await writer.read(
+        lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
+    )
+    used = sum((usage_of(event.data) for event in found), NO_USAGE)
+    tokens = used.input_tokens + used.output_tokens
+    budget.restore({"requests": used.requests, "tokens": tokens, "usd": used.usd or 0.0})
+
+
+def _with_name(one: Check, number: int) -> Check:
+    """Name a lambda by its position."""
+    return (
+        replace(one, name=f"check {number}")
+        if isinstance(one, Function) and one.name == "<lambda>"
+        else one
+    )
+
+
+def _strategy_from(given: Strategy | str | None) -> Strategy:
+    if given is None:
+        return Rejection()
+    if isinstance(given, str):
+        if given not in STRATEGIES:
+            raise ValueError(f"there is no strategy {given!r}; there are {', '.join(STRATEGIES)}")
+        return STRATEGIES[given]()
+    return given
+
+
+def _apply_hook_answer(shape: BreadthDepth, answer: object, hook: str) -> BreadthDepth:
+    if not isinstance(answer, Mapping):
+        raise ValueError(f"{hook} must answer None or a mapping of numbers, not {answer!r}")
+    for word in answer:
+        if word not in ("breadth", "depth"):
+            raise ValueError(f"{hook} may change breadth and depth, not {word!r}")
+    try:
+        breadth, depth = answer.get("breadth", shape.breadth), answer.get("depth", shape.depth)
+        return replace(shape, breadth=whole("breadth", breadth), depth=whole("depth", depth))
+    except ValueError as error:
+        raise ValueError(f"{hook} answered with a number that can't be: {error}") from None

@@ -1,0 +1,118 @@
+"""Runs the checks of a sample on a draw: free ones first, models last, equal texts once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from abreast.core.errors import BudgetSpent, CallFailed, CheckBroken
+from abreast.core.outcome import Done
+from abreast.executors.port import BoundCall
+from abreast.jobs.sample.checks import Check, CheckedDraft, Function, broken
+from abreast.jobs.sample.draw_context import CURRENT_DRAW
+from abreast.jobs.sample.results import CheckVerdict
+from abreast.jobs.sample.strategies import Question
+from abreast.models.port import Reply
+from abreast.run.current import current_item
+
+
+class DrawChecker:
+    """The checks of one sample, over all its branches."""
+
+    def __init__(self, question: Question, threads: BoundCall[Any, Any], *, explain: bool) -> None:
+        """Plain functions run in `threads`. With `explain`, all checks run on every draw."""
+        self._question = question
+        self._threads = threads
+        self._explain = explain
+        self._verdicts_by_text: dict[str, tuple[CheckVerdict, ...]] = {}
+        self._under_way: dict[str, asyncio.Future[None]] = {}
+
+    async def verdicts(self, reply: Reply) -> tuple[CheckVerdict, ...]:
+        """Return the verdicts of the checks; those of an equal text are reused."""
+        text, known, under_way = reply.text, self._verdicts_by_text, self._under_way
+        while text not in known and text in under_way:
+            # The branch that checks it may be cancelled; then this branch checks it.
+            await asyncio.wait([under_way[text]])
+        if text not in known:
+            mine = under_way[text] = asyncio.get_running_loop().create_future()
+            try:
+                known[text] = await self._run_checks(
+                    CheckedDraft(text, reply.value, self._question.prompt)
+                )
+            finally:
+                del under_way[text]
+                mine.set_result(None)
+        return known[text]
+
+    async def _run_checks(self, draft: CheckedDraft) -> tuple[CheckVerdict, ...]:
+        """Run free checks first; ask models only if those passed, until one of them says no."""
+        free = [check for check in self._question.checks if not check.costs]
+        paid = [check for check in self._question.checks if check.costs]
+        verdicts = {check.name: await self._run_check(check, draft) for check in free}
+        if self._explain or all(verdict.ok for verdict in verdicts.values()):
+            for verdict in await self._run_paid_checks(paid, draft):
+                verdicts[verdict.check] = verdict
+        return tuple(
+            verdicts[check.name] for check in self._question.checks if check.name in verdicts
+        )
+
+    async def _run_paid_checks(
+        self, judges: Sequence[Check], draft: CheckedDraft
+    ) -> list[CheckVerdict]:
+        """Ask the judges side by side; the first rejection, in their order, ends it."""
+        if not judges:
+            return []
+        item = current_item()
+        if item is None:
+            raise RuntimeError("a draw is judged inside its branch")
+        draw = CURRENT_DRAW.get()
+        name = f"judge-{draw.round if draw else 0}"
+        until = None if self._explain else _is_rejection
+
+        async def ask(check: Check) -> dict[str, Any]:
+            verdict = await self._run_check(check, draft)
+            return {
+                "check": verdict.check,
+                "ok": verdict.ok,
+                "reason": verdict.reason,
+                "score": verdict.score,
+            }
+
+        asked = item.run.map(
+            ask,
+            judges,
+            width=len(judges),
+            name=name,
+            until=until,
+            on_error="raise",
+            key=lambda check: check.name,
+        )
+        return [
+            CheckVerdict(**outcome.value) async for outcome in asked if isinstance(outcome, Done)
+        ]
+
+    async def _run_check(self, check: Check, draft: CheckedDraft) -> CheckVerdict:
+        """Run one check. What it raises is a `CheckBroken`, unless its model's call failed."""
+        try:
+            answer: Any = check.run(draft)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            elif callable(answer) and isinstance(check, Function):
+                answer = await self._in_thread(check, answer)
+        except (CallFailed, BudgetSpent, CheckBroken):
+            raise
+        except Exception as error:
+            raise broken(check.name, error) from error
+        if not isinstance(answer, CheckVerdict):
+            raise CheckBroken(f"the check {check.name!r} must give a Verdict, not {answer!r}")
+        return answer
+
+    async def _in_thread(self, check: Function, call: Any) -> CheckVerdict:  # noqa: ANN401 - the user's own
+        """Call a plain function in a thread, so that it does not block the event loop."""
+        answer = await self._threads.async_call(call)
+        return check.verdict(await answer if isinstance(answer, Awaitable) else answer)
+
+
+def _is_rejection(outcome: Any) -> bool:  # noqa: ANN401 - an outcome of any kind
+    return isinstance(outcome, Done) and not outcome.value["ok"]

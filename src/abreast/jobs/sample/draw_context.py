@@ -1,0 +1,36 @@
+"""The draw context: which draw of a sample the running code belongs to."""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class DrawContext:
+    """The draw that the running code belongs to; hooks, checks, log records and models see it."""
+
+    branch: int
+    round: int
+    number: int
+
+
+CURRENT_DRAW: Final[ContextVar[DrawContext | None]] = ContextVar("abreast_draw", default=None)
+
+
+def current_draw() -> DrawContext | None:
+    """Return the draw that the running code belongs to; None outside of any."""
+    return CURRENT_DRAW.get()
+
+
+class DrawFilter(logging.Filter):
+    """Adds to every log record its `branch` and `round` (None outside of a draw)."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the attributes; never drops a record."""
+        draw = CURRENT_DRAW.get()
+        record.branch = draw.branch if draw else None
+        record.round = draw.round if draw else None
+        return True

@@ -1,0 +1,108 @@
+"""The dry run of a sample: what it may cost, before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from abreast.jobs.sample.checks import Judge
+from abreast.jobs.sample.job import BreadthDepth, RequestSettings
+from abreast.jobs.sample.strategies import History, Question, Strategy
+from abreast.models.port import SHORT_REPLY_TOKENS, Model, Request
+
+PASS_RATE: Final = 0.5
+"""The assumed share of draws that pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDryRun:
+    """Requests, tokens and cost: at worst, and as expected if each draw passes with `pass_rate`.
+
+    Breadth multiplies the worst case: `breadth` branches of `depth` rounds make up to `breadth *
+    depth` draws, each with one more request for every judge. The cost in USD is None where a price
+    isn't known.
+    """
+
+    breadth: int
+    depth: int
+    judges: int
+    pass_rate: float
+    worst_requests: int
+    expected_requests: float
+    worst_tokens: int
+    expected_tokens: float
+    worst_usd: float | None
+    expected_usd: float | None
+
+
+def plan_sample(
+    question: Question,
+    draws: RequestSettings,
+    strategy: Strategy,
+    shape: BreadthDepth,
+    pass_rate: float = PASS_RATE,
+) -> SampleDryRun:
+    """Calculate the dry run. Raises ValueError if `pass_rate` is not between 0 and 1."""
+    if not 0.0 <= pass_rate <= 1.0:
+        raise ValueError(f"pass_rate must be between 0 and 1, not {pass_rate!r}")
+    judges = sum(check.costs for check in question.checks)
+    worst = shape.breadth * shape.depth
+    expected = _expected_draws(shape, pass_rate, early=strategy.early)
+    tokens, usd = _draw_cost(question, draws, strategy)
+    verdicts = [
+        _verdict_usd(check, tokens) if isinstance(check, Judge) else usd
+        for check in question.checks
+        if check.costs
+    ]
+    each_usd = _sum_if_known([usd, *verdicts])
+    each_tokens = tokens + judges * (tokens + SHORT_REPLY_TOKENS)
+    return SampleDryRun(
+        shape.breadth,
+        shape.depth,
+        judges,
+        pass_rate,
+        worst * (1 + judges),
+        expected * (1 + judges),
+        worst * each_tokens,
+        expected * each_tokens,
+        None if each_usd is None else worst * each_usd,
+        None if each_usd is None else expected * each_usd,
+    )
+
+
+def _verdict_usd(judge: Judge, tokens: int) -> float | None:
+    """Cost of one verdict: the judge reads prompt and answer, and may think before it decides."""
+    price = getattr(judge.model, "price", None)
+    return None if price is None else float(price.of(tokens, SHORT_REPLY_TOKENS))
+
+
+def _sum_if_known(parts: Sequence[float | None]) -> float | None:
+    """The sum; None if a part is None."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _expected_draws(shape: BreadthDepth, rate: float, *, early: bool) -> float:
+    """The average number of draws: all branches draw round by round until one passes."""
+    fails = (1.0 - rate) ** (shape.breadth if early else 1)
+    rounds = float(shape.depth) if fails == 1.0 else (1.0 - fails**shape.depth) / (1.0 - fails)
+    return rounds * shape.breadth
+
+
+def _draw_cost(
+    question: Question, draws: RequestSettings, strategy: Strategy
+) -> tuple[int, float | None]:
+    """Tokens and cost of one draw, by the model's own estimate and its price, if known."""
+    turn = strategy.next(question, History(0))
+    request = Request(
+        turn.messages, system=draws.system, max_tokens=draws.max_tokens, schema=draws.schema
+    )
+    model: Model | str = turn.model or draws.model
+    if isinstance(model, str) and draws.open is not None:
+        model = draws.open(model)
+    reserve = getattr(model, "reserve", None)
+    if reserve is None:
+        return 0, None
+    need, _ = reserve(request, ())
+    return need.tokens, need.usd if getattr(model, "price", None) is not None else None

@@ -1,0 +1,507 @@
+"""Runs a sample: branches side by side, each drawing, checking and repairing until one passes.
+
+BranchOrder (pure: which branches may continue)
+  <- branch (an item of a map: its rounds)
+  <- draw -> model (lane, budget, journal)
+          `-> DrawChecker (free checks, then models)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from abreast.core.errors import (
+    AbreastError,
+    BranchesFailed,
+    BudgetSpent,
+    Refused,
+    ReplyBroken,
+    ReplyInvalid,
+)
+from abreast.core.outcome import NO_USAGE, Done, Usage
+from abreast.core.seeds import derive_seed
+from abreast.executors.port import BoundCall
+from abreast.jobs.sample.branch_order import BranchOrder, Pick, Place
+from abreast.jobs.sample.check_draw import DrawChecker
+from abreast.jobs.sample.draw_context import CURRENT_DRAW, DrawContext
+from abreast.jobs.sample.error_scope import Concern, concern_of, error_from, error_text
+from abreast.jobs.sample.results import (
+    CheckVerdict,
+    SampleAttempt,
+    SampleResult,
+    by_branch,
+    count,
+    split_usage,
+)
+from abreast.jobs.sample.strategies import History, Question, Strategy
+from abreast.models.port import Json, Model, Reply, Request
+from abreast.run.context import GRACE
+from abreast.run.current import current_item
+from abreast.run.run import Run
+
+SAMPLE_STARTED: Final = "sample-started"
+SAMPLE_ENDED: Final = "sample-ended"
+DRAW_STARTED: Final = "draw-started"
+DRAW_ENDED: Final = "draw-ended"
+BRANCHES: Final = "branch"
+
+_SEED_BITS: Final = 31
+_REASON_CHARACTERS: Final = 500  # in an event
+MAX_DRAWS: Final = 100_000
+"""The largest number of draws of one sample, `breadth * depth`."""
+GREEDY_MODEL_TEMPERATURE: Final = 0.8
+"""The default temperature of several draws from a model that would answer the same each time."""
+
+
+class SameAnswers(UserWarning):
+    """All branches drew the same text in spite of their seeds: breadth only costs more here."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSettings:
+    """The model of a draw, and the settings of each request besides its messages."""
+
+    model: Model
+    system: str | None = None
+    schema: Mapping[str, Json] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    """By default derived from the run's seed and the sample's path.
+
+    Each branch and round gets a seed of its own, derived from it.
+    """
+    open: Callable[[str], Model] | None = None
+    """Opens a model that a strategy names; called once for each name."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreadthDepth:
+    """The number of branches and rounds, and how the winner is found."""
+
+    breadth: int
+    depth: int
+    pick: Pick = "ordered"
+    collect: bool = False
+    explain: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse an absurd number of draws before it takes up memory."""
+        if self.breadth * self.depth > MAX_DRAWS:
+            size = f"breadth {self.breadth:,} x depth {self.depth:,}"
+            raise ValueError(
+                f"{size} is {self.breadth * self.depth:,} draws; a sample has at most {MAX_DRAWS:,}"
+            )
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """The attempts and errors so far, of all branches."""
+
+    attempts: dict[tuple[int, int], SampleAttempt] = field(default_factory=dict)
+    errors: dict[tuple[int, int], BaseException] = field(default_factory=dict)
+    first: list[str] = field(default_factory=list)  # the texts of the first round
+    warned: bool = False
+
+    def add(self, attempt: SampleAttempt, error: BaseException | None = None) -> None:
+        """Add a draw that has ended."""
+        self.attempts[attempt.round, attempt.branch] = attempt
+        if error is not None:
+            self.errors[attempt.round, attempt.branch] = error
+
+    def restore(self, recorded: Sequence[Mapping[str, Any]]) -> list[SampleAttempt]:
+        """Add the draws of a branch that were recorded by an earlier process."""
+        attempts = [SampleAttempt.of(plain) for plain in recorded]
+        for attempt in attempts:
+            if (attempt.round, attempt.branch) not in self.attempts:
+                self.add(attempt, None if attempt.error is None else error_from(attempt.error))
+        return attempts
+
+    def concern(self, attempt: SampleAttempt) -> Concern:
+        """What the error of an attempt concerns; by its type, in records that do not say it."""
+        return attempt.concerns or concern_of(self.errors[attempt.round, attempt.branch])
+
+
+async def run_sample(
+    scope: Run, question: Question, draws: RequestSettings, strategy: Strategy, shape: BreadthDepth
+) -> SampleResult:
+    """Run a sample in a scope that nothing else uses. Raises what a sample raises."""
+    sampler = _Sampler(scope, question, draws, strategy, shape)
+    async with sampler.lifecycle_events():
+        return await sampler.run()
+
+
+class _Sampler:
+    """One sample that is running."""
+
+    def __init__(
+        self,
+        scope: Run,
+        question: Question,
+        draws: RequestSettings,
+        strategy: Strategy,
+        shape: BreadthDepth,
+    ) -> None:
+        self._scope = scope
+        self._question = question
+        self._draws = draws
+        self._strategy = strategy
+        self._shape = shape
+        self._ledger = _Ledger()
+        self._order = BranchOrder(shape.breadth, shape.depth, shape.pick, early=strategy.early)
+        own = draws.seed
+        self._seed = (
+            scope.context.seed_of(scope.path) if own is None else derive_seed(own, "sample")
+        )
+        self._map: Any = None
+        self._winner: SampleAttempt | None = None
+        self._models_by_name: dict[str, Model] = {}  # models that the strategy has named
+        # Threads of the run's own executor: they see the draw's context and end with the sample.
+        self._threads: BoundCall[Any, Any] = scope.context.executor("local").bind(
+            _call_function, shape.breadth
+        )
+        self._checker = DrawChecker(question, self._threads, explain=shape.explain)
+
+    @asynccontextmanager
+    async def lifecycle_events(self) -> AsyncIterator[None]:
+        """Emit one event at the start, and one at the end with the result, also after an error."""
+        shape = self._shape
+        self._emit(
+            SAMPLE_STARTED,
+            breadth=shape.breadth,
+            depth=shape.depth,
+            checks=len(self._question.checks),
+        )
+        try:
+            yield
+        finally:
+            for name in await self._threads.close(GRACE):
+                warnings.warn(
+                    f"{self._scope.path}: {name} can't be stopped and is still running",
+                    stacklevel=2,
+                )
+            self._count_usage()
+            counts = count(list(self._ledger.attempts.values()))
+            winner = self._winner
+            self._emit(
+                SAMPLE_ENDED,
+                ok=winner is not None and winner.state == "passed",
+                started=counts.started,
+                completed=counts.completed,
+                cancelled=counts.cancelled,
+                failed=counts.failed,
+                rounds=counts.rounds,
+                winner=None if winner is None else winner.number,
+            )
+
+    def _emit(self, kind: str, **facts: Any) -> None:
+        journal = self._scope.context.journal
+        if journal is not None:
+            journal.emit(kind, self._scope.path, data=facts)
+
+    def _count_usage(self) -> None:
+        """Add the usage of the draws to the item above, except for those past the deciding one."""
+        item = current_item()
+        if item is not None:
+            item.add_usage(self._split_usage()[0])
+
+    def _split_usage(self) -> tuple[Usage, Usage]:
+        return split_usage(
+            list(self._ledger.attempts.values()), self._order.best or self._order.broken
+        )
+
+    # --- branches
+
+    async def run(self) -> SampleResult:
+        breadth = self._shape.breadth
+        async with self._scope.map(
+            self._branch, range(breadth), width=breadth, name=BRANCHES
+        ) as branches:
+            self._map = branches
+            branches.leave_usage()  # a branch may have draws past the winner
+            async for outcome in branches:
+                attempts = self._ledger.restore(outcome.value) if isinstance(outcome, Done) else []
+                self._branch_ended(outcome.index, attempts[-1] if attempts else None)
+        return self._result(branches.timing_dependent)
+
+    def _branch_ended(self, branch: int, last: SampleAttempt | None) -> None:
+        """Record that a branch ended with that draw, now or before a resume; stop those beaten."""
+        order = self._order
+        if last is not None and last.state == "passed":
+            beaten = order.passed(branch, last.round)
+        elif last is not None and last.state == "error" and self._ledger.concern(last) == "sample":
+            beaten = order.broke(branch, last.round)
+        else:
+            beaten = order.ended(branch)
+        why = (
+            "another draw passed"
+            if order.broken is None
+            else "another draw met an error that concerns all"
+        )
+        for other in beaten:
+            self._map.cancel(other, why)
+
+    async def _branch(self, branch: int) -> list[dict[str, Any]]:
+        """Draw, check and repair, until a draw passes or the rounds are used up."""
+        history = History(branch)
+        number = 0
+        while self._order.may_draw(branch, number):
+            context = DrawContext(branch, number, branch * self._shape.depth + number + 1)
+            CURRENT_DRAW.set(context)
+            attempt = await self._draw(context, history)
+            history.attempts.append(attempt)
+            if attempt.state == "passed" or attempt.concerns in ("branch", "sample"):
+                break
+            number += 1
+        self._branch_ended(branch, history.last)
+        return [attempt.plain() for attempt in history.attempts]
+
+    # --- one draw
+
+    async def _draw(self, context: DrawContext, history: History) -> SampleAttempt:
+        item = current_item()
+        if item is None:
+            raise RuntimeError("a branch is an item of a map")
+        item.note(DRAW_STARTED, branch=context.branch, round=context.round, number=context.number)
+        seed = derive_seed(self._seed, f"{context.branch}/{context.round}") & (
+            (1 << _SEED_BITS) - 1
+        )
+        before = item.usage or NO_USAGE
+        drawn = _DrawInProgress(context, seed)
+        error: BaseException | None = None
+        try:
+            await self._ask_and_check(drawn, history)
+        except asyncio.CancelledError:
+            drawn.state = "cancelled"
+            self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), None)
+            raise
+        except BudgetSpent:
+            drawn.state = "cancelled"
+            self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), None)
+            raise
+        except Exception as raised:  # noqa: BLE001 - recorded with the attempt; `_raise` decides
+            error = raised
+            drawn.state = "error"
+        return self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), error)
+
+    async def _ask_and_check(self, drawn: _DrawInProgress, history: History) -> None:
+        """Ask the model and check its reply."""
+        draws = self._draws
+        turn = self._strategy.next(self._question, history)
+        model = self._model(turn.model)
+        drawn.model = model.name
+        temperature = draws.temperature
+        if (
+            temperature is None
+            and getattr(model, "greedy", False)
+            and self._shape.breadth * self._shape.depth > 1
+        ):
+            temperature = GREEDY_MODEL_TEMPERATURE
+        request = Request(
+            turn.messages,
+            system=draws.system,
+            temperature=temperature,
+            seed=drawn.seed,
+            max_tokens=draws.max_tokens,
+            schema=draws.schema,
+        )
+        drawn.reply = await model.complete(request)
+        _check_usable(drawn.reply, model.name)
+        self._warn_if_same(drawn)
+        drawn.verdicts = await self._checker.verdicts(drawn.reply)
+        drawn.state = "passed" if all(verdict.ok for verdict in drawn.verdicts) else "failed"
+
+    def _model(self, wanted: Model | str | None) -> Model:
+        """Return the model that a strategy wants, opened if it is a name."""
+        if not isinstance(wanted, str):
+            return wanted or self._draws.model
+        if wanted not in self._models_by_name:
+            if self._draws.open is None:
+                raise ValueError(
+                    f"the strategy asks {wanted!r}, and no models are opened by name here"
+                )
+            self._models_by_name[wanted] = self._draws.open(wanted)
+        return self._models_by_name[wanted]
+
+    def _record_attempt(
+        self, drawn: _DrawInProgress, used: Usage, error: BaseException | None
+    ) -> SampleAttempt:
+        attempt = drawn.attempt(used, error)
+        self._ledger.add(attempt, error)
+        item = current_item()
+        if item is not None:
+            item.note(
+                DRAW_ENDED,
+                branch=attempt.branch,
+                round=attempt.round,
+                number=attempt.number,
+                state=attempt.state,
+                why=_failure_reason(attempt),
+            )
+        return attempt
+
+    def _warn_if_same(self, drawn: _DrawInProgress) -> None:
+        """Warn if the first draws of all branches are equal: later ones will be equal too."""
+        if (
+            drawn.context.round
+            or self._ledger.warned
+            or drawn.reply is None
+            or self._shape.breadth == 1
+        ):
+            return
+        first = self._ledger.first
+        first.append(drawn.reply.text)
+        if len(first) == self._shape.breadth and len(set(first)) == 1:
+            self._ledger.warned = True
+            warnings.warn(
+                f"all {self._shape.breadth} branches drew the same text: {drawn.model} seems to "
+                "ignore seeds at this temperature, "
+                "so breadth multiplies the cost and brings nothing",
+                SameAnswers,
+                stacklevel=2,
+            )
+
+    # --- the result
+
+    def _result(self, why: frozenset[str]) -> SampleResult:
+        ledger, order = self._ledger, self._order
+        attempts = by_branch(list(ledger.attempts.values()))
+        errors = tuple(ledger.errors[place] for place in sorted(ledger.errors))
+        usage = sum((attempt.usage for attempt in attempts), NO_USAGE)
+        if order.broken is not None and not self._shape.collect:
+            self._raise(attempts)
+        # It depends on timing which draws after an error for all draws ended: none of them is
+        # chosen.
+        counted = tuple(
+            attempt
+            for attempt in attempts
+            if order.broken is None or _place(attempt) < order.broken
+        )
+        winner = self._select(counted) if order.best is None else ledger.attempts[order.best]
+        self._winner = winner
+        ok = winner is not None and winner.state == "passed"
+        if not ok and errors and not self._shape.collect:
+            self._raise(attempts)
+        if self._shape.pick == "first":
+            why |= {"pick=first"}
+        failed = [place for place in ledger.errors if order.broken is None or place <= order.broken]
+        self._scope.count_results("draw", done=count(counted).completed, failed=len(failed))
+        return SampleResult(
+            ok, winner, attempts, count(attempts), usage, errors, why, self._split_usage()[1]
+        )
+
+    def _select(self, attempts: tuple[SampleAttempt, ...]) -> SampleAttempt | None:
+        drawn = tuple(attempt for attempt in attempts if attempt.state in ("passed", "failed"))
+        if not drawn:
+            return None
+        chosen = self._strategy.select(drawn)
+        if isinstance(chosen, bool) or (
+            chosen is not None and not isinstance(chosen, (int, SampleAttempt))
+        ):
+            raise TypeError(
+                f"{self._strategy!r} must choose an attempt or an index, not {chosen!r}"
+            )
+        if isinstance(chosen, int):
+            if not -len(drawn) <= chosen < len(drawn):
+                raise ValueError(
+                    f"{self._strategy!r} chose number {chosen} of {len(drawn)} attempts"
+                )
+            return drawn[chosen]
+        return chosen
+
+    def _raise(self, attempts: tuple[SampleAttempt, ...]) -> None:
+        """Raise an error for all draws as it is, else the first one.
+
+        With more than one branch, the latter is the cause of a `BranchesFailed`.
+        """
+        errors, broken = self._ledger.errors, self._order.broken
+        first = errors[min(errors) if broken is None else broken]
+        if self._shape.breadth == 1 or broken is not None:
+            first.attempts = attempts  # type: ignore[attr-defined]
+            raise first
+        raised = len({branch for _, branch in errors})
+        summary = f"no branch passed, and {raised} of {self._shape.breadth} raised; the first: "
+        raise BranchesFailed(summary + _sentence(first), attempts) from first
+
+
+@dataclass(slots=True)
+class _DrawInProgress:
+    """A draw that is running."""
+
+    context: DrawContext
+    seed: int
+    state: Any = "failed"
+    model: str = ""
+    reply: Reply | None = None
+    verdicts: tuple[CheckVerdict, ...] = ()
+
+    def attempt(self, used: Usage, error: BaseException | None) -> SampleAttempt:
+        """Return the record of this draw."""
+        reply = self.reply
+        return SampleAttempt(
+            self.context.branch,
+            self.context.round,
+            self.context.number,
+            self.state,
+            text=reply.text if reply else _rejected_text(error),
+            value=reply.value if reply else None,
+            verdicts=self.verdicts,
+            usage=used,
+            seed=self.seed,
+            error=None if error is None else error_text(error),
+            seconds=reply.seconds if reply else 0.0,
+            model=self.model,
+            concerns=None if error is None else concern_of(error),
+        )
+
+
+def _call_function(what: Any) -> Any:  # noqa: ANN401 - a check of the user
+    return what()
+
+
+def _usage_between(after: Usage, before: Usage) -> Usage:
+    """Return the usage between two moments."""
+    usd = None if after.usd is None or before.usd is None else after.usd - before.usd
+    return Usage(
+        after.requests - before.requests,
+        after.input_tokens - before.input_tokens,
+        after.output_tokens - before.output_tokens,
+        usd,
+        after.estimate and not before.estimate,
+    )
+
+
+def _check_usable(reply: Reply, name: str) -> None:
+    """Raise for a reply that no check can judge, also where a user's model doesn't."""
+    if reply.finish == "refused":
+        raise Refused(f"{name} refused to answer", raw=reply.text)
+    if not reply.text.strip() and not reply.tool_calls:
+        raise ReplyBroken(f"{name} sent an empty reply")
+
+
+def _rejected_text(error: BaseException | None) -> str:
+    """Return the text of a reply that breaks the schema, for the repair."""
+    return error.raw if isinstance(error, ReplyInvalid) else ""
+
+
+def _place(attempt: SampleAttempt) -> Place:
+    return (attempt.round, attempt.branch)
+
+
+def _failure_reason(attempt: SampleAttempt) -> str | None:
+    """Return in one line why an attempt failed; a view has no other source while a branch runs."""
+    reason = attempt.error or "; ".join(
+        f"{verdict.check}: {verdict.reason}" if verdict.reason else verdict.check
+        for verdict in attempt.verdicts
+        if not verdict.ok
+    )
+    return reason[:_REASON_CHARACTERS] or None
+
+
+def _sentence(error: BaseException) -> str:
+    return str(error) if isinstance(error, AbreastError) else f"{type(error).__name__}: {error}"

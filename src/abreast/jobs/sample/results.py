@@ -1,0 +1,165 @@
+"""The result of a sample: one record for each draw, and the counts of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from abreast.core.outcome import NO_USAGE, Usage
+from abreast.jobs.sample.error_scope import Concern
+from abreast.models.port import Json
+
+State: TypeAlias = Literal["passed", "failed", "error", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVerdict:
+    """The verdict of a check on a draw."""
+
+    check: str
+    ok: bool
+    reason: str = ""
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleAttempt:
+    """One draw: its branch and round, the reply, and the verdicts of the checks.
+
+    `number` is `branch * depth + round + 1`, unique over all branches. Rounds and branches count
+    from 0.
+    """
+
+    branch: int
+    round: int
+    number: int
+    state: State
+    text: str = ""
+    value: Json = None
+    verdicts: tuple[CheckVerdict, ...] = ()
+    error: str | None = None
+    """The exception: its type's name and its message."""
+    usage: Usage = NO_USAGE
+    seed: int | None = None
+    seconds: float = 0.0
+    model: str = ""
+    concerns: Concern | None = None
+    """What its error concerns: this draw alone, its branch, or every draw of the sample."""
+
+    @property
+    def reason(self) -> str:
+        """The message of its error, without the type's name; empty if there is none."""
+        return (self.error or "").partition(": ")[2]
+
+    @property
+    def passes(self) -> int:
+        """How many checks it passed."""
+        return sum(verdict.ok for verdict in self.verdicts)
+
+    @property
+    def score(self) -> float:
+        """The sum of its scores."""
+        return sum(verdict.score or 0.0 for verdict in self.verdicts)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the form that is recorded and printed as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> SampleAttempt:
+        """Read what `plain` returned."""
+        verdicts = tuple(CheckVerdict(**verdict) for verdict in plain["verdicts"])
+        return cls(**{**plain, "verdicts": verdicts, "usage": Usage(**plain["usage"])})
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCounts:
+    """How many draws were started and how they ended; `completed + cancelled + failed == started`.
+
+    `completed` draws were checked, passed or not; `failed` ones raised, or had an unusable reply.
+    `rounds` is the deepest round that any branch began, at most the depth: it counts rounds of one
+    branch, where `started` counts draws over all of them.
+    """
+
+    started: int = 0
+    completed: int = 0
+    cancelled: int = 0
+    failed: int = 0
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """The result of a sample.
+
+    `attempts` are sorted by (branch, round), independent of the order in which they ended.
+    """
+
+    ok: bool
+    winner: SampleAttempt | None
+    attempts: tuple[SampleAttempt, ...]
+    counts: SampleCounts
+    usage: Usage
+    """The usage of all draws, `speculative` ones included: what was paid for."""
+    errors: tuple[BaseException, ...] = ()
+    """The exceptions of draws, in (round, branch) order."""
+    timing_dependent: frozenset[str] = field(default_factory=frozenset)
+    speculative: Usage = NO_USAGE
+    """The usage of draws past the winner in (round, branch) order; it depends on timing."""
+
+    @property
+    def text(self) -> str:
+        """The text of the chosen draw; empty if there is none."""
+        return self.winner.text if self.winner else ""
+
+    @property
+    def value(self) -> Json:
+        """The value of the chosen draw, if a schema was asked for."""
+        return self.winner.value if self.winner else None
+
+
+def count(attempts: Sequence[SampleAttempt]) -> SampleCounts:
+    """Count attempts by how they ended."""
+    states = [attempt.state for attempt in attempts]
+    return SampleCounts(
+        started=len(states),
+        completed=states.count("passed") + states.count("failed"),
+        cancelled=states.count("cancelled"),
+        failed=states.count("error"),
+        rounds=max((attempt.round + 1 for attempt in attempts), default=0),
+    )
+
+
+def split_usage(
+    attempts: Sequence[SampleAttempt], last: tuple[int, int] | None
+) -> tuple[Usage, Usage]:
+    """Return the usage of draws up to the (round, branch) `last`, and that of the others.
+
+    The others are past it or were cancelled. The first is the same with any delays: it is what a
+    sequential sample would have used.
+    """
+    counted = speculative = NO_USAGE
+    for attempt in by_branch(attempts):
+        place = (attempt.round, attempt.branch)
+        if attempt.state == "cancelled" or (last is not None and place > last):
+            speculative += attempt.usage
+        else:
+            counted += attempt.usage
+    return counted, speculative
+
+
+def by_branch(attempts: Sequence[SampleAttempt]) -> tuple[SampleAttempt, ...]:
+    """Sorted by (branch, round)."""
+    return tuple(sorted(attempts, key=lambda attempt: (attempt.branch, attempt.round)))
+
+
+def best_failed(attempts: Sequence[SampleAttempt]) -> SampleAttempt | None:
+    """Return the best draw: most checks passed, then the higher score, then the earliest."""
+    drawn = [attempt for attempt in attempts if attempt.state in ("passed", "failed")]
+    return min(drawn, key=rank, default=None)
+
+
+def rank(attempt: SampleAttempt) -> tuple[int, float, int, int]:
+    """The order among draws that did not pass: the least is the best."""
+    return (-attempt.passes, -attempt.score, attempt.round, attempt.branch)

@@ -1,0 +1,457 @@
+"""Runs a workflow: one pass over its steps, in which recorded actions are not repeated.
+
+Only actions are journaled, under their ids (`fan/0003/check` within item 3 of `fan`). A resumed run
+passes over lists, branches and loops again and finds the recorded results at the same paths, so
+there is no second record of how far it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from abreast.core.errors import BudgetSpent, OutcomeUnknown, RecordedError, TimedOut
+from abreast.jobs.files.expressions import ExpressionFailed, ExpressionText
+from abreast.jobs.workflow.dry_run import widest
+from abreast.jobs.workflow.inputs import resolve_inputs
+from abreast.jobs.workflow.load.analysis import outline
+from abreast.jobs.workflow.secret_inputs import SealedInputs, Secrets
+from abreast.jobs.workflow.spec import (
+    ACTIONS,
+    Action,
+    CallStep,
+    FanIn,
+    FanOut,
+    GateStep,
+    If,
+    Loop,
+    SlotStep,
+    Step,
+    Switch,
+    Workflow,
+)
+from abreast.jobs.workflow.steps.actions import (
+    configure,
+    failed,
+    perform,
+    record_of,
+    retry_of,
+    runs,
+    skipped,
+    timeout_of,
+)
+from abreast.jobs.workflow.steps.fan_out import FanOuts
+from abreast.jobs.workflow.steps.parallel import ParallelSteps
+from abreast.jobs.workflow.steps.records import (
+    Fate,
+    Record,
+    Records,
+    StepFrame,
+    StepHalted,
+    StepPaused,
+    status_of,
+    tolerated,
+)
+from abreast.jobs.workflow.steps.values import resolve
+from abreast.jobs.workflow.steps.width import RUN_WIDTH
+from abreast.jobs.workflow.tools import StepContext, WorkflowTools
+from abreast.limits.slots import Slots
+from abreast.run.current import current_item
+from abreast.run.run import Run
+from abreast.store.codec import codec
+
+EVERY_STEP: Final = "every:step"
+"""The lane of all actions of a run.
+
+No step can name it, because its name has a colon.
+"""
+WORKFLOW_OUTLINED: Final = "workflow-outlined"
+"""The event that records the outline of the steps, as the newest driver has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowResult:
+    """How a workflow ended, and the record of each of its steps, by full id."""
+
+    status: Fate
+    error: str | None
+    steps: Records
+    outputs: dict[str, Any] = field(default_factory=dict)
+    at: str | None = None
+    """The full id of the step that halted it, or else of the last that began."""
+    index: int = 0
+    """The position in the workflow's own list of that step, or of the step that contains it."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it completed."""
+        return self.status == "completed"
+
+
+class Flow:
+    """Runs one workflow. All state of a run is in its frames, none of it here but the lane."""
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        tools: WorkflowTools,
+        verdicts: Mapping[str, str] | None = None,
+        rehearse: Callable[[Action, dict[str, Any], StepContext], dict[str, Any]] | None = None,
+        *,
+        width: int | None = None,
+    ) -> None:
+        """`verdicts` answer gates by their full ids.
+
+        With `rehearse`, actions are not run; it returns their results instead.
+
+        At most `width` actions of the run are in work at once; by default 64, or as many as its
+        widest fan-out.
+        """
+        self.workflow = workflow
+        self.tools = tools
+        self.verdicts = verdicts or {}
+        self.rehearse = rehearse
+        self._width = width
+        self._slots: Slots | None = None
+        self._fan_outs = FanOuts(self)
+        self._run_composite: dict[type, Callable[[StepFrame, Any], Awaitable[Record]]] = {
+            If: self._if,
+            Switch: self._switch,
+            Loop: self._loop,
+            FanIn: self._fan_in,
+            CallStep: self._call,
+            FanOut: self._fan_outs.run,
+            SlotStep: self._slot,
+        }
+
+    async def run(self, run: Run, inputs: Mapping[str, Any]) -> FlowResult:
+        """Run the workflow within `run`.
+
+        A fault of a custom kind is raised here too.
+        """
+        if (journal := run.context.journal) is not None:
+            journal.emit(
+                WORKFLOW_OUTLINED,
+                run.path,
+                body=codec.encode(outline(self.workflow.steps), run.path),
+            )
+        self._slots = Slots(self._width or max(RUN_WIDTH, widest(self.workflow.steps, inputs)))
+        run.declare(EVERY_STEP, self._slots)
+        context = {"run_id": run.id or run.name, "workflow_dir": self.workflow.directory}
+        result = await self._run_steps(
+            StepFrame.outermost(run, SealedInputs(self.workflow.inputs, inputs), context)
+        )
+        if result.ok:  # also where a step with continue_on_error failed
+            run.count_results("workflow", done=1, failed=0)
+        return result
+
+    def lane_of(self, step: Action) -> str | None:
+        """Return the lane on which an action holds a place while it works.
+
+        A gate holds none: the user may take days to answer.
+        """
+        return None if self._slots is None or isinstance(step, GateStep) else EVERY_STEP
+
+    def make_room(self, width: int) -> None:
+        """Widen the lane for a fan-out whose width is known only now, from an earlier step."""
+        if self._slots is not None and self._width is None and width > self._slots.count:
+            self._slots.resize(width)
+
+    async def _run_steps(self, frame: StepFrame) -> FlowResult:
+        steps, records = self.workflow.steps, frame.records
+        halted = await self.sequence(frame, steps)
+        if halted is not None:
+            ids = [frame.full(step.common.id) for step in steps]
+            halts = (index for index, name in enumerate(ids) if _halts(records.get(name)))
+            index = next(halts, 0)
+            return FlowResult(halted.fate, halted.error, records, at=halted.halted_at, index=index)
+        last = next(reversed(records), None)
+        try:
+            outputs = {
+                name: resolve(value, frame.names) for name, value in self.workflow.outputs.items()
+            }
+        except ExpressionFailed as error:
+            return FlowResult("failed", f"outputs: {error}", records, index=len(steps) - 1)
+        return FlowResult("completed", None, records, outputs, at=last, index=len(steps) - 1)
+
+    # --- lists of steps --------------------------------------------------------------------------
+
+    async def sequence(self, frame: StepFrame, steps: Sequence[Step]) -> Record | None:
+        """Run steps one after the other, or side by side if one of them has `needs`.
+
+        Returns the record of the step that halts, if one does.
+        """
+        if any(step.common.needs is not None for step in steps):
+            return await self._run_parallel(frame, steps)
+        for step in steps:
+            record = await self.step(frame, step)
+            frame.note(step, record)
+            if record.halts:
+                return record
+        return None
+
+    async def _run_parallel(self, frame: StepFrame, steps: Sequence[Step]) -> Record | None:
+        """Run steps side by side; their records are read in the order of a single worker."""
+        parallel = ParallelSteps(frame, steps)
+        async with asyncio.TaskGroup() as group:
+            for place, step in enumerate(parallel.steps):
+                parallel.tasks.append(
+                    group.create_task(self._run_when_ready(parallel, place, step))
+                )
+        return parallel.collect()
+
+    async def _run_when_ready(self, parallel: ParallelSteps, place: int, step: Step) -> None:
+        try:
+            frame = await parallel.wait_ready(place)
+            record = await self.step(frame, step)
+            frame.note(step, record)
+            parallel.set_ended(place, record)
+        except Exception as error:  # noqa: BLE001 - raised again by `collect`, in its turn
+            parallel.set_error(place, error)
+
+    async def step(self, frame: StepFrame, step: Step) -> Record:
+        """Run one step, unless its `if` says no, and return its record."""
+        common = step.common
+        try:
+            if not runs(step, frame):
+                return skipped(common)
+            given = resolve(common.input, frame.names)
+            work = (
+                self._action(frame, step)
+                if isinstance(step, ACTIONS)
+                else self._composite(frame, step)
+            )
+            record = replace(await work, input=given)
+        except ExpressionFailed as error:
+            record = failed(common, str(error))
+        if record.halts and record.halted_at is None:
+            record = replace(record, halted_at=frame.full(common.id))
+        return tolerated(record) if common.continue_on_error else record
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    async def _action(self, frame: StepFrame, step: Action) -> Record:
+        common = step.common
+        config = configure(step, frame, self.workflow)
+        async with AsyncExitStack() as stack:
+            scope = frame.run
+            if common.budget is not None:
+                scope = await stack.enter_async_context(
+                    scope.child(common.id, budget=common.budget)
+                )
+            try:
+                plain = await scope.step(
+                    common.id,
+                    self.performing(step, frame),
+                    config,
+                    lane=common.lane,
+                    retry=retry_of(common),
+                    timeout=timeout_of(step),
+                    effect=common.effect,
+                    on_change="rerun",
+                    hold=self.lane_of(step),
+                )
+            except BudgetSpent as error:
+                if scope.budget is None or error.budget is not scope.budget or scope is frame.run:
+                    raise
+                return failed(common, str(error))
+            except (StepHalted, StepPaused, TimedOut, RecordedError, OutcomeUnknown) as error:
+                return record_of(step, error)
+        return Record.of(plain)
+
+    def performing(
+        self, step: Action, frame: StepFrame
+    ) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
+        """Return the function that runs an action with its config."""
+        tools, rehearse, names = self.tools, self.rehearse, frame.names
+        full = frame.full(step.common.id)
+        verdict = self.verdicts.get(full)
+        sealed: SealedInputs = names["inputs"]
+        secrets = Secrets(sealed.secrets.values())
+        inputs = sealed.revealed if secrets else sealed
+
+        async def do(config: dict[str, Any]) -> dict[str, Any]:
+            item = current_item()
+            attempt, seed = (item.attempt, item.seed) if item is not None else (1, 0)
+            run_id = names["context"]["run_id"]
+            context = StepContext(
+                full, run_id, inputs, names["item"], attempt, seed, verdict, self.workflow.directory
+            )
+            if rehearse:
+                return rehearse(step, config, context)
+            # The question of a gate is shown and recorded: it never sees the secrets.
+            if not secrets or isinstance(step, GateStep):
+                return await perform(tools, step, config, context)
+            return await self._perform_masked(step, frame.revealed(inputs), context, secrets)
+
+        return do
+
+    async def _perform_masked(
+        self, step: Action, frame: StepFrame, context: StepContext, secrets: Secrets
+    ) -> dict[str, Any]:
+        """Run an action whose expressions see the secrets; mask them in its result or error."""
+        try:
+            config = configure(step, frame, self.workflow)
+            found: dict[str, Any] = secrets.hide(await perform(self.tools, step, config, context))
+        except ExpressionFailed as error:
+            raise StepHalted(secrets.hide_record(failed(step.common, str(error)))) from None
+        except StepHalted as error:
+            raise StepHalted(secrets.hide_record(error.record), retryable=error.retryable) from None
+        except Exception as error:
+            hidden = secrets.hide_error(error)
+            if hidden is error:
+                raise
+            raise hidden from None
+        return found
+
+    # --- steps that contain steps ----------------------------------------------------------------
+
+    async def _composite(self, frame: StepFrame, step: Step) -> Record:
+        common = step.common
+        async with AsyncExitStack() as stack:
+            if common.budget is not None:
+                scope = await stack.enter_async_context(
+                    frame.run.child(f"{common.id}:budget", budget=common.budget)
+                )
+                frame = frame.within(scope)
+            limit = asyncio.timeout(None)
+            try:
+                async with limit:
+                    if common.timeout is not None:
+                        clock = frame.run.context.clock
+                        timer = clock.call_at(
+                            clock.now() + common.timeout, lambda: limit.reschedule(0)
+                        )
+                        stack.callback(timer.cancel)
+                    return await self._run_composite[type(step)](frame, step)
+            except TimeoutError:
+                if not limit.expired():  # another timeout's, not this step's
+                    raise
+                return failed(common, f"it took longer than {common.timeout:g} seconds")
+            except BudgetSpent as error:
+                if common.budget is None or error.budget is not frame.run.budget:
+                    raise
+                return failed(common, str(error))
+
+    async def _if(self, frame: StepFrame, step: If) -> Record:
+        holds = _truth(step.condition, frame)
+        return await self._run_branch(
+            frame, step, {"condition_result": holds}, step.then if holds else step.otherwise
+        )
+
+    async def _switch(self, frame: StepFrame, step: Switch) -> Record:
+        value = resolve(step.expression, frame.names)
+        text = "" if value is None else str(value).strip()
+        cases = dict(step.cases)
+        output = {
+            "matched_case": text if text in cases else "__default__",
+            "expression_value": value,
+        }
+        return await self._run_branch(frame, step, output, cases.get(text, step.default))
+
+    async def _run_branch(
+        self, frame: StepFrame, step: Step, output: dict[str, Any], steps: Sequence[Step]
+    ) -> Record:
+        frame.note(step, Record(step.common.type, "completed", output))
+        return composite_record(step, output, await self.sequence(frame, steps))
+
+    async def _loop(self, frame: StepFrame, step: Loop) -> Record:
+        common, full = step.common, frame.full(step.common.id)
+        holds = step.at_least_once or _truth(step.condition, frame)
+        kind = "do-while" if step.at_least_once else "while"
+        output: dict[str, Any] = {
+            "condition_result": holds,
+            "max_iterations": step.max_iterations,
+            "loop_type": kind,
+            "iterations": 0,
+            "max_reached": False,
+        }
+        if step.at_least_once:
+            output["condition"] = (
+                step.condition.text
+                if isinstance(step.condition, ExpressionText)
+                else step.condition
+            )
+        frame.note(step, Record(common.type, "completed", output))
+        halted: Record | None = None
+        number = 0
+        async with frame.run.child(common.id) as scope:
+            while holds and halted is None and number < step.max_iterations:
+                async with scope.child(f"{number:04}") as inner:
+                    halted = await self.sequence(frame.of_round(inner, full, number), step.steps)
+                number += 1
+                holds = halted is None and _truth(step.condition, frame)
+        return composite_record(
+            step, {**output, "iterations": number, "max_reached": holds}, halted
+        )
+
+    async def _fan_in(self, frame: StepFrame, step: FanIn) -> Record:
+        steps = frame.names["steps"]
+        results = [steps.get(name, {}).get("output", {}) for name in step.wait_for]
+        names = {**frame.names, "fan_in": {"results": results}}
+        output = {name: resolve(value, names) for name, value in step.output.items()}
+        return Record(step.common.type, "completed", {"results": results, **output})
+
+    async def _call(self, frame: StepFrame, step: CallStep) -> Record:
+        common, inner = step.common, step.workflow
+        secret = {one.name for one in inner.inputs if one.secret}
+        revealed = {**frame.names, "inputs": frame.names["inputs"].revealed}
+        given = {
+            name: resolve(value, revealed if name in secret else frame.names)
+            for name, value in step.given.items()
+        }
+        output: dict[str, Any] = {"workflow": inner.id, "status": "failed"}
+        try:
+            inputs = resolve_inputs(inner.inputs, given, None)
+        except ValueError as error:
+            return failed(common, f"{step.file}: {error}", {**output, "error": str(error)})
+        frame.note(step, Record(common.type, "completed", output))
+        async with frame.run.child(common.id) as scope:
+            sealed = SealedInputs(inner.inputs, inputs)
+            context = {**frame.names["context"], "workflow_dir": inner.directory}
+            nested = StepFrame.outermost(scope, sealed, context, f"{frame.full(common.id)}:")
+            flow = Flow(inner, self.tools, self.verdicts, self.rehearse, width=self._width)
+            flow._slots = self._slots
+            found = await flow._run_steps(nested)
+        frame.merge(found.steps)
+        output = {"workflow": inner.id, "status": found.status, **found.outputs}
+        if found.ok:
+            return Record(common.type, "completed", output)
+        output["error"] = found.error
+        return Record(
+            common.type,
+            status_of(found.status),
+            output,
+            found.error,
+            found.status,
+            halted_at=found.at,
+        )
+
+    async def _slot(self, _frame: StepFrame, step: SlotStep) -> Record:
+        return Record(step.common.type, "skipped", {"slot": step.name})
+
+
+def composite_record(step: Step, output: dict[str, Any], halted: Record | None) -> Record:
+    """Return the record of a step that contains steps: its fate is that of the one that halted."""
+    common = step.common
+    if halted is None:
+        return Record(common.type, "completed", output)
+    return Record(
+        common.type,
+        status_of(halted.fate),
+        output,
+        halted.error,
+        halted.fate,
+        halted_at=halted.halted_at,
+    )
+
+
+def _halts(record: Record | None) -> bool:
+    return record is not None and record.halts
+
+
+def _truth(condition: ExpressionText | bool, frame: StepFrame) -> bool:  # noqa: FBT001 - a file's value
+    return condition if isinstance(condition, bool) else condition.truth(frame.names)

@@ -1,0 +1,377 @@
+"""The keys of each type of step and the shapes of their values, for the loader and the schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from abreast.jobs.files.shapes import (
+    ANY,
+    CASES,
+    CONDITION,
+    IDS,
+    MAPPING,
+    NAME,
+    NAMES,
+    PART,
+    SECONDS,
+    SOME_STEPS,
+    STEPS,
+    SWITCH,
+    TEMPLATE,
+    TEXT,
+    TEXTS,
+    KeySpec,
+    ValueShape,
+    is_number,
+    is_part_or_count,
+    is_whole,
+    one_of,
+    text_like,
+    whole,
+)
+from abreast.limits.budget import Budget
+from abreast.models.schema import check_schema
+
+ID: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+VERSION: Final = r"^[0-9]+\.[0-9]+\.[0-9]+$"
+CALL: Final = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+STEP_ID: Final = r"^[^:]+$"
+ON_REJECT: Final = ("abort", "skip", "retry")
+EFFECTS: Final = ("pure", "idempotent", "once")
+INPUT_TYPES: Final = ("string", "number", "boolean")
+DEFAULT_TYPE: Final = "command"
+_MAX_RETRIES: Final = 100
+_MAX_TEMPERATURE: Final = 100
+
+
+_TIMES_SCHEMA: Final = {"type": "integer", "minimum": 0, "maximum": _MAX_RETRIES}
+RETRY: Final = ValueShape(
+    lambda given: isinstance(given, dict) or is_whole(given, 0, _MAX_RETRIES),
+    f"a whole number from 0 to {_MAX_RETRIES}",
+    {
+        "anyOf": [
+            _TIMES_SCHEMA,
+            {"type": "null"},
+            {
+                "type": "object",
+                "required": ["times"],
+                "properties": {"times": _TIMES_SCHEMA, "delay": {"type": "number", "minimum": 0}},
+                "additionalProperties": False,
+            },
+        ]
+    },
+)
+VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
+
+CANARY: Final = {"items": KeySpec(whole(1), required=True), "min_success": KeySpec(PART)}
+
+COMMON: Final[dict[str, KeySpec]] = {
+    "id": KeySpec(
+        text_like(STEP_ID, "a text without ':'"),
+        required=True,
+        about="The step's name in steps.<id>",
+    ),
+    "type": KeySpec(NAME, about="command, unless it says otherwise"),
+    "continue_on_error": KeySpec(SWITCH, about="Go on with the next step if this one fails"),
+    "needs": KeySpec(
+        IDS, about="Steps of the same list that must be done first; without it, the step before"
+    ),
+    "if": KeySpec(CONDITION, about="Whether it runs at all; else it is skipped"),
+    "retry": KeySpec(
+        RETRY,
+        about="How often it is tried again after a failure; {times: 3, delay: 10} waits in between",
+    ),
+    "timeout": KeySpec(SECONDS, about="Seconds after which it is stopped"),
+    "budget": KeySpec(
+        NAME, about="What it may spend: 50req, 2Mtok, 20usd, 10min, several by comma"
+    ),
+    "lane": KeySpec(NAME, about="The lane whose limits it waits for"),
+    "effect": KeySpec(
+        one_of(EFFECTS), about="Whether it may be repeated when it is unknown if it was done"
+    ),
+    "output_schema": KeySpec(MAPPING, about="The JSON schema that its output obeys"),
+    "input": KeySpec(ANY, about="Kept as steps.<id>.input"),
+    "name": KeySpec(ANY, about="For readers"),
+    "description": KeySpec(ANY, about="For readers"),
+    "integration": KeySpec(ANY),
+    "model": KeySpec(ANY),
+    "options": KeySpec(ANY),
+}
+"""The keys that any step may have.
+
+The last three are for commands and prompts; spec-kit accepts them on every step.
+"""
+
+COMPOSITE: Final = frozenset(
+    {"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow", "slot"}
+)
+"""Steps that only run other steps, or collect their outputs."""
+PROCESSES: Final = frozenset({"shell", "command", "prompt"})
+"""Steps that may start a process."""
+ACTION_KEYS: Final = frozenset({"retry", "lane", "effect", "output_schema"})
+"""Keys that are for actions only."""
+
+_PROCESS: Final[dict[str, KeySpec]] = {
+    "env": KeySpec(
+        ValueShape(
+            lambda given: (
+                isinstance(given, dict)
+                and all(isinstance(name, str) and re.fullmatch(VARIABLE, name) for name in given)
+                and all(isinstance(value, (str, int, float)) for value in given.values())
+            ),
+            "a mapping of names of variables to texts",
+            {
+                "type": "object",
+                "propertyNames": {"pattern": f"^{VARIABLE}$"},
+                "additionalProperties": {"type": ["string", "number", "boolean"]},
+            },
+        ),
+        about="Variables of the command's environment, beside those that there are",
+    ),
+    "cwd": KeySpec(NAME, about="The directory that the command runs in, from that of the run"),
+}
+_AGENT: Final[dict[str, KeySpec]] = {
+    **_PROCESS,
+    "integration": KeySpec(TEXT, about="The agent's command line"),
+    "model": KeySpec(TEXT),
+    "capture": KeySpec(SWITCH, about="Keep what it prints"),
+    "capture_max_bytes": KeySpec(
+        ValueShape(
+            lambda given: given == -1 or is_whole(given, 1),
+            "a whole number of bytes, or -1 for all",
+            {"type": "integer", "minimum": -1, "not": {"const": 0}},
+        )
+    ),
+}
+_LOOP: Final[dict[str, KeySpec]] = {
+    "condition": KeySpec(CONDITION, required=True),
+    "steps": KeySpec(STEPS, required=True),
+    "max_iterations": KeySpec(whole(1), about="Rounds at most; 10, unless it says otherwise"),
+}
+
+KINDS: Final[dict[str, dict[str, KeySpec]]] = {
+    "command": {
+        "command": KeySpec(TEXT, required=True, about="The slash command"),
+        "input": KeySpec(MAPPING),
+        "options": KeySpec(MAPPING),
+        "integration_args": KeySpec(TEXTS),
+        "integration_options": KeySpec(MAPPING),
+        **_AGENT,
+    },
+    "prompt": {
+        "prompt": KeySpec(TEXT, required=True),
+        "system": KeySpec(TEXT),
+        "temperature": KeySpec(
+            ValueShape(
+                lambda given: is_number(given) and 0 <= given <= _MAX_TEMPERATURE,
+                "a number of at least 0",
+                {"type": "number", "minimum": 0, "maximum": _MAX_TEMPERATURE},
+            )
+        ),
+        "max_tokens": KeySpec(whole(1)),
+        **_AGENT,
+    },
+    "shell": {
+        "run": KeySpec(
+            TEXT, required=True, about="For the shell; values of {{ }} reach it as data"
+        ),
+        "output_format": KeySpec(one_of(("json",))),
+        **_PROCESS,
+    },
+    "python": {
+        "call": KeySpec(text_like(CALL, "a function as module:function"), required=True),
+        "with": KeySpec(MAPPING, about="The function's keywords"),
+    },
+    "gate": {
+        "message": KeySpec(ANY, required=True),
+        "options": KeySpec(NAMES),
+        "on_reject": KeySpec(one_of(ON_REJECT)),
+        "show_file": KeySpec(ANY),
+        "verdict_input": KeySpec(NAME, about="The input that decides, where it is not empty"),
+    },
+    "if": {
+        "condition": KeySpec(CONDITION, required=True),
+        "then": KeySpec(STEPS, required=True),
+        "else": KeySpec(STEPS),
+    },
+    "switch": {
+        "expression": KeySpec(ANY, required=True),
+        "cases": KeySpec(CASES, required=True),
+        "default": KeySpec(STEPS),
+    },
+    "while": _LOOP,
+    "do-while": _LOOP,
+    "fan-out": {
+        "items": KeySpec(ANY, required=True, about="A list, or an expression that gives one"),
+        "max_concurrency": KeySpec(ANY, about="How many run at once; 1, unless it says otherwise"),
+        "step": KeySpec(TEMPLATE, about="What is done for each item"),
+        "steps": KeySpec(SOME_STEPS, about="What is done for each item, one after the other"),
+        "min_success": KeySpec(
+            ValueShape(
+                is_part_or_count, "a count, or a part below 1", {"type": "number", "minimum": 0}
+            ),
+            about="How many items must succeed: a count, or a part below 1",
+        ),
+        "max_failures": KeySpec(whole(0), about="How many items may fail"),
+        "canary": KeySpec(
+            MAPPING, about="The first items run alone, and nothing else if too few of them succeed"
+        ),
+        "key": KeySpec(
+            TEXT, about="A name by which an item is known again, such as '{{ item.id }}'"
+        ),
+    },
+    "fan-in": {
+        "wait_for": KeySpec(
+            NAMES, required=True, about="Earlier steps, whose outputs are put together"
+        ),
+        "output": KeySpec(MAPPING),
+    },
+    "sample": {"sample": KeySpec(MAPPING, required=True, about="The words of a sample")},
+    "workflow": {
+        "workflow": KeySpec(
+            TEXT, required=True, about="A file beside this one, such as inner.yaml"
+        ),
+        "input": KeySpec(MAPPING, about="Its inputs"),
+    },
+    "slot": {
+        "name": KeySpec(
+            ValueShape(
+                lambda given: isinstance(given, str) and given.strip() != "",
+                "a text that is not blank",
+                {"type": "string", "pattern": r"\S"},
+            ),
+            required=True,
+            about="What may stand here",
+        )
+    },
+}
+
+_REPLY_OUTPUTS: Final = (
+    "text",
+    "stdout",
+    "stderr",
+    "exit_code",
+    "dispatched",
+    "data",
+    "integration",
+    "model",
+)
+OUTPUTS: Final[dict[str, frozenset[str]]] = {
+    "shell": frozenset({"exit_code", "stdout", "stderr", "data"}),
+    "prompt": frozenset({"prompt", *_REPLY_OUTPUTS}),
+    "command": frozenset(
+        {"command", "input", "options", "integration_args", "integration_options", *_REPLY_OUTPUTS}
+    ),
+    "gate": frozenset({"message", "options", "on_reject", "show_file", "choice", "aborted"}),
+    "if": frozenset({"condition_result", "condition"}),
+    "switch": frozenset({"matched_case", "expression_value"}),
+    "while": frozenset(
+        {
+            "condition_result",
+            "condition",
+            "max_iterations",
+            "loop_type",
+            "iterations",
+            "max_reached",
+        }
+    ),
+    "do-while": frozenset(
+        {
+            "condition_result",
+            "condition",
+            "max_iterations",
+            "loop_type",
+            "iterations",
+            "max_reached",
+        }
+    ),
+    "fan-out": frozenset(
+        {"items", "max_concurrency", "item_count", "results", "quarantine", "step_template"}
+    ),
+    "fan-in": frozenset({"results"}),
+    "sample": frozenset({"ok", "text", "value", "counts", "winner", "exit_code", "dispatched"}),
+    "workflow": frozenset({"workflow", "status", "error"}),
+}
+"""The names in the output of each type, where they are known.
+
+A fan-in and a workflow add those that the file gives.
+"""
+NAMESPACES: Final = ("inputs", "steps", "item", "fan_in", "context")
+"""The first names of paths in expressions."""
+FACTS: Final = ("type", "status", "output", "input", "error")
+"""The names in `steps.<id>`."""
+
+SHARED_KEYS: Final = tuple(COMMON)[: tuple(COMMON).index("input")]
+"""The keys that a step of a registered kind shares with all others; the rest is its config."""
+
+REFUSED: Final = {
+    "init": "an init step sets up a spec-kit project, which is not done here; "
+    "run `specify init` before the workflow",
+    "github": "a github step is not run here; use a shell step with the gh command",
+}
+"""Types of spec-kit that are not run, each with what to do instead."""
+
+HEADER: Final[dict[str, KeySpec]] = {
+    "id": KeySpec(text_like(ID, "lower-case letters, digits and hyphens"), required=True),
+    "name": KeySpec(NAME),
+    "version": KeySpec(text_like(VERSION, "a text such as '1.0.0'")),
+    "author": KeySpec(ANY),
+    "description": KeySpec(ANY),
+    "integration": KeySpec(TEXT),
+    "model": KeySpec(TEXT),
+    "options": KeySpec(MAPPING),
+}
+INPUT: Final[dict[str, KeySpec]] = {
+    "type": KeySpec(one_of(INPUT_TYPES)),
+    "required": KeySpec(SWITCH),
+    "default": KeySpec(ANY),
+    "enum": KeySpec(ValueShape(lambda given: isinstance(given, list), "a list", {"type": "array"})),
+    "prompt": KeySpec(TEXT, about="What to ask on a terminal"),
+    "secret": KeySpec(SWITCH, about="Never stored nor shown; given again when the run is resumed"),
+    "description": KeySpec(ANY),
+}
+TOP: Final = ("schema_version", "workflow", "requires", "inputs", "steps", "outputs")
+REQUIRES: Final = ("speckit_version", "integrations")
+OUTPUT_NAME: Final = r"^[A-Za-z0-9_]([\w-]*\w)?$"
+RESERVED_OUTPUTS: Final = frozenset(
+    {"workflow", "status", "error", "aborted", "integration", "model", "options", "input"}
+)
+
+
+def check_budget(given: str) -> str | None:
+    """Return what is wrong with the text of a budget, or None."""
+    try:
+        Budget.parse(given)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def check_retry(given: object) -> str | None:
+    """Return what is wrong with a `retry` mapping of times and delay, or None."""
+    if not isinstance(given, dict):
+        return None
+    delay = given.get("delay", 0)
+    known = given.keys() <= {"times", "delay"} and is_number(delay) and delay >= 0
+    if known and is_whole(given.get("times"), 0, _MAX_RETRIES):
+        return None
+    return (
+        "it must be {times: 3, delay: 10}, with a whole number of times up to 100 "
+        "and the delay in seconds"
+    )
+
+
+def check_output_schema(given: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a JSON schema, or None."""
+    try:
+        check_schema(given)
+    except (ValueError, TypeError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def words_of(kind: str) -> dict[str, KeySpec]:
+    """Return all keys that a step of a built-in type may have."""
+    return COMMON | KINDS[kind]

@@ -1,0 +1,384 @@
+"""Finds where in a shell script a value is: bare, in quotes, in a here-document, in a formula.
+
+In every case a value is inserted as the expansion of a variable, which no shell reads as code
+again. So a mistake here can split a value into words, or print the name of the variable; it can't
+run it. The places where a shell does read an expansion again (formulas, names of variables) are
+refused, or take whole numbers only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from abreast.jobs.files.expressions import Block
+from abreast.jobs.files.grammar import parse_expression
+from abreast.jobs.workflow.shell.commands import reads_input_as_code, reads_word_as_code, refusal
+from abreast.jobs.workflow.shell.here_documents import HereDocuments
+from abreast.jobs.workflow.shell.scanner_state import (
+    CODE,
+    MARK,
+    NAMES,
+    Context,
+    ContextKind,
+    ScriptInvalid,
+    ValueForm,
+    ValueSlot,
+)
+
+__all__ = ["Scanner", "ScriptInvalid", "ValueForm", "ValueSlot"]
+
+_SPECIAL_PARAMETER: Final = "#$?!@*-0123456789"
+_RUNS: Final = {
+    ContextKind.DOUBLE: re.compile(r'[^\\"`${]+'),
+    ContextKind.SINGLE: re.compile(r"[^'{`]+"),
+    ContextKind.DOLLAR_SINGLE: re.compile(r"[^'{\\]+"),
+    ContextKind.BRACES: re.compile(r"[^\\'\"`${}]+"),
+    ContextKind.FORMULA: re.compile(r"[^\\`${()]+"),
+    ContextKind.HERE: re.compile(r"[^\\`${]+"),
+}
+_CODE_RUN: Final = re.compile(r"[^\\'\"`$#<>\s;&|(){]+")
+
+
+class Scanner(HereDocuments):
+    """Scans a script once.
+
+    `pieces` are its text and the slots in it; `warnings` are what may not be meant.
+    """
+
+    def scan(self) -> None:
+        """Find every slot; ScriptInvalid where no value can be."""
+        while True:
+            frame = self._stack[-1]
+            limit = next(
+                (one.here.end for one in reversed(self._stack) if one.here), len(self._text)
+            )
+            if self._at >= limit:
+                if frame.here:
+                    self._leave_here(frame.here)
+                    continue
+                if limit < len(self._text):
+                    self._refuse(
+                        f"{NAMES.get(frame.kind, 'a bracket')} is not closed in this here-document",
+                        frame.start,
+                    )
+                break
+            if block := self._blocks.get(self._at):
+                self._block(block)
+            elif frame.kind in CODE:
+                self._code(frame)
+            else:
+                self._quoted(frame)
+        self._end_command(self._stack[-1])
+        if open_quotes := [one for one in self._stack if one.kind in NAMES]:
+            self._refuse(
+                f"{NAMES[open_quotes[0].kind]} is opened here and never closed",
+                open_quotes[0].start,
+            )
+
+    def _block(self, block: Block) -> None:
+        expression = parse_expression(block.inner, block.start + 2, raw_allowed=True)
+        form = ValueForm.RAW if expression.raw else self._form()
+        owner = self._owner()
+        if form is not ValueForm.RAW:
+            self._check(block.start, owner)
+        for frame in self._stack:
+            frame.holds = True
+        if owner:
+            owner.own.append(block.start)
+            owner.passed.append(block.start)
+            owner.word = (owner.word or "") + MARK
+        self.pieces.append(ValueSlot(block.start, block.inner, expression, form))
+        self._at = block.end
+
+    def _form(self) -> ValueForm:
+        kind = self._stack[-1].kind
+        if self._is_in(ContextKind.DOLLAR_SINGLE):
+            self._refuse("a value can't stand in $'...', which not every sh knows: use \"...\"")
+        if self._is_in(ContextKind.BRACES):
+            self._refuse(
+                "a value can't stand in ${...}: put it into a variable first, as in x={{ ... }}"
+            )
+        if any(frame.formula for frame in self._stack):
+            self._refuse(
+                "a value can't stand in ((...)), which not every sh knows: use $(( )) or [ ]"
+            )
+        if kind is ContextKind.FORMULA:
+            return ValueForm.NUMBER
+        return (
+            ValueForm.SINGLE
+            if kind is ContextKind.SINGLE
+            else ValueForm.DOUBLE
+            if kind not in CODE
+            else ValueForm.BARE
+        )
+
+    def _check(self, at: int, owner: Context | None) -> None:
+        if owner and owner.target and owner.doubled:
+            # bash expands the word after >& twice.
+            self._refuse(
+                "a value can't stand after >& or <&: write > and the name of a file, or a number"
+            )
+        if owner and owner.is_subscript():
+            self._refuse(
+                "a value can't stand in the brackets of an array: bash reads it as a formula"
+            )
+        if owner and not owner.target and (why := refusal(owner.words, owner.word or "")):
+            self._refuse(why)
+        program = next(
+            (found for frame in self._stack if (found := self._code_reader(frame))), None
+        )
+        if program:
+            self._warn(
+                at,
+                f"{program} reads this value as code: "
+                "hand it over as an argument or a variable instead",
+            )
+        if owner and owner.expects_a_command():
+            self._warn(
+                at,
+                "the value is the name of the command here, one word: "
+                "use | raw for text that is code",
+            )
+        if self._stack[-1].kind is not ContextKind.FORMULA and self._is_in(ContextKind.FORMULA):
+            self._warn(at, "what comes of this value is read as a formula")
+
+    def _code_reader(self, frame: Context) -> str | None:
+        if frame.here:
+            return reads_input_as_code(frame.here.words)
+        return reads_word_as_code(frame.words) if frame.kind in CODE and not frame.target else None
+
+    def _code(self, frame: Context) -> None:
+        if run := _CODE_RUN.match(self._text, self._at):
+            self._take(len(run[0]))
+            return
+        letter = self._text[self._at]
+        steps = {
+            "\\": self._escape,
+            "'": self._open_single,
+            '"': self._open_double,
+            "`": self._backtick,
+            "$": self._dollar,
+            "#": self._hash,
+            "\n": self._newline,
+            "<": self._redirect,
+            ">": self._redirect,
+            ";": self._operator,
+            "&": self._operator,
+            "|": self._operator,
+            "(": self._open,
+            ")": self._close,
+        }
+        if letter in steps:
+            steps[letter](frame)
+        elif letter.isspace():
+            self._end_word(frame)
+            self._take(word=False)
+        else:
+            self._take()
+
+    def _escape(self, frame: Context) -> None:
+        if self._at + 1 in self._blocks:
+            self._refuse("a backslash stands right before the value: leave it out, or write \\\\")
+        if self._next_is("\\\n"):
+            self._take(2, word=False)
+            return
+        frame.quoted = True
+        self._take(2)
+
+    def _open_single(self, frame: Context) -> None:
+        frame.quoted = True
+        self._push(ContextKind.SINGLE, 1)
+        self._unquote()
+
+    def _open_double(self, frame: Context) -> None:
+        frame.quoted = True
+        self._push(ContextKind.DOUBLE, 1)
+        self._unquote()
+
+    def _unquote(self) -> None:
+        """Remove the quote that was just taken from the word."""
+        if owner := self._owner():
+            owner.word = (owner.word or "")[:-1]
+
+    def _hash(self, frame: Context) -> None:
+        if frame.word is not None:
+            self._take()
+            return
+        while self._at < len(self._text) and self._text[self._at] != "\n":
+            if self._text[self._at] == "`" and self._is_in(ContextKind.BACKTICKS):
+                return
+            if block := self._blocks.get(self._at):
+                self.pieces.append(" ".join(self._text[block.start : block.end].splitlines()))
+                self._at = block.end
+            else:
+                self._take(word=False)
+
+    def _redirect(self, frame: Context) -> None:
+        if (
+            self._next_is("<<")
+            and not self._next_is("<<<")
+            and not any(one.formula for one in self._stack)
+        ):
+            self._here(frame)
+            return
+        self._end_word(frame)
+        start = self._at
+        while (
+            self._at < len(self._text)
+            and self._text[self._at] in "<>&|"
+            and self._at not in self._blocks
+        ):
+            self._take(word=False)
+        frame.doubled = "&" in self._text[start : self._at]
+        frame.target = not self._next_is("(")
+
+    def _operator(self, frame: Context) -> None:
+        sign = self._text[self._at]
+        if self._next_is("&>"):
+            self._end_word(frame)
+            self._take(word=False)
+            return
+        is_pipe = sign == "|" and not self._next_is("||")
+        self._end_command(frame, piped=is_pipe)
+        frame = self._stack[-1]
+        if (
+            frame.kind is ContextKind.CASE
+            and sign == ";"
+            and self._text[self._at + 1 : self._at + 2] in {";", "&"}
+        ):
+            frame.pattern = True
+        doubled = self._text[self._at + 1 : self._at + 2] == sign
+        self._take(2 if doubled else 1, word=False)
+
+    def _open(self, frame: Context) -> None:
+        is_formula = self._next_is("((") and not frame.words and frame.word is None
+        self._end_word(frame)
+        start = self._at
+        self._take(word=False)
+        if frame.kind is not ContextKind.CASE or frame.pattern is False:
+            self._nest(Context(ContextKind.PARENTHESES, start, formula=is_formula))
+
+    def _close(self, frame: Context) -> None:
+        self._end_command(frame)
+        frame = self._stack[-1]
+        self._take(word=False)
+        if frame.kind is ContextKind.CASE:
+            frame.pattern = False
+        elif frame.kind in {ContextKind.PARENTHESES, ContextKind.SUBSTITUTION}:
+            self._pop()
+
+    def _pop(self) -> None:
+        frame = self._stack.pop()
+        if owner := self._owner():
+            owner.own += frame.passed
+            if frame.kind is ContextKind.PARENTHESES:
+                # `f()` is the beginning of a function, and what follows is a command.
+                owner.words = [] if self._text[frame.start : self._at] == "()" else ["()"]
+
+    def _newline(self, frame: Context) -> None:
+        self._end_command(frame)
+        self._take(word=False)
+        if self._pending:
+            if any(here.level != self._level() for here in self._pending):
+                self._refuse(
+                    "a here-document begins in one $( ) and goes on in another: "
+                    "give it lines of its own"
+                )
+            self._enter_here()
+
+    def _quoted(self, frame: Context) -> None:
+        limit = frame.here.end if frame.here else len(self._text)
+        if run := _RUNS[frame.kind].match(self._text, self._at, limit):
+            self._take(len(run[0]))
+            return
+        letter = self._text[self._at]
+        if letter == "{":
+            self._take()
+        elif frame.kind in {ContextKind.SINGLE, ContextKind.DOLLAR_SINGLE}:
+            self._in_single(letter)
+        elif letter in "\\$`":
+            {"\\": self._escape, "$": self._dollar, "`": self._backtick}[letter](frame)
+        elif frame.kind is ContextKind.FORMULA:
+            self._in_formula(frame, letter)
+        elif frame.kind is ContextKind.BRACES and letter != "}":
+            self._in_braces(letter)
+        else:
+            self._stack.pop()
+            self._take(word=letter != '"')
+
+    def _in_braces(self, letter: str) -> None:
+        if letter == '"':
+            self._push(ContextKind.DOUBLE, 1)
+        elif self._stack[-2].kind in CODE:
+            self._push(ContextKind.SINGLE, 1)
+        else:
+            self._take()  # inside double quotes a single quote is an ordinary character
+
+    def _in_single(self, letter: str) -> None:
+        if letter == "`" and self._is_in(ContextKind.BACKTICKS):
+            self._refuse("a backtick stands in single quotes within backticks: use $( )")
+        if letter == "\\":
+            self._refuse(
+                "a backslash stands in $'...', which not every sh reads alike: "
+                'use "..." beside values'
+            )
+        if letter == "'":
+            self._stack.pop()
+            self._take(word=False)
+        else:
+            self._take()
+
+    def _in_formula(self, frame: Context, letter: str) -> None:
+        frame.depth += 1 if letter == "(" else -1
+        self._take()
+        if frame.depth > 0:
+            return
+        if not self._next_is(")"):
+            if frame.holds:
+                self._refuse(
+                    "$(( is not closed by )): write $( ( with a space if it is a command",
+                    frame.start,
+                )
+            self._stack[-1] = Context(ContextKind.SUBSTITUTION, frame.start)
+            return
+        self._take()
+        self._stack.pop()
+        names = set(re.findall(r"[A-Za-z_]\w*", self._text[frame.start : self._at]))
+        for name in sorted(names & self._assigned):
+            self._warn(
+                frame.start, f"{name} holds a value, which this formula reads as a formula too"
+            )
+
+    def _backtick(self, frame: Context) -> None:
+        if not self._is_in(ContextKind.BACKTICKS):
+            self._push(ContextKind.BACKTICKS, 1)
+            return
+        if frame.kind in CODE:
+            self._end_command(frame)
+        frame = self._stack[-1]
+        if frame.kind is not ContextKind.BACKTICKS:
+            self._refuse("backticks cross with other quotes: use $( )")
+        if frame.holds and "\\" in self._text[frame.start : self._at]:
+            self._refuse(
+                "a backslash and a value stand in the same backticks: use $( )", frame.start
+            )
+        self._take(word=False)
+        self._pop()
+
+    def _dollar(self, frame: Context) -> None:
+        if self._at + 1 in self._blocks:
+            self._refuse("a $ stands right before the value: leave it out, or write \\$")
+        following = self._text[self._at + 1 : self._at + 2]
+        if self._next_is("$(("):
+            self._push(ContextKind.FORMULA, 3).depth = 1
+        elif following == "(":
+            self._push(ContextKind.SUBSTITUTION, 2)
+        elif following == "{":
+            self._push(ContextKind.BRACES, 2)
+        elif following == "[":
+            self._refuse("$[ ] is not known to every sh: use $(( )) beside values")
+        elif following == "'" and frame.kind in CODE:
+            self._push(ContextKind.DOLLAR_SINGLE, 2)
+        else:
+            self._take(2 if following and following in _SPECIAL_PARAMETER else 1)

@@ -1,0 +1,155 @@
+"""The port of a workflow's tools: a shell, models, agents, functions, gates.
+
+The tools are passed in; the job imports no implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+
+from abreast.core.errors import AbreastError
+from abreast.models.port import Reply
+from abreast.run.run import Run
+
+
+class CannotDo(AbreastError):
+    """A step needs an agent, a model or a function that does not exist here.
+
+    The message says what to do.
+    """
+
+    retryable = False
+
+
+class AgentResult(NamedTuple):
+    """The result of a shell command or of an agent's command line."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    cut: int = 0
+    """Bytes of stdout that were not kept."""
+    stderr_cut: int = 0
+    """Bytes of stderr that were not kept."""
+
+
+class AgentOptions(NamedTuple):
+    """Options of an agent's command line beside the prompt and the model."""
+
+    args: tuple[str, ...] = ()
+    options: Mapping[str, Any] = MappingProxyType({})
+    keep: int | None = None
+    """Bytes of stdout, and of stderr, that are kept; None: as many as of any step's output."""
+
+
+NO_OPTIONS: Final = AgentOptions()
+
+
+class AgentRequest(NamedTuple):
+    """A request to a model."""
+
+    prompt: str
+    model: str | None
+    system: str | None = None
+    schema: Mapping[str, Any] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+class GateQuestion(NamedTuple):
+    """The question of a gate."""
+
+    step: str
+    message: str
+    options: tuple[str, ...]
+    show_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """What a custom kind of step gets beside its config."""
+
+    step: str
+    """The full id, such as `review:check:3`."""
+    run_id: str
+    inputs: Mapping[str, Any]
+    item: Any = None
+    attempt: int = 1
+    seed: int = 0
+    verdict: str | None = None
+    """The answer to a gate that was given beforehand."""
+    workflow_dir: str = ""
+    """The directory of the workflow's file; empty if it is in none."""
+
+
+@runtime_checkable
+class CustomKind(Protocol):
+    """A kind of step that a package registers by the entry point `abreast.steps`.
+
+    One object serves all steps of its type, and is called concurrently: it must keep nothing
+    between calls. It gets the step's own keys, resolved, and returns its output, a mapping of JSON
+    values. `CannotDo` fails the step; any other exception is a fault, which ends the run and is
+    raised there unchanged.
+    """
+
+    def __call__(self, config: Mapping[str, Any], context: StepContext) -> Any:  # noqa: ANN401 - or awaitable
+        """Run the step: plain functions run in a thread, `async def` on the loop."""
+
+
+class WorkflowTools(Protocol):
+    """The tools of one run of a workflow."""
+
+    default_model: str | None
+    max_output: int
+    """Bytes that a step's output may have."""
+    max_items: int
+    """Items that a fan-out may have."""
+
+    async def shell(
+        self, script: str, *, cwd: str | None = None, env: Mapping[str, str | None] | None = None
+    ) -> AgentResult:
+        """Run a script by the shell; when this is cancelled, its whole process group is ended.
+
+        `env` is added to the run's own environment; a None removes a variable.
+        """
+
+    async def agent(
+        self,
+        integration: str,
+        prompt: str,
+        model: str | None,
+        more: AgentOptions = NO_OPTIONS,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> AgentResult | None:
+        """Run an agent's command line with a prompt; None if there is no such runner.
+
+        `CannotDo` if the runner can't pass on all of `more`: no option is dropped silently.
+        """
+
+    async def ask(self, question: AgentRequest) -> Reply:
+        """Ask a model; raises its errors, which are subclasses of `CallFailed`."""
+
+    async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function returns anything
+        """Call `module:function` with keywords; a plain function runs in a thread."""
+
+    async def custom(
+        self,
+        kind: str,
+        config: Mapping[str, Any],
+        context: StepContext,
+    ) -> Any:  # noqa: ANN401 - a registered kind returns anything
+        """Run a step of a kind that a package has registered."""
+
+    async def sample(self, run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Draw a sample within `run`; returns its result in JSON's types."""
+
+    async def decide(self, question: GateQuestion) -> str | None:
+        """Ask the user; None if no user can answer."""
+
+
+Find = Callable[[str], Callable[..., Any]]

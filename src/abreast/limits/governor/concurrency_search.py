@@ -1,0 +1,99 @@
+"""Finds by trial how many calls a provider accepts at once, if it does not say so."""
+
+from __future__ import annotations
+
+from math import inf
+
+_CALLS_BEFORE_GROWTH = 100  # accepted calls at the limit, before one more is tried
+_MAX_CALLS_BEFORE_GROWTH = 1600
+_CALLS_BEFORE_NEXT_GROWTH = 8  # once the limit is higher than where a call was rejected
+
+
+class ConcurrencySearch:
+    """A limit that grows while it is reached and no call is rejected.
+
+    It is never below 1, nor above the user's `cap`.
+    """
+
+    def __init__(self, start: int = 4, cap: int | None = None, known: int | None = None) -> None:
+        """The first call goes alone; once it was accepted, the limit is `start`.
+
+        `known` is a number that was accepted in an earlier run.
+        """
+        self.limit = known or 1
+        self._start = start
+        self._cap = cap
+        self._peak = 0
+        self._ceiling: int | None = None  # calls in flight when one more was rejected
+        self._rejected_up_to = 0
+        self._accepted_at_limit = 0
+        self._calls_before_growth = _CALLS_BEFORE_GROWTH
+        self._limit_reached_at = -inf
+        self._rejections_alone = 0  # rejections in a row while no other call was in flight
+        self.hold = -inf
+
+    @property
+    def proven(self) -> int | None:
+        """How many were in flight without a rejection; None if unknown."""
+        peak = min(self.limit, self._peak)
+        return peak or None
+
+    def has_room(self, flying: int, now: float) -> bool:
+        """Whether one more call may go."""
+        if flying < (self.limit if self._cap is None else min(self.limit, self._cap)):
+            return True
+        self._limit_reached_at = now
+        return False
+
+    def sent(self, flying: int) -> None:
+        """Record how many calls are in flight now."""
+        self._peak = max(self._peak, flying)
+
+    def accept(self, sent: float, *, ended: bool) -> None:
+        """Record that a call sent at that time was accepted.
+
+        It counts only if the limit has been reached since.
+        """
+        self._rejections_alone = 0
+        if self._limit_reached_at < sent:
+            return
+        if self._ceiling is None:
+            if self._cap is None or self.limit < self._cap:
+                self.limit = max(self.limit + (1 if ended else 2), self._start)
+            return
+        self._accepted_at_limit += 1
+        if self._accepted_at_limit >= self._calls_before_growth:
+            self._accepted_at_limit = 0
+            self.limit += 1
+            if self.limit > self._ceiling + 1:  # the provider accepts more than before
+                self._calls_before_growth = _CALLS_BEFORE_NEXT_GROWTH
+                if self.limit > 1.25 * self._ceiling + 2:
+                    self._ceiling = None
+
+    def reject(
+        self, serial: int, last: int, flying: int, pause: tuple[float, float | None, float]
+    ) -> bool:
+        """Record that a call was rejected beside `flying` others; return whether that is news.
+
+        `pause` is the time, the wait that the server asks for, and the length of a second. If no
+        other call of ours was in flight, other clients use the capacity: no call of ours will end
+        and make room, so the next one is held back for a time.
+        """
+        if not flying:
+            now, wait, second = pause
+            self.hold = now + (
+                second * min(15.0, 0.5 * 2.0**self._rejections_alone) if wait is None else wait
+            )
+            self._rejections_alone = min(self._rejections_alone + 1, 10)
+        if serial <= self._rejected_up_to:
+            return False
+        self._rejected_up_to = last
+        again = self._ceiling is not None and abs(flying - self._ceiling) <= 1
+        self.limit = self._ceiling = max(1, flying)
+        self._accepted_at_limit = 0
+        self._calls_before_growth = (
+            min(_MAX_CALLS_BEFORE_GROWTH, 2 * self._calls_before_growth)
+            if again
+            else _CALLS_BEFORE_GROWTH
+        )
+        return True

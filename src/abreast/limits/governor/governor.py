@@ -1,0 +1,268 @@
+"""The governor of a lane: how many calls may be in flight, and how fast they may be sent.
+
+Its decisions are pure functions of (state, now): it reads no clock and sends nothing. The caller
+asks before each call, and reports what was sent, answered and rejected. A call needs room in every
+gate: the number in flight, and each rate. The first call goes alone. A call that was not rejected
+within a second counts as accepted, however long its answer takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal, NamedTuple, TypeAlias
+
+from abreast.limits.governor.concurrency_search import ConcurrencySearch
+from abreast.limits.governor.rate_estimate import HEADER_INTERVAL, HeaderFacts, RateEstimate
+from abreast.limits.governor.sent_calls import SentCall
+
+Dimension: TypeAlias = Literal["requests", "tokens", "input", "output"]
+Hit: TypeAlias = Literal["requests", "tokens", "input", "output", "concurrency"]
+Costs: TypeAlias = Mapping[Dimension, float]
+LimitHeaders: TypeAlias = Mapping[Dimension, HeaderFacts]
+
+CONCURRENCY: Literal["concurrency"] = "concurrency"
+_FIRST_CALL_TIMEOUT = 4.0  # seconds to wait for the first call, before others follow it
+_REPORTED_GROWTH = 0.1  # smaller relative growth of the number in flight is not reported
+
+
+class CallPermit(NamedTuple):
+    """A call that was sent: its serial number, when, and what it was expected to take."""
+
+    serial: int
+    sent: float
+    costs: Costs
+
+
+class WidthChange(NamedTuple):
+    """A decision: what was allowed before and what is allowed now; None for unknown."""
+
+    dimension: Hit
+    old: float | None
+    new: float | None
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLimits:
+    """What is known of a lane before its first call, as accepted in an earlier run.
+
+    `flying` is the number in flight, `rates` are per minute.
+    """
+
+    flying: int | None = None
+    rates: Costs = field(default_factory=dict)
+
+
+class Governor:
+    """The limits of one lane, as they are learned.
+
+    The steps of one call:
+
+        when = governor.refusal(costs, now)         # None: send it
+        permit = governor.send(costs, now)
+        governor.answered(permit, now, used, told)  # or rejected, failed, withdraw
+    """
+
+    def __init__(
+        self,
+        *,
+        minute: float = 60.0,
+        start: int = 4,
+        cap: int | None = None,
+        rates: Costs | None = None,
+        known: KnownLimits | None = None,
+    ) -> None:
+        """`cap` and `rates` (per minute) are the user's, and are never exceeded.
+
+        `minute` is the length of the server's minute in seconds.
+        """
+        self._minute = minute
+        self._second = minute / 60
+        self._start = start
+        known = known or KnownLimits()
+        self.paces: dict[Dimension, RateEstimate] = {
+            "requests": RateEstimate(minute),
+            "tokens": RateEstimate(minute, even=False),
+        }
+        # What the user allows counts calls that are sent, also those that are rejected.
+        self._allowed = {
+            name: RateEstimate(minute, rate, even=False) for name, rate in (rates or {}).items()
+        }
+        self.search = ConcurrencySearch(start, cap, known.flying)
+        for name, rate in known.rates.items():
+            self._rate_estimate(name).expect(rate)
+        self._gates = (*self.paces.items(), *self._allowed.items())
+        self._flying: dict[int, CallPermit] = {}
+        self._undecided: dict[int, CallPermit] = {}  # may still be rejected; the oldest first
+        self._serial = 0
+        self._headers_read_at = -inf
+        self._first_accepted = known.flying is not None
+        self._reported: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
+
+    def __repr__(self) -> str:
+        """How many are in flight, of how many."""
+        return f"<Governor {len(self._flying)}/{self.search.limit} in flight>"
+
+    def refusal(self, costs: Costs, now: float) -> float | None:
+        """None if a call may go now, else the time when it might; infinite if an answer decides."""
+        self._accept_unrejected(now)
+        later = now
+        for name, estimate in self._gates:
+            when = estimate.refusal(costs.get(name, 0.0), now)
+            if when is not None and when > later:
+                later = when
+        later = max(later, self.search.hold)
+        if later > now:
+            return later
+        if self.search.has_room(len(self._flying), now):
+            return None
+        for permit in self._undecided.values():
+            return max(permit.sent + self._decision_time, now + 1e-9)
+        return inf
+
+    def send(self, costs: Costs, now: float) -> CallPermit:
+        """Record that a call is sent and return its permit."""
+        self._serial += 1
+        permit = CallPermit(self._serial, now, costs)
+        for name, estimate in self._gates:
+            estimate.send(self._serial, costs.get(name, 0.0), now)
+        self._flying[permit.serial] = self._undecided[permit.serial] = permit
+        self.search.sent(len(self._flying))
+        return permit
+
+    def answered(self, permit: CallPermit, now: float, used: Costs, told: LimitHeaders) -> None:
+        """Record an answer: what the call took, and what its headers said."""
+        for name, cost in used.items():
+            if name in self.paces:
+                self.paces[name].settle(permit.serial, cost)
+            if name in self._allowed:
+                self._allowed[name].settle(permit.serial, cost)
+        if told:
+            self._headers_read_at = permit.sent
+        for name, facts in told.items():
+            if self._is_per_minute(facts):
+                self._rate_estimate(name).update_from_header(facts, permit.serial, permit.sent)
+        self.failed(permit, now)
+
+    def listens(self, permit: CallPermit) -> bool:
+        """Whether the headers of its answer can say anything new.
+
+        Reading them takes longer than everything else here.
+        """
+        return permit.sent >= self._headers_read_at + HEADER_INTERVAL * self._second
+
+    def failed(self, permit: CallPermit, now: float) -> None:
+        """Record that a call was accepted by the server, and failed."""
+        self._flying.pop(permit.serial, None)
+        if self._undecided.pop(permit.serial, None) is not None:
+            self._accept(permit, now)
+
+    def withdraw(self, permit: CallPermit) -> None:
+        """Record that a call was not sent, or that the server's decision will never be known."""
+        self._flying.pop(permit.serial, None)
+        if self._undecided.pop(permit.serial, None) is not None:
+            for _, estimate in self._gates:
+                estimate.settle(permit.serial, 0.0)
+
+    def rejected(
+        self, permit: CallPermit, now: float, hit: Hit, wait: float | None, told: LimitHeaders
+    ) -> bool:
+        """Record a rejection: at what, and the server's wait; return whether that is news."""
+        self._flying.pop(permit.serial, None)
+        self._undecided.pop(permit.serial, None)
+        news = False
+        if hit != CONCURRENCY:
+            self._rate_estimate(hit)
+        for name, facts in told.items():
+            if self._is_per_minute(facts):
+                self._rate_estimate(name).update_limit(facts.limit)
+        for name, estimate in self.paces.items():
+            if name == hit:
+                call = SentCall(permit.serial, permit.sent, permit.costs.get(name, 0.0))
+                news = estimate.reject(call, now, wait, told.get(name))
+            else:
+                estimate.settle(permit.serial, 0.0)
+                estimate.passed(permit.sent)
+        if hit == CONCURRENCY:
+            news = self.search.reject(
+                permit.serial, self._serial, len(self._flying), (now, wait, self._second)
+            )
+        return news
+
+    def held_until(self, hit: Hit) -> float:
+        """The time when the next call may go, as far as that gate is concerned."""
+        return self.search.hold if hit == CONCURRENCY else self._rate_estimate(hit).hold
+
+    # --- what was decided
+
+    def changes(self, cause: str) -> list[WidthChange]:
+        """What has changed since the last call of this; small growth is reported only in sum."""
+        changed: list[WidthChange] = []
+        limit, reported = float(self.search.limit), self._reported[CONCURRENCY] or 1.0
+        if limit < reported or limit >= reported + max(1.0, _REPORTED_GROWTH * reported):
+            changed.append(
+                WidthChange(CONCURRENCY, reported, limit, cause if limit < reported else "room")
+            )
+            self._reported[CONCURRENCY] = limit
+        for name, estimate in self.paces.items():
+            rate, before = estimate.per_minute, self._reported.get(name)
+            if rate is not None and (before is None or abs(rate - before) > 0.01 * before):
+                changed.append(WidthChange(name, before, rate, cause))
+                self._reported[name] = rate
+        return changed
+
+    def known(self) -> KnownLimits:
+        """What was learned, for a later run."""
+        rates = {
+            name: rate
+            for name, estimate in self.paces.items()
+            if (rate := estimate.per_minute) is not None
+        }
+        return KnownLimits(self.search.proven, rates)
+
+    # --- internals
+
+    def _is_per_minute(self, header: HeaderFacts) -> bool:
+        """Whether a header is about a minute.
+
+        Some providers send the limits of a day in headers of the same name: their reset lasts for
+        more than a minute.
+        """
+        return header.reset <= 1.5 * self._minute
+
+    def _rate_estimate(self, name: Dimension) -> RateEstimate:
+        if name not in self.paces:  # most providers don't count input and output separately
+            self.paces[name] = RateEstimate(self._minute, even=False)
+            self._gates = (*self.paces.items(), *self._allowed.items())
+        return self.paces[name]
+
+    @property
+    def _decision_time(self) -> float:
+        return self._second if self._first_accepted else _FIRST_CALL_TIMEOUT * self._second
+
+    def _accept_unrejected(self, now: float) -> None:
+        """Accept the calls that were not rejected within a second."""
+        while self._undecided:
+            serial, permit = next(iter(self._undecided.items()))
+            if permit.sent + self._decision_time > now:
+                return
+            del self._undecided[serial]
+            self._accept(permit, now)
+
+    def _accept(self, permit: CallPermit, now: float) -> None:
+        ended = permit.serial not in self._flying
+        self.search.accept(permit.sent, ended=ended)
+        for estimate in self.paces.values():
+            estimate.passed(permit.sent)
+            if not self._first_accepted:
+                took = max(now - permit.sent, 0.1 * self._second)
+                # If answers take long, rejections do too: then the speed grows slowly.
+                doubling_time = (
+                    self._second * min(6.0, max(1.0, took / self._second / 4))
+                    if ended
+                    else 6 * self._second
+                )
+                estimate.start(now, self._start / min(self._second, took), doubling_time)
+        self._first_accepted = True

@@ -1,0 +1,1 @@
+"""The embedded model, which runs inside this process."""

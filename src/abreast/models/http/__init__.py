@@ -1,0 +1,1 @@
+"""HTTP for the adapters of providers."""

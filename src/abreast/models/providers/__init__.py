@@ -1,0 +1,1 @@
+"""Adapters of providers, one module per interface."""

@@ -1,0 +1,253 @@
+"""Anthropic's messages API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+
+from abreast.models.http.client import HttpClient, HttpOptions
+from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.providers.provider import (
+    Document,
+    EventFold,
+    Provider,
+    ReplyDraft,
+    arguments_of,
+    count,
+)
+from abreast.models.schema import boxed, unboxed
+
+_VERSION = "2023-06-01"
+_ANSWER_TOOL = "final_reply"
+"""The tool that a request with a schema has to call: its input is the value."""
+_FINISH: dict[str | None, Finish] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "refused",
+}
+_FILTERED = "the provider stopped it"
+_write = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class Anthropic(Provider):
+    """A model behind the messages API.
+
+    The API has no seeds. `max_tokens` is the bound for requests without one.
+
+        model = Anthropic("anthropic/claude-sonnet-4-5", key=key)
+        reply = await model.complete(Request((Message("user", "Hello"),)))
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str = "https://api.anthropic.com/v1",
+        key: str | None = None,
+        *,
+        max_tokens: int = 4096,
+        **wire: Unpack[HttpOptions],
+    ) -> None:
+        http = HttpClient(
+            name, {"x-api-key": key} if key else {}, version=("anthropic-version", _VERSION), **wire
+        )
+        super().__init__(name, http, f"{base_url.rstrip('/')}/messages")
+        self._default_max_tokens = max_tokens
+
+    def write(self, request: Request, *, stream: bool) -> Document:
+        """The body of a request."""
+        body: Document = {
+            "model": self.model,
+            "max_tokens": self._default_max_tokens
+            if request.max_tokens is None
+            else request.max_tokens,
+            "messages": _turns(request.messages),
+        }
+        system = [
+            request.system,
+            *(each.content for each in request.messages if each.role == "system"),
+        ]
+        if any(system):
+            body["system"] = "\n\n".join(filter(None, system))
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.stop:
+            body["stop_sequences"] = request.stop
+        tools = [_tool(each) for each in request.tools]
+        if request.schema is not None:
+            about = "Give the final reply by calling this."
+            tools.append(
+                {
+                    "name": _ANSWER_TOOL,
+                    "description": about,
+                    "input_schema": boxed(request.schema).schema,
+                }
+            )
+            body["tool_choice"] = (
+                {"type": "any"} if request.tools else {"type": "tool", "name": _ANSWER_TOOL}
+            )
+        if tools:
+            body["tools"] = tools
+        if request.extra:
+            body.update(request.extra)
+        if stream:
+            body["stream"] = True
+        return body
+
+    def read(self, document: Document, request: Request) -> ReplyDraft:
+        """Read a message."""
+        draft = ReplyDraft(model=document.get("model") or "", id=document.get("id") or "")
+        blocks = []
+        for given in document["content"]:
+            block = _Block(given["type"], given.get("id") or "", given.get("name") or "")
+            block.pieces.append(
+                given["text"] if block.kind == "text" else _write(given.get("input"))
+            )
+            blocks.append(block)
+        _count(draft, document.get("usage"))
+        return _finalize(draft, blocks, document.get("stop_reason"), request)
+
+    def fold(self, request: Request) -> EventFold:
+        """A reader for the events of a message."""
+        return _Events(request)
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block of content: text, or the use of a tool."""
+
+    kind: str
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+
+
+class _Events(EventFold):
+    """A message in events, from message_start to message_stop."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(streams_text=request.schema is None or not boxed(request.schema).boxed)
+        self._request = request
+        self._blocks: dict[int, _Block] = {}
+        self._reason: str | None = None
+
+    def take(self, event: Document) -> str:
+        """Add an event; unknown types are ignored."""
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            return self._delta(self._blocks[event["index"]], event["delta"])
+        if kind == "content_block_start":
+            given = event["content_block"]
+            self._blocks[event["index"]] = _Block(
+                given["type"], given.get("id") or "", given.get("name") or ""
+            )
+            return self._delta(self._blocks[event["index"]], {"text": given.get("text") or ""})
+        if kind == "message_start":
+            self.begun = True
+            message = event["message"]
+            self.draft.model = message.get("model") or ""
+            self.draft.id = message.get("id") or ""
+            _count(self.draft, message.get("usage"))
+        elif kind == "message_delta":
+            self._reason = event["delta"].get("stop_reason") or self._reason
+            _count(self.draft, event.get("usage"))
+        elif kind == "message_stop":
+            self.ended = True
+        return ""
+
+    def finished(self) -> ReplyDraft:
+        """The complete message."""
+        return _finalize(
+            self.draft,
+            [block for _, block in sorted(self._blocks.items())],
+            self._reason,
+            self._request,
+        )
+
+    def _delta(self, block: _Block, delta: Document) -> str:
+        piece: str = delta.get("text") or delta.get("partial_json") or ""
+        block.pieces.append(piece)
+        if block.kind == "text":
+            return "" if self._request.schema is not None else piece
+        return piece if block.name == _ANSWER_TOOL else ""
+
+
+def _finalize(
+    draft: ReplyDraft, blocks: list[_Block], reason: str | None, request: Request
+) -> ReplyDraft:
+    """The draft with the content of the blocks.
+
+    With a schema, the text is the value, and other text is dropped.
+    """
+    texts = [block for block in blocks if block.kind == "text"]
+    uses = [block for block in blocks if block.kind == "tool_use"]
+    answers = [use for use in uses if use.name == _ANSWER_TOOL]
+    draft.finish = _FINISH.get(reason, "other")
+    if answers and request.schema is not None:
+        draft.text = unboxed("".join(answers[0].pieces) or "{}", request.schema)
+        draft.finish = "stop" if draft.finish == "tool_calls" else draft.finish
+    else:
+        draft.text = "".join(piece for block in texts for piece in block.pieces)
+        draft.tool_calls = tuple(
+            ToolCall(use.id, use.name, "".join(use.pieces) or "{}") for use in uses
+        )
+    if draft.finish == "refused":
+        draft.refusal = draft.text or _FILTERED
+    return draft
+
+
+def _count(draft: ReplyDraft, usage: Document | None) -> None:
+    if usage:
+        sent = count(usage.get("input_tokens"))
+        if sent is not None:
+            cached = (count(usage.get(f"cache_{way}_input_tokens")) for way in ("creation", "read"))
+            draft.input_tokens = sent + sum(filter(None, cached))
+        received = count(usage.get("output_tokens"))
+        draft.output_tokens = draft.output_tokens if received is None else received
+
+
+# --- writing
+
+
+def _turns(messages: tuple[Message, ...]) -> list[Document]:
+    """The turns of a conversation; successive tool results are one turn, as the API requires."""
+    turns: list[Document] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        content: Any = (
+            _blocks(message) if message.tool_calls or message.role == "tool" else message.content
+        )
+        last = turns[-1] if turns else None
+        if last is not None and last["role"] == role and isinstance(last["content"], list):
+            last["content"] += content if isinstance(content, list) else [_text(content)]
+        else:
+            turns.append({"role": role, "content": content})
+    return turns
+
+
+def _blocks(message: Message) -> list[Document]:
+    if message.role == "tool":
+        return [
+            {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}
+        ]
+    texts = [_text(message.content)] if message.content else []
+    uses = [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call)}
+        for call in message.tool_calls
+    ]
+    return texts + uses
+
+
+def _text(text: str) -> Document:
+    return {"type": "text", "text": text}
+
+
+def _tool(tool: Mapping[str, Any]) -> Document:
+    rest = {key: value for key, value in tool.items() if key != "parameters"}
+    return {**rest, "input_schema": tool.get("parameters") or {"type": "object", "properties": {}}}

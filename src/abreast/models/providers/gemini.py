@@ -1,0 +1,212 @@
+"""Gemini's generateContent API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Unpack
+from urllib.parse import quote
+
+from abreast.models.http.client import HttpClient, HttpOptions
+from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.providers.provider import (
+    Document,
+    EventFold,
+    Provider,
+    ReplyDraft,
+    arguments_of,
+    count,
+)
+
+_FINISH: dict[str | None, Finish] = {"STOP": "stop", "MAX_TOKENS": "length"}
+_REFUSED = frozenset(
+    {
+        "SAFETY",
+        "RECITATION",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "LANGUAGE",
+        "IMAGE_SAFETY",
+        "MODEL_ARMOR",
+    }
+)
+_write = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class Gemini(Provider):
+    """A model behind Google's Generative Language API.
+
+    model = Gemini("gemini/gemini-2.5-flash", key=key)
+    reply = await model.complete(Request((Message("user", "Hello"),)))
+    """
+
+    ends_by_marker = False  # the usage may follow the event with the finish reason
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str = "https://generativelanguage.googleapis.com/v1beta",
+        key: str | None = None,
+        **wire: Unpack[HttpOptions],
+    ) -> None:
+        model = quote(name.partition("/")[2] or name, safe="/-._~@")
+        path = model if "/" in model else f"models/{model}"
+        url = f"{base_url.rstrip('/')}/{path}"
+        http = HttpClient(name, {"x-goog-api-key": key} if key else {}, **wire)
+        super().__init__(
+            name, http, f"{url}:generateContent", f"{url}:streamGenerateContent?alt=sse"
+        )
+
+    def write(self, request: Request, *, stream: bool) -> Document:  # noqa: ARG002 - the URL selects streaming
+        """The body of a request."""
+        body: Document = {"contents": _contents(request.messages)}
+        system = [
+            request.system,
+            *(each.content for each in request.messages if each.role == "system"),
+        ]
+        if any(system):
+            body["systemInstruction"] = {"parts": [{"text": text} for text in system if text]}
+        if request.tools:
+            body["tools"] = [{"functionDeclarations": [_tool(each) for each in request.tools]}]
+        config = _config(request)
+        if config:
+            body["generationConfig"] = config
+        for key, value in request.extra.items():
+            ours = body.get(key)
+            body[key] = (
+                {**ours, **value}
+                if isinstance(ours, dict) and isinstance(value, Mapping)
+                else value
+            )
+        return body
+
+    def read(self, document: Document, request: Request) -> ReplyDraft:  # noqa: ARG002 - the same for every request
+        """Read a whole reply."""
+        fold = _Candidates()
+        piece = fold.take(document)
+        if not fold.begun:
+            raise LookupError("no candidate")
+        fold.pieces.append(piece)
+        return fold.finished()
+
+    def fold(self, request: Request) -> EventFold:  # noqa: ARG002 - the same for every request
+        """A reader for the parts of a stream."""
+        return _Candidates()
+
+
+class _Candidates(EventFold):
+    """Reads replies with a piece each; a whole reply is a stream of one."""
+
+    def take(self, event: Document) -> str:
+        """Add a reply."""
+        draft = self.draft
+        draft.model = event.get("modelVersion") or draft.model
+        draft.id = event.get("responseId") or draft.id
+        _count(draft, event.get("usageMetadata"))
+        blocked = (event.get("promptFeedback") or {}).get("blockReason")
+        if blocked:
+            self.begun = self.ended = True
+            draft.refusal = f"the prompt was blocked ({blocked})"
+        for candidate in (event.get("candidates") or ())[:1]:
+            self.begun = True
+            reason = candidate.get("finishReason")
+            if reason:
+                self._end(reason, candidate.get("finishMessage"))
+            parts = (candidate.get("content") or {}).get("parts") or ()
+            draft.tool_calls += tuple(
+                _call(part["functionCall"], len(draft.tool_calls) + number)
+                for number, part in enumerate(part for part in parts if "functionCall" in part)
+            )
+            return "".join(
+                part["text"] for part in parts if "text" in part and not part.get("thought")
+            )
+        return ""
+
+    def finished(self) -> ReplyDraft:
+        """The complete reply."""
+        draft = EventFold.finished(self)
+        if draft.tool_calls and draft.finish == "stop":
+            draft.finish = "tool_calls"
+        return draft
+
+    def _end(self, reason: str, message: str | None) -> None:
+        self.ended = True
+        self.draft.finish = _FINISH.get(reason, "other")
+        if reason in _REFUSED:
+            self.draft.refusal = f"{message or 'the provider stopped it'} ({reason})"
+
+
+def _call(call: Document, number: int) -> ToolCall:
+    return ToolCall(
+        call.get("id") or f"call-{number}", call["name"], _write(call.get("args") or {})
+    )
+
+
+def _count(draft: ReplyDraft, usage: Document | None) -> None:
+    if usage and (sent := count(usage.get("promptTokenCount"))) is not None:
+        draft.input_tokens = sent + (count(usage.get("toolUsePromptTokenCount")) or 0)
+        thought = count(usage.get("thoughtsTokenCount")) or 0
+        draft.output_tokens = (count(usage.get("candidatesTokenCount")) or 0) + thought
+
+
+# --- writing
+
+
+def _config(request: Request) -> Document:
+    config: Document = {}
+    if request.temperature is not None:
+        config["temperature"] = request.temperature
+    if request.seed is not None:
+        config["seed"] = request.seed
+    if request.stop:
+        config["stopSequences"] = request.stop
+    if request.max_tokens is not None:
+        config["maxOutputTokens"] = request.max_tokens
+    if request.schema is not None:
+        config |= {"responseMimeType": "application/json", "responseJsonSchema": request.schema}
+    return config
+
+
+def _contents(messages: tuple[Message, ...]) -> list[Document]:
+    """The turns of a conversation; successive tool results are one turn, as the API requires."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    contents: list[Document] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        role = "model" if message.role == "assistant" else "user"
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += _parts(message, names)
+        else:
+            contents.append({"role": role, "parts": _parts(message, names)})
+    return contents
+
+
+def _parts(message: Message, names: dict[str, str]) -> list[Document]:
+    if message.role == "tool":
+        name = names.get(message.tool_call_id or "")
+        if name is None:
+            raise ValueError(f"no turn before it made the tool call {message.tool_call_id}")
+        return [{"functionResponse": {"name": name, "response": _response(message.content)}}]
+    parts: list[Document] = (
+        [{"text": message.content}] if message.content or not message.tool_calls else []
+    )
+    parts += [
+        {"functionCall": {"name": call.name, "args": arguments_of(call)}}
+        for call in message.tool_calls
+    ]
+    return parts
+
+
+def _response(content: str) -> Document:
+    try:
+        response = json.loads(content)
+    except ValueError:
+        response = None
+    return response if isinstance(response, dict) else {"result": content}
+
+
+def _tool(tool: Mapping[str, Any]) -> Document:
+    rest = {key: value for key, value in tool.items() if key != "parameters"}
+    return {**rest, "parametersJsonSchema": tool["parameters"]} if tool.get("parameters") else rest

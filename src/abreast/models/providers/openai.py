@@ -1,0 +1,240 @@
+"""OpenAI's chat completions, which mistral, deepseek, ollama and vLLM serve too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Unpack
+
+from abreast.models.http.client import HttpClient, HttpOptions
+from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.providers.provider import Document, EventFold, Provider, ReplyDraft, count
+from abreast.models.schema import boxed, strict, unboxed
+
+_FINISH: dict[str | None, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "refused",
+}
+_FILTERED = "a content filter stopped it"
+
+
+class OpenAI(Provider):
+    """A model behind an endpoint of chat completions.
+
+    The options describe how an endpoint differs: `max_tokens` is its name for that bound; `seed`,
+    `stream_usage` and `done` are whether it supports seeds, reports the usage of a stream, and ends
+    streams by `[DONE]`; `structured` is the form in which it accepts a schema ("json_object" and
+    "none" put it into the system prompt).
+
+        url = "https://api.mistral.ai/v1"
+        model = OpenAI("mistral/mistral-small", url, key, max_tokens="max_tokens")
+        reply = await model.complete(Request((Message("user", "Hello"),)))
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str = "https://api.openai.com/v1",
+        key: str | None = None,
+        *,
+        max_tokens: str = "max_completion_tokens",
+        seed: bool = True,
+        structured: Literal["json_schema", "json_object", "none"] = "json_schema",
+        stream_usage: bool = True,
+        done: bool = True,
+        **wire: Unpack[HttpOptions],
+    ) -> None:
+        http = HttpClient(name, {"authorization": f"Bearer {key}"} if key else {}, **wire)
+        path, mark, query = base_url.partition("?")
+        super().__init__(name, http, f"{path.rstrip('/')}/chat/completions{mark}{query}")
+        self._max_tokens = max_tokens
+        self._seed = seed
+        self._structured = structured
+        self._stream_usage = stream_usage
+        self.ends_by_marker = done
+
+    def write(self, request: Request, *, stream: bool) -> Document:
+        """The body of a request."""
+        system = self._system(request)
+        messages = [{"role": "system", "content": system}] if system else []
+        messages += [
+            _message(each)
+            if each.tool_calls or each.tool_call_id
+            else {"role": each.role, "content": each.content}
+            for each in request.messages
+        ]
+        body: Document = {"model": self.model, "messages": messages}
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.seed is not None and self._seed:
+            body["seed"] = request.seed
+        if request.stop:
+            body["stop"] = request.stop
+        if request.max_tokens is not None:
+            body[self._max_tokens] = request.max_tokens
+        if request.schema is not None and self._structured != "none":
+            body["response_format"] = self._format(request.schema)
+        if request.tools:
+            body["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
+        if request.extra:
+            body.update(request.extra)
+        if stream:
+            body["stream"] = True
+            if self._stream_usage:
+                body["stream_options"] = {"include_usage": True}
+        return body
+
+    def read(self, document: Document, request: Request) -> ReplyDraft:
+        """Read a chat completion."""
+        choice = document["choices"][0]
+        message = choice["message"]
+        calls = message.get("tool_calls")
+        content = message.get("content")
+        draft = ReplyDraft(
+            self.unboxed_text(content if type(content) is str else _text(content), request),
+            _tool_calls(calls) if calls else (),
+            _FINISH.get(choice.get("finish_reason"), "other"),
+            message.get("refusal") or "",
+            model=document.get("model") or "",
+            id=document.get("id") or "",
+        )
+        _count(draft, document.get("usage"))
+        return _finalize(draft)
+
+    def fold(self, request: Request) -> EventFold:
+        """A reader for the chunks of a stream."""
+        return _Chunks(self, request)
+
+    def unboxed_text(self, text: str, request: Request) -> str:
+        """The text of the value, extracted from its object if the schema was boxed."""
+        if request.schema is None or self._structured != "json_schema":
+            return text
+        return unboxed(text, request.schema)
+
+    def _system(self, request: Request) -> str | None:
+        if request.schema is None or self._structured == "json_schema":
+            return request.system
+        instruction = f"Answer with JSON alone, by this schema: {json.dumps(request.schema)}"
+        return f"{request.system}\n\n{instruction}" if request.system else instruction
+
+    def _format(self, schema: Mapping[str, Any]) -> Document:
+        if self._structured == "json_object":
+            return {"type": "json_object"}
+        whole = boxed(schema).schema
+        form = strict(whole)
+        wanted = {
+            "name": "reply",
+            "schema": whole if form is None else form,
+            "strict": form is not None,
+        }
+        return {"type": "json_schema", "json_schema": wanted}
+
+
+class _Chunks(EventFold):
+    """The chunks of a stream: pieces of text, of a refusal, of tool calls."""
+
+    def __init__(self, model: OpenAI, request: Request) -> None:
+        super().__init__(streams_text=request.schema is None or not boxed(request.schema).boxed)
+        self._model = model
+        self._request = request
+        self._refusal: list[str] = []
+        self._calls: dict[int, _Call] = {}
+
+    def take(self, event: Document) -> str:
+        """Add a chunk."""
+        draft = self.draft
+        draft.model = event.get("model") or draft.model
+        draft.id = event.get("id") or draft.id
+        _count(draft, event.get("usage"))
+        for choice in event["choices"][:1]:
+            self.begun = True
+            piece = self._delta(choice.get("delta") or {})
+            if choice.get("finish_reason"):
+                draft.finish = _FINISH.get(choice["finish_reason"], "other")
+                self.ended = self.ended or not self._model.ends_by_marker
+            return piece
+        return ""
+
+    def finished(self) -> ReplyDraft:
+        """The complete reply."""
+        draft = EventFold.finished(self)
+        draft.text = self._model.unboxed_text(draft.text, self._request)
+        draft.refusal = "".join(self._refusal)
+        draft.tool_calls = tuple(
+            ToolCall(call.id, call.name, "".join(call.arguments))
+            for _, call in sorted(self._calls.items())
+        )
+        return _finalize(draft)
+
+    def _delta(self, delta: Document) -> str:
+        for number, part in enumerate(delta.get("tool_calls") or ()):
+            function = part.get("function") or {}
+            call = self._calls.setdefault(part.get("index", number), _Call())
+            call.id = call.id or part.get("id") or ""
+            call.name = call.name or function.get("name") or ""
+            call.arguments.append(function.get("arguments") or "")
+        self._refusal.append(delta.get("refusal") or "")
+        return _text(delta.get("content"))
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+def _message(message: Message) -> Document:
+    """A turn that calls tools, or answers such a call."""
+    written: Document = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        written["content"] = message.content or None
+        written["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        written["tool_call_id"] = message.tool_call_id
+    return written
+
+
+def _tool_calls(calls: list[Document]) -> tuple[ToolCall, ...]:
+    return tuple(
+        ToolCall(
+            call.get("id") or "", call["function"]["name"], call["function"].get("arguments") or ""
+        )
+        for call in calls
+    )
+
+
+def _text(content: object) -> str:
+    """The text of a content: some endpoints send it in parts, not all of which are text."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(_text(part.get("text")) for part in content if part.get("type") == "text")
+    raise TypeError("a content is a text")
+
+
+def _count(draft: ReplyDraft, usage: Document | None) -> None:
+    if usage:
+        draft.input_tokens = count(usage.get("prompt_tokens"))
+        draft.output_tokens = count(usage.get("completion_tokens"))
+
+
+def _finalize(draft: ReplyDraft) -> ReplyDraft:
+    if draft.finish == "refused" and not draft.refusal:
+        draft.refusal = _FILTERED
+    if draft.tool_calls and draft.finish == "stop":
+        draft.finish = "tool_calls"
+    return draft

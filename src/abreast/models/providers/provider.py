@@ -1,0 +1,383 @@
+"""The common part of HTTP adapters: a call from its request to a reply or a typed error."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import (
+    CallFailed,
+    ConnectionLost,
+    Refused,
+    ReplyBroken,
+    ReplyInvalid,
+    RequestRefused,
+)
+from abreast.core.outcome import Usage
+from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
+from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall
+from abreast.models.providers.errors import fault_in, fault_of, one_line
+from abreast.models.schema import check_schema, parse
+
+Document = dict[str, Any]
+DONE = b"[DONE]"
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_now = SYSTEM_CLOCK.now
+
+
+class Events:
+    """Parses server-sent events from a body that arrives in arbitrary parts."""
+
+    __slots__ = ("_data", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, part: bytes) -> list[bytes]:
+        """The data of the events that this part completes."""
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        done = []
+        for line in lines:
+            text = line.rstrip(b"\r")
+            if text.startswith(b"data:"):
+                self._data.append(text[5:].removeprefix(b" "))
+            elif not text and self._data:
+                done.append(b"\n".join(self._data))
+                self._data.clear()
+        return done
+
+    def end(self) -> list[bytes]:
+        """The events at the end of the body.
+
+        An event without its blank line was cut off, unless it is the end marker.
+        """
+        last = [*self._data, self._rest.strip().removeprefix(b"data:").strip()]
+        return [DONE] if DONE in last else []
+
+
+@dataclass(slots=True)
+class ReplyDraft:
+    """A reply as it was read, independent of the provider.
+
+    Tokens are None if the provider did not send them.
+    """
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish: Finish = "stop"
+    refusal: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    model: str = ""
+    id: str = ""
+
+
+class ReceivedReply(NamedTuple):
+    """A received reply beside its text: the first part of the body, headers, and times."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    seconds: float
+    first: float | None = None
+
+
+@dataclass(slots=True)
+class EventFold(ABC):
+    """A stream while it is read.
+
+    `begun` is set by the first event of a reply, `ended` by the end marker.
+    """
+
+    draft: ReplyDraft = field(default_factory=ReplyDraft)
+    pieces: list[str] = field(default_factory=list)
+    begun: bool = False
+    ended: bool = False
+    streams_text: bool = True
+    """Whether its pieces are those of the reply's text; if not, `hear` gets the text at the end."""
+
+    @abstractmethod
+    def take(self, event: Document) -> str:
+        """Add an event; returns its piece of text."""
+
+    def finished(self) -> ReplyDraft:
+        """The complete reply."""
+        self.draft.text = "".join(self.pieces)
+        return self.draft
+
+
+class Provider(ABC):
+    """A model behind HTTP; subclasses write requests and read replies of one provider."""
+
+    ends_by_marker = True
+    """Whether the event that ends a stream is the last one."""
+
+    def __init__(
+        self, name: str, http: HttpClient, url: str, stream_url: str | None = None
+    ) -> None:
+        self.name = name
+        self.model = name.partition("/")[2] or name
+        self._http = http
+        self._url = endpoint(url)
+        self._stream_url = endpoint(stream_url or url)
+
+    def __repr__(self) -> str:
+        """Shows the model and its host."""
+        return f"<{type(self).__name__} {self.name} at {self._url.place.host}>"
+
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
+        """Answer once: no retries, no limits.
+
+        Raises subclasses of CallFailed; errors of `hear` are passed on unchanged.
+        """
+        body = self._encode_request(request, stream=hear is not None)
+        if hear is not None:
+            return await self._complete_streaming(request, body, hear)
+        start = _now()
+        answer = await self._http.post(self._url, body)
+        seconds = _now() - start
+        return self._reply(
+            request,
+            self._read(answer, request),
+            ReceivedReply(answer.body, answer.headers, seconds),
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    # --- for subclasses
+
+    @abstractmethod
+    def write(self, request: Request, *, stream: bool) -> Document:
+        """The body of a request."""
+
+    @abstractmethod
+    def read(self, document: Document, request: Request) -> ReplyDraft:
+        """A whole reply. KeyError, TypeError and the like mean that it is malformed."""
+
+    @abstractmethod
+    def fold(self, request: Request) -> EventFold:
+        """A reader for the events of a stream."""
+
+    # --- the steps of a call
+
+    def _encode_request(self, request: Request, *, stream: bool) -> bytes:
+        try:
+            if request.schema is not None:
+                check_schema(request.schema)
+            return _encode(self.write(request, stream=stream)).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RequestRefused(
+                f"{self.name} can't be sent this request: {one_line(str(error))}"
+            ) from None
+
+    def _read(self, answer: HttpAnswer, request: Request) -> ReplyDraft:
+        if not 200 <= answer.status < 300:  # noqa: PLR2004 - success
+            raise fault_of(
+                self.name, answer.status, answer.headers, answer.body, clean=self._http.clean
+            )
+        if _is_compressed(answer.headers):
+            raise self._http.broken(
+                "it is compressed, which was not asked for", answer.body, answer.status
+            )
+        kind = answer.headers.get("content-type", "json")
+        if "json" not in kind:
+            raise self._http.broken(
+                f"it is {one_line(self._http.clean(kind))}, not JSON", answer.body, answer.status
+            )
+        document = self._document(answer.body, lambda: answer.body)
+        try:
+            return self.read(document, request)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise self._malformed(answer.body) from None
+
+    def _document(self, data: bytes, kept: Callable[[], bytes]) -> Document:
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            why = str(error) if isinstance(error, json.JSONDecodeError) else type(error).__name__
+            raise self._http.broken(f"no JSON ({why})", kept(), 200) from None
+        if not isinstance(document, dict):
+            raise self._malformed(kept())
+        if (
+            "error" in document
+            and (fault := fault_in(self.name, document, clean=self._http.clean)) is not None
+        ):
+            raise fault
+        return document
+
+    def _malformed(self, body: bytes) -> ReplyBroken:
+        return self._http.broken("it is empty, or has not the shape of a reply", body, 200)
+
+    async def _complete_streaming(self, request: Request, body: bytes, hear: OnText) -> Reply:
+        start = _now()
+        exchange = await self._http.open(self._stream_url, body)
+        try:
+            if not _is_stream(exchange):
+                answer = await exchange.answer()
+                received = ReceivedReply(answer.body, answer.headers, _now() - start)
+                reply = self._reply(request, self._read(answer, request), received)
+                if reply.text:
+                    hear(reply.text)
+                return reply
+            fold = self.fold(request)
+            first = await self._read_stream(exchange, fold, hear, start)
+            seconds = _now() - start
+            self._check_complete(fold, exchange)
+            reply = self._reply(
+                request,
+                fold.finished(),
+                ReceivedReply(exchange.kept(), exchange.headers, seconds, first),
+            )
+            if first is None and reply.text:
+                hear(reply.text)
+            await exchange.drain()
+            return reply
+        finally:
+            exchange.close()
+
+    async def _read_stream(
+        self, exchange: Exchange, fold: EventFold, hear: OnText, start: float
+    ) -> float | None:
+        """Read a stream to its end marker, or its end.
+
+        Returns the seconds until the first piece of text.
+        """
+        events = Events()
+        first = None
+        while True:
+            part = await exchange.read()
+            for data in events.feed(part) if part else events.end():
+                piece = self._add_event(fold, data, exchange)
+                if piece and fold.streams_text:
+                    first = _now() - start if first is None else first
+                    hear(piece)
+                if fold.ended and self.ends_by_marker:
+                    return first
+            if not part:
+                return first
+
+    def _add_event(self, fold: EventFold, data: bytes, exchange: Exchange) -> str:
+        if data == DONE:
+            fold.ended = True
+            return ""
+        document = self._document(data, exchange.kept)
+        try:
+            piece = fold.take(document)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise self._malformed(exchange.kept()) from None
+        if piece:
+            fold.pieces.append(piece)
+        return piece
+
+    def _check_complete(self, fold: EventFold, exchange: Exchange) -> None:
+        if not fold.begun and exchange.kept().strip():
+            raise self._malformed(exchange.kept())
+        if not fold.ended:
+            what = f"{self.name}: the stream broke off before its end"
+            raise ConnectionLost(what, status=exchange.status, raw=self._http.raw(exchange.kept()))
+
+    def _reply(self, request: Request, draft: ReplyDraft, received: ReceivedReply) -> Reply:
+        clean = self._http.clean  # a reply is recorded, and must not contain the key
+        body, headers, seconds, first = received
+        text, calls, finish = clean(_replace_surrogates(draft.text)), draft.tool_calls, draft.finish
+        if calls:
+            calls = tuple(
+                ToolCall(clean(each.id), clean(each.name), clean(each.arguments)) for each in calls
+            )
+        usage = self._usage(request, draft)
+        if draft.refusal:
+            self._raise_error(
+                Refused,
+                f"refused to answer: {one_line(self._http.clean(draft.refusal))}",
+                body,
+                usage,
+            )
+        if not text and not calls and not (request.stop and finish == "stop"):
+            cut = ": max_tokens were used up before any text" if finish == "length" else ""
+            self._raise_error(ReplyBroken, f"sent an empty reply{cut}", body, usage)
+        value: Json = None
+        if request.schema is not None and not (calls and not text):
+            cut = ", cut off at max_tokens," if finish == "length" else ""
+            who = f"the reply of {self.name}{cut}"
+            try:
+                value = parse(text, request.schema, who=who, clean=self._http.clean)
+            except ReplyInvalid as error:
+                vars(error)["usage"] = usage
+                raise
+        model, name = clean(draft.model), clean(draft.id)
+        return Reply(text, value, calls, usage, finish, model, name, seconds, first, headers)
+
+    def _usage(self, request: Request, draft: ReplyDraft) -> Usage:
+        sent, received = draft.input_tokens, draft.output_tokens
+        if sent is None or received is None:
+            sent = tokens_in(request) if sent is None else sent
+            received = tokens_of(draft.text) if received is None else received
+            return Usage(1, sent, received, None, estimate=True)
+        return Usage(1, sent, received, None)
+
+    def _raise_error(
+        self, kind: type[CallFailed], what: str, body: bytes, usage: Usage
+    ) -> NoReturn:
+        error = kind(f"{self.name} {what}", status=200, raw=self._http.raw(body))
+        vars(error)["usage"] = usage  # the tokens are charged although there is no reply
+        raise error
+
+
+def _is_stream(exchange: Exchange) -> bool:
+    headers = exchange.headers
+    return (
+        exchange.status == 200  # noqa: PLR2004 - OK
+        and "event-stream" in headers.get("content-type", "")
+        and not _is_compressed(headers)
+    )
+
+
+def _is_compressed(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-encoding", "identity") != "identity"
+
+
+def _replace_surrogates(text: str) -> str:
+    """A text that can be stored: surrogate pairs are joined, lone surrogates replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def count(value: object) -> int | None:
+    """A number of tokens as a provider sends it; None if it is no such number."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def tokens_of(text: str) -> int:
+    """Estimates the tokens of a text: one for four characters.
+
+    >>> tokens_of(""), tokens_of("words")
+    (0, 2)
+    """
+    return (len(text) + 3) // 4
+
+
+def tokens_in(request: Request) -> int:
+    """Estimates the tokens of a request."""
+    extras = "".join(map(str, request.tools)) if request.tools else ""
+    return (
+        tokens_of(request.system or "")
+        + tokens_of(extras)
+        + sum(tokens_of(each.content) for each in request.messages)
+    )
+
+
+def arguments_of(call: ToolCall) -> Document:
+    """The arguments of a tool call as an object; raises ValueError if they are none."""
+    arguments = json.loads(call.arguments or "{}")
+    if not isinstance(arguments, dict):
+        raise ValueError(f"the arguments of the tool call {call.id} are no object")
+    return arguments

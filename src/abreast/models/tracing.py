@@ -1,0 +1,144 @@
+"""Spans and metrics of calls by OpenTelemetry's gen_ai conventions (extra `otel`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.version import VERSION
+from abreast.models.port import Model, OnText, Reply, Request
+
+if TYPE_CHECKING:
+    from opentelemetry.util.types import AttributeValue
+
+_NAME: Final = "abreast"
+_TOKEN_BUCKETS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
+_DURATION_BUCKETS: Final = (
+    0.01,
+    0.02,
+    0.04,
+    0.08,
+    0.16,
+    0.32,
+    0.64,
+    1.28,
+    2.56,
+    5.12,
+    10.24,
+    20.48,
+    40.96,
+    81.92,
+)
+_PROVIDER_NAMES: Final = {"gemini": "gcp.gemini", "mistral": "mistral_ai"}
+"""Providers with another name in the conventions."""
+
+
+def is_wanted() -> bool:
+    """Whether OpenTelemetry is in use: the program has loaded it, or variables configure it."""
+    configured = any(name.startswith("OTEL_") for name in os.environ)
+    return "opentelemetry" in sys.modules or (configured and find_spec("opentelemetry") is not None)
+
+
+class TracedModel:
+    """A wrapper that makes a span `chat MODEL` of each attempt, without prompt and reply."""
+
+    def __init__(self, model: Model) -> None:
+        """Report the calls of `model` to the OpenTelemetry providers configured by then."""
+        from opentelemetry import metrics, trace
+
+        self._model = model
+        provider, _, name = model.name.partition("/")
+        self._attributes: dict[str, AttributeValue] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _PROVIDER_NAMES.get(provider, provider),
+            "gen_ai.request.model": name,
+        }
+        self._title = f"chat {name}"
+        self._trace = trace
+        self._tracer = trace.get_tracer(_NAME, VERSION)
+        meter = metrics.get_meter(_NAME, VERSION)
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Tokens of a call",
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
+        )
+        self._seconds = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            "s",
+            "Time of a call",
+            explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
+        )
+
+    def __getattr__(self, name: str) -> object:
+        """All other attributes are those of the model."""
+        return getattr(self._model, name)
+
+    @property
+    def name(self) -> str:
+        """`provider/model`, as it was requested."""
+        return self._model.name
+
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
+        """Answer once, inside a span."""
+        began = SYSTEM_CLOCK.now()
+        failed: dict[str, AttributeValue] = {}
+        kind = self._trace.SpanKind.CLIENT
+        with self._tracer.start_as_current_span(
+            self._title,
+            kind=kind,
+            attributes=self._attributes | _request_attributes(request),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                reply = await self._model.complete(request, hear)
+            except BaseException as error:
+                # Only the type: a message may quote the prompt.
+                failed = {"error.type": type(error).__name__}
+                span.set_attributes(failed)
+                span.set_status(self._trace.StatusCode.ERROR)
+                raise
+            finally:
+                self._seconds.record(SYSTEM_CLOCK.now() - began, self._attributes | failed)
+            span.set_attributes(_response_attributes(reply))
+        self._tokens.record(
+            reply.usage.input_tokens, self._attributes | {"gen_ai.token.type": "input"}
+        )
+        self._tokens.record(
+            reply.usage.output_tokens, self._attributes | {"gen_ai.token.type": "output"}
+        )
+        return reply
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self._model.close()
+
+
+def _request_attributes(request: Request) -> dict[str, AttributeValue]:
+    facts: dict[str, AttributeValue] = {}
+    for name in ("temperature", "seed", "max_tokens"):
+        value = getattr(request, name)
+        if value is not None:
+            facts[f"gen_ai.request.{name}"] = value
+    if request.stop:
+        facts["gen_ai.request.stop_sequences"] = request.stop
+    if request.schema is not None:
+        facts["gen_ai.output.type"] = "json"
+    return facts
+
+
+def _response_attributes(reply: Reply) -> dict[str, AttributeValue]:
+    facts: dict[str, AttributeValue] = {
+        "gen_ai.response.finish_reasons": (reply.finish,),
+        "gen_ai.usage.input_tokens": reply.usage.input_tokens,
+        "gen_ai.usage.output_tokens": reply.usage.output_tokens,
+    }
+    if reply.model:
+        facts["gen_ai.response.model"] = reply.model
+    if reply.id:
+        facts["gen_ai.response.id"] = reply.id
+    return facts

@@ -1,0 +1,1 @@
+"""Model calls: admitted by their lane, attempted, journaled, cached."""

@@ -1,0 +1,332 @@
+"""The attempts of one model call: each is admitted by the lane and the budgets, made, settled.
+
+admit (hold, slots, rates, budgets) -> one attempt -> settle
+    429: the lane is held and the call goes back to the head of its queue; it counts as no attempt
+    5xx, reset, timeout: the slot is given back, and after a backoff it is tried again
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from abreast.core.clock import sleep_until
+from abreast.core.errors import CallFailed, QuotaSpent, Throttled
+from abreast.core.events import LIMIT_CHANGED
+from abreast.core.outcome import NO_USAGE, Usage
+from abreast.limits.governor.governor import CallPermit
+from abreast.limits.limit import Limit, Need
+from abreast.limits.queue import Hold, Ticket
+from abreast.models.port import OnText, Reply, Request
+from abreast.models.price import priced
+from abreast.run.calls.journal import CallJournal
+from abreast.run.calls.lane import Facts
+from abreast.run.current import CurrentItem
+from abreast.run.slot_lending import Borrowed, borrow, credited, lend, lends, reclaim, wait_granted
+
+if TYPE_CHECKING:
+    from abreast.run.calls.model import Caller
+
+_ONE_REQUEST: Final = Usage(requests=1)
+
+
+class _Grant:
+    """What one attempt of a call holds."""
+
+    __slots__ = ("borrowed", "credit", "holds", "lent")
+
+    def __init__(self) -> None:
+        self.holds: tuple[Hold, ...] = ()
+        self.borrowed: Borrowed | None = None  # slots of the item
+        self.credit: set[Limit] | None = None  # limits that charged the item for this request
+        self.lent = False  # the item's slots are lent while the call waits
+
+
+class CallAttempts:
+    """Makes one call: admits it, attempts it and settles it, as often as retries allow."""
+
+    __slots__ = (
+        "_backoff",
+        "_began",
+        "_budgets",
+        "_call_journal",
+        "_caller",
+        "_clock",
+        "_estimate",
+        "_gate",
+        "_has_streamed",
+        "_item",
+        "_need",
+        "_order",
+        "_request",
+        "_service",
+        "_used",
+    )
+
+    def __init__(
+        self,
+        caller: Caller,
+        request: Request,
+        item: CurrentItem | None,
+        call_journal: CallJournal | None,
+    ) -> None:
+        self._caller = caller
+        self._request = request
+        self._item = item
+        self._call_journal = call_journal
+        self._clock = caller.clock_for(item)
+        self._gate = caller.gate_for(item)
+        self._budgets = item.scheduler.run.lanes.budgets if item is not None else ()
+        self._need, self._estimate = caller.reserve(request, self._budgets)
+        self._order: int | None = None
+        self._began = self._clock.now()
+        self._backoff = 0.0
+        self._service: list[float] = []
+        self._used = NO_USAGE  # by failed attempts
+        self._has_streamed = False  # text was passed on, so a retry would repeat it
+
+    async def answer(self, hear: OnText | None) -> Reply:
+        """Try until there is a reply, or an error that is not retried."""
+        listen = None if hear is None else self._track_streaming(hear)
+        while True:
+            grant = await self._admit()
+            try:
+                reply, error = await self._attempt(grant, listen)
+            except asyncio.CancelledError:
+                self._abandon_lent(grant)
+                raise
+            except BaseException:
+                await self._reclaim_lent(grant)
+                raise
+            if grant.lent:
+                await self._reclaim_lent(grant)
+            if reply is not None:
+                return reply
+            if error is not None:
+                await self._back_off(error)
+
+    def _track_streaming(self, hear: OnText) -> OnText:
+        def listen(text: str) -> None:
+            self._has_streamed = True
+            hear(text)
+
+        return listen
+
+    # --- admission ---
+
+    async def _admit(self) -> _Grant:
+        """Wait for the lane and the budgets; meanwhile the item's own slots are lent."""
+        item, grant = self._item, _Grant()
+        ticket = self._ticket(grant)
+        if self._gate.ask(ticket):
+            grant.holds = ticket.holds
+            if item is not None and item.holds:
+                grant.borrowed = borrow(item, self._caller.limits_for(item))
+            return grant
+        if item is not None and lends(item):
+            self._gate.withdraw(ticket)
+            self._restore_credit(grant)
+            grant.lent = lend(item, item.scheduler.context)
+            ticket = self._ticket(grant)
+            if self._gate.ask(ticket):
+                grant.holds = ticket.holds
+                return grant
+        try:
+            await wait_granted(self._gate, ticket)
+        except BaseException:
+            self._abandon_lent(grant)
+            raise
+        grant.holds = ticket.holds
+        return grant
+
+    def _ticket(self, grant: _Grant) -> Ticket:
+        ticket = Ticket(self._needs(grant))
+        if self._order is not None:
+            ticket.order = self._order
+        self._order = ticket.order
+        return ticket
+
+    async def _reclaim_lent(self, grant: _Grant) -> None:
+        """Take the lent slots back: the item goes on."""
+        if grant.lent and self._item is not None:
+            await reclaim(self._item, self._item.scheduler.context)
+
+    def _abandon_lent(self, grant: _Grant) -> None:
+        """Leave the lent slots to others: the item ends."""
+        if grant.lent and self._item is not None:
+            self._item.lenders -= 1
+
+    def _needs(self, grant: _Grant) -> list[tuple[str, Limit, Need]]:
+        """What to ask for: all but the slots that the item holds and a request already charged."""
+        caller, item, need = self._caller, self._item, self._need
+        name = caller.lane.name
+        needs: list[tuple[str, Limit, Need]] = [(name, caller.lane.server, need)]
+        held = [hold.limit for hold in item.holds] if item is not None else ()
+        for limit in (*caller.limits_for(item), *self._budgets):
+            if limit in held:
+                continue
+            missing = need
+            if limit.charged and item is not None and credited(item, limit):
+                grant.credit = {limit, *(grant.credit or ())}
+                missing = Need(need.weight, 0, need.tokens, need.usd, need.output)
+            needs.append((name, limit, missing))
+        return needs
+
+    def _restore_credit(self, grant: _Grant) -> None:
+        """Give the item back the request it was charged for: it was not made after all."""
+        if grant.credit and self._item is not None:
+            self._item.credits = (self._item.credits or set()) | grant.credit
+            grant.credit = None
+
+    def _settle(self, grant: _Grant, used: Usage) -> None:
+        """Give back what was held; budgets and rates keep what was actually used."""
+        holds: Sequence[Hold] = grant.holds
+        if grant.credit:
+            # The item was charged for the request at these limits already.
+            prepaid = [hold for hold in holds if hold.limit in grant.credit]
+            holds = [hold for hold in holds if hold.limit not in grant.credit]
+            self._gate.give(
+                prepaid, Usage(0, used.input_tokens, used.output_tokens, used.usd, used.estimate)
+            )
+        self._gate.give(holds, used)
+        if grant.borrowed is not None:
+            grant.borrowed.give_back()
+
+    # --- one attempt ---
+
+    async def _attempt(
+        self, grant: _Grant, hear: OnText | None
+    ) -> tuple[Reply | None, CallFailed | None]:
+        """Make one attempt: a reply, or an error to back off from, or neither after a 429."""
+        caller, clock = self._caller, self._clock
+        lane, sent = caller.lane, 0.0
+        episode, permit = lane.episode, lane.permit_in(grant.holds)
+        try:
+            if self._call_journal is not None:
+                written = self._call_journal.started(self._need, self._request, wait=caller.paid)
+                if written is not None:
+                    await written
+            sent = clock.now()
+            reply = await caller.model.complete(self._request, hear)
+        except Throttled as error:
+            now = clock.now()
+            try:  # before the slot is given back, or the next waiting call would be sent
+                changes = (
+                    lane.throttled(error, episode, now)
+                    if permit is None
+                    else lane.rejected(permit, error, now)
+                )
+            finally:
+                self._settle(grant, Usage())
+                self._restore_credit(grant)
+            self._backoff += now - sent
+            self._record_changes(changes)
+            return None, None
+        except QuotaSpent as error:
+            after = getattr(error, "retry_after", None)
+            parked = lane.park(error, after, clock.now())
+            self._settle(grant, Usage())
+            self._record_changes(
+                [{"dimension": "quota", "old": None, "new": 0, "cause": "quota", "held": after}]
+            )
+            raise parked from error
+        except CallFailed as error:
+            # A failed call may have been paid for, such as a refusal.
+            used = priced(getattr(error, "usage", _ONE_REQUEST), caller.price)
+            self._settle(grant, used)
+            self._service.append(clock.now() - sent)
+            self._used += used
+            if self._retries(error):
+                return None, error
+            self._fail(error)
+            raise
+        except BaseException as error:
+            # What it cost is not known: if it was sent, its reservation counts as used.
+            used = (
+                priced(Usage(1, *self._estimate, estimate=True), caller.price) if sent else Usage()
+            )
+            self._settle(grant, used)
+            self._service.append(clock.now() - sent if sent else 0.0)
+            self._used += used
+            self._fail(error)
+            raise
+        return self._succeed(grant, reply, permit), None
+
+    def _succeed(self, grant: _Grant, reply: Reply, permit: CallPermit | None) -> Reply:
+        caller = self._caller
+        # A user's own model may report no usage.
+        reported = _ONE_REQUEST if reply.usage is NO_USAGE else reply.usage
+        used = priced(reported, caller.price)
+        if permit is not None and (
+            changes := caller.lane.answered(permit, used, reply.headers, self._clock.now())
+        ):
+            self._record_changes(changes)
+        self._settle(grant, used)
+        caller.lane.got_through()
+        caller.estimates.learn(self._request, reply)
+        self._service.append(reply.seconds)
+        total = used if self._used is NO_USAGE else self._used + used
+        # Constructed directly: dataclasses.replace takes four times as long.
+        reply = Reply(
+            reply.text,
+            reply.value,
+            reply.tool_calls,
+            total,
+            reply.finish,
+            reply.model,
+            reply.id,
+            reply.seconds,
+            reply.first_token,
+        )
+        if self._item is not None:
+            self._item.add_usage(total)
+        return (
+            reply
+            if self._call_journal is None
+            else self._call_journal.replied(reply, self._request, self._times())
+        )
+
+    def _record_changes(self, changes: Sequence[Facts]) -> None:
+        """Record changes of the lane's limits in the journal of this call's run."""
+        item = self._item
+        journal = item.scheduler.context.journal if item is not None else None
+        if journal is not None and item is not None:
+            for facts in changes:
+                journal.emit(LIMIT_CHANGED, item.path, lane=self._caller.lane.name, data=facts)
+
+    def _retries(self, error: CallFailed) -> bool:
+        return error.retryable and not self._has_streamed and self._delay(error) is not None
+
+    def _delay(self, error: CallFailed) -> float | None:
+        seed, path = 0, self._caller.name
+        if self._item is not None:
+            context = self._item.scheduler.context
+            seed = context.seed
+            path = (
+                path if self._call_journal is None else context.seeded_part(self._call_journal.path)
+            )
+        return self._caller.retry.delay(error, len(self._service), seed, path)
+
+    async def _back_off(self, error: CallFailed) -> None:
+        item, now, pause = self._item, self._clock.now(), _Grant()
+        pause.lent = item is not None and lend(item, item.scheduler.context)
+        try:
+            await sleep_until(self._clock, now + (self._delay(error) or 0.0))
+        except BaseException as stopped:
+            self._abandon_lent(pause)
+            self._fail(stopped)
+            raise
+        self._backoff += self._clock.now() - now
+        await self._reclaim_lent(pause)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._item is not None:
+            self._item.add_usage(self._used)
+        if self._call_journal is not None:
+            self._call_journal.failed(error, self._used, self._times())
+
+    def _times(self) -> tuple[float, ...]:
+        """Seconds waited, seconds of backoff, then the service time of each attempt."""
+        wall = self._clock.now() - self._began
+        return (max(0.0, wall - self._backoff - sum(self._service)), self._backoff, *self._service)

@@ -1,0 +1,292 @@
+"""The call journal: writes model calls into the run's journal and reads recorded ones back."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from abreast.core import errors
+from abreast.core.errors import CallFailed
+from abreast.core.events import CALL_SETTLED, CALL_STARTED, Event, Plain
+from abreast.core.outcome import Usage
+from abreast.limits.limit import Need
+from abreast.models.port import Json, Reply, Request, ToolCall
+from abreast.run.current import CurrentItem
+from abreast.run.journal import Journal
+from abreast.run.outcome_record import usage_facts, usage_of
+from abreast.store.codec import codec
+
+CALL: Final = "call"
+"""The part of a path beneath which an item's calls are."""
+
+# In bytes. Equal digests within an item are numbered, so a collision loses no call.
+REQUEST_DIGEST_BYTES: Final = 8
+
+
+def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) -> str:
+    """A short name for a request to a model: the same for equal requests, in every process."""
+    content: dict[str, object] = {
+        "model": model,
+        "messages": [_turn(message) for message in request.messages],
+    }
+    if request.system is not None:
+        content["system"] = request.system
+    if request.temperature is not None:
+        content["temperature"] = request.temperature
+    if request.seed is not None:
+        content["seed"] = request.seed
+    if request.max_tokens is not None:
+        content["max_tokens"] = request.max_tokens
+    if request.schema is not None:
+        content["schema"] = request.schema
+    if request.stop:
+        content["stop"] = list(request.stop)
+    if request.tools:
+        content["tools"] = list(request.tools)
+    if request.extra:
+        content["extra"] = dict(request.extra)
+    text = _canonical_json(content)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+
+
+_canonical_json: Final = codec.json_writer(sort_keys=True)
+# In characters, for one turn of a request. Longer texts exist elsewhere too, such as in a file.
+MAX_RECORDED_TURN: Final = 20_000
+
+
+def _turn(message: Any) -> list[object]:
+    turn: list[object] = [message.role, message.content]
+    if message.tool_calls or message.tool_call_id:
+        turn += [
+            [[call.id, call.name, call.arguments] for call in message.tool_calls],
+            message.tool_call_id,
+        ]
+    return turn
+
+
+class Calls:
+    """The calls of one item: how often each request was made, and which replies are recorded."""
+
+    __slots__ = ("attempt", "counts", "known")
+
+    def __init__(self, known: Mapping[str, Event]) -> None:
+        """`known` holds the calls that earlier drivers settled, by path."""
+        self.attempt = 1
+        self.counts: dict[str, int] = {}
+        self.known = known
+
+    def path_of(self, item: CurrentItem, digest: str) -> str:
+        """The path of the next call with this request; each attempt of the item counts anew."""
+        if item.attempt != self.attempt:
+            self.attempt = item.attempt
+            self.counts.clear()
+        number = self.counts.get(digest, 0)
+        self.counts[digest] = number + 1
+        attempt = f"@{item.attempt}" if item.attempt > 1 else ""
+        return f"{item.path}/{CALL}/{digest}-{number}{attempt}"
+
+
+class CallJournal:
+    """Writes one call into the journal of its run."""
+
+    __slots__ = ("_has_recorded_request", "_item", "_journal", "_lane", "_model", "path")
+
+    def __init__(
+        self, item: CurrentItem, journal: Journal, *, path: str, model: str, lane: str
+    ) -> None:
+        """For the call at `path`, beneath `item`."""
+        self._item = item
+        self._journal = journal
+        self._model = model
+        self._lane = lane
+        self._has_recorded_request = False
+        self.path = path
+
+    def started(self, need: Need, request: Request, *, wait: bool) -> asyncio.Future[None] | None:
+        """Record the request and what is reserved for it.
+
+        With `wait` (before a paid call) it returns a future that is done once the record survives
+        a kill of this process.
+        """
+        facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
+        if need.usd:
+            facts["usd"] = need.usd
+        body = None
+        if not self._has_recorded_request:
+            body = request_text(request, self.path, self._item.scheduler.context.redact)
+        self._has_recorded_request = True
+        if not wait:
+            self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, body=body)
+            return None
+        written: asyncio.Future[None] = self._item.scheduler.context.loop.create_future()
+        self._journal.emit(
+            CALL_STARTED,
+            self.path,
+            lane=self._lane,
+            data=facts,
+            body=body,
+            written=partial(_set_done, written),
+        )
+        return written
+
+    def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
+        """Record a reply, and return it as a resumed run would get it.
+
+        It is not waited for: the journal keeps its order, so what is recorded later about the use
+        of the reply comes after it, and so does the start of the next paid call, which is waited
+        for.
+        """
+        redact = self._item.scheduler.context.redact
+        if redact is not None:
+            text = redact(self.path, reply.text)
+            if text != reply.text:
+                reply = replace(reply, text=str(text), value=_value(str(text), request))
+        facts = self._facts("done", reply.usage, times)
+        if reply.first_token is not None:
+            facts["first_token"] = reply.first_token
+        self._journal.emit(
+            CALL_SETTLED,
+            self.path,
+            lane=self._lane,
+            data=facts,
+            body=reply_text(reply, self.path),
+            written=_write_soon,
+        )
+        return reply
+
+    def failed(self, error: BaseException, used: Usage, times: Sequence[float]) -> None:
+        """Record a failure; it is written with the next commit and doesn't cause one."""
+        state = "failed" if isinstance(error, CallFailed) else "cancelled"
+        body = codec.encode_error(error) if state == "failed" else None
+        self._journal.emit(
+            CALL_SETTLED,
+            self.path,
+            lane=self._lane,
+            data=self._facts(state, used, times),
+            body=body,
+        )
+
+    def _facts(
+        self, state: str, used: Usage, times: Sequence[float]
+    ) -> dict[str, Plain | list[float]]:
+        waited, backoff, *service = times
+        facts = usage_facts(used)
+        facts["state"], facts["model"], facts["service"] = state, self._model, service
+        if waited:
+            facts["waited"] = waited
+        if backoff:
+            facts["backoff"] = backoff
+        return facts
+
+
+async def recorded_calls_of(item: CurrentItem) -> Calls:
+    """The item's calls, including those that earlier drivers of the run recorded."""
+    context = item.scheduler.context
+    known: dict[str, Event] = {}
+    writer, store, row = context.writer, context.store, context.row
+    if (
+        not item.ignores_recorded_calls
+        and writer is not None
+        and store is not None
+        and row is not None
+    ):
+        prefix = f"{item.path}/{CALL}/"
+        found = await writer.read(
+            lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
+        )
+        known = {event.path: event for event in found if event.data.get("state") != "cancelled"}
+    if item.calls is None:  # another call of the item may have been faster
+        item.calls = Calls(known)
+    return item.calls
+
+
+def restore(event: Event, request: Request) -> Reply:
+    """The recorded reply; a recorded failure is raised."""
+    data: Mapping[str, Any] = event.data
+    if data["state"] == "failed":
+        raise _failure(event.body or "{}")
+    service = data.get("service") or [0.0]
+    reply = restored(event.body or "{}", request)
+    return replace(
+        reply, usage=usage_of(data), seconds=float(service[-1]), first_token=data.get("first_token")
+    )
+
+
+def restored(text: str, request: Request) -> Reply:
+    """The reply that `reply_text` wrote as `text`."""
+    fields: Any = codec.decode(text)
+    return Reply(
+        text=fields["text"],
+        value=_value(fields["text"], request),
+        tool_calls=_tool_calls(fields),
+        finish=fields.get("finish", "stop"),
+        model=fields.get("model", ""),
+        id=fields.get("id", ""),
+    )
+
+
+def request_text(
+    request: Request, where: str, redact: Callable[[str, object], object] | None = None
+) -> str:
+    """A request as it is recorded, for people to read; long turns are truncated."""
+    turns = [("system", request.system)] if request.system is not None else []
+    turns += ((turn.role, turn.content) for turn in request.messages)
+    if redact is not None:
+        turns = [(role, str(redact(where, text))) for role, text in turns]
+    return codec.encode(
+        [[role, text[:MAX_RECORDED_TURN], len(text)] for role, text in turns], where
+    )
+
+
+def reply_text(reply: Reply, where: str) -> str:
+    """A reply as it is recorded; its usage is in the event's data."""
+    fields: dict[str, object] = {"text": reply.text}
+    if reply.finish != "stop":
+        fields["finish"] = reply.finish
+    if reply.model:
+        fields["model"] = reply.model
+    if reply.id:
+        fields["id"] = reply.id
+    if reply.tool_calls:
+        fields["tool_calls"] = [[call.id, call.name, call.arguments] for call in reply.tool_calls]
+    return codec.encode(fields, where)
+
+
+def _tool_calls(fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(*call) for call in fields.get("tool_calls", ()))
+
+
+def _value(text: str, request: Request) -> Json:
+    """The value that a recorded text encodes; None if redaction made it invalid."""
+    if request.schema is None:
+        return None
+    from abreast.models.schema import parse
+
+    try:
+        return parse(text, request.schema)
+    except errors.ReplyInvalid:
+        return None
+
+
+def _failure(body: str) -> BaseException:
+    recorded = codec.decode_error(body)
+    kind = getattr(errors, recorded.kind.rpartition(".")[2], None)
+    if not isinstance(kind, type) or not issubclass(kind, CallFailed):
+        return recorded
+    status, raw = recorded.details.get("status"), recorded.details.get("raw")
+    return kind(
+        recorded.message, status=status if isinstance(status, int) else None, raw=str(raw or "")
+    )
+
+
+def _write_soon() -> None:
+    """A callback that does nothing: events with a `written` callback are written without delay."""
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

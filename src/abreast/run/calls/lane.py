@@ -1,0 +1,172 @@
+"""The lane of a model: its limits, fixed or learned, and the reaction to a provider's 429."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import LaneParked, QuotaSpent, Throttled
+from abreast.core.events import Plain
+from abreast.core.outcome import Usage
+from abreast.core.seeds import derive_fraction
+from abreast.limits.governor.governor import CallPermit, WidthChange
+from abreast.limits.governor.limit import GovernorLimit
+from abreast.limits.limit import Limit
+from abreast.limits.queue import Hold
+from abreast.limits.server_hold import ServerHold
+from abreast.run.calls.rate_limit_headers import limits_in_headers, rejected_limit
+
+if TYPE_CHECKING:
+    from abreast.run.calls.learned_limits import LearnedLimits
+
+# Seconds to hold the lane after a 429 without a retry-after. Doubled with each further episode
+# until a call succeeds, up to the longest.
+FIRST_HOLD = 1.0
+LONGEST_HOLD = 60.0
+QUOTA_RETRY_AFTER = 3600.0  # seconds; a longer retry-after means a quota, not a rate per minute
+
+Facts = dict[str, Plain | list[float]]
+"""A change of a limit, as the journal records it."""
+
+
+class ModelLane:
+    """Limits shared by all models of one provider and account, in one process.
+
+    With a governor the limits are learned, and a 429 holds only the limit that it names. Without
+    one they are fixed numbers, and a 429 holds the whole lane, once per episode: a 429 to a call
+    that was sent before the hold began is no new information.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        limits: Sequence[Limit] = (),
+        governed: GovernorLimit | None = None,
+        profile: LearnedLimits | None = None,
+        held: Sequence[Limit] = (),
+    ) -> None:
+        """`limits` and `governed` apply unless a run declares a lane of that name.
+
+        `profile` stores what the governor learned. Items of a run that declares just this lane
+        hold `held`; by default the `limits`, which its calls hold too.
+        """
+        self.name = name
+        self.limits = tuple(limits)
+        self.governed = governed
+        self.every = self.limits if governed is None else (governed, *self.limits)
+        """What each call asks for.
+
+        Items hold `limits` alone: a governor learns from the results of calls only.
+        """
+        self.held = tuple(held) or self.limits
+        self._learned_limits = profile
+        self.server = ServerHold()
+        self.episode = 0
+        self._holds_in_a_row = 0  # without a call that succeeded in between
+        self._has_learned = False
+
+    def __repr__(self) -> str:
+        """Show its name and limits."""
+        return f"<Lane {self.name} {self.governed or self.limits}>"
+
+    def permit_in(self, holds: Sequence[Hold]) -> CallPermit | None:
+        """The governor's permit, if one is held."""
+        if self.governed is not None:
+            for hold in holds:
+                if hold.limit is self.governed:
+                    return hold.handed if isinstance(hold.handed, CallPermit) else None
+        return None
+
+    def answered(
+        self, permit: CallPermit, used: Usage, headers: Mapping[str, str] | None, now: float
+    ) -> list[Facts]:
+        """Report a successful call to the governor; returns the changes it made."""
+        if self.governed is None:
+            return []
+        header_limits = limits_in_headers(headers) if self.governed.governor.listens(permit) else {}
+        changes = self.governed.answered(permit, now, used, header_limits)
+        self._has_learned = self._has_learned or bool(changes)
+        return [_facts(change) for change in changes]
+
+    def rejected(self, permit: CallPermit, error: Throttled, now: float) -> list[Facts]:
+        """Report a 429 to the governor; returns the changes it made."""
+        after = error.retry_after
+        if after is not None and after > QUOTA_RETRY_AFTER:
+            raise self.park(f"it asks to wait for {after / 3600:.1f} hours", after, now)
+        if self.governed is None:
+            return []
+        header_limits = limits_in_headers(getattr(error, "headers", None))
+        hit = rejected_limit(error.limit, header_limits)
+        changes = self.governed.rejected(permit, now, hit, after, header_limits)
+        if changes is None:
+            return []
+        held: Facts = {"limit": hit, "held": max(0.0, self.governed.governor.held_until(hit) - now)}
+        return [
+            _facts(change) | held for change in changes or [WidthChange(hit, None, None, "429")]
+        ]
+
+    def throttled(self, error: Throttled, sent_in: int, now: float) -> list[Facts]:
+        """Hold a lane without a governor after a 429 to a call sent in episode `sent_in`."""
+        is_new = sent_in == self.episode
+        if is_new:
+            self.episode += 1
+            self._holds_in_a_row += 1
+        after = error.retry_after
+        if after is not None and after > QUOTA_RETRY_AFTER:
+            raise self.park(f"it asks to wait for {after / 3600:.1f} hours", after, now)
+        if after is None:
+            if not is_new:
+                return []
+            after = min(LONGEST_HOLD, FIRST_HOLD * 2.0 ** min(self._holds_in_a_row - 1, 10))
+            after *= 1.0 + 0.25 * derive_fraction(self.episode, self.name)
+        self.server.hold(now + after)
+        hit = error.limit or "requests"
+        facts: Facts = {
+            "dimension": hit,
+            "old": None,
+            "new": None,
+            "cause": "429",
+            "limit": hit,
+            "held": after,
+        }
+        return [facts] if is_new else []
+
+    def got_through(self) -> None:
+        """A call succeeded: the next hold without a retry-after is short again."""
+        self._holds_in_a_row = 0
+
+    def keep(self) -> None:
+        """Write the learned limits to disk, if any were learned since the last time."""
+        if self._learned_limits is not None and self.governed is not None and self._has_learned:
+            self._has_learned = False
+            self._learned_limits.write(self.governed.governor.known())
+
+    def park(self, why: QuotaSpent | str, after: float | None, now: float) -> LaneParked:
+        """Close the lane for `after` seconds, or for the life of this process.
+
+        Returns the error to raise.
+        """
+        reason = f"{self.name} takes no more requests: {why}"
+        if after is not None:
+            until = datetime.fromtimestamp(SYSTEM_CLOCK.wall() + after, UTC)
+            reason += (
+                f"; it takes more after {until:%Y-%m-%d %H:%M} UTC, in {_duration_text(after)}"
+            )
+        self.server.park(reason, None if after is None else now + after)
+        return LaneParked(reason)
+
+
+def _facts(change: WidthChange) -> Facts:
+    return {
+        "dimension": change.dimension,
+        "old": change.old,
+        "new": change.new,
+        "cause": change.cause,
+    }
+
+
+def _duration_text(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.1f} hours" if hours >= 1 else f"{max(1, round(seconds / 60))} minutes"

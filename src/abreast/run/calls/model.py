@@ -1,0 +1,284 @@
+"""The caller: a model whose calls are admitted by its lane, retried, charged and recorded.
+
+It implements the model port itself.
+
+Caller.complete -> recorded already? -> cached? -> `abreast.run.calls.attempts`
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol, Self
+
+from abreast.core.clock import SYSTEM_CLOCK, Clock
+from abreast.core.errors import PriceUnknown
+from abreast.core.outcome import Usage
+from abreast.limits.budget import Budget
+from abreast.limits.gate import LimitGate
+from abreast.limits.limit import Limit, Need
+from abreast.models.estimate import TokenEstimate, TokenEstimates
+from abreast.models.port import Json, Message, Model, OnText, Reply, Request
+from abreast.models.price import Price
+from abreast.run.calls.attempts import CallAttempts
+from abreast.run.calls.journal import CallJournal, Calls, digest_of, recorded_calls_of, restore
+from abreast.run.calls.lane import ModelLane
+from abreast.run.current import CurrentItem, current_item
+from abreast.run.outcome_record import usage_of
+from abreast.run.retry import Retry
+
+CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
+"""Retries after a 5xx, a lost connection or a timeout. A 429 does not count as an attempt."""
+
+MAX_SEED: Final = (1 << 31) - 1  # the largest seed that every provider accepts
+
+
+class Cache(Protocol):
+    """Stores replies by the content of their requests."""
+
+    async def find(self, model: str, request: Request) -> Reply | None:
+        """The reply to an equal request, if there was one."""
+
+    async def keep(self, model: str, request: Request, reply: Reply) -> None:
+        """Store a reply."""
+
+
+class Caller:
+    """A model with its lane, price, retries and cache.
+
+    Made by `abreast.open_model`; safe to share among items.
+
+        async with abreast.open_model("local/smollm2") as model:
+            reply = await model.ask("Name a colour.", max_tokens=5)
+            print(reply.text, reply.usage)
+
+    Inside an item of a run, a call is recorded under the item's path and is not made again when the
+    run is resumed.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        lane: ModelLane,
+        *,
+        price: Price | None = None,
+        retry: Retry | None = CALL_RETRY,
+        paid: bool = True,
+        cache: Cache | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`paid` calls are recorded on disk with their reservation before they are sent."""
+        self.model = model
+        self.lane = lane
+        self.price = price
+        self._retry = retry or Retry(0)
+        self._paid = paid
+        self._cache = cache
+        self._clock = clock
+        self._gate = LimitGate(clock)
+        self.estimates = TokenEstimates()
+        self._recorded_name: str = getattr(model, "recorded_name", None) or model.name
+        self._takes_seed: bool = getattr(model, "takes_seed", True)
+
+    def __repr__(self) -> str:
+        """Show the model and its lane."""
+        return f"<{self.name} on {self.lane!r}>"
+
+    @property
+    def name(self) -> str:
+        """`provider/model`, as it was opened."""
+        return self.model.name
+
+    @property
+    def greedy(self) -> bool:
+        """Whether it is deterministic by default, so that repeated draws would all be equal."""
+        return bool(getattr(self.model, "greedy", False))
+
+    async def __aenter__(self) -> Self:
+        """Return itself; connections are opened by the first call."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the model's connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close connections, free memory, and store what the lane has learned.
+
+        A second call does nothing.
+        """
+        await self.model.close()
+        self.lane.keep()
+
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        system: str | None = None,
+        schema: Mapping[str, Json] | type | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        stop: tuple[str, ...] = (),
+        max_tokens: int | None = None,
+        hear: OnText | None = None,
+    ) -> Reply:
+        """Send one prompt; return the reply, or raise one of the errors beneath `CallFailed`.
+
+        Args:
+            prompt: the user's turn.
+            system: the system prompt.
+            schema: a JSON schema, or a pydantic model; the reply's `value` then obeys it.
+            temperature: how freely to choose; the provider's default if None.
+            seed: for providers that take one; by default the item's own, so that a repeated run
+                sends the same requests.
+            stop: texts at which to end.
+            max_tokens: the longest reply.
+            hear: called with each piece of text as it comes.
+        """
+        shape = None
+        if schema is not None:
+            from abreast.models.schema import schema_of
+
+            shape = schema_of(schema)
+        request = Request(
+            (Message("user", prompt),),
+            system=system,
+            temperature=temperature,
+            seed=seed,
+            stop=stop,
+            max_tokens=max_tokens,
+            schema=shape,
+        )
+        return await self.complete(request, hear)
+
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
+        """Answer a request once the lane and the budgets admit it.
+
+        A request without a seed gets that of its item.
+        """
+        item = current_item()
+        call_journal: CallJournal | None = None
+        if item is not None and item.scheduler.context.journal is not None:
+            calls = item.calls
+            if calls is None:
+                resumed = item.scheduler.context.resumed
+                calls = item.calls = await recorded_calls_of(item) if resumed else Calls({})
+            path = calls.path_of(item, digest_of(self._recorded_name, request))
+            known = calls.known.get(path)
+            if known is not None:
+                # Before `restore`, which raises a recorded failure.
+                item.add_usage(usage_of(known.data))
+                return restore(known, request)
+            call_journal = CallJournal(
+                item,
+                item.scheduler.context.journal,
+                path=path,
+                model=self.name,
+                lane=self.lane.name,
+            )
+        if (
+            self._cache is not None
+            and (found := await self._cache.find(self.name, request)) is not None
+        ):
+            found = replace(found, usage=Usage(requests=0), seconds=0.0, first_token=None)
+            return (
+                call_journal.replied(found, request, (0.0, 0.0))
+                if call_journal is not None
+                else found
+            )
+        if (
+            item is not None
+            and (task := asyncio.current_task()) is not item.task
+            and task is not None
+        ):
+            return await self._call_in_own_task(item, task, request, hear, call_journal)
+        return await self._call_model(item, request, hear, call_journal)
+
+    async def _call_in_own_task(
+        self,
+        item: CurrentItem,
+        task: asyncio.Task[Any],
+        request: Request,
+        hear: OnText | None,
+        call_journal: CallJournal | None,
+    ) -> Reply:
+        """Call the model from a task that the item's code started: it must end with the item."""
+        own_tasks = item.own_tasks = item.own_tasks or set()
+        own_tasks.add(task)
+        try:
+            return await self._call_model(item, request, hear, call_journal)
+        finally:
+            own_tasks.discard(task)
+
+    async def _call_model(
+        self,
+        item: CurrentItem | None,
+        request: Request,
+        hear: OnText | None,
+        call_journal: CallJournal | None,
+    ) -> Reply:
+        sent = _with_seed(request, item) if self._takes_seed else request
+        reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
+        if self._cache is not None:
+            await self._cache.keep(self.name, request, reply)
+        return reply
+
+    def clock_for(self, item: CurrentItem | None) -> Clock:
+        """The run's clock inside an item, else the caller's own."""
+        return item.scheduler.context.clock if item is not None else self._clock
+
+    def gate_for(self, item: CurrentItem | None) -> LimitGate:
+        """The run's gate inside an item, else the caller's own."""
+        return item.scheduler.context.gate if item is not None else self._gate
+
+    def limits_for(self, item: CurrentItem | None) -> tuple[Limit, ...]:
+        """The lane's limits: the run's, if it declares a lane of that name."""
+        declared = item.scheduler.run.lanes.declared(self.lane.name) if item is not None else None
+        return declared or self.lane.every
+
+    def reserve(self, request: Request, budgets: tuple[Budget, ...]) -> tuple[Need, TokenEstimate]:
+        """What to reserve for a call; `PriceUnknown` if a cap on money can't be enforced."""
+        estimate = self.estimates.of(request)
+        usd = 0.0
+        if self.price is not None:
+            usd = self.price.of(*estimate)
+        elif any("usd" in budget.caps for budget in budgets):
+            raise PriceUnknown(
+                f"the budget has a cap on money, and the price of {self.name} is not known: "
+                f"give it as price = {{input = ..., output = ...}} under [lanes.{self.lane.name}] "
+                "in abreast.toml, or install 'abreast[prices]'"
+            )
+        input_tokens, output_tokens = estimate
+        return Need(1, 1, input_tokens + output_tokens, usd, output_tokens), estimate
+
+    @property
+    def retry(self) -> Retry:
+        """The retries of failed attempts."""
+        return self._retry
+
+    @property
+    def paid(self) -> bool:
+        """Whether calls cost money, as far as is known."""
+        return self._paid
+
+
+def _with_seed(request: Request, item: CurrentItem | None) -> Request:
+    """The request as it is sent, with the item's seed.
+
+    Its path in the journal is that of the request without it, so it doesn't depend on the run's
+    seed.
+    """
+    if item is None or request.seed is not None:
+        return request
+    return Request(
+        request.messages,
+        request.system,
+        request.temperature,
+        item.seed & MAX_SEED,
+        request.stop,
+        request.max_tokens,
+        request.schema,
+        request.tools,
+        request.extra,
+    )

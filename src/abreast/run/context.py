@@ -1,0 +1,73 @@
+"""The state that all scopes of one run share: clock, gate, journal, executors, hooks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from abreast.core.clock import Clock
+from abreast.core.frozen import record
+from abreast.core.seeds import SEED_RULE, derive_seed, seeded_part
+from abreast.executors.port import Executor
+from abreast.limits.gate import LimitGate
+
+if TYPE_CHECKING:
+    from abreast.run.journal import Journal
+    from abreast.run.run import Run
+    from abreast.store.port import RunRow, Store
+    from abreast.store.writer import CommitWriter
+
+GRACE = 5.0
+"""Seconds that cancelled work has to clean up after itself."""
+GRACE_ON_INTERRUPT = 0.5
+"""Seconds for the same after a KeyboardInterrupt or a cancellation from outside."""
+
+
+@record(slots=True)
+class RunContext:
+    """Created when a run is entered; read by its scopes and maps."""
+
+    clock: Clock
+    gate: LimitGate
+    loop: asyncio.AbstractEventLoop
+    seed: int
+    hooks: Sequence[object]
+    executor: Callable[[str | Executor | None], Executor]
+    root: Run
+    journal: Journal | None = None
+    writer: CommitWriter | None = None
+    store: Store | None = None
+    row: RunRow | None = None
+    resumed: bool = False
+    retry_failed: bool = False
+    retry_unknown: bool = False  # also retry `once` items whose outcome is unknown
+    retry_keys: frozenset[str] = frozenset()  # keys of the failed items to retry; empty: all
+    own_store: bool = True
+    redact: Callable[[str, object], object] | None = None
+    grace: float = GRACE  # seconds
+    seed_rule: int = SEED_RULE
+    types: Mapping[str, type] = field(default_factory=dict)
+    """The user's types for reading recorded values back, by `module:qualname`."""
+
+    def seed_of(self, path: str) -> int:
+        """The seed for the work at that path of the run."""
+        return derive_seed(self.seed, self.seeded_part(path))
+
+    def seeded_part(self, path: str) -> str:
+        """The part of a path that seeds are derived from, by the run's own rule."""
+        return seeded_part(path, self.seed_rule)
+
+    @property
+    def stored(self) -> bool:
+        """Whether outcomes go to a store."""
+        return self.store is not None
+
+    def spent(self) -> Mapping[str, float]:
+        """What the root's own budget has used up, in the form that the store keeps."""
+        budget = self.root.budget
+        if budget is not None:
+            return budget.snapshot(self.clock.now())
+        # Without a budget, keep what earlier drivers recorded, which may have had one.
+        return self.row.spent if self.row is not None else {}

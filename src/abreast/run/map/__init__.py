@@ -1,0 +1,1 @@
+"""One map: the scheduler, its reader, attempts, release and journal."""

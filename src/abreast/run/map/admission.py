@@ -1,0 +1,84 @@
+"""Admission: makes an item with a key, a lane and its limits from each value that is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from abreast.core.errors import KeyReused
+from abreast.core.item import Item, position_key
+from abreast.run.current import CurrentItem
+from abreast.run.slot_lending import needs_beneath
+
+if TYPE_CHECKING:
+    from abreast.limits.lane import Needs
+    from abreast.run.map.scheduler import Scheduler
+
+
+MAX_POSITION_DIGITS = 18  # no position has more digits
+
+
+class Admission:
+    """Makes the items of one map, and refuses a key that is used twice."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        """For the map of this scheduler."""
+        self._scheduler = scheduler
+        self._options = scheduler.options
+        # Hashes of all keys that are no positions. With user-given keys this takes O(n) memory.
+        self._keys: set[int] = set()
+        self._first_named: int | None = None  # index of the first item with a key of its own
+        self._needs_of: dict[str | None, Needs] = {}
+
+    def item(self, value: Any, index: int, now: float) -> CurrentItem:
+        """The item for a value that was read."""
+        key = lane = None
+        if type(value) is Item:
+            key, lane, value = value.key, value.lane, value.value
+        if lane is None:
+            lane = self._lane(value)
+        if key is None and self._options.key is not None:
+            key = self._options.key(value)
+        if key is not None:
+            self._check_key(key, index)
+        else:
+            key = position_key(index)
+            if self._first_named is not None:
+                self._check_key(key, index)
+        return CurrentItem(self._scheduler, index, key, value, lane, now)
+
+    def needs(self, item: CurrentItem) -> Needs:
+        """The limits that an item asks for; ValueError if there is no such lane."""
+        lane = item.lane
+        found = self._needs_of.get(lane)
+        if found is None:
+            hold = self._options.hold
+            weights = dict(((lane, 1), *hold) if lane is not None else hold)
+            found = self._needs_of[lane] = self._scheduler.run.lanes.needs(weights.items())
+        if item.charged_before:  # its further requests are charged call by call
+            found = tuple(need for need in found if not need[1].charged)
+        parent = self._scheduler.parent
+        if found and parent is not None:
+            found, paid = needs_beneath(parent, found)
+            item.credits = paid or None
+        return found
+
+    def _lane(self, value: Any) -> str | None:
+        lane = self._options.lane
+        return lane if lane is None or isinstance(lane, str) else lane(value)
+
+    def _check_key(self, key: object, index: int) -> None:
+        if not isinstance(key, str) or not key:
+            raise TypeError(f"{self._scheduler.path}: a key must be text, not {key!r}")
+        if self._first_named is None:
+            # The items before it have their positions as keys, which are not in the set.
+            self._first_named = index
+        by_position = (
+            key.isdecimal()
+            and len(key) <= MAX_POSITION_DIGITS
+            and int(key) < self._first_named
+            and key == position_key(int(key))
+        )
+        key_hash = hash(key)
+        if by_position or key_hash in self._keys:
+            raise KeyReused(f"{self._scheduler.path}: two items have the key {key!r}")
+        self._keys.add(key_hash)

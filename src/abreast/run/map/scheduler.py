@@ -1,0 +1,602 @@
+"""The scheduler of a map: the only scheduling loop in abreast.
+
+It is driven by events: an item ends, a limit is granted, the caller takes an outcome. Each of these
+calls `pump`, which reads and starts as many items as the window allows. Nothing polls, and there
+are no tasks but those of the items (and one reader, if items come asynchronously or may be recorded
+already).
+
+    read -> Admission -> ask (window, limits) -> Attempts -> settled -> on disk -> Release -> caller
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import warnings
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from abreast.core.errors import BudgetSpent, KeyReused, Stopped
+from abreast.core.halting import Halting
+from abreast.core.item import Item, escape
+from abreast.core.outcome import NO_USAGE, Cancelled, Failed, Outcome, Usage
+from abreast.core.window import Window
+from abreast.limits.limit import ONE
+from abreast.limits.queue import Ticket
+from abreast.run.context import RunContext
+from abreast.run.current import CurrentItem, current_item
+from abreast.run.map.admission import Admission
+from abreast.run.map.attempts import Attempts
+from abreast.run.map.in_memory import InMemoryMap, can_use_fast_path
+from abreast.run.map.options import SPAN_IN_MEMORY, MapOptions
+from abreast.run.map.reader import Reader
+from abreast.run.map.release import Barrier, Fetch, MapEnd, Release, Stub
+from abreast.run.map.width_limit import WidthLimit
+from abreast.run.slot_lending import lend, reclaim
+
+if TYPE_CHECKING:
+    from abreast.executors.port import BoundCall
+    from abreast.run.map.journal import MapJournal
+    from abreast.run.run import Run
+
+READ_BACK_OUTCOMES = 64  # outcomes read back from the store at once
+SECOND_CANCEL_GRACE = 0.5  # seconds for tasks that ignored their first cancellation
+
+
+class LeftBehind(ResourceWarning):
+    """Work that can't be stopped is still running; the message names it."""
+
+
+class Scheduler:
+    """Runs one map, from its first item until nothing of it is left."""
+
+    def __init__(
+        self,
+        run: Run,
+        context: RunContext,
+        fn: Callable[..., Any],
+        items: Iterable[Any] | AsyncIterable[Any],
+        options: MapOptions,
+    ) -> None:
+        """Nothing starts before `begin`."""
+        self.run = run
+        self.path: str = f"{run.path}/{escape(options.name)}"
+        self.context: RunContext = context
+        self.options: MapOptions = options
+        self.parent = current_item()
+        self.repeats: bool = self.parent is not None and max(self.parent.attempts) > 1
+        """Whether an earlier attempt of the parent may have opened the same map.
+
+        What that attempt recorded is not run again.
+        """
+        self.task_context: contextvars.Context = contextvars.copy_context()
+        self.window: Window[Any] = Window(options.width, options.span, options.order)
+        self.release: Release = Release(self.window, Halting(options.until, options.on_error))
+        self.open_items: dict[int, CurrentItem] = {}  # items read and not complete
+        self.losers: list[Failed] = []
+        self.unclaimed: dict[int, Usage] = {}  # usage of outcomes that the caller has not taken
+        self.counts_usage = True  # an outcome's usage is added to the item that takes it
+        self.timing_causes: set[str] = (
+            {"order=completion"} if options.order == "completion" else set()
+        )
+        self.error: BaseException | None = None
+        self.journal: MapJournal | None = None
+        self._failed = self._cancelled = 0  # among the outcomes that the caller has taken
+        self.exhausted = self.stopped = False
+        self._end: int | None = None  # the last item that can be in the result, once known
+        self._fn = fn
+        self._items = items
+        self._admission = Admission(self)
+        self._width_limit = WidthLimit(self.window)
+        self._background_tasks: set[asyncio.Task[None]] = set()
+        self._waiters: list[asyncio.Future[None]] = []  # of the iterator, and of `close`
+        self._source: Iterator[Any] | None = None
+        self._reader: Reader | None = None
+        self._bound: BoundCall[Any, Any] | None = None
+        self._attempts = Attempts(self, fn)
+        self._fast_path: InMemoryMap | None = None
+        self._begun = self._ended = self._fetching = self._lost = self._draining = False
+
+    def path_of(self, key: str) -> str:
+        """The full path of the item with that key."""
+        return self.path if self.options.single else f"{self.path}/{escape(key)}"
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether items may be recorded already: by an earlier driver, or by an earlier attempt."""
+        return self.context.resumed or (self.repeats and self.context.stored)
+
+    # --- the caller's side ---
+
+    @property
+    def over(self) -> bool:
+        """Whether no further outcome will come.
+
+        `close` ends what is still under way then, within its grace period.
+        """
+        if self.release.ripe:
+            return False
+        if self.stopped:
+            return not (self._draining and self.open_items)
+        return self.exhausted and not self.open_items and not self.window.unripe
+
+    def is_past_end(self, item: CurrentItem) -> bool:
+        """Whether an item can't be in the result any more, whatever its outcome is."""
+        return self.stopped or (self._end is not None and item.index > self._end)
+
+    def claim_usage(self, index: int) -> None:
+        """Add an outcome's usage to the caller's item when the caller takes the outcome.
+
+        Not before, because a plain loop would not have run items whose outcomes are never taken.
+        Recorded outcomes are counted here too, so a resumed item has the same usage as one that
+        was never interrupted.
+        """
+        used = self.unclaimed.pop(index, None)
+        if used is not None and self.parent is not None and self.counts_usage:
+            self.parent.add_usage(used)
+
+    def count_failure(self, outcome: Outcome[Any]) -> None:
+        """Count an outcome that the caller takes and that is no success."""
+        if isinstance(outcome, Failed):
+            self._failed += 1
+        else:
+            self._cancelled += 1
+
+    async def wait(self) -> None:
+        """Wait until there is a change; slots of the waiting item are lent meanwhile."""
+        parent = self.parent
+        lent = parent is not None and lend(parent, self.context)
+        waiter = self.context.loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+            if lent and parent is not None:
+                await reclaim(parent, self.context)
+
+    def wake(self) -> None:
+        """Wake up all waiters, which then check again."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # --- beginning ---
+
+    async def begin(self) -> None:
+        """Ask the deciders, open the journal, and start the first items.
+
+        A second call does nothing.
+        """
+        if self._begun:
+            return
+        self._begun = True
+        self.run.adopt(self)
+        context = self.context
+        if context.hooks:
+            from abreast.run.hooks import ask_deciders
+
+            self.options = await ask_deciders(context.hooks, self.path, self.options)
+            self.window.width, self.window.span = self.options.width, self.options.span
+        self._bound = context.executor(self.options.executor).bind(self._fn, self.options.width)
+        self._attempts = Attempts(self, self._bound.async_call)
+        if can_use_fast_path(self, context):
+            self._fast_path = InMemoryMap(self, self._bound.async_call, self._attempts)
+        if context.journal is not None:
+            from abreast.run.map.journal import MapJournal
+
+            self.journal = MapJournal(context, context.journal, self.path, repeats=self.repeats)
+            await self.journal.open(self._fn, self.options)
+        if isinstance(self._items, AsyncIterable) or self.looks_up:
+            self._reader = Reader(self, self._items)
+            self.track_task(self.spawn(self._reader.run()))
+        else:
+            self._source = iter(self._items)
+            self.pump()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task in a copy of the caller's context.
+
+        Not by loop.create_task, whose wrapper takes half as long as creating the task itself.
+        """
+        return asyncio.Task(coroutine, loop=self.context.loop, context=self.task_context.copy())
+
+    def track_task(self, task: asyncio.Task[None]) -> None:
+        """Track a background task: the map waits for its end and raises its error."""
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_task_done)
+
+    def _background_task_done(self, task: asyncio.Task[None]) -> None:
+        self._background_tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
+    # --- reading ---
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether an item read now could start now."""
+        # Not by the window's own two properties: this runs three times for each item of a pipe.
+        window = self.window
+        return window.executing < window.width and window.admitted - window.taken < window.span
+
+    def pump(self) -> None:
+        """Read and start items while the window allows it."""
+        source, window, fast_path = self._source, self.window, self._fast_path
+        if source is None:
+            if self._reader is not None:
+                self._reader.nudge()
+            return
+        while (
+            window.executing < window.width
+            and window.admitted - window.taken < window.span
+            and not self.exhausted
+            and not self.stopped
+        ):
+            try:
+                value = next(source)
+                if fast_path is not None and type(value) is not Item:
+                    fast_path.launch(value)
+                    continue
+                fast_path = self._fast_path = None  # the item has a key or a lane of its own
+                item = self.admit(value)
+            except StopIteration:
+                self.exhaust()
+            except KeyReused as error:
+                self.fail(error)
+            except Exception as error:  # noqa: BLE001 - raised by the items, where a loop raises it
+                self.exhaust(error)
+            else:
+                self.ask(item)
+
+    def admit(self, value: Any) -> CurrentItem:
+        """Make an item from a value that was read."""
+        item = self._admission.item(value, self.window.admitted, self.context.clock.now())
+        if self.journal is not None:
+            self.journal.digest(item)
+        self.window.admit()
+        self.open_items[item.index] = item
+        return item
+
+    def exhaust(self, error: BaseException | None = None) -> None:
+        """Note that there are no more items.
+
+        If reading failed, `error` is raised after the outcomes of the items before.
+        """
+        self.exhausted = True
+        if self.error is None:
+            self.error = error
+        self.wake()
+
+    def place(self, item: CurrentItem, known: Outcome[Any] | None) -> None:
+        """Start an item, or settle it with its recorded outcome."""
+        if self.is_past_end(item):
+            self.open_items.pop(item.index, None)
+        elif known is None:
+            self.ask(item)
+        else:
+            del self.open_items[item.index]
+            if self.journal is not None and self.journal.timed_out(known):
+                self.timing_causes.add("timeout")
+            # If this map repeats, the earlier attempt has counted the usage.
+            if known.usage is not NO_USAGE and not self.repeats:
+                self.unclaimed[item.index] = known.usage
+            self._update_end(known)
+            self.window.settle(item.index, known)
+            self._advance()
+
+    # --- starting ---
+
+    def ask(self, item: CurrentItem) -> None:
+        """Start the item if its limits and the window allow it; else it waits in their queues."""
+        window, width_limit = self.window, self._width_limit
+        try:
+            ticket = item.ticket
+            if ticket is None:
+                needs = self._admission.needs(item)
+                if not needs and window.may_start and not width_limit.line.heap:
+                    window.start()
+                    self._attempts.start(item)
+                    return
+                asked = (("width", width_limit, ONE), *needs)
+                spent = functools.partial(self._end_at, item)
+                ticket = item.ticket = Ticket(asked, lambda: self._granted(item), spent)
+            granted = self.context.gate.ask(ticket)
+        except BudgetSpent as error:
+            self._end_at(item, error)
+        except ValueError as error:  # no such lane, or a pooled resource held twice
+            self.fail(error)
+        else:
+            if granted:
+                self._granted(item)
+            elif self.journal is not None:
+                self.journal.queued(item)
+
+    def _granted(self, item: CurrentItem) -> None:
+        ticket = item.ticket
+        if ticket is not None:
+            held = ticket.holds[1:]  # the first is the width, which is given back separately
+            charged = [hold for hold in held if hold.limit.charged]
+            item.holds = tuple(hold for hold in held if not hold.limit.charged)
+            item.credits = {hold.limit for hold in charged} | (item.credits or set())
+            # An item's request is charged when it starts. If it stayed a reservation, work beneath
+            # the item could wait for it forever.
+            self.context.gate.give(charged)
+            if ticket.parked is not None and self.journal is not None:
+                waited = self.context.clock.now() - item.admitted - sum(item.service) - item.backoff
+                self.journal.waited(item, type(ticket.parked).__name__.lower(), waited)
+        self._attempts.start(item)
+
+    def _end_at(self, item: CurrentItem, error: Stopped) -> None:
+        """End the map at the place of an item that can't start or go on."""
+        if self.is_past_end(item):
+            self.open_items.pop(item.index, None)
+            self.wake()
+            return
+        if isinstance(error, BudgetSpent):
+            self.timing_causes.add("budget")
+        self.open_items.pop(item.index, None)
+        self.window.settle(item.index, Barrier(error))
+        self.exhausted = True
+        self._advance()
+
+    def stopped_within(self, item: CurrentItem, error: Stopped) -> None:
+        """End the map at an item that can't go on for now; no outcome of it is recorded."""
+        self.window.finish()
+        self._end_at(item, error)
+        self._start_more()
+
+    # --- settling ---
+
+    def settled(self, item: CurrentItem, outcome: Outcome[Any]) -> None:
+        """Record an item's outcome; the item is complete at once, or when it is on disk."""
+        if self.journal is None or self._lost:
+            self._update_end(outcome)
+            self._complete(item, outcome)
+        else:
+            item.settling = True
+            outcome, body = self.journal.recorded_form(item, outcome)
+            self._update_end(outcome)
+            # If this outcome may end the map, the item keeps its place: another item started there
+            # would be wasted, and perhaps paid for.
+            freed = None if self.release.judges else self._free_place
+            self.journal.settle(
+                item, outcome, body, freed, self._complete, speculative=self.is_past_end(item)
+            )
+
+    def _update_end(self, outcome: Outcome[Any]) -> None:
+        """If this outcome ends the map whatever precedes it, cancel and start nothing after it."""
+        if self.stopped:
+            return
+        end = self.release.settle(outcome)
+        if end is None or (self._end is not None and end >= self._end):
+            return
+        self._end = end
+        self.exhausted = True  # all items up to it have been read
+        self._cancel_items("stopped", past=end)
+
+    def _free_place(self, item: CurrentItem) -> None:
+        """Let another item start in the place of this one, whose outcome survives a kill now.
+
+        Not earlier, so that at most `width` items are repeated after a kill.
+        """
+        self.window.finish()
+        item.freed = True
+        if not self.stopped:
+            self._start_more()
+        window = self.window
+        if self.journal is not None and (
+            not window.executing or not (window.may_admit or self.release.ripe)
+        ):
+            self.journal.flush_soon()  # nothing can start before these outcomes are on disk
+
+    def _complete(self, item: CurrentItem, outcome: Outcome[Any]) -> None:
+        """Complete an item whose outcome is on disk: its outcome may ripen."""
+        window = self.window
+        if not item.freed:
+            window.finish()
+        if self.open_items.pop(item.index, None) is None:
+            return
+        if outcome.usage is not NO_USAGE:
+            self.unclaimed[item.index] = outcome.usage
+        if self.is_past_end(item):
+            if type(outcome) is Failed:
+                self.losers.append(outcome)
+            if self.stopped:
+                if not self.open_items:
+                    self.wake()
+            elif not item.freed:
+                self._start_more()
+            return
+        is_far_ahead = (
+            self.journal is not None
+            and self.journal.stored
+            and item.index - window.ripened > SPAN_IN_MEMORY * window.width
+        )
+        # A failure that turns out to be past the end is added to `losers`: keep it in memory.
+        may_be_loser = self.release.judges and type(outcome) is Failed
+        can_drop = is_far_ahead and not may_be_loser and window.order == "item"
+        window.settle(item.index, Stub(item) if can_drop else outcome)
+        self._advance()
+        if not item.freed:
+            self._start_more()
+
+    def paused(self) -> None:
+        """Give the place of an item that waits for its next attempt to another."""
+        self.window.finish()
+        self._start_more()
+
+    def abandoned(self, item: CurrentItem) -> None:
+        """Give back the place of an item that was granted one and will not start."""
+        self.window.finish()
+        self._drop(item)
+        self.wake()
+        if not self.stopped:
+            self._start_more()
+
+    def _start_more(self) -> None:
+        if self._width_limit.line.heap:
+            self.context.gate.serve(self._width_limit)
+        self.pump()
+
+    # --- releasing ---
+
+    def _advance(self) -> None:
+        """Ripen outcomes, and do what `Release.advance` returns."""
+        if self.stopped:
+            return
+        todo = self.release.advance(READ_BACK_OUTCOMES)
+        if isinstance(todo, Fetch):
+            if not self._fetching:
+                self._fetching = True
+                self.track_task(self.spawn(self._refill(todo)))
+        elif isinstance(todo, MapEnd):
+            self.error = todo.error or self.error if todo.at is None else todo.error
+            if self.journal is not None and todo.at is not None:
+                self.journal.halted(todo.at, todo.reason)
+            self.losers.extend(
+                held for held in self.window.settled.values() if type(held) is Failed
+            )
+            self.stop("stopped", drain=todo.at is None and getattr(todo.error, "drains", False))
+        self.wake()
+
+    async def _refill(self, fetch: Fetch) -> None:
+        """Read outcomes back from disk, now that their turn has come."""
+        found = await self.journal.fetch(fetch.items) if self.journal is not None else {}
+        for item in fetch.items:
+            self.window.replace(item.index, found[item.index])
+        self._fetching = False
+        self._advance()
+
+    def cancel(self, index: int, reason: str) -> None:
+        """Cancel one item, if it is under way or waits; the others go on."""
+        item = self.open_items.get(index)
+        if item is None or item.settling or item.starting:
+            return
+        if item.task is not None:
+            self._attempts.cancel(item, reason)
+        else:
+            self._drop(item)
+            self.open_items[index] = item
+            self.window.executing += 1  # `_complete` counts it down, as for all others
+            self.settled(item, Cancelled(item.index, item.key, reason, item.lane))
+
+    # --- ending ---
+
+    def stop(self, reason: str, *, drain: bool = False) -> None:
+        """Start and ripen nothing more.
+
+        Items under way are cancelled or, with `drain`, finish by themselves.
+        """
+        if self.stopped or self._ended:
+            return
+        self.stopped = True
+        self._draining = drain
+        self._cancel_items(reason)
+        if self._reader is not None:
+            self._reader.nudge()
+        self.wake()
+
+    def _cancel_items(self, reason: str, past: int = -1) -> None:
+        """Cancel the items after index `past`, except those that drain.
+
+        An item is not cancelled twice, because that would interrupt its clean-up.
+        """
+        for item in list(self.open_items.values()):
+            if item.index <= past:
+                continue
+            if item.task is not None:
+                if not self._draining and item.stop_reason in (None, "timeout"):
+                    self._attempts.cancel(item, reason)
+            elif not item.settling and not item.starting:
+                self._drop(item)
+
+    def _drop(self, item: CurrentItem) -> None:
+        """Drop an item that isn't executing: it waits for limits, backoff or its lookup."""
+        if item.timer is not None:
+            item.timer.cancel()
+            item.timer = None
+        if item.ticket is not None:
+            self.context.gate.withdraw(item.ticket)
+        if item.holds:
+            self.context.gate.give(item.holds)
+            item.holds = ()
+        self.open_items.pop(item.index, None)
+
+    def fail(self, error: BaseException, *, lost: bool = False) -> None:
+        """End with `error`; with `lost`, nothing more can be written to the disk."""
+        if self.error is None:
+            self.error = error
+        if not isinstance(error, KeyReused):
+            self.release.ripe.clear()
+        self._lost = self._lost or lost  # later outcomes would wait for the disk forever
+        self.stop("aborted")
+        if lost:
+            for item in list(self.open_items.values()):
+                item.settling = item.starting = False
+                if item.task is None:
+                    self._drop(item)
+        self.wake()
+
+    async def close(self, reason: str, grace: float | None = None) -> None:
+        """Stop everything that is under way and wait for its end, for the run's grace period.
+
+        If nothing is under way, it returns at once.
+        """
+        if grace is None:
+            grace = self.context.grace
+        if not self._begun:
+            self._begun = self._ended = self.stopped = True
+        if self._ended:
+            return
+        self.stop(reason)
+        await self._settle_tasks(grace)
+        if self._ended:
+            return
+        self._ended = True
+        for name in await self._bound.close(grace) if self._bound is not None else ():
+            warnings.warn(
+                f"{self.path}: {name} can't be stopped and is still running",
+                LeftBehind,
+                stacklevel=2,
+            )
+        await self._close_source()
+        if self.journal is not None:
+            self.journal.ended(self.window.peak, self.window.taken, self.timing_causes)
+        if self.parent is None:  # beneath an item, the item's own outcome counts
+            self.run.results.add(self.window.taken - self._failed - self._cancelled, self._failed)
+        self.run.release(self)
+
+    async def _settle_tasks(self, grace: float) -> None:
+        """Wait for tasks to end, and cancel those that ignored a cancellation once more.
+
+        Tasks that ignore both are named in a warning.
+        """
+        for background_task in self._background_tasks:
+            background_task.cancel()
+        for seconds in (grace, min(grace, SECOND_CANCEL_GRACE)):
+            tasks = [item.task for item in self.open_items.values() if item.task is not None]
+            if tasks or self._background_tasks:
+                await asyncio.wait([*tasks, *self._background_tasks], timeout=seconds)
+            for item in list(self.open_items.values()):
+                self._attempts.cancel(item, item.stop_reason or "left")
+        for item in list(self.open_items.values()):
+            if item.task is not None:
+                warnings.warn(
+                    f"{item.path} ignores its cancellation and is still running",
+                    LeftBehind,
+                    stacklevel=2,
+                )
+                self.open_items.pop(item.index)
+        while self.open_items:  # outcomes that are being written
+            await self.wait()
+
+    async def _close_source(self) -> None:
+        for source in (self._source, self._items):
+            aclose, close = getattr(source, "aclose", None), getattr(source, "close", None)
+            if aclose is not None:
+                await aclose()
+            # Only generators: a file is closed by its owner.
+            elif close is not None and hasattr(source, "send"):
+                close()

@@ -1,0 +1,1 @@
+"""Values and errors as JSON text, and back."""

@@ -1,2 +1,0 @@
--- A reply that was kept.
-SELECT body FROM replies WHERE key = ?

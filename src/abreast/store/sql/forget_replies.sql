@@ -1,2 +1,0 @@
--- Forget replies kept before a time; of one model, or of all.
-DELETE FROM replies WHERE kept < :before AND (:model IS NULL OR model = :model)

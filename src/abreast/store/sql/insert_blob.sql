@@ -1,2 +1,0 @@
--- Keep a big body beside its event.
-INSERT INTO blobs (id, body) VALUES (?, ?)

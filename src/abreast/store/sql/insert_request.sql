@@ -1,3 +1,0 @@
--- Leave a request for the run's driver.
-INSERT INTO requests (run, kind, data, created) VALUES (?, ?, ?, ?)
-RETURNING id

@@ -1,0 +1,2 @@
+-- A cached reply.
+SELECT body FROM replies WHERE key = ?

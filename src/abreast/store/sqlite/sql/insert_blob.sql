@@ -1,0 +1,2 @@
+-- Store a long body beside its event.
+INSERT INTO blobs (id, body) VALUES (?, ?)

@@ -1,0 +1,8 @@
+-- Runs, newest first; a parameter that is NULL does not restrict its column.
+SELECT id, name, kind, state, seed, epoch, created, ended, last_seq, driver, reason, tags, spent, manifest
+FROM runs
+WHERE (:name IS NULL OR name = :name)
+    AND (:state IS NULL OR state = :state)
+    AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(tags) WHERE value = :tag))
+ORDER BY number DESC
+LIMIT :limit

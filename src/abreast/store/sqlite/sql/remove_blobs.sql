@@ -1,0 +1,2 @@
+-- Delete a run's long bodies.
+DELETE FROM blobs WHERE id > :start AND id < :end

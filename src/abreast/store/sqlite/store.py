@@ -1,0 +1,493 @@
+"""The store in one SQLite file, with a log that is flushed separately from the commits."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from abreast.core.clock import pause
+from abreast.core.errors import NoSuchRun, RunBusy, StoreError
+from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
+from abreast.store.atomic_file import write_atomically
+from abreast.store.driver_locks import DriverLocks
+from abreast.store.notes import WriteAheadNotes, read_notes
+from abreast.store.os_errors import as_store_error
+from abreast.store.port import (
+    PRUNED,
+    ControlRequest,
+    Driver,
+    JsonValue,
+    Recorded,
+    Replies,
+    RunRow,
+    RunState,
+)
+from abreast.store.rows import (
+    SEQ_BITS,
+    Row,
+    already,
+    beneath,
+    busy,
+    driver_text,
+    event_columns,
+    event_row,
+    facts_of,
+    facts_text,
+    no_such_run,
+    recorded_row,
+    replaced,
+    run_row,
+)
+from abreast.store.sqlite.database import Database
+from abreast.store.sqlite.sql import sql
+
+# Outcomes beneath a prefix are found by the index if they fill at most this many pages.
+MAX_INDEXED_PAGES: Final = 20
+
+# Seconds between tries to take a lock: `driven` in another process holds it for a moment.
+LOCK_RETRY_DELAYS: Final = (0.02, 0.02, 0.02, 0.02, 0.0)
+
+_LIST_STATEMENTS: Final = {  # for kinds of events that have an index of their own
+    frozenset({ITEM_READ}): "list_inputs",
+    frozenset({ITEM_READ, ITEMS_COMPLETE}): "list_inputs",
+    frozenset({ITEMS_COMPLETE}): "list_inputs",
+    frozenset({MAP_STARTED}): "list_maps",
+    frozenset({CALL_SETTLED}): "list_calls",
+}
+
+
+class SqliteStore:
+    """Runs in the SQLite file at `path`, which is created if it doesn't exist (mode 0600).
+
+    Any thread may use it. Other processes may have the same file open, each driving runs of its
+    own. A write that has to wait for more than `busy_timeout` seconds raises `StoreLocked`.
+
+        with closing(SqliteStore("runs.db")) as store:
+            print([row.id for row in store.runs()])
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 30.0) -> None:
+        """Open it; a `StoreError` if it is newer, damaged, read-only or on a full disk."""
+        # One name for one file, or two drivers could each hold a lock of their own.
+        real_path = os.path.realpath(path)
+        self.path = real_path
+        self.url = f"sqlite:///{real_path}"
+        self._db = Database(real_path, busy_timeout)
+        self._locks = DriverLocks(f"{real_path}-locks")
+        # Numbers of the runs that this store drives; a number is never used again.
+        self._driving: dict[str, int] = {}
+        self._notes: dict[str, WriteAheadNotes] = {}  # of those runs
+        for number in self._locks.written_in():
+            self._recover(number)
+
+    def __repr__(self) -> str:
+        """Show its path and how many runs it drives."""
+        return f"<SqliteStore {self.path} driving {len(self._driving)}>"
+
+    def begin(
+        self,
+        name: str,
+        *,
+        kind: str,
+        seed: int,
+        manifest: Mapping[str, JsonValue],
+        tags: Sequence[str],
+        driver: Driver,
+        run_id: str | None = None,
+    ) -> RunRow:
+        """Create a run, driven by `driver`; its id is `run_id`, or `name-N` if None."""
+        columns = {
+            "name": name,
+            "kind": kind,
+            "seed": str(seed),
+            "at": driver.since,
+            "driver": driver_text(driver),
+            "tags": facts_text(list(tags)),
+            "manifest": facts_text(manifest),
+        }
+        number = 0
+        try:
+            with self._db.writing() as db:
+                run_id = _new_id(db, name) if run_id is None else _free_id(db, run_id)
+                [(number,)] = db.execute(sql("insert_run"), {**columns, "id": run_id}).fetchall()
+                self._lock_new_run(number, run_id)
+            self._start_driving(run_id, number)
+        except BaseException:
+            self._locks.free(number)
+            raise
+        return self.get(run_id)
+
+    def take_over(self, run_id: str, driver: Driver) -> RunRow:
+        """Become the driver of an existing run: its epoch goes up by one.
+
+        Raises `RunBusy` if another driver of it is alive.
+        """
+        number = self._lock_run(run_id)
+        try:
+            with self._db.writing() as db:
+                self._commit_notes(db, number)
+                db.execute(sql("take_run"), {"number": number, "driver": driver_text(driver)})
+            row = self.get(run_id)  # raises if it was removed just before it was locked
+            self._start_driving(run_id, number)
+        except BaseException:
+            self._locks.free(number)
+            raise
+        return row
+
+    def driven(self, run_id: str) -> bool:
+        """Whether a live process drives the run now.
+
+        A `running` run without a driver has crashed.
+        """
+        number = self._number(run_id)
+        with as_store_error(self.path):
+            is_taken = self._locks.is_taken(number)
+        if not is_taken and self._locks.path(number).exists():  # `is_taken` removed an empty one
+            self._recover(number)
+        return is_taken
+
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
+        """Write events in one transaction; `sync` flushes them to the disk.
+
+        Raises `DriverReplaced` if the epoch is not the run's.
+        """
+        number = self._driving.get(run_id) or self._number(run_id)
+        # Encoded before the write lock is taken, so that other writers don't wait for it.
+        columns = _commit_columns(number, epoch, events, spent)
+        with self._db.writing(sync=False) as db:
+            if not _insert_events(db, *columns):
+                raise replaced(self.get(run_id), epoch)
+        notes = self._notes.get(run_id)
+        if notes is not None and events:
+            notes.committed(events[-1].seq)
+
+    def jot(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> bool:
+        """Add events to the write-ahead notes, so that they survive a kill of this process.
+
+        Returns False, with nothing noted, if the notes can't take them.
+        """
+        notes = self._notes.get(run_id)
+        return notes is not None and notes.add(epoch, events, spent)
+
+    def sync(self) -> None:
+        """Flush everything committed so far to the disk."""
+        self._db.sync()
+
+    def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
+        """Record how the run ended, and stop driving it."""
+        columns = {"id": run_id, "epoch": epoch, "state": state, "reason": reason, "at": at}
+        with self._db.writing() as db:
+            ended = db.execute(sql("end_run"), columns).rowcount
+        if not ended:
+            raise replaced(self.get(run_id), epoch)
+        self._stop_driving(run_id, for_good=True)
+
+    def let_go(self, run_id: str) -> None:
+        """Stop driving the run without recording anything (as a crash would)."""
+        self._stop_driving(run_id)
+
+    def newest(self, name: str) -> RunRow | None:
+        """The newest run with that name."""
+        with self._db.reading() as db:
+            row = db.execute(sql("newest_run"), (name,)).fetchone()
+        return run_row(row) if row else None
+
+    def get(self, run_id: str) -> RunRow:
+        """The run with that id; `NoSuchRun` names some that exist."""
+        with self._db.reading() as db:
+            return run_row(_select_run(db, "find_run", run_id))
+
+    def runs(
+        self,
+        *,
+        name: str | None = None,
+        state: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
+    ) -> list[RunRow]:
+        """Runs, newest first."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                sql("list_runs"), {"name": name, "state": state, "tag": tag, "limit": limit}
+            ).fetchall()
+        return [run_row(row) for row in rows]
+
+    def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
+        """The recorded outcomes of exactly these paths."""
+        statement = sql("find_outcome")
+        with self._db.reading() as db:
+            (number,) = _select_run(db, "find_number", run_id)
+            rows = [row for path in paths for row in db.execute(statement, (number, path))]
+        return {row[0]: recorded_row(row) for row in rows}
+
+    def outcomes(
+        self, run_id: str, *, prefix: str = "", after: int = 0, limit: int = 1000
+    ) -> list[Recorded]:
+        """The newest outcome of each path beneath `prefix`, in order of `seq`, after that `seq`."""
+        most = MAX_INDEXED_PAGES * limit
+        with self._db.reading() as db:
+            bounds = {**_bounds(db, run_id, after), **beneath(prefix), "limit": limit, "most": most}
+            by_index = prefix and db.execute(sql("count_settled"), bounds).fetchone()[0] < most
+            rows = db.execute(
+                sql("list_outcomes_beneath" if by_index else "list_outcomes"), bounds
+            ).fetchall()
+        return [recorded_row(row) for row in rows]
+
+    def count_states(self, run_id: str, most: int) -> dict[str, int]:
+        """How many items are in each state, counting at most `most` of the newest outcomes."""
+        with self._db.reading() as db:
+            (number,) = _select_run(db, "find_number", run_id)
+            return dict(db.execute(sql("count_states"), {"run": number, "most": most}).fetchall())
+
+    def events(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        kinds: Collection[str] = (),
+        prefix: str = "",
+    ) -> list[Event]:
+        """Events after that `seq`, in order."""
+        statement = sql(_LIST_STATEMENTS.get(frozenset(kinds), "list_events"))
+        selection = {"kinds": facts_text(list(kinds)) if kinds else None, "limit": limit}
+        with self._db.reading() as db:
+            bounds = {**_bounds(db, run_id, after), **beneath(prefix), **selection}
+            rows = db.execute(statement, bounds).fetchall()
+        return [event_row(row) for row in rows]
+
+    def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
+        """Store a request for the run's driver; returns its id."""
+        with self._db.writing() as db:
+            (number,) = _select_run(db, "find_number", run_id)
+            [(request,)] = db.execute(
+                sql("insert_request"), (number, kind, facts_text(data), at)
+            ).fetchall()
+        return int(request)
+
+    def asked(self, run_id: str) -> list[ControlRequest]:
+        """Requests not yet carried out, oldest first."""
+        with self._db.reading() as db:
+            number = _select_run(db, "find_number", run_id)
+            rows = db.execute(sql("list_requests"), number).fetchall()
+        return [
+            ControlRequest(request_id, run_id, kind, facts_of(data), at)
+            for request_id, kind, data, at in rows
+        ]
+
+    def answer(self, request_id: int, at: float) -> None:
+        """Mark a request as carried out."""
+        with self._db.writing() as db:
+            db.execute(sql("answer_request"), (at, request_id))
+
+    def find_reply(self, key: str) -> str | None:
+        """The cached reply with that key, if there is one."""
+        with self._db.reading() as db:
+            row = db.execute(sql("find_reply"), (key,)).fetchone()
+        return row[0] if row else None
+
+    def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
+        """Cache a model's reply under a key; it is on disk when this returns."""
+        with self._db.writing() as db:
+            db.execute(sql("keep_reply"), (key, model, body, at))
+
+    def replies(self) -> list[Replies]:
+        """Statistics of the cached replies, by model."""
+        with self._db.reading() as db:
+            return [Replies(*row) for row in db.execute(sql("count_replies"))]
+
+    def forget_replies(self, before: float, model: str | None = None) -> int:
+        """Delete replies cached before that time, of one model or of all; returns how many."""
+        with self._db.writing() as db:
+            return db.execute(sql("forget_replies"), {"before": before, "model": model}).rowcount
+
+    def remove(self, run_id: str) -> None:
+        """Delete a run and all its records. `RunBusy` while it is driven."""
+        number, is_removed = self._lock_run(run_id), False
+        try:
+            with self._db.writing() as db:
+                bounds = {
+                    "run": number,
+                    "start": number << SEQ_BITS,
+                    "end": (number + 1) << SEQ_BITS,
+                }
+                for what in ("events", "blobs", "requests", "run"):
+                    db.execute(sql(f"remove_{what}"), bounds)
+            is_removed = True
+        finally:
+            self._locks.free(number, for_good=is_removed)
+
+    def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
+        """Remove the runs in these states that ended before that time and aren't driven.
+
+        Returns their ids, oldest first.
+        """
+        with self._db.reading() as db:
+            rows = db.execute(
+                sql("list_old"), {"before": before, "states": facts_text(list(states))}
+            ).fetchall()
+        return [run_id for (run_id,) in rows if self._try_remove(run_id)]
+
+    def backup(self, path: str) -> None:
+        """Write a consistent copy of the whole store to `path`, atomically."""
+        target = Path(path).resolve()
+        if Path(f"{target}-wal").exists():
+            raise StoreError(f"{target} is a store in use: a copy over it would damage it")
+        with (
+            self._db.reading() as db,
+            write_atomically(target) as part,
+            closing(sqlite3.connect(part)) as copy,
+        ):
+            db.backup(copy)
+
+    def vacuum(self) -> None:
+        """Give the disk space of removed runs back."""
+        self._db.tidy()
+
+    def close(self) -> None:
+        """Close it and stop driving its runs; a second call does nothing."""
+        self._db.close()
+        while self._notes:
+            self._notes.popitem()[1].close()
+        self._locks.close()
+        self._driving.clear()
+
+    def _number(self, run_id: str) -> int:
+        with self._db.reading() as db:
+            return int(_select_run(db, "find_number", run_id)[0])
+
+    def _lock_run(self, run_id: str) -> int:
+        """Take the lock of a run; returns its number."""
+        number = self._number(run_id)
+        if not self._try_lock(number):
+            raise busy(self.get(run_id))
+        return number
+
+    def _lock_new_run(self, number: int, run_id: str) -> None:
+        # Another process can hold it if the store was restored from an older copy.
+        if not self._try_lock(number):
+            raise RunBusy(f"the lock of the new run {run_id} is held by another process")
+        # Before the run is committed: what is in the file belonged to another run.
+        os.ftruncate(self._locks.file(number), 0)
+
+    def _try_lock(self, number: int) -> bool:
+        for delay in LOCK_RETRY_DELAYS:
+            with as_store_error(self.path):
+                if self._locks.take(number):
+                    return True
+            pause(delay)
+        return False
+
+    def _start_driving(self, run_id: str, number: int) -> None:
+        with as_store_error(self.path):
+            self._notes[run_id] = WriteAheadNotes(self._locks.file(number))
+        self._driving[run_id] = number
+
+    def _commit_notes(self, db: sqlite3.Connection, number: int) -> bool:
+        """Commit the events that the last driver of a run had noted and not committed.
+
+        False if there is no such run.
+        """
+        row = db.execute(sql("find_place"), (number,)).fetchone()
+        if row is None:
+            return False
+        epoch, last_seq, spent_text = row
+        events, noted_spent = read_notes(self._locks.path(number), epoch, last_seq)
+        if events:
+            committed_spent = facts_of(spent_text)
+            spent = {
+                name: max(noted_spent.get(name, 0), committed_spent.get(name, 0))
+                for name in noted_spent.keys() | committed_spent.keys()
+            }
+            _insert_events(db, *_commit_columns(number, epoch, events, spent))
+        return True
+
+    def _recover(self, number: int) -> None:
+        """Commit the notes of a run whose driver was killed, so that readers see its events."""
+        is_taken = is_committed = False
+        with suppress(StoreError, OSError):  # the next driver of the run raises the error
+            if self._locks.is_taken(number):
+                return
+            try:
+                # The run's lock is taken only after the write lock of the database: meanwhile a new
+                # driver would be refused.
+                with self._db.writing(sync=False) as db:
+                    is_taken = self._locks.take(number)
+                    found = is_taken and self._commit_notes(db, number)
+                is_committed = found
+            finally:
+                if is_taken:
+                    self._locks.free(number, for_good=is_committed)
+
+    def _stop_driving(self, run_id: str, *, for_good: bool = False) -> None:
+        if run_id in self._notes:
+            self._notes.pop(run_id).close()
+        number = self._driving.pop(run_id, None)
+        if number is not None:
+            self._locks.free(number, for_good=for_good)
+
+    def _try_remove(self, run_id: str) -> bool:
+        try:
+            self.remove(run_id)
+        except (RunBusy, NoSuchRun):  # it is driven again, or another process has removed it
+            return False
+        return True
+
+
+def _commit_columns(
+    number: int, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+) -> tuple[Row, list[Row], list[Row]]:
+    """The columns of a commit: of the run's row, of the events, and of their long bodies."""
+    last_seq, beat = (events[-1].seq, events[-1].wall) if events else (0, 0.0)
+    return (last_seq, facts_text(spent), beat, number, epoch), *event_columns(number, events)
+
+
+def _insert_events(
+    db: sqlite3.Connection, run_columns: Row, rows: Sequence[Row], blobs: Sequence[Row]
+) -> bool:
+    """Write the columns of a commit; False if the run has a newer driver."""
+    if not db.execute(sql("advance_run"), run_columns).rowcount:
+        return False
+    db.executemany(sql("insert_event"), rows)
+    if blobs:
+        db.executemany(sql("insert_blob"), blobs)
+    return True
+
+
+def _select_run(db: sqlite3.Connection, statement: str, run_id: str) -> Row:
+    row: Row | None = db.execute(sql(statement), (run_id,)).fetchone()
+    if row is None:
+        raise no_such_run(run_id, (known for (known,) in db.execute(sql("list_ids"))))
+    return row
+
+
+def _is_taken(db: sqlite3.Connection, run_id: str) -> bool:
+    return db.execute(sql("find_number"), (run_id,)).fetchone() is not None
+
+
+def _new_id(db: sqlite3.Connection, name: str) -> str:
+    """The next `name-N` that is no run's id."""
+    while True:
+        [(count,)] = db.execute(sql("next_name"), {"name": name}).fetchall()
+        if not _is_taken(db, run_id := f"{name}-{count}"):
+            return run_id
+
+
+def _free_id(db: sqlite3.Connection, run_id: str) -> str:
+    if _is_taken(db, run_id):
+        raise already(run_id)
+    return run_id
+
+
+def _bounds(db: sqlite3.Connection, run_id: str, after: int) -> dict[str, int]:
+    (number,) = _select_run(db, "find_number", run_id)
+    start = number << SEQ_BITS
+    return {"run": number, "after": start + after, "end": start + (1 << SEQ_BITS)}

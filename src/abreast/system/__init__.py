@@ -1,0 +1,1 @@
+"""The operating system: directories and names of files; nothing of abreast itself."""

@@ -1,0 +1,1 @@
+"""How each provider's requests are read and replies are written."""

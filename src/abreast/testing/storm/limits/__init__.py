@@ -1,0 +1,1 @@
+"""The rates and quotas of a storm, and what its headers say of them."""

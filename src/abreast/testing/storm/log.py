@@ -1,0 +1,104 @@
+"""The log of a storm: what happened to each request, by the storm's own clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class LogEntry:
+    """One request. Times are seconds since the storm began; None for what has not happened.
+
+    `verdict` is admitted or rejected, and `kind` the limit or fault. `outcome` is ok, rejected,
+    fault or disconnected; empty while in flight.
+    """
+
+    id: int
+    lane: str
+    model: str
+    t_arrive: float
+    verdict: str
+    kind: str
+    in_flight: int
+    input_tokens: int
+    output_tokens: int
+    fault: str = ""
+    outcome: str = ""
+    t_first: float | None = None
+    t_end: float | None = None
+
+    @property
+    def service(self) -> float | None:
+        """Seconds from arrival to the end."""
+        return None if self.t_end is None else self.t_end - self.t_arrive
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a line of the log."""
+        return {name: getattr(self, name) for name in (*self.__slots__, "service")}
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The counts of a storm at one moment. Ended requests are `ok + faults + disconnects`.
+
+    `faults` includes refusals.
+    """
+
+    arrived: int
+    admitted: int
+    rejected: int
+    ok: int
+    faults: int
+    disconnects: int
+    in_flight: int
+    peak_in_flight: int
+    connections: int = 0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class StormLog:
+    """The log and its current counts."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+    admitted: int = 0
+    rejected: int = 0
+    in_flight: int = 0
+    peak: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+
+    def open(self, entry: LogEntry) -> None:
+        """Add a request; an admitted one is in flight, a rejected one has ended already."""
+        self.entries.append(entry)
+        if entry.verdict == "admitted":
+            self.admitted += 1
+            self.in_flight += 1
+            self.peak = max(self.peak, self.in_flight)
+        else:
+            self.rejected += entry.outcome == "rejected"
+            self.outcomes[entry.outcome] = self.outcomes.get(entry.outcome, 0) + 1
+
+    def close(self, number: int, now: float, outcome: str) -> None:
+        """End a request that was in flight; a second call has no effect."""
+        entry = self.entries[number - 1]
+        if entry.outcome:
+            return
+        entry.outcome = outcome
+        entry.t_end = now
+        self.in_flight -= 1
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+
+    def stats(self) -> Stats:
+        """The counts."""
+        count = self.outcomes.get
+        return Stats(
+            arrived=len(self.entries),
+            admitted=self.admitted,
+            rejected=self.rejected,
+            ok=count("ok", 0),
+            faults=count("fault", 0),
+            disconnects=count("disconnected", 0),
+            in_flight=self.in_flight,
+            peak_in_flight=self.peak,
+        )

@@ -1,0 +1,85 @@
+"""`open_storm`: runs a storm in the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.testing.storm.dialects.replies import Script
+from abreast.testing.storm.log import LogEntry, Stats
+from abreast.testing.storm.settings import Settings, make_settings
+from abreast.testing.storm.world import World
+
+if TYPE_CHECKING:
+    from abreast.testing.storm.server import StormServer
+
+
+class Storm:
+    """A storm that is listening: its address, its log, and a way to change its limits."""
+
+    def __init__(self, server: StormServer) -> None:
+        self._server = server
+        self.world = server.world
+        self.url = f"http://127.0.0.1:{server.port}"
+
+    def __repr__(self) -> str:
+        """Its address and its counts."""
+        return f"<Storm {self.url} {self.world!r}>"
+
+    @property
+    def settings(self) -> Settings:
+        """The current settings."""
+        return self.world.settings
+
+    @property
+    def log(self) -> list[LogEntry]:
+        """One entry for each request, in the order of arrival."""
+        return self.world.ledger.entries
+
+    def stats(self) -> Stats:
+        """The counts up to now."""
+        return self._server.stats()
+
+    def change(self, **changes: Any) -> None:
+        """Change limits, speed or faults from now on: `storm.change(rpm=150)`.
+
+        Raises ValueError for invalid values.
+        """
+        self.world.change(SYSTEM_CLOCK.now(), **changes)
+
+    async def until(self, holds: Callable[[Stats], bool], timeout: float = 10.0) -> None:
+        """Wait until the counts satisfy `holds`: `storm.until(lambda s: s.in_flight == 3)`.
+
+        Raises TimeoutError after `timeout` seconds.
+        """
+        async with asyncio.timeout(timeout):
+            await self._server.until(holds)
+
+
+@asynccontextmanager
+async def open_storm(
+    *, script: Script | None = None, seed: int = 0, port: int = 0, **settings: Any
+) -> AsyncIterator[Storm]:
+    """A storm server on this machine, in this event loop, until the end of the block.
+
+    `settings` are those of `Settings`: limits, speed, headers and faults. `script` gives replies: a
+    mapping from prompt to text, or a function. Raises ValueError for an invalid setting, and
+    ModuleNotFoundError without aiohttp.
+
+        async with open_storm(rpm=600, concurrency=8, faults={"500": 0.01}) as storm:
+            ...                                    # calls to storm.url + "/v1/chat/completions"
+            assert storm.stats().disconnects == 0
+    """
+    checked = make_settings(settings)
+    from abreast.testing.storm.server import StormServer
+
+    world = World(checked, seed, start=SYSTEM_CLOCK.now(), wall=SYSTEM_CLOCK.wall())
+    server = StormServer(world, script)
+    try:
+        await server.open(port)
+        yield Storm(server)
+    finally:
+        await server.close()

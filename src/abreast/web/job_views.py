@@ -1,0 +1,69 @@
+"""What a run's page shows for its kind of job, beside the lanes: one `view` module per job."""
+
+from __future__ import annotations
+
+import math
+import threading
+from importlib import import_module
+from typing import Final, cast
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.store.port import RunRow
+from abreast.views.job_view import JobView, listed, mapping
+from abreast.views.run_reader import RunReader
+
+_VIEWS: Final = {
+    "sample": ("abreast.jobs.sample.view", "SampleView"),
+    "workflow": ("abreast.jobs.workflow.view", "WorkflowView"),
+    "matrix": ("abreast.jobs.matrix.view", "MatrixView"),
+    "candidates": ("abreast.jobs.candidates.view", "CandidatesView"),
+    "plan": ("abreast.jobs.plan.view", "PlanView"),
+    "map": ("abreast.jobs.map.view", "MapView"),
+}
+_CLOCK_INTERVAL: Final = 64  # events between two checks of the time limit
+
+
+class JobViewReader:
+    """A run as its job shows it, as far as its journal was read.
+
+    Each call of `view` reads only the events that are new since the last one.
+    """
+
+    def __init__(self, kind: str) -> None:
+        """Read nothing yet. A run whose kind is not a job's is shown as a map."""
+        self.kind = kind if kind in _VIEWS else "map"
+        self._fold: JobView | None = None
+        self._after = 0
+        self._lock = threading.Lock()
+
+    def view(
+        self, journal: RunReader, seconds: float = math.inf
+    ) -> tuple[dict[str, object], float]:
+        """Read new events for at most `seconds`, and return what the job shows.
+
+        The first value is in JSON's own types; the second says how much of the journal is read,
+        from 0 to 1. Raises `NoSuchRun` if the run was removed.
+        """
+        # The row is read before the events: an event in between is read the next time.
+        run: RunRow = journal.run()
+        until = SYSTEM_CLOCK.now() + seconds
+        with self._lock:
+            if self._fold is None:  # a job's module is imported on first use
+                module, name = _VIEWS[self.kind]
+                self._fold = cast("JobView", getattr(import_module(module), name)())
+            for event in journal.events(self._fold.KINDS, after=self._after):
+                self._fold.add(event)
+                self._after = event.seq
+                if event.seq % _CLOCK_INTERVAL == 0 and SYSTEM_CLOCK.now() > until:
+                    break
+            else:
+                self._after = max(self._after, run.last_seq)
+            read = 1.0 if self._after >= run.last_seq else self._after / run.last_seq
+            return self._fold.plain(run, journal.state(run)), read
+
+
+def waiting_gates(journal: RunReader, kind: str) -> dict[str, list[str]]:
+    """The gates of a run that wait for a decision, with the options of each."""
+    view, _ = JobViewReader(kind).view(journal)
+    gates = [mapping(gate) for gate in listed(view.get("gates"))]
+    return {str(gate["gate"]): [str(option) for option in gate["options"]] for gate in gates}

@@ -1,0 +1,190 @@
+"""The part of the lanes that a page shows, at the resolution of the screen.
+
+Neighbouring bars that would share a pixel are merged into one, so that the answer's size is bounded
+however many attempts there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from abreast.views.attempts import RUNNING, STATES, AttemptLane
+from abreast.views.run_view import RunView
+
+_MAX_BARS: Final = 16_000  # bars in one window; in the worst case there are twice as many
+_MAX_ROWS: Final = 200  # rows of a lane; where more are in use, neighbours share one
+_BINS: Final = 240  # points of the curve of what was in flight
+_MAX_COLUMNS: Final = 4000  # of pixels
+
+Flat = list[float | int]
+
+
+def window(
+    view: RunView, now: float, *, begin: float, end: float, columns: int
+) -> dict[str, object]:
+    """All lanes from `begin` to `end`, for a width of `columns` pixels.
+
+    Each row is a flat list: for every bar `since, start, end, state, count, item`.
+    """
+    end = max(end, begin + 1e-6)
+    columns = max(50, min(columns, _MAX_COLUMNS))
+    shown = [lane for lane in view.lanes.values() if lane.rows or lane.waiting or lane.decisions]
+    rows = sum(len(lane.rows) for lane in shown)
+    grain = (end - begin) / max(1, min(columns, _MAX_BARS // max(1, rows)))
+    return {
+        "begin": begin,
+        "end": end,
+        "now": round(now, 4),
+        "states": STATES,
+        "bins": _BINS,
+        "seams": [seam for seam in view.seams if begin <= seam <= end],
+        "lanes": [_lane(lane, view, now, (begin, end), grain) for lane in shown],
+    }
+
+
+def _lane(
+    lane: AttemptLane, view: RunView, now: float, period: tuple[float, float], grain: float
+) -> dict[str, object]:
+    begin, end = period
+    share = -(-len(lane.rows) // _MAX_ROWS) or 1
+    busy, waits = _Level(begin, end), _Level(begin, end)
+    current: dict[int, list[tuple[float, float, float, int, int]]] = {}
+    for running in lane.running.values():
+        bar = running.bar
+        if bar.start <= end:
+            current.setdefault(running.row, []).append(
+                (bar.since, bar.start, now, RUNNING, bar.item)
+            )
+    for since in lane.waiting.values():
+        waits.add(since, now)
+    rows: list[Flat] = []
+    for at, row in enumerate(lane.rows):
+        if at % share == 0:
+            rows.append([])
+        _merge(
+            rows[-1],
+            _ended_and_running(row.between(begin, end), current.get(at, ())),
+            (grain, end),
+            busy,
+            waits,
+        )
+    waiting = len(lane.waiting)
+    return {
+        "name": lane.name,
+        "calls": lane.calls,
+        "rows": rows,
+        "share": share,
+        "running": len(lane.running),
+        "waiting": waiting,
+        "counts": dict(zip(STATES, lane.counts, strict=True)),
+        "busy": busy.means(),
+        "waits": waits.means(),
+        "width": view.width if not lane.calls else 0,
+        "limits": _limits(lane, begin, end),
+        "decisions": [one for one in lane.decisions if begin <= _at(one) <= end][-500:],
+    }
+
+
+def _ended_and_running(
+    ended: Iterator[tuple[float, float, float, int, int]], running: object
+) -> Iterator[tuple[float, ...]]:
+    yield from ended
+    if isinstance(running, list):
+        yield from running
+
+
+def _merge(
+    flat: Flat,
+    bars: Iterator[tuple[float, ...]],
+    scale: tuple[float, float],
+    busy: _Level,
+    waits: _Level,
+) -> None:
+    """Append bars to a row.
+
+    Neighbours that together are shorter than a pixel become one, in the worst of their states.
+    """
+    grain, finish = scale
+    last_since = last_end = -1e18
+    for waited, start, end, state, item in bars:
+        busy.add(start, end)
+        if start > waited:
+            waits.add(waited, start)
+        # While another bar is in this row, waiting is not shown here.
+        since = max(waited, last_end)
+        last_end = end
+        if since > finish:
+            continue
+        if end - last_since < grain and flat:
+            flat[-4] = round(end, 4)
+            flat[-3] = max(flat[-3], int(state))
+            flat[-2] += 1
+        else:
+            last_since = since
+            flat += (round(since, 4), round(start, 4), round(end, 4), int(state), 1, int(item))
+
+
+class _Level:
+    """The average number of open intervals in each bin of a period.
+
+    Adding an interval takes constant time, however long it is.
+    """
+
+    def __init__(self, begin: float, end: float) -> None:
+        self._begin = begin
+        self._size = (end - begin) / _BINS
+        self._parts = [0.0] * (_BINS + 2)  # intervals that begin or end within a bin
+        self._steps = [0] * (_BINS + 2)  # changes of the number that last through whole bins
+
+    def add(self, start: float, end: float) -> None:
+        first, last = (start - self._begin) / self._size, (end - self._begin) / self._size
+        first, last = max(0.0, min(first, _BINS)), max(0.0, min(last, _BINS))
+        at, to = int(first), int(last)
+        if at == to:
+            self._parts[at] += last - first
+            return
+        self._parts[at] += at + 1 - first
+        self._parts[to] += last - to
+        self._steps[at + 1] += 1
+        self._steps[to] -= 1
+
+    def means(self) -> list[float]:
+        through, means = 0, []
+        for part, step in zip(self._parts[:_BINS], self._steps, strict=False):
+            through += step
+            means.append(round(through + part, 2))
+        return means
+
+
+def _limits(lane: AttemptLane, begin: float, end: float) -> list[tuple[float, float]]:
+    """The limit at `begin`, and its changes until `end`; of several within a bin, the last."""
+    before = [limit for limit in lane.limits if limit[0] <= begin]
+    within = [limit for limit in lane.limits if begin < limit[0] <= end]
+    grain = (end - begin) / (4 * _BINS)
+    kept: list[tuple[float, float]] = [(begin, before[-1][1])] if before else []
+    for at, value in within:
+        if kept and at - kept[-1][0] < grain:
+            kept.pop()
+        kept.append((round(at, 4), value))
+    return kept
+
+
+def _at(decision: dict[str, object]) -> float:
+    at = decision.get("at")
+    return at if isinstance(at, float) else 0.0
+
+
+def spending(view: RunView, now: float, points: int = 300) -> dict[str, object]:
+    """Cumulative cost and tokens over time."""
+    at = view.spent["at"]
+    size = max(now, 1e-6) / points
+    sums = {name: [0.0] * (points + 1) for name in ("usd", "input", "output")}
+    for place, when in enumerate(at):
+        column = min(points, int(when / size) + 1)
+        for name, values in sums.items():
+            values[column] += view.spent[name][place]
+    for values in sums.values():
+        for column in range(1, points + 1):
+            values[column] = round(values[column] + values[column - 1], 9)
+    return {"at": [round(size * column, 3) for column in range(points + 1)], **sums}

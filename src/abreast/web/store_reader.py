@@ -1,0 +1,158 @@
+"""The runs that pages show: each is read once for all pages, and then only its new events."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.store.port import RunRow, Store
+from abreast.views.run_view import RunView
+from abreast.web.job_views import JobViewReader
+
+_MAX_OPEN_RUNS: Final = 6  # kept in memory; another run is read from its start again
+_MAX_WINDOWS: Final = 8  # computed windows kept of a run that has ended
+_PAGE_EVENTS: Final = 2000  # events read at once
+_DRIVER_CHECK_INTERVAL: Final = 5  # refreshes without an event between two checks for a driver
+READ_SECONDS: Final = 0.25
+"""The longest reading for one answer: a long journal is shown while it is still being read."""
+
+
+class _RecentWindows(OrderedDict[tuple[float, float, int], dict[str, object]]):
+    """The most recently requested windows, by begin, end and columns."""
+
+    def __setitem__(self, period: tuple[float, float, int], shown: dict[str, object]) -> None:
+        super().__setitem__(period, shown)
+        if len(self) > _MAX_WINDOWS:
+            self.popitem(last=False)
+
+
+class OpenRun:
+    """One run, as far as its journal is read."""
+
+    def __init__(self, store: Store, row: RunRow) -> None:
+        """Read nothing yet."""
+        self.row = row
+        self.view = RunView()
+        self.job = JobViewReader(row.kind)
+        self.lock = threading.Lock()
+        self.state: str = row.state
+        self.caught_up = False
+        self.version = 0
+        self.windows: _RecentWindows = _RecentWindows()
+        self._store = store
+        self._quiet_refreshes = 0
+        self._kinds = RunView.KINDS if row.state == "running" else RunView.ENOUGH
+        self._after = 0
+        self._refreshed = -READ_SECONDS
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen unless the run is resumed."""
+        return self.state != "running"
+
+    @property
+    def now(self) -> float:
+        """The run's own time: seconds that it was driven."""
+        return (
+            self.view.now
+            if self.over or not self.caught_up
+            else self.view.time.at(SYSTEM_CLOCK.wall())
+        )
+
+    def refresh(self, seconds: float = READ_SECONDS) -> bool:
+        """Read new events for at most `seconds`; return whether anything changed.
+
+        The caller holds the lock.
+        """
+        self._refreshed = SYSTEM_CLOCK.now()
+        # The row is read before the events: the run counts as ended only after all its events.
+        row = self._store.get(self.row.id)
+        before = (self.version, self.state, self.caught_up)
+        self._read(row, seconds)
+        self.row = row
+        if self.caught_up:
+            self._check_driver(row)
+        return before != (self.version, self.state, self.caught_up)
+
+    def refresh_if_stale(self) -> None:
+        """Refresh, unless that was done a moment ago.
+
+        A page refreshes by its stream, but a program may request one part and nothing else.
+        """
+        if not self.caught_up or SYSTEM_CLOCK.now() - self._refreshed > 2 * READ_SECONDS:
+            self.refresh()
+
+    def _read(self, row: RunRow, seconds: float) -> None:
+        if row.state == "running" and self._kinds is not RunView.KINDS:
+            self._kinds = RunView.KINDS  # it was resumed
+        until = SYSTEM_CLOCK.now() + seconds
+        while row.last_seq > self._after:
+            page = self._store.events(
+                row.id, after=self._after, limit=_PAGE_EVENTS, kinds=self._kinds
+            )
+            for event in page:
+                self.view.add(event)
+            self.version += bool(page)
+            self.windows.clear()
+            self._after = (
+                page[-1].seq
+                if len(page) == _PAGE_EVENTS
+                else max(row.last_seq, page[-1].seq if page else 0)
+            )
+            if SYSTEM_CLOCK.now() > until:
+                break
+        self.caught_up = row.last_seq <= self._after
+
+    def _check_driver(self, row: RunRow) -> None:
+        """Set the state of the run to `crashed` if it is recorded as running but has no driver.
+
+        The check takes a lock for a moment, so it is done only in some of the refreshes.
+        """
+        if row.state != "running":
+            self.state, self._quiet_refreshes = row.state, 0
+            return
+        self._quiet_refreshes += 1
+        if (
+            self.state == "running"
+            and self.version
+            and self._quiet_refreshes % _DRIVER_CHECK_INTERVAL != 1
+        ):
+            return
+        driven = self._store.driven(row.id)
+        if (
+            not driven
+            and self.state != "crashed"
+            and self._store.get(row.id).last_seq == self._after
+        ):
+            self.view.cut()
+            self.version += 1
+        self.state = "running" if driven else "crashed"
+
+    @property
+    def progress(self) -> float:
+        """How much of the journal is read, from 0 to 1."""
+        return 1.0 if self.caught_up else self._after / max(1, self.row.last_seq)
+
+
+class StoreReader:
+    """The open runs, the most recently used ones kept."""
+
+    def __init__(self, store: Store) -> None:
+        """Open no run yet."""
+        self.store = store
+        self._open: OrderedDict[str, OpenRun] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, run_id: str) -> OpenRun:
+        """Return the open run, opening it if needed; raises `NoSuchRun` if there is none."""
+        row = self.store.get(run_id)
+        with self._lock:
+            run = self._open.get(run_id)
+            if run is None or run.row.created != row.created:
+                run = self._open[run_id] = OpenRun(self.store, row)
+            self._open.move_to_end(run_id)
+            while len(self._open) > _MAX_OPEN_RUNS:
+                self._open.popitem(last=False)
+        return run

@@ -1,0 +1,92 @@
+"""Blocking work in a thread outside of the event loop.
+
+The caller always waits until the thread has ended; cancellation asks the work to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from abreast.worktrees.errors import Interrupted
+
+T = TypeVar("T")
+
+
+class StopRequest:
+    """Lets another thread ask blocking work to stop, as its result is no longer needed."""
+
+    def __init__(self) -> None:
+        """Start without a request."""
+        self._lock = threading.Lock()
+        self._requested = threading.Event()
+        self._calls: list[Callable[[], object]] = []
+
+    def ask(self) -> None:
+        """Request the stop, and make the calls registered by `calling`, each once."""
+        with self._lock:
+            self._requested.set()
+            calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+
+    def check(self) -> None:
+        """Raise Interrupted if a stop was requested."""
+        if self._requested.is_set():
+            raise Interrupted("it was asked to stop")
+
+    def pause(self, seconds: float) -> None:
+        """Block this thread for so many seconds, or until a stop is requested; then Interrupted."""
+        self._requested.wait(seconds)
+        self.check()
+
+    @contextlib.contextmanager
+    def calling(self, call: Callable[[], object]) -> Iterator[None]:
+        """Make `call`, from another thread, if a stop is requested within this block."""
+        with self._lock:
+            self.check()
+            self._calls.append(call)
+        try:
+            yield
+        finally:
+            with self._lock, contextlib.suppress(ValueError):  # it has been called
+                self._calls.remove(call)
+
+
+async def run_in_thread(work: Callable[[StopRequest], T]) -> T:
+    """Call `work` in a daemon thread, and wait for it.
+
+    Returns or raises only when `work` has ended, however often this is cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    stop = StopRequest()
+    results: list[T] = []
+    errors: list[BaseException] = []
+    ended = asyncio.Event()
+
+    def run_work() -> None:
+        try:
+            results.append(work(stop))
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            errors.append(error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
+            loop.call_soon_threadsafe(ended.set)
+
+    thread = threading.Thread(target=run_work, name="abreast-worktrees", daemon=True)
+    thread.start()
+    cancelled: asyncio.CancelledError | None = None
+    while not ended.is_set():
+        try:
+            await ended.wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+            stop.ask()
+    thread.join()
+    if cancelled is not None:
+        raise cancelled
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,344 @@
+"""Runs an untrusted command in a slot, limited and isolated as far as the system allows.
+
+`ConfinedResult.confinement` lists the restrictions that were in effect for the command, as the
+sandbox applied them (`abreast.worktrees.sandbox`). Their names:
+
+    process group        ended with the call, at the time limit, and with the driver
+    environment          only PATH, LANG, an empty HOME and TMPDIR, and what the caller adds
+    memory, cpu, processes, file size, no core      the kernel's limits
+    network              none but a loopback of its own
+    read-only files      all but the slot, HOME, TMPDIR and what the caller adds; no devices, and no
+                         sockets in /run and /tmp
+    processes apart      it can signal only its own processes, and with `processes unseen` it sees
+                         no others
+    shared memory apart  the same for shared memory and message queues
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from abreast.core.errors import WorkerDied
+from abreast.executors.commands import CommandMissing, CommandRefused, Finished
+from abreast.worktrees.background import run_in_thread
+from abreast.worktrees.errors import SlotClosed
+from abreast.worktrees.slot import Slot
+from abreast.worktrees.staging import remove_tree
+
+Walls: TypeAlias = Literal["any", "own", "bubblewrap", "none"]
+Why: TypeAlias = Literal["exit", "timeout", "memory", "cpu", "processes", "file size", "killed"]
+
+_SANDBOX: Final = ("-I", "-S", str(Path(__file__).with_name("sandbox.py")))
+# Hidden from the command: sockets of other processes, and devices.
+_MASKED: Final = ("/tmp", "/var/tmp", "/run", "/dev")  # noqa: S108 - no file is made there
+# Seconds that the sandbox may take in addition to the command's time limit before it is killed.
+_SANDBOX_GRACE: Final = 10.0
+# Credentials in the user's home. The rest of it can be read, as Python may be installed there.
+_SECRETS: Final = (
+    *(
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".azure",
+        ".kube",
+        ".docker",
+        ".netrc",
+        ".git-credentials",
+        ".pypirc",
+        ".npmrc",
+    ),
+    *(
+        ".config/gcloud",
+        ".config/gh",
+        ".config/git/credentials",
+        ".cargo/credentials.toml",
+        ".huggingface",
+    ),
+)
+_LIMIT_MESSAGES: Final[tuple[tuple[Why, tuple[bytes, ...]], ...]] = (
+    ("memory", (b"MemoryError", b"Cannot allocate memory", b"std::bad_alloc", b"out of memory")),
+    ("processes", (b"Resource temporarily unavailable", b"can't start new thread", b"Cannot fork")),
+    ("file size", (b"File too large",)),
+)
+_SCRATCH_NUMBERS: Final = count()
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLimits:
+    """What a command may use.
+
+    Memory, CPU and file size are limits of each process, `seconds` is the limit of the whole run.
+    """
+
+    seconds: float = 60.0
+    memory: int = 2 << 30
+    """Bytes of address space."""
+    cpu: int = 60
+    """Seconds of CPU, whole ones."""
+    processes: int = 64
+    """Processes and threads at once."""
+    file_size: int = 256 << 20
+    """Bytes of the biggest file."""
+    files: int = 256
+    """Files open at once."""
+    output: int = 1 << 20
+    """Bytes kept of stdout, and of stderr; more is counted, not kept."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an invalid limit."""
+        for name, value in asdict(self).items():
+            if not 0 < value < 1 << 62 or (name != "seconds" and not isinstance(value, int)):
+                raise ValueError(
+                    f"{name} is a number above 0, a whole one but for seconds; not {value!r}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """The restrictions that were in effect for a command."""
+
+    layers: tuple[str, ...]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """The restrictions that could not be applied, with the reason."""
+
+    def __contains__(self, layer: object) -> bool:
+        """Whether that restriction was in effect."""
+        return layer in self.layers
+
+
+@dataclass(frozen=True, slots=True)
+class ConfinedResult:
+    """How a command ended, and what it used."""
+
+    exit_code: int | None
+    """None if a signal ended it."""
+    signal: int | None
+    why: Why
+    """Why it ended.
+
+    `cpu` and `timeout` are certain. `memory`, `processes` and `file size` mean that it failed and
+    its own output names that cause, as the kernel does not report it. `killed` means another
+    signal; with SIGKILL, memory may have run out.
+    """
+    stdout: bytes
+    stderr: bytes
+    stdout_bytes: int
+    """All bytes that were written, kept or not."""
+    stderr_bytes: int
+    wall_seconds: float
+    cpu_seconds: float
+    """CPU of the command and of all that it started, as far as the kernel reports it.
+
+    Includes some 10 ms of the sandbox itself.
+    """
+    peak_bytes: int | None
+    """Peak memory of its largest process; at least 10 MB, which the sandbox itself uses."""
+    confinement: Confinement
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with exit code 0."""
+        return self.why == "exit" and self.exit_code == 0
+
+
+async def run_confined(
+    argv: Sequence[str],
+    slot: Slot,
+    *,
+    limits: ResourceLimits | None = None,
+    extra_env: Mapping[str, str] | None = None,
+    writable: Sequence[str | Path] = (),
+    cwd: str | Path | None = None,
+    walls: Walls = "any",
+) -> ConfinedResult:
+    """Run a command in a slot, then end every process it started; on cancellation, at once.
+
+        limits = ResourceLimits(seconds=20)
+        ran = await run_confined([sys.executable, "-m", "pytest", "-q"], slot, limits=limits)
+        if ran.why == "timeout": ...
+
+    Args:
+        argv: the command and its arguments, never shell code.
+        slot: where it runs, and what it may write to.
+        limits: what it may use; `ResourceLimits()` if None.
+        extra_env: added to its environment, which has otherwise only PATH, LANG, HOME and TMPDIR.
+        writable: what else it may write to; must exist.
+        cwd: where it runs, from the slot's `root`.
+        walls: how network, files and processes are isolated: by namespaces of our own, else by
+            bubblewrap if it is installed, else not at all; or by only one of these ways.
+
+    Raises:
+        CommandMissing: there is no such command.
+        CommandRefused: it can't be started; the message says why.
+        SlotClosed: the slot's pool has been closed.
+        WorkerDied: the sandbox was killed from outside, and the command with it.
+    """
+    commands = slot.commands
+    if commands is None:
+        raise SlotClosed(f"slot {slot.index} is closed")
+    if not argv:
+        raise CommandRefused("a command needs a name")
+    limits = limits or ResourceLimits()
+    scratch = slot.scratch / f"{slot.index}-{next(_SCRATCH_NUMBERS)}"
+    report = _make_scratch(scratch)
+    try:
+        sandbox = [sys.executable, *_SANDBOX]
+        request = _sandbox_request(argv, slot, scratch, limits, writable) | {
+            "env": _environment(scratch, extra_env),
+            "cwd": str(slot.root / (cwd or "")),
+            "walls": ["own"] if walls in {"any", "own"} else [],
+            "bubblewrap": shutil.which("bwrap") if walls in {"any", "bubblewrap"} else None,
+            "sandbox": sandbox,
+        }
+        finished: Finished | None = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limits.seconds + _SANDBOX_GRACE):
+                finished = await commands.run(
+                    sandbox,
+                    stdin=json.dumps(request).encode(),
+                    cwd=str(scratch),
+                    env=_sandbox_environment(),
+                    keep=limits.output,
+                )
+        return _read_report(argv, limits, finished, os.pread(report, 1 << 20, 0))
+    finally:
+        os.close(report)
+        with contextlib.suppress(OSError):  # closing the pool tries again, and reports the reason
+            await run_in_thread(lambda _: remove_tree(scratch))
+
+
+def _make_scratch(scratch: Path) -> int:
+    """Make the directories for one command.
+
+    Returns the open file of its report, whose path only the sandbox knows.
+    """
+    for name in ("", "home", "tmp"):
+        (scratch / name).mkdir(mode=0o700)
+    return os.open(scratch / "report", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+def _sandbox_environment() -> dict[str, str]:
+    """The environment of the sandbox itself.
+
+    It is minimal: the command can read it where process isolation is not available.
+    """
+    return {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+
+
+def _environment(scratch: Path, extra: Mapping[str, str] | None) -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+        "HOME": str(scratch / "home"),
+        "TMPDIR": str(scratch / "tmp"),
+        **(extra or {}),
+    }
+
+
+def _sandbox_request(
+    argv: Sequence[str],
+    slot: Slot,
+    scratch: Path,
+    limits: ResourceLimits,
+    writable: Sequence[str | Path],
+) -> dict[str, Any]:
+    """The request that the sandbox reads from stdin."""
+    writable_paths = [
+        slot.path,
+        scratch / "home",
+        scratch / "tmp",
+        *(Path(path).resolve() for path in writable),
+    ]
+    needed = [
+        slot.repository.top,
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        Path(shutil.which(argv[0]) or "/").parent,
+    ]
+    masked = [
+        path
+        for path in needed
+        if any(path.is_relative_to(mask) for mask in _MASKED) and str(path) not in _MASKED
+    ]
+    home = Path.home()
+    return {
+        "argv": list(argv),
+        "limits": asdict(limits),
+        "seconds": limits.seconds,
+        "report": str(scratch / "report"),
+        "writable": [str(path) for path in writable_paths],
+        "readable": [str(path) for path in masked],
+        "masks": list(_MASKED),
+        "hidden": [str(home / name) for name in _SECRETS if (home / name).exists()],
+    }
+
+
+def _read_report(
+    argv: Sequence[str], limits: ResourceLimits, finished: Finished | None, report: bytes
+) -> ConfinedResult:
+    """Turn the report of the sandbox into a result."""
+    try:
+        facts: dict[str, Any] = json.loads(report)
+    except ValueError:
+        if finished is None:  # stopped from outside; the supervisor process has ended it
+            facts = {
+                "why": "timeout",
+                "wall": limits.seconds + _SANDBOX_GRACE,
+                "cpu": 0.0,
+                "peak": None,
+            }
+        else:
+            last_line = "".join(finished.stderr.decode(errors="replace").strip().splitlines()[-1:])
+            raise WorkerDied(
+                f"{argv[0]}: its sandbox ended with {finished.exit_code} {last_line}".strip()
+            ) from None
+    if refused := facts.get("refused"):
+        number, _, reason = refused.partition(" ")
+        if int(number) == 2:  # noqa: PLR2004 - ENOENT
+            raise CommandMissing(f"{argv[0]}: there is no such command")
+        raise CommandRefused(f"{argv[0]}: it could not be started ({reason})")
+    finished = finished or Finished(0, b"", b"", 0, 0)
+    status = facts.get("status")
+    code = None if status is None else os.waitstatus_to_exitcode(status)
+    return ConfinedResult(
+        exit_code=code if code is not None and code >= 0 else None,
+        signal=-code if code is not None and code < 0 else None,
+        why=_why(facts, code, limits, finished.stderr),
+        stdout=finished.stdout,
+        stderr=finished.stderr,
+        stdout_bytes=finished.stdout_bytes,
+        stderr_bytes=finished.stderr_bytes,
+        wall_seconds=facts["wall"],
+        cpu_seconds=facts["cpu"],
+        peak_bytes=facts["peak"],
+        confinement=Confinement(tuple(facts.get("layers", ())), facts.get("missing", {})),
+    )
+
+
+def _why(facts: Mapping[str, Any], code: int | None, limits: ResourceLimits, stderr: bytes) -> Why:
+    if facts["why"] == "timeout":
+        return "timeout"
+    if code is None:
+        return "killed"
+    if code == -signal.SIGXCPU or (
+        code == -signal.SIGKILL and facts.get("own_cpu", 0.0) >= limits.cpu
+    ):
+        return "cpu"
+    if code == -signal.SIGXFSZ:
+        return "file size"
+    if code:
+        for why, words in _LIMIT_MESSAGES:
+            if any(word in stderr for word in words):
+                return why
+    return "killed" if code < 0 else "exit"

@@ -1,0 +1,1 @@
+"""Snapshots of directories, three-way merges, and applying and undoing them."""

@@ -1,0 +1,46 @@
+"""The errors of merging and applying results.
+
+AbreastError
+|-- MergeBlocked      a merge has conflicts, refusals, requests or faults, and can't be applied
+|-- SourceChanged     the source tree is no longer what was merged into
+|-- ApplyInterrupted  an apply was interrupted, and is not rolled back yet
+`-- ApplyRunning      an apply or an undo is under way in the same tree
+"""
+
+from __future__ import annotations
+
+from abreast.core.errors import AbreastError
+
+
+class MergeBlocked(AbreastError):
+    """A merge has conflicts, refusals, requests or faults, and can't be applied.
+
+    The message has a line for each.
+    """
+
+    retryable = False
+
+
+class SourceChanged(AbreastError):
+    """The source tree is no longer what was merged into.
+
+    The message names the path. Merge again.
+    """
+
+    retryable = False
+
+
+class ApplyInterrupted(AbreastError):
+    """An apply was interrupted and is not rolled back yet.
+
+    The message says where it is. Call `recover`.
+    """
+
+    retryable = False
+
+
+class ApplyRunning(AbreastError):
+    """An apply or an undo is under way in the same tree.
+
+    The message names it. Try again when it has ended.
+    """

@@ -1,0 +1,245 @@
+"""Unusual inputs: wrong candidates that only they show, and right ones that pass."""
+
+import sys
+
+import pytest
+
+from abreast.jobs.candidates.behaviour.traced_run import Tests, watch
+from abreast.jobs.candidates.inputs.generate import generate
+from abreast.jobs.candidates.inputs.probe import prepare
+from abreast.jobs.candidates.inputs.unusual import MAX_UNUSUAL_CALLS, PREFIX
+from abreast.jobs.candidates.rules import STRICT
+from abreast.jobs.candidates.source.target import Target
+from abreast.jobs.candidates.values.invocation import observe
+from abreast.worktrees.confinement import ResourceLimits
+from tests.jobs.candidates.watched import open_project, use_cache
+
+LIMITS = ResourceLimits(seconds=60, memory=1 << 30, processes=40)
+
+# By name: the original, the calls in its tests, a wrong candidate that passes these tests, and a
+# right one.
+CASES = {
+    "half": ("def half(n: int) -> int:\n    return n // 2", [(7,), (8,)], "int(n / 2)", "n >> 1"),
+    "rest": (
+        "def rest(n: int) -> int:\n    return n % 8",
+        [(7,), (19,)],
+        "n - int(n / 8) * 8",
+        "n & 7",
+    ),
+    "sign": (
+        "def sign(n: int) -> int:\n    return (n > 0) - (n < 0)",
+        [(3,), (5,)],
+        "1 if n else 0",
+        "int(n > 0) - int(n < 0)",
+    ),
+    "square": (
+        "def square(n: int) -> int:\n    return n * n",
+        [(3,), (12,)],
+        "int(float(n) ** 2)",
+        "n**2",
+    ),
+    "largest": (
+        "def largest(items: list[int]) -> int:\n    return sorted(items)[-1] if items else 0",
+        [([1, 3, 2],), ([5],), ([],)],
+        "max([0, *items])",
+        "max(items, default=0)",
+    ),
+    "absolute": (
+        "def absolute(x: float) -> float:\n    return abs(x)",
+        [(1.5,), (2.0,)],
+        "x",
+        "abs(+x)",
+    ),
+    "smaller": (
+        "def smaller(x: float, y: float) -> float:\n    return x if x < y else y",
+        [(1.5, 2.0), (3.0, 2.5)],
+        "min(x, y)",
+        "y if not x < y else x",
+    ),
+    "rounded": (
+        "def rounded(x: float) -> float:\n    return round(x) / 1",
+        [(1.4,), (2.6,)],
+        "int(x + 0.5) / 1",
+        "float(round(x))",
+    ),
+    "loud": (
+        "def loud(text: str) -> str:\n    return ''.join(c.upper() for c in text)",
+        [("ab",), ("Cd e",)],
+        "''.join(chr(ord(c) - 32) if 'a' <= c <= 'z' else c for c in text)",
+        "''.join(map(str.upper, text))",
+    ),
+    "same_letters": (
+        "def same_letters(a: str, b: str) -> bool:\n    return a.casefold() == b.casefold()",
+        [("ab", "AB"), ("a", "b")],
+        "a.lower() == b.lower()",
+        "b.casefold() == a.casefold()",
+    ),
+    "words": (
+        "def words(text: str) -> list[str]:\n    return text.split()",
+        [("a b",), ("c",), ("",)],
+        "[w for w in text.replace('\\n', ' ').replace('\\t', ' ').split(' ') if w]",
+        "[*text.split()]",
+    ),
+    "lines": (
+        "def lines(text: str) -> list[str]:\n    return text.splitlines()",
+        [("a\nb",), ("c",)],
+        "text.removesuffix('\\n').split('\\n') if text else []",
+        "[*text.splitlines()]",
+    ),
+    "digits": (
+        "def digits(text: str) -> int:\n    return sum(c.isdigit() for c in text)",
+        [("a1b2",), ("x",)],
+        "sum('0' <= c <= '9' for c in text)",
+        "sum(map(str.isdigit, text))",
+    ),
+    "trimmed": (
+        "def trimmed(text: str) -> str:\n    return text.strip()",
+        [(" a ",), ("b",)],
+        "text.strip(' \\t\\r\\n')",
+        "text.lstrip().rstrip()",
+    ),
+    "weekday": (
+        (
+            "from datetime import date\n\n\n"
+            "def weekday(day: date) -> int:\n    return day.isoweekday()"
+        ),
+        "[(date(2026, 3, 2),), (date(2026, 3, 4),)]",
+        "(day.toordinal() - 1) % 7 + 1 if day.year < 9999 else 7",
+        "day.weekday() + 1",
+    ),
+    "known": (
+        "def known(code: int) -> str:\n    return f'{code:03}'",
+        [(4,), (11,), (202,)],
+        "{4: '004', 11: '011', 202: '202'}.get(code) or str(code)",
+        "str(code).zfill(3)",
+    ),
+    "greeting": (
+        "def greeting(name: str | None) -> str:\n    return f'Hello {name}' if name else 'Hello'",
+        [("A",), ("B",)],
+        "'Hello ' + name",
+        "'Hello ' + name if name else 'Hello'",
+    ),
+    "total": (
+        "from decimal import Decimal\n\n\ndef total(x: Decimal) -> Decimal:\n    return x + 0",
+        "[(Decimal('1.5'),), (Decimal('2'),)]",
+        "x",
+        "x + Decimal(0)",
+    ),
+}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    use_cache(monkeypatch, tmp_path)
+
+
+def with_result(source, expression):
+    """The source with another expression in the place of its own."""
+    return f"{source[: source.index('    ', source.index('def '))]}    return {expression}\n"
+
+
+def answers(name, text, calls):
+    held = {}
+    exec(text, held)
+    return [held[name](*args) for args in (eval(calls, held) if isinstance(calls, str) else calls)]
+
+
+async def judged(place, name, source, calls, texts):
+    """Return the verdict of the generated inputs on each text, and dropped inputs by reason."""
+    heads = "".join(f"{line}\n" for line in source.splitlines() if line.startswith("from "))
+    test = f"{heads}from {name} import {name}\n\n\n"
+    test += f"def test_it():\n    for args in {calls}:\n        {name}(*args)\n"
+    files = {f"{name}.py": f"{source}\n", f"test_{name}.py": test}
+    async with open_project(place, files, f"{name}.py::{name}", (f"test_{name}.py",)) as project:
+        original = await project.watch()
+        assert original.failure is None, original.reason
+
+        def run(text):
+            async def ask(inputs):
+                project.slot.write_candidate(project.target.file, text)
+                nothing = Tests((), python=sys.executable)
+                return await watch(
+                    project.slot, project.target, nothing, limits=LIMITS, inputs=inputs
+                )
+
+            return ask
+
+        probe = await prepare(run(source), original.invocations, source, project.target)
+        return [await probe.check(run(text), run(source), STRICT) for text in texts], dict(
+            probe.dropped
+        )
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("name", CASES)
+async def test_a_wrong_candidate_that_only_unusual_inputs_show_is_caught_and_a_right_one_passes(
+    tmp_path, name
+):
+    source, calls, *expressions = CASES[name]
+    texts = [with_result(source, expression) for expression in expressions]
+    for text in texts:  # the tests see no difference
+        assert answers(name, text, calls) == answers(name, source, calls)
+    (wrong, right), _ = await judged(tmp_path / name, name, source, calls, texts)
+    assert wrong.verdict == "wrong", wrong
+    assert right.verdict == "same", right
+
+
+@pytest.mark.usefixtures("cache")
+async def test_what_the_original_raises_on_or_a_hint_forbids_is_respected_and_said(tmp_path):
+    source = (
+        "from typing import Literal\n\n\n"
+        "def root(n: int, mode: Literal['up', 'down'] = 'up') -> int:\n"
+        "    if n < 0:\n        raise ValueError(n)\n    return int(n**0.5) + (mode != 'down')"
+    )
+    other = source.replace("raise ValueError(n)", "return -1").replace(
+        "mode != 'down'", "mode == 'up'"
+    )
+    calls = [(4, "up"), (9, "down")]
+    (found,), dropped = await judged(tmp_path / "root", "root", source, calls, [other])
+    assert found.verdict == "same", found
+    assert dropped["the original raises ValueError on an unusual value"] > 0
+    assert dropped["the type hint forbids the unusual value"] > 0
+
+
+def recorded(*calls):
+    return [observe(f"test#{at}", lambda *a, **k: None, *args) for at, args in enumerate(calls)]
+
+
+def unusual(source, *calls):
+    found = generate(recorded(*calls), source, Target("f.py", "f"))
+    return [call for call in found.calls if call.name.startswith(PREFIX)]
+
+
+def test_unusual_values_are_the_same_each_time_bounded_and_keep_what_holds_for_the_whole():
+    source = "def f(items, text, n): ..."
+    calls = ([1, 2, 3], "ab", 4), ([2, 5], "c", 1)
+    found = unusual(source, *calls)
+    assert [str(one.whole) for one in found] == [str(one.whole) for one in unusual(source, *calls)]
+    assert 100 < len(found) <= MAX_UNUSUAL_CALLS
+    rows = [one.whole.items[1].items[0] for one in found]
+    assert all(list(row.items) == sorted(row.items, key=type(row).order) for row in rows)
+    numbers = {
+        int(one.whole.items[1].items[2].text, 16)
+        for one in found
+        if one.whole.items[1].items[2].kind == "int"
+    }
+    assert min(numbers) < 0
+    texts = {one.whole.items[1].items[1].text for one in found}
+    assert any("ß" in text for text in texts)
+    assert any("\x00" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("source", "allowed"),
+    [
+        ("def f(x: int): ...", False),
+        ("def f(x): ...", False),
+        ("def f(x: int = None): ...", True),
+        ("def f(x: int | None): ...", True),
+        ("def f(x: 'Optional[int]'): ...", True),
+        ("def f(x: list[int | None]): ...", False),
+    ],
+)
+def test_none_comes_only_where_a_hint_or_a_default_allows_it(source, allowed):
+    found = generate(recorded((1,), (2,)), source, Target("f.py", "f")).calls
+    assert any(one.whole.items[1].items[0].kind == "none" for one in found) == allowed

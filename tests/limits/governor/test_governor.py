@@ -1,0 +1,287 @@
+"""The governor in virtual time, against the storm's state machine: utilisation and safety."""
+
+import statistics
+from functools import cache
+from math import inf
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from abreast.limits.governor.governor import Governor
+from abreast.limits.governor.rate_estimate import HeaderFacts
+from abreast.testing.storm.settings import make_settings
+from benchmarks.limits.__main__ import LIMITERS, courses, lanes_played
+from benchmarks.limits.plots import PLOTS, picture
+from benchmarks.limits.scenarios import drawn, requests, scenarios
+from benchmarks.limits.virtual import play
+
+ONE = {"requests": 1.0, "tokens": 100.0}
+SCENARIOS = courses()
+
+
+def governor_of(world, **options):
+    return Governor(minute=world.minute, **options)
+
+
+def sent(governor, now, most=10_000):
+    """Send all calls that may go now."""
+    permits = []
+    while len(permits) < most and governor.refusal(ONE, now) is None:
+        permits.append(governor.send(ONE, now))
+    return permits
+
+
+# --- what it reaches
+
+
+@cache
+def score(name, limiter="abreast"):
+    return lanes_played(SCENARIOS[name], limiter)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_it_uses_what_there_is_and_is_hardly_ever_turned_away(name):
+    assert score(name).lost == 0
+    assert score(name).utilisation >= 0.95
+    assert score(name).rejected < 0.01
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_of_all_that_are_hardly_ever_turned_away_it_is_the_best(name):
+    for limiter in LIMITERS.keys() - {"abreast"}:
+        other = score(name, limiter)
+        assert other.rejected >= 0.01 or other.utilisation <= score(name).utilisation + 0.01, (
+            limiter
+        )
+
+
+def test_other_worlds_than_those_are_used_well_too():
+    worlds = {seed: drawn(seed) for seed in range(40)}
+    short = [seed for seed, world in worlds.items() if len(world.calls) <= 1500][:12]
+    found = [
+        play(worlds[seed].settings, worlds[seed].calls, governor_of, seed=seed, cut=12)
+        for seed in short
+    ]
+    assert [each.lost for each in found] == [0] * 12
+    assert statistics.median(each.utilisation for each in found) >= 0.95
+
+
+@pytest.mark.parametrize("window", ["bucket", "fixed", "sliding"])
+@pytest.mark.parametrize("headers", ["honest", "absent", "late", "lying"])
+@pytest.mark.parametrize("told", ["right", "absent", "short"])
+def test_every_call_gets_through_whatever_the_server_says(window, headers, told):
+    world = make_settings(
+        {
+            "rpm": 120,
+            "tpm": 60_000,
+            "window": window,
+            "headers": headers,
+            "retry_after": told,
+            "latency": 0.5,
+            "noise": 0.5,
+            "faults": {"500": 0.05},
+        }
+    )
+    found = play(world, requests(400, 3, (50, 500)), governor_of, cut=30)
+    assert found.lost == 0
+    assert found.utilisation > 0.5
+
+
+def test_the_same_world_gives_the_same_score():
+    world = drawn(5)
+    one, other = (play(world.settings, world.calls[:400], governor_of, seed=5) for _ in range(2))
+    assert one == other
+
+
+# --- what it never does
+
+
+def test_the_first_goes_alone_and_the_others_when_it_got_through():
+    governor = Governor()
+    (first,) = sent(governor, 0.0)
+    # By then it has been accepted, or there is no answer at all.
+    assert governor.refusal(ONE, 0.1) == 4.0
+    governor.answered(first, 0.2, ONE, {})
+    assert governor.refusal(ONE, 0.2) is not None  # not all at once
+    assert sent(governor, 0.5, 1)
+
+
+def test_who_is_not_turned_away_within_a_second_was_let_in():
+    governor, now = Governor(), 0.0
+    while governor.search.limit < 200:
+        sent(governor, now)
+        now += 0.05
+        assert now < 30  # though there was no answer at all
+
+
+@given(cap=st.integers(1, 9), seed=st.integers(0, 40))
+@settings(max_examples=10, deadline=None)
+def test_the_users_cap_is_never_passed(cap, seed):
+    world = drawn(seed)
+    flying, most = set(), 0
+
+    class Watched(Governor):
+        def send(self, costs, now):
+            nonlocal most
+            permit = super().send(costs, now)
+            flying.add(permit.serial)
+            most = max(most, len(flying))
+            return permit
+
+        def failed(self, permit, now):
+            flying.discard(permit.serial)
+            super().failed(permit, now)
+
+        def rejected(self, permit, *args):
+            flying.discard(permit.serial)
+            return super().rejected(permit, *args)
+
+    calls = world.calls[:150]
+    play(
+        world.settings, calls, lambda made: Watched(minute=made.minute, cap=cap), seed=seed, cut=50
+    )
+    assert most <= cap
+
+
+@given(rate=st.integers(30, 600), seed=st.integers(0, 40))
+@example(rate=64, seed=18)
+@settings(max_examples=10, deadline=None)
+def test_the_users_rate_is_never_passed_whatever_the_server_says(rate, seed):
+    world, times = drawn(seed), []
+
+    class Watched(Governor):
+        def send(self, costs, now):
+            times.append(now)
+            return super().send(costs, now)
+
+    calls = world.calls[:200]
+    play(
+        world.settings,
+        calls,
+        lambda made: Watched(minute=60.0, rates={"requests": float(rate)}),
+        seed=seed,
+        cut=50,
+    )
+    burst = max(1.0, rate / 60)
+    for start in range(len(times)):
+        for end in range(start, len(times), 7):
+            assert end - start + 1 <= burst + rate / 60 * (times[end] - times[start]) + 1e-6
+
+
+def test_a_herd_of_rejections_is_one_cut_and_one_probe_follows():
+    governor, now = Governor(), 0.0
+    (first,) = sent(governor, now)
+    governor.answered(first, now, ONE, {"requests": HeaderFacts(600, 599, 0.1)})
+    permits = []
+    while len(permits) < 20:
+        now += 0.05
+        permits += sent(governor, now)
+    news = [governor.rejected(permit, now, "requests", 5.0, {}) for permit in permits]
+    assert news == [True] + [False] * (len(permits) - 1)
+    assert governor.refusal(ONE, now) == now + 5.0
+    (probe,) = sent(governor, now + 5.0)
+    assert governor.refusal(ONE, now + 5.1) == now + 6.0  # the others wait for its result
+    governor.answered(probe, now + 5.2, ONE, {"requests": HeaderFacts(600, 30, 57)})
+    assert governor.refusal(ONE, now + 5.2) is None
+
+
+def test_only_what_was_hit_is_held():
+    governor = Governor()
+    (first,) = sent(governor, 0.0)
+    governor.rejected(first, 0.1, "tokens", 9.0, {})
+    assert governor.refusal({"requests": 1.0}, 0.1) == pytest.approx(9.1)  # any call takes tokens
+    assert governor.paces["requests"].hold == -inf
+    assert governor.search.limit == 1
+
+
+def test_a_number_in_flight_that_was_too_many_is_not_tried_again_soon():
+    world = make_settings({"concurrency": 7, "latency": 1.0, "headers": "absent"})
+    found = play(world, requests(1200, 1), governor_of)
+    assert found.utilisation > 0.95
+    assert found.rejected < 0.01
+
+
+def test_a_cap_that_rises_is_found():
+    world = make_settings(
+        {
+            "concurrency": 5,
+            "latency": 1.0,
+            "headers": "absent",
+            "steps": [(30, {"concurrency": 40})],
+        }
+    )
+    found = play(world, requests(3000, 1), governor_of)
+    assert found.lost == 0
+    assert found.utilisation > 0.6
+
+
+class Watched(Governor):
+    """Records when calls were sent, and how many were allowed in flight."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.times, self.limits = [], []
+
+    def send(self, costs, now):
+        self.times.append(now)
+        self.limits.append(self.search.limit)
+        return super().send(costs, now)
+
+
+def watched(world, count):
+    seen = []
+
+    def make(made):
+        seen.append(Watched(minute=made.minute))
+        return seen[0]
+
+    found = play(make_settings(world), requests(count, 1), make)
+    return found, seen[0]
+
+
+def test_latency_that_triples_is_not_taken_for_congestion():
+    world = {"rpm": 6000, "burst": 100, "latency": 1.0}
+    calm = play(make_settings(world), requests(3000, 1), governor_of)
+    slow, governor = watched({**world, "steps": [(5, {"latency": 3.0})]}, 3000)
+    assert slow.rejected == calm.rejected == 0
+    assert slow.utilisation > 0.85  # it needs 300 in flight then
+    assert governor.limits == sorted(governor.limits)  # and was never reduced
+
+
+@pytest.mark.parametrize(("headers", "after"), [("honest", 10), ("late", 60), ("absent", 60)])
+def test_a_neighbour_that_leaves_is_noticed_within_ten_seconds_or_a_minute_if_nobody_says_so(
+    headers, after
+):
+    world = {"rpm": 600, "burst": 20, "latency": 0.5, "neighbour": 0.5, "headers": headers}
+    found, governor = watched({**world, "steps": [(60, {"neighbour": 0.0})]}, 1500)
+
+    def sent_in(start, end):
+        return sum(start <= when < end for when in governor.times) / (end - start)
+
+    assert sent_in(40, 60) == pytest.approx(5.0, rel=0.15)  # a second
+    assert sent_in(60 + after, 70 + after) > 0.9 * 10.0
+    assert found.rejected < 0.02
+
+
+def test_headers_that_a_rejection_belies_are_not_believed_any_more():
+    governor = Governor()
+    (first,) = sent(governor, 0.0)
+    lie = {"requests": HeaderFacts(6000, 6000, 0.0)}
+    governor.answered(first, 0.1, ONE, lie)
+    (second, *_) = sent(governor, 1.0)
+    governor.rejected(second, 1.1, "requests", None, lie)
+    assert not governor.paces["requests"].trusted
+
+
+# --- the pictures of docs/limits.md
+
+
+def test_the_plots_in_the_docs_are_those_that_the_command_draws():
+    images = Path(__file__).parents[3] / "docs/images"
+    known = {scenario.name: scenario for scenario in scenarios()}
+    for name, of in PLOTS.items():
+        assert (images / f"{name}.svg").read_text() == picture(known[of]), (
+            "python -m benchmarks.limits.plots docs/images"
+        )

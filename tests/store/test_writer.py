@@ -1,0 +1,508 @@
+"""The writer thread: which events share a commit, and who is told when."""
+
+import asyncio
+import threading
+
+import pytest
+
+from abreast.core.errors import StoreError, StoreFull
+from abreast.core.events import Event
+from abreast.store.port import Driver
+from abreast.store.writer import DIRECT_COMMIT_EVENTS, FLUSH_INTERVAL, CommitListener, CommitWriter
+from abreast.testing import MemoryStore
+from tests.turns import turns
+
+
+class Watched(MemoryStore):
+    """A store that tells which events each commit held."""
+
+    def __init__(self):
+        super().__init__()
+        self.commits = []
+        self.committed = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+
+    def commit(self, run_id, epoch, events, spent):
+        super().commit(run_id, epoch, events, spent)
+        self.commits.append([event.kind for event in events])
+        self.loop.call_soon_threadsafe(self.committed.set)
+
+
+def open_writer(store):
+    row = store.begin(
+        "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
+    )
+    return CommitWriter(
+        store, row, CommitListener(lambda *_: None, lambda _: None, lambda _: None), dict
+    )
+
+
+def event(seq, kind):
+    return Event(seq, kind, "r/x", 0.0, 0.0, None, {}, None)
+
+
+async def test_an_event_that_nobody_waits_for_rides_along_with_the_next_that_somebody_does(
+    monkeypatch,
+):
+    monkeypatch.setattr("abreast.store.writer.MAX_EVENT_DELAY", 3600.0)
+    store = Watched()
+    writer = open_writer(store)
+    landed = asyncio.get_running_loop().create_future()
+    writer.write(event(1, "started"))
+    await asyncio.sleep(0)  # a turn of the loop goes by
+    await writer.read(lambda: None)
+    assert store.commits == []
+    writer.write(event(2, "settled"), durable=lambda: landed.set_result(None))
+    await landed
+    assert store.commits == [["started", "settled"]]
+    await writer.close()
+
+
+async def test_it_does_not_wait_for_company_for_ever():
+    store = Watched()
+    writer = open_writer(store)
+    writer.write(event(1, "started"))
+    await asyncio.wait_for(store.committed.wait(), 30)
+    assert store.commits == [["started"]]
+    await writer.close()
+
+
+async def test_what_nobody_waited_for_is_on_disk_when_the_scribe_is_closed():
+    store = Watched()
+    writer = open_writer(store)
+    writer.write(event(1, "started"))
+    await writer.close()
+    assert store.commits == [["started"]]
+
+
+async def test_written_is_called_at_the_commit_and_durable_after_the_flush():
+    flushing, flush = threading.Event(), threading.Event()
+
+    class Slow(Watched):
+        def sync(self):
+            flushing.set()
+            assert flush.wait(30)
+
+    store = Slow()
+    writer = open_writer(store)
+    loop = asyncio.get_running_loop()
+    written, durable = (
+        [loop.create_future() for _ in range(3)],
+        [loop.create_future() for _ in range(3)],
+    )
+    for number in range(3):
+        tell = lambda future=written[number]: future.set_result(None)  # noqa: E731
+        told = lambda future=durable[number]: future.set_result(None)  # noqa: E731
+        writer.write(event(number + 1, "settled"), written=tell, durable=told)
+        await written[number]  # while the first flush is under way, commits go on
+    await asyncio.to_thread(flushing.wait, 30)
+    assert not any(future.done() for future in durable)
+    flush.set()
+    await asyncio.gather(*durable)
+    await writer.close()
+
+
+class Noted(threading.Event):
+    """A threading.Event whose `wait` returns at once and records the timeout."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def wait(self, timeout=None):
+        self.waits.append(timeout)
+        return True
+
+
+async def flush(writer, first, count, *, held_up):
+    """Write so many events, the first perhaps with `durable` alone, and wait for the disk."""
+    told = [asyncio.get_running_loop().create_future() for _ in range(count)]
+    for number, future in enumerate(told, first):
+        written = (
+            None if held_up and number == first else lambda: None
+        )  # one that is held up is enough
+        writer.write(
+            event(number, "settled"), written, lambda future=future: future.set_result(None)
+        )
+    await asyncio.gather(*told)
+
+
+@pytest.mark.parametrize("held_up", [False, True])
+@pytest.mark.parametrize(("waiting", "waits"), [(1, []), (3, []), (4, [FLUSH_INTERVAL])])
+async def test_a_flush_waits_for_company_where_many_wait(waiting, waits, held_up):
+    writer = open_writer(Watched())
+    writer._flush_now = Noted()
+    await flush(writer, 1, waiting, held_up=held_up)
+    assert writer._flush_now.waits == []
+    await flush(writer, waiting + 1, 1, held_up=held_up)
+    assert writer._flush_now.waits == waits
+    await writer.close()
+
+
+async def test_flush_soon_ends_the_wait_of_the_flusher(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer.FLUSH_INTERVAL", 3600.0)
+    writer = open_writer(Watched())
+    for first in (1, 7):  # more than once: the first call leaves nothing behind
+        await flush(writer, first, 5, held_up=False)
+        waits = asyncio.ensure_future(flush(writer, first + 5, 1, held_up=False))
+        await asyncio.sleep(0)
+        writer.flush_soon()
+        await asyncio.wait_for(waits, 30)
+    await asyncio.wait_for(writer.close(), 30)
+
+
+async def test_the_last_flush_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer.FLUSH_INTERVAL", 3600.0)
+    writer = open_writer(Watched())
+    await flush(writer, 1, 5, held_up=False)
+    landed = []
+    writer.write(event(6, "settled"), lambda: None, lambda: landed.append(6))
+    await asyncio.wait_for(writer.close(), 30)
+    assert landed == [6]
+
+
+class Jotting(Watched):
+    """A store that takes notes and records its calls; its commits can be held back."""
+
+    def __init__(self, *, able=True):
+        super().__init__()
+        self.able = able
+        self.notes = []
+        self.spent = []
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def jot(self, run_id, epoch, events, spent):
+        assert (run_id, epoch) == ("r-1", 1)
+        self.notes += [[event.seq for event in events]] if self.able else []
+        self.spent.append(spent)
+        return self.able
+
+    def commit(self, run_id, epoch, events, spent):
+        assert self.go_on.wait(30)
+        super().commit(run_id, epoch, events, spent)
+
+    @property
+    def sizes(self):
+        return [len(commit) for commit in self.commits]
+
+
+def write(writer, seq, told, **more):
+    """Write an event whose place can be given away, and whose outcome is wanted."""
+    writer.write(
+        event(seq, "settled"),
+        lambda: told.append(seq),
+        lambda: told.append(f"{seq} on disk"),
+        **more,
+    )
+
+
+async def on_disk(told, seq):
+    """Turns of the loop until the event is on disk."""
+    async with asyncio.timeout(30):
+        while f"{seq} on disk" not in told:
+            await turns(1)
+
+
+async def busy_writer(store, *, held_back=False):
+    """A writer that has just queued a first batch, so that the next one waits for the timer.
+
+    Or can't be committed yet.
+    """
+    writer, told = open_writer(store), []
+    write(writer, 1, told)
+    await on_disk(told, 1)
+    store.notes.clear()
+    if held_back:
+        store.go_on.clear()
+    return writer
+
+
+async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free_before_any_commit(
+    monkeypatch,
+):
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    store, told = Jotting(), []
+    writer = await busy_writer(store)
+    writer.write(event(2, "started"))  # goes with the others: without it there would be a gap
+    write(writer, 3, told)
+    write(writer, 4, told)
+    assert told == store.notes == []
+    await turns(3)
+    assert told == [3, 4]
+    write(writer, 5, told)
+    await turns(3)
+    assert (told, store.notes) == ([3, 4, 5], [[2, 3, 4], [5]])
+    assert store.sizes == [1]
+    await writer.close()
+    assert told == [3, 4, 5, "3 on disk", "4 on disk", "5 on disk"]
+    assert store.sizes == [1, 4]
+    assert len(store.spent) == 3
+
+
+@pytest.mark.parametrize(
+    ("count", "notes"), [(DIRECT_COMMIT_EVENTS - 1, 1), (DIRECT_COMMIT_EVENTS, 0)]
+)
+async def test_a_turn_with_many_events_is_committed_at_once(count, notes, monkeypatch):
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    store, told = Jotting(), []
+    writer = await busy_writer(store)
+    for seq in range(2, 2 + count):
+        write(writer, seq, told)
+    await turns(1)
+    assert len(store.notes) == notes
+    assert (writer._batch.events == []) == (notes == 0)
+    writer.flush_soon()
+    await on_disk(told, count + 1)
+    await writer.close()
+
+
+async def test_what_is_jotted_down_is_committed_soon():
+    store, told = Jotting(), []
+    writer = await busy_writer(store)
+    for seq in (2, 3, 4):
+        write(writer, seq, told)
+        await turns(3)
+    await on_disk(told, 4)
+    assert sum(store.sizes) == 4
+    await writer.close()
+
+
+async def test_and_at_once_after_a_pause(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    store, told = Jotting(), []
+    writer = await busy_writer(store)
+    for seq in (2, 3, 4):
+        write(writer, seq, told)
+        await turns(3)
+    assert store.sizes == [1]
+    writer._last_queued -= 3600.0  # as if the first had been queued an hour ago
+    write(writer, 5, told)
+    await on_disk(told, 5)
+    assert store.sizes == [1, 4]
+    await writer.close()
+
+
+@pytest.mark.parametrize("how", ["flush_soon", "flush", "read", "close", "pressing"])
+async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    store, told = Jotting(), []
+    writer = await busy_writer(store)
+    write(writer, 2, told)
+    await turns(3)
+    assert told == [2]
+    if how == "flush_soon":
+        writer.flush_soon()
+    elif how == "read":
+        assert await writer.read(lambda: store.sizes) == [1, 1]
+    elif how == "pressing":
+        writer.write(event(3, "call"), durable=lambda: None)
+    else:
+        await getattr(writer, how)()
+    await on_disk(told, 2)
+    assert store.sizes == ([1, 2] if how == "pressing" else [1, 1])
+    if how != "close":
+        await writer.close()
+
+
+async def test_what_is_written_in_the_turn_of_the_timer_is_noted_before_it_is_queued(
+    monkeypatch,
+):
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    store, told = Jotting(), []
+    writer = await busy_writer(store, held_back=True)
+    write(writer, 2, told)
+    await turns(3)
+    write(writer, 3, told)
+    writer._on_commit_timer()  # as its timer does
+    await turns(3)
+    assert told == [2, 3]
+    assert store.notes == [[2], [3]]
+    assert writer._batch.events == []  # it was queued all the same
+    writer.write(event(4, "started"))
+    writer._on_commit_timer()
+    write(writer, 5, told)
+    await turns(3)
+    assert told == [2, 3, 5]  # an event without callbacks delays no other
+    assert store.notes == [[2], [3], [4], [5]]
+    store.go_on.set()
+    await writer.close()
+    assert sum(store.sizes) == 5
+
+
+async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told_next(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    store, told = Jotting(), []
+    writer = await busy_writer(store)
+
+    def first():
+        told.append(2)
+        writer.flush_soon()
+        writer.flush_soon()
+        writer.write(event(4, "settled"), lambda: told.append(4))
+
+    writer.write(event(2, "settled"), first)
+    writer.write(event(3, "settled"), lambda: told.append(3))
+    await turns(3)
+    assert told[:2] == [2, 3]
+    await writer.close()
+    assert told == [2, 3, 4]
+    assert sum(store.sizes) == 4
+
+
+async def test_what_can_not_be_jotted_down_waits_for_its_commit_and_so_does_what_comes_after_it():
+    store, told = Jotting(), []
+    writer = await busy_writer(store, held_back=True)
+    store.able = False
+    write(writer, 2, told)
+    await turns(3)
+    store.able = True
+    write(writer, 3, told)
+    await turns(3)
+    assert told == store.notes == []  # a gap would make what is jotted down after it worthless
+    store.go_on.set()
+    await on_disk(told, 3)
+    assert told.index(2) < told.index("2 on disk")
+    write(writer, 4, told)
+    await turns(3)
+    assert store.notes == [[4]]
+    await writer.close()
+
+
+async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk():
+    store, told = Jotting(), []
+    writer = await busy_writer(store, held_back=True)
+    writer.write(event(2, "call"), durable=lambda: told.append("call"))
+    await turns(3)
+    write(writer, 3, told)
+    await turns(3)
+    assert told == store.notes == []
+    store.go_on.set()
+    await on_disk(told, 3)
+    assert told[:2] in (["call", 3], [3, "call"])
+    write(writer, 4, told)
+    await turns(3)
+    assert store.notes == [[4]]
+    await writer.close()
+
+
+async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole(
+    monkeypatch,
+):
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    store, told = Jotting(), []
+    writer = await busy_writer(store, held_back=True)
+    write(writer, 2, told)
+    await turns(3)
+    store.able = False
+    write(writer, 3, told)
+    await turns(3)
+    store.able = True
+    write(writer, 4, told)
+    await turns(3)
+    assert (told, store.notes) == ([2], [[2]])
+    store.go_on.set()
+    await on_disk(told, 4)
+    assert [each for each in told if isinstance(each, int)] == [2, 3, 4]
+    await writer.close()
+
+
+async def test_after_a_commit_has_failed_nothing_is_jotted_down():
+    class Full(Jotting):
+        def commit(self, run_id, epoch, events, spent):
+            raise StoreFull("no room")
+
+    store, told, failed = Full(), [], asyncio.Event()
+    row = store.begin(
+        "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
+    )
+    writer = CommitWriter(
+        store, row, CommitListener(lambda *_: None, lambda _: failed.set(), lambda _: None), dict
+    )
+    write(writer, 1, told)
+    await asyncio.wait_for(failed.wait(), 30)
+    assert told == [1]
+    write(writer, 2, told)
+    await turns(3)
+    assert (told, store.notes) == ([1], [[1]])
+    await writer.close()
+
+
+async def test_what_is_written_while_the_scribe_closes_is_committed_too(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    store, told = Jotting(), []
+    writer = await busy_writer(store, held_back=True)
+    write(writer, 2, told)
+    closing = asyncio.ensure_future(writer.close())
+    await turns(3)
+    write(writer, 3, told)
+    writer.write(event(4, "started"))
+    store.go_on.set()
+    await asyncio.wait_for(closing, 30)
+    assert sum(store.sizes) == 4
+    assert {2, "2 on disk", 3, "3 on disk"} == set(told)
+
+
+async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too(monkeypatch):
+    monkeypatch.setattr("abreast.store.writer.REQUEST_POLL_INTERVAL", 0.01)
+    synced = asyncio.Event()
+
+    class Noting(Watched):
+        def sync(self):
+            self.loop.call_soon_threadsafe(synced.set)
+
+    writer = open_writer(Noting())
+    writer.write(event(1, "call"), written=lambda: None)
+    await asyncio.wait_for(synced.wait(), 30)
+    await writer.close()
+
+
+async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
+    class Full(Watched):
+        def sync(self):
+            raise StoreFull("no room")
+
+    told, heard = [], []
+    store = Full()
+    row = store.begin(
+        "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
+    )
+    failed = asyncio.Event()
+    writer = CommitWriter(
+        store,
+        row,
+        CommitListener(
+            lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None
+        ),
+        dict,
+    )
+    writer.write(event(1, "settled"), durable=lambda: heard.append(1))
+    await asyncio.wait_for(failed.wait(), 30)
+    writer.write(event(2, "settled"), durable=lambda: heard.append(2))
+    await writer.close()
+    assert [str(error) for error in told] == ["no room"]
+    assert heard == []
+
+
+@pytest.mark.parametrize("where", ["commit", "sync"])
+async def test_whatever_a_store_raises_the_run_is_told_in_a_sentence_and_nobody_waits_for_ever(
+    where,
+):
+    def fails(*_):
+        raise ZeroDivisionError("nobody thought of that")
+
+    store, told, failed = Watched(), [], asyncio.Event()
+    setattr(store, where, fails)
+    row = store.begin(
+        "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
+    )
+    listener = CommitListener(
+        lambda *_: None, lambda error: (told.append(error), failed.set()), lambda _: None
+    )
+    writer = CommitWriter(store, row, listener, dict)
+    writer.write(event(1, "settled"), durable=lambda: told.append("durable"))
+    await asyncio.wait_for(failed.wait(), 30)
+    await asyncio.wait_for(writer.close(), 30)
+    assert [type(error) for error in told] == [StoreError]
+    assert str(told[0]) == "memory: can't be used: ZeroDivisionError: nobody thought of that"
+    assert isinstance(told[0].__cause__, ZeroDivisionError)
