@@ -18,7 +18,7 @@ from pathlib import Path
 
 import abreast
 from abreast.core.events import Event
-from abreast.run import journal
+from abreast.run import claim, journal
 from abreast.store import writer
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import crash_at
@@ -63,7 +63,8 @@ async def main(argv: list[str]) -> None:
         span = items
         # Nothing else is written, however slow the machine: after an event that must be
         # committed, nothing can be noted.
-        writer.MAX_EVENT_DELAY = journal.START_EVENT_DELAY = 3600.0
+        claim.WRITER_INTERVALS = writer.WriterIntervals(alone=3600.0)
+        journal.START_EVENT_DELAY = 3600.0
         writer.DIRECT_COMMIT_EVENTS = items
 
     async def work(item: int) -> dict[str, object]:

@@ -419,9 +419,8 @@ async def test_a_fault_of_the_supervisor_is_told(commands, life_pipe):
     assert life_pipe.is_closed()
 
 
-async def test_a_supervisor_that_hangs_is_killed_at_the_end(monkeypatch, life_pipe):
-    monkeypatch.setattr(client, "_CLOSE_TIMEOUT", 0.01)
-    async with Commands() as commands:
+async def test_a_supervisor_that_hangs_is_killed_at_the_end(life_pipe):
+    async with Commands(close_timeout=0.01) as commands:
         task = start(commands, shell(STUBBORN.format(life_pipe.path)))
         await life_pipe.wait_lines(2)
         os.kill(commands._supervisors[0].pid, signal.SIGSTOP)

@@ -26,6 +26,7 @@ from abreast.run.map.journal import FunctionChanged
 from abreast.run.map.recorded_input import InputIncomplete
 from abreast.store.port import Driver
 from abreast.store.sqlite.store import SqliteStore
+from abreast.store.writer import WriterIntervals
 from abreast.testing import Gate, MemoryStore
 
 
@@ -754,7 +755,7 @@ async def test_an_item_that_may_end_the_map_keeps_its_place_until_that_is_on_dis
 async def test_a_map_that_has_nothing_to_do_but_to_wait_for_the_disk_does_not_wait_for_company(
     store, span, count, monkeypatch
 ):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    monkeypatch.setattr("abreast.run.claim.WRITER_INTERVALS", WriterIntervals(commit=3600.0))
     job = Counting()
     async with asyncio.timeout(60):
         assert [
@@ -765,7 +766,7 @@ async def test_a_map_that_has_nothing_to_do_but_to_wait_for_the_disk_does_not_wa
 async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_at_work(
     store, monkeypatch
 ):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+    monkeypatch.setattr("abreast.run.claim.WRITER_INTERVALS", WriterIntervals(commit=3600.0))
     far = asyncio.Event()
 
     class Job(Counting):

@@ -8,7 +8,13 @@ import pytest
 from abreast.core.errors import StoreError, StoreFull
 from abreast.core.events import Event
 from abreast.store.port import Driver
-from abreast.store.writer import DIRECT_COMMIT_EVENTS, FLUSH_INTERVAL, CommitListener, CommitWriter
+from abreast.store.writer import (
+    DIRECT_COMMIT_EVENTS,
+    WRITER_INTERVALS,
+    CommitListener,
+    CommitWriter,
+    WriterIntervals,
+)
 from abreast.testing import MemoryStore
 from tests.turns import turns
 
@@ -28,25 +34,21 @@ class Watched(MemoryStore):
         self.loop.call_soon_threadsafe(self.committed.set)
 
 
-def open_writer(store):
+def open_writer(store, **intervals):
     row = store.begin(
         "r", kind="script", seed=1, manifest={}, tags=(), driver=Driver(1, "here", 0.0)
     )
-    return CommitWriter(
-        store, row, CommitListener(lambda *_: None, lambda _: None, lambda _: None), dict
-    )
+    listener = CommitListener(lambda *_: None, lambda _: None, lambda _: None)
+    return CommitWriter(store, row, listener, dict, WriterIntervals(**intervals))
 
 
 def event(seq, kind):
     return Event(seq, kind, "r/x", 0.0, 0.0, None, {}, None)
 
 
-async def test_an_event_that_nobody_waits_for_rides_along_with_the_next_that_somebody_does(
-    monkeypatch,
-):
-    monkeypatch.setattr("abreast.store.writer.MAX_EVENT_DELAY", 3600.0)
+async def test_an_event_that_nobody_waits_for_rides_along_with_the_next_that_somebody_does():
     store = Watched()
-    writer = open_writer(store)
+    writer = open_writer(store, alone=3600.0)
     landed = asyncio.get_running_loop().create_future()
     writer.write(event(1, "started"))
     await asyncio.sleep(0)  # a turn of the loop goes by
@@ -128,7 +130,7 @@ async def flush(writer, first, count, *, held_up):
 
 
 @pytest.mark.parametrize("held_up", [False, True])
-@pytest.mark.parametrize(("waiting", "waits"), [(1, []), (3, []), (4, [FLUSH_INTERVAL])])
+@pytest.mark.parametrize(("waiting", "waits"), [(1, []), (3, []), (4, [WRITER_INTERVALS.flush])])
 async def test_a_flush_waits_for_company_where_many_wait(waiting, waits, held_up):
     writer = open_writer(Watched())
     writer._flush_now = Noted()
@@ -139,9 +141,8 @@ async def test_a_flush_waits_for_company_where_many_wait(waiting, waits, held_up
     await writer.close()
 
 
-async def test_flush_soon_ends_the_wait_of_the_flusher(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer.FLUSH_INTERVAL", 3600.0)
-    writer = open_writer(Watched())
+async def test_flush_soon_ends_the_wait_of_the_flusher():
+    writer = open_writer(Watched(), flush=3600.0)
     for first in (1, 7):  # more than once: the first call leaves nothing behind
         await flush(writer, first, 5, held_up=False)
         waits = asyncio.ensure_future(flush(writer, first + 5, 1, held_up=False))
@@ -151,9 +152,8 @@ async def test_flush_soon_ends_the_wait_of_the_flusher(monkeypatch):
     await asyncio.wait_for(writer.close(), 30)
 
 
-async def test_the_last_flush_waits_for_nobody(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer.FLUSH_INTERVAL", 3600.0)
-    writer = open_writer(Watched())
+async def test_the_last_flush_waits_for_nobody():
+    writer = open_writer(Watched(), flush=3600.0)
     await flush(writer, 1, 5, held_up=False)
     landed = []
     writer.write(event(6, "settled"), lambda: None, lambda: landed.append(6))
@@ -204,12 +204,12 @@ async def on_disk(told, seq):
             await turns(1)
 
 
-async def busy_writer(store, *, held_back=False):
+async def busy_writer(store, *, held_back=False, **intervals):
     """A writer that has just queued a first batch, so that the next one waits for the timer.
 
     Or can't be committed yet.
     """
-    writer, told = open_writer(store), []
+    writer, told = open_writer(store, **intervals), []
     write(writer, 1, told)
     await on_disk(told, 1)
     store.notes.clear()
@@ -218,12 +218,9 @@ async def busy_writer(store, *, held_back=False):
     return writer
 
 
-async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free_before_any_commit(
-    monkeypatch,
-):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+async def test_the_events_of_a_turn_are_noted_together_and_places_are_free_before_any_commit():
     store, told = Jotting(), []
-    writer = await busy_writer(store)
+    writer = await busy_writer(store, commit=3600.0)
     writer.write(event(2, "started"))  # goes with the others: without it there would be a gap
     write(writer, 3, told)
     write(writer, 4, told)
@@ -243,10 +240,9 @@ async def test_the_events_of_a_turn_are_jotted_down_together_and_places_are_free
 @pytest.mark.parametrize(
     ("count", "notes"), [(DIRECT_COMMIT_EVENTS - 1, 1), (DIRECT_COMMIT_EVENTS, 0)]
 )
-async def test_a_turn_with_many_events_is_committed_at_once(count, notes, monkeypatch):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+async def test_a_turn_with_many_events_is_committed_at_once(count, notes):
     store, told = Jotting(), []
-    writer = await busy_writer(store)
+    writer = await busy_writer(store, commit=3600.0)
     for seq in range(2, 2 + count):
         write(writer, seq, told)
     await turns(1)
@@ -268,10 +264,9 @@ async def test_what_is_jotted_down_is_committed_soon():
     await writer.close()
 
 
-async def test_and_at_once_after_a_pause(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+async def test_and_at_once_after_a_pause():
     store, told = Jotting(), []
-    writer = await busy_writer(store)
+    writer = await busy_writer(store, commit=3600.0)
     for seq in (2, 3, 4):
         write(writer, seq, told)
         await turns(3)
@@ -284,10 +279,9 @@ async def test_and_at_once_after_a_pause(monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["flush_soon", "flush", "read", "close", "pressing"])
-async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+async def test_it_is_committed_at_once_when_somebody_waits(how):
     store, told = Jotting(), []
-    writer = await busy_writer(store)
+    writer = await busy_writer(store, commit=3600.0)
     write(writer, 2, told)
     await turns(3)
     assert told == [2]
@@ -305,12 +299,9 @@ async def test_it_is_committed_at_once_when_somebody_waits(monkeypatch, how):
         await writer.close()
 
 
-async def test_what_is_written_in_the_turn_of_the_timer_is_noted_before_it_is_queued(
-    monkeypatch,
-):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+async def test_what_is_written_in_the_turn_of_the_timer_is_noted_before_it_is_queued():
     store, told = Jotting(), []
-    writer = await busy_writer(store, held_back=True)
+    writer = await busy_writer(store, held_back=True, commit=3600.0)
     write(writer, 2, told)
     await turns(3)
     write(writer, 3, told)
@@ -330,10 +321,9 @@ async def test_what_is_written_in_the_turn_of_the_timer_is_noted_before_it_is_qu
     assert sum(store.sizes) == 5
 
 
-async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told_next(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told_next():
     store, told = Jotting(), []
-    writer = await busy_writer(store)
+    writer = await busy_writer(store, commit=3600.0)
 
     def first():
         told.append(2)
@@ -386,12 +376,9 @@ async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk
     await writer.close()
 
 
-async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole(
-    monkeypatch,
-):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole():
     store, told = Jotting(), []
-    writer = await busy_writer(store, held_back=True)
+    writer = await busy_writer(store, held_back=True, commit=3600.0)
     write(writer, 2, told)
     await turns(3)
     store.able = False
@@ -428,10 +415,9 @@ async def test_after_a_commit_has_failed_nothing_is_jotted_down():
     await writer.close()
 
 
-async def test_what_is_written_while_the_scribe_closes_is_committed_too(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer.COMMIT_INTERVAL", 3600.0)
+async def test_what_is_written_while_the_scribe_closes_is_committed_too():
     store, told = Jotting(), []
-    writer = await busy_writer(store, held_back=True)
+    writer = await busy_writer(store, held_back=True, commit=3600.0)
     write(writer, 2, told)
     closing = asyncio.ensure_future(writer.close())
     await turns(3)
@@ -443,15 +429,14 @@ async def test_what_is_written_while_the_scribe_closes_is_committed_too(monkeypa
     assert {2, "2 on disk", 3, "3 on disk"} == set(told)
 
 
-async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too(monkeypatch):
-    monkeypatch.setattr("abreast.store.writer.REQUEST_POLL_INTERVAL", 0.01)
+async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too():
     synced = asyncio.Event()
 
     class Noting(Watched):
         def sync(self):
             self.loop.call_soon_threadsafe(synced.set)
 
-    writer = open_writer(Noting())
+    writer = open_writer(Noting(), poll=0.01)
     writer.write(event(1, "call"), written=lambda: None)
     await asyncio.wait_for(synced.wait(), 30)
     await writer.close()

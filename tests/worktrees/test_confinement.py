@@ -417,14 +417,13 @@ async def test_a_jail_that_is_killed_says_so_and_takes_its_command_along(slot, t
     os.close(pipe)
 
 
-async def test_a_jail_that_is_stopped_is_given_up_after_a_while(slot, monkeypatch):
-    # Given up after 3 seconds, long before the command's own time is over.
-    monkeypatch.setattr(confinement, "_SANDBOX_GRACE", 3 - 1000)
+async def test_a_jail_that_is_stopped_is_given_up_after_a_while(slot):
     ran = await run_confined(
         ["sh", "-c", "kill -STOP $PPID; sleep 1000"],
         slot,
         walls="none",
         limits=ResourceLimits(seconds=1000),
+        grace=3 - 1000,  # given up after 3 seconds, long before the command's own time is over
     )
     assert ran.why == "timeout"
     assert ran.confinement.layers == ()

@@ -74,11 +74,17 @@ class Commands:
     `cwd` or `env` says otherwise.
     """
 
-    def __init__(self, early: SupervisorProcess | None = None) -> None:
+    def __init__(
+        self, early: SupervisorProcess | None = None, *, close_timeout: float = 2.0
+    ) -> None:
         """Start nothing yet.
 
-        `early` is a supervisor that has been started already; it is used as the first one.
+        Args:
+            early: a supervisor that has been started already; it is used as the first one.
+            close_timeout: seconds that a supervisor has to end all commands and itself; it gives
+                itself half of the default (`supervisor.process.EXIT_TIMEOUT`).
         """
+        self._close_timeout = close_timeout
         self._early = early
         self._numbers = count()
         self._jobs: dict[int, _Job] = {}
@@ -117,7 +123,7 @@ class Commands:
         async with contextlib.AsyncExitStack() as stack:
             for supervisor in self._supervisors:
                 supervisor.close_input()
-                stack.push_async_callback(supervisor.close)
+                stack.push_async_callback(supervisor.close, self._close_timeout)
 
     async def run(
         self,

@@ -22,9 +22,6 @@ from abreast.executors.worker_process import WorkerProcess
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Seconds to wait for the end of a killed process; it normally takes a few milliseconds.
-_KILL_TIMEOUT = 2.0
-
 
 class ProcessExecutor:
     """Runs items in worker interpreters, started on demand and reused, one item at a time each.
@@ -60,6 +57,8 @@ class Workers(Generic[T, R]):
 
     def __init__(self, setup: Setup) -> None:
         """Start no process yet; they start on the first calls."""
+        self.kill_timeout = 2.0
+        """Seconds to wait for the end of a killed process, which normally takes milliseconds."""
         self._loop = asyncio.get_running_loop()
         self._setup = pickle.dumps(setup, pickle.HIGHEST_PROTOCOL)
         # multiprocessing starts its own children with these flags.
@@ -81,7 +80,7 @@ class Workers(Generic[T, R]):
                 if isinstance(error, asyncio.CancelledError):
                     # What the item holds, such as a worktree, is returned only when the worker
                     # can't write to it any more.
-                    await asyncio.wait([child.ended], timeout=_KILL_TIMEOUT)
+                    await asyncio.wait([child.ended], timeout=self.kill_timeout)
             raise
         if answer is None:
             raise WorkerDied(
@@ -102,7 +101,7 @@ class Workers(Generic[T, R]):
         finally:
             for child in self._children:
                 child.kill()
-            await self._wait(_KILL_TIMEOUT)
+            await self._wait(self.kill_timeout)
         return [f"worker process {child.pid}" for child in self._children]
 
     async def _wait(self, seconds: float) -> None:

@@ -16,7 +16,7 @@ from abreast.core.run_end import is_over
 from abreast.core.seeds import FIRST_SEED_RULE, SEED_RULE, draw_seed
 from abreast.core.version import VERSION
 from abreast.store.port import ControlRequest, Driver, JsonValue, RunRow, Store
-from abreast.store.writer import CommitListener, CommitWriter
+from abreast.store.writer import WRITER_INTERVALS, CommitListener, CommitWriter
 
 if TYPE_CHECKING:
     from abreast.run.context import RunContext
@@ -103,7 +103,7 @@ def _git_commit(start: Path) -> str | None:
 def start_writer(context: RunContext, store: Store, row: RunRow) -> None:
     """Start the run's commit writer, with callbacks for commits, failures and requests."""
     listener = CommitListener(_on_committed(context), _on_failed(context), _on_requested(context))
-    context.writer = CommitWriter(store, row, listener, context.spent)
+    context.writer = CommitWriter(store, row, listener, context.spent, WRITER_INTERVALS)
 
 
 def _on_committed(context: RunContext) -> Callable[[int, float], None]:

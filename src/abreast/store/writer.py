@@ -24,16 +24,28 @@ T = TypeVar("T")
 
 Callback: TypeAlias = Callable[[], None]
 
-REQUEST_POLL_INTERVAL = 0.5  # seconds between checks for requests of other processes
-# Seconds between fsyncs while many callbacks wait: fewer fsyncs with more callbacks each are
-# faster for all of them.
-FLUSH_INTERVAL = 0.004
-MANY_WAITERS = 4  # callbacks of one fsync from which the next one waits for FLUSH_INTERVAL
-COMMIT_INTERVAL = 0.016  # seconds between commits of events already in the notes
+MANY_WAITERS = 4  # callbacks of one fsync from which the next one waits for `flush`
 # Larger batches skip the notes and are committed directly: writing the notes takes longer than
 # waiting for the commit.
 DIRECT_COMMIT_EVENTS = 16
-MAX_EVENT_DELAY = 0.05  # seconds until an event without callbacks is committed by itself
+
+
+@record(frozen=True, slots=True)
+class WriterIntervals:
+    """How long the commit writer waits for more to write at once, all in seconds."""
+
+    commit: float = 0.016
+    """Between commits of events that are in the notes already."""
+    flush: float = 0.004
+    """Between fsyncs while many callbacks wait: fewer fsyncs with more callbacks each are faster
+    for all of them."""
+    alone: float = 0.05
+    """Until an event without callbacks is committed by itself."""
+    poll: float = 0.5
+    """Between checks for requests of other processes."""
+
+
+WRITER_INTERVALS = WriterIntervals()
 
 
 @record(slots=True)
@@ -69,10 +81,10 @@ class CommitWriter:
     """Writes a run's events from a thread of its own.
 
     Events of one turn of the loop are added to the write-ahead notes together. They are queued for
-    a commit COMMIT_INTERVAL after the batch before, or at once if a caller waits only for the disk
-    or if the notes can't take them. While a commit is in progress, the next batch fills up. An
-    event without callbacks (most are the start of an item) is committed with the next event that
-    has one. After a failed commit nothing more is written: acknowledged events stay, and
+    a commit `intervals.commit` after the batch before, or at once if a caller waits only for the
+    disk or if the notes can't take them. While a commit is in progress, the next batch fills up.
+    An event without callbacks (most are the start of an item) is committed with the next event
+    that has one. After a failed commit nothing more is written: acknowledged events stay, and
     `CommitListener.failed` is called once.
     """
 
@@ -82,8 +94,10 @@ class CommitWriter:
         row: RunRow,
         listener: CommitListener,
         spent: Callable[[], Mapping[str, float]],
+        intervals: WriterIntervals = WRITER_INTERVALS,
     ) -> None:
         """Start both threads; call it from inside the running loop."""
+        self._intervals = intervals
         self._store = store
         self._row = row
         self._listener = listener
@@ -128,7 +142,7 @@ class CommitWriter:
         if written is None and durable is None:
             if self._commit_timer is None:
                 self._set_commit_timer(
-                    self._loop.call_later(MAX_EVENT_DELAY, self._on_commit_timer)
+                    self._loop.call_later(self._intervals.alone, self._on_commit_timer)
                 )
             return
         if not self._is_turn_scheduled:
@@ -196,7 +210,7 @@ class CommitWriter:
             self._queue_batch()
             return
         callbacks, batch.written = batch.written, []
-        wait = self._last_queued + COMMIT_INTERVAL - self._loop.time()
+        wait = self._last_queued + self._intervals.commit - self._loop.time()
         if wait <= 0:
             self._queue_batch()
         elif not batch.is_scheduled:
@@ -243,14 +257,14 @@ class CommitWriter:
         last_poll = SYSTEM_CLOCK.now()
         while True:
             try:
-                jobs = [self._queue.get(timeout=REQUEST_POLL_INTERVAL)]
+                jobs = [self._queue.get(timeout=self._intervals.poll)]
             except Empty:
                 jobs = []
             while not self._queue.empty():
                 jobs.append(self._queue.get())
             if not self._run_jobs(jobs):
                 return
-            if SYSTEM_CLOCK.now() - last_poll >= REQUEST_POLL_INTERVAL and not self.broken:
+            if SYSTEM_CLOCK.now() - last_poll >= self._intervals.poll and not self.broken:
                 if self._has_unflushed:  # no callback waits for them; flush them anyway
                     self._has_unflushed = False
                     self._unflushed.put([])
@@ -302,7 +316,7 @@ class CommitWriter:
         while not ended:
             jobs = [self._unflushed.get()]
             if many_wait:
-                self._flush_now.wait(FLUSH_INTERVAL)
+                self._flush_now.wait(self._intervals.flush)
                 self._flush_now.clear()
             while not self._unflushed.empty():
                 jobs.append(self._unflushed.get())

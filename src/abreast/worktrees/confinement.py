@@ -42,8 +42,6 @@ Why: TypeAlias = Literal["exit", "timeout", "memory", "cpu", "processes", "file 
 _SANDBOX: Final = ("-I", "-S", str(Path(__file__).with_name("sandbox.py")))
 # Hidden from the command: sockets of other processes, and devices.
 _MASKED: Final = ("/tmp", "/var/tmp", "/run", "/dev")  # noqa: S108 - no file is made there
-# Seconds that the sandbox may take in addition to the command's time limit before it is killed.
-_SANDBOX_GRACE: Final = 10.0
 # Credentials in the user's home. The rest of it can be read, as Python may be installed there.
 _SECRETS: Final = (
     *(
@@ -161,6 +159,7 @@ async def run_confined(
     writable: Sequence[str | Path] = (),
     cwd: str | Path | None = None,
     walls: Walls = "any",
+    grace: float = 10.0,
 ) -> ConfinedResult:
     """Run a command in a slot, then end every process it started; on cancellation, at once.
 
@@ -177,6 +176,7 @@ async def run_confined(
         cwd: where it runs, from the slot's `root`.
         walls: how network, files and processes are isolated: by namespaces of our own, else by
             bubblewrap if it is installed, else not at all; or by only one of these ways.
+        grace: seconds beyond `limits.seconds` until a sandbox that does not answer is given up.
 
     Raises:
         CommandMissing: there is no such command.
@@ -202,8 +202,9 @@ async def run_confined(
             "sandbox": sandbox,
         }
         finished: Finished | None = None
+        most = limits.seconds + grace
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limits.seconds + _SANDBOX_GRACE):
+            async with asyncio.timeout(most):
                 finished = await commands.run(
                     sandbox,
                     stdin=json.dumps(request).encode(),
@@ -211,7 +212,7 @@ async def run_confined(
                     env=_sandbox_environment(),
                     keep=limits.output,
                 )
-        return _read_report(argv, limits, finished, os.pread(report, 1 << 20, 0))
+        return _read_report(argv, limits, most, finished, os.pread(report, 1 << 20, 0))
     finally:
         os.close(report)
         with contextlib.suppress(OSError):  # closing the pool tries again, and reports the reason
@@ -285,16 +286,23 @@ def _sandbox_request(
 
 
 def _read_report(
-    argv: Sequence[str], limits: ResourceLimits, finished: Finished | None, report: bytes
+    argv: Sequence[str],
+    limits: ResourceLimits,
+    waited: float,
+    finished: Finished | None,
+    report: bytes,
 ) -> ConfinedResult:
-    """Turn the report of the sandbox into a result."""
+    """Turn the report of the sandbox into a result.
+
+    `waited` is how many seconds were waited for a sandbox that did not finish.
+    """
     try:
         facts: dict[str, Any] = json.loads(report)
     except ValueError:
         if finished is None:  # stopped from outside; the supervisor process has ended it
             facts = {
                 "why": "timeout",
-                "wall": limits.seconds + _SANDBOX_GRACE,
+                "wall": waited,
                 "cpu": 0.0,
                 "peak": None,
             }

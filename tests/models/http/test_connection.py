@@ -336,10 +336,9 @@ async def test_what_comes_when_nobody_asked_ends_the_connection():
         assert talk.connections == 3
 
 
-async def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
-    async with talking(LENGTH) as talk, client() as http:
+async def test_a_connection_that_was_idle_for_long_is_not_used_again():
+    async with talking(LENGTH) as talk, client(idle=0.0) as http:
         await posted(http, talk.url)
-        monkeypatch.setattr(module, "_KEEP_ALIVE_SECONDS", 0.0)
         await posted(http, talk.url)
         await talk.until(lambda: talk.gone == 1)
         assert talk.connections == 2

@@ -15,8 +15,6 @@ from pathlib import Path
 from abreast.executors.supervisor import protocol
 from abreast.executors.supervisor.protocol import Message
 
-# Seconds that the supervisor has to end; it gives itself half of that (`process.EXIT_TIMEOUT`).
-_CLOSE_TIMEOUT = 2.0
 _READ_BYTES = 1 << 16  # reads of more than 128 KiB are mapped and unmapped by malloc every time
 # Empty stand-ins for the packages: the real ones import all of abreast, which takes longer than the
 # supervisor's whole start.
@@ -108,15 +106,15 @@ class SupervisorClient:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
-    async def close(self) -> None:
+    async def close(self, timeout: float) -> None:
         """Wait until it has ended, after `close_input`, also when this is cancelled.
 
-        It is killed if it has not ended after `_CLOSE_TIMEOUT` seconds.
+        It is killed if it has not ended after `timeout` seconds.
         """
         cancelled = None
         while not self._ended.done():
             try:
-                await asyncio.wait([self._ended], timeout=_CLOSE_TIMEOUT)
+                await asyncio.wait([self._ended], timeout=timeout)
                 self._end()
             except asyncio.CancelledError as error:
                 cancelled = error

@@ -101,6 +101,7 @@ class HttpClient:
         connect: float = 30.0,
         stall: float = 600.0,
         total: float | None = None,
+        idle: float = 30.0,
         largest: int = LARGEST,
     ) -> None:
         self.name = name
@@ -132,7 +133,7 @@ class HttpClient:
             **{key.lower(): value for key, value in secret.items()},
         }
         self._headers = "".join(f"{key}: {value}\r\n" for key, value in sent.items()).encode()
-        self._timeouts = HttpTimeouts(connect, stall, math.inf if total is None else total)
+        self._timeouts = HttpTimeouts(connect, stall, math.inf if total is None else total, idle)
         self._pools: dict[asyncio.AbstractEventLoop, dict[HostAddress, ConnectionPool]] = {}
 
     def __repr__(self) -> str:

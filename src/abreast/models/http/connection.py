@@ -21,7 +21,6 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 _MAX_HEADER_BYTES = 64 * 1024
-_KEEP_ALIVE_SECONDS = 30.0  # after which an idle connection is closed
 _DNS_CACHE_SECONDS = 10.0  # for which the addresses of a host are used
 _HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address of a host is tried in parallel
 _FIRST_FINAL_STATUS = 200  # a smaller status is informational, and the answer follows
@@ -54,11 +53,12 @@ class HostAddress:
 
 @dataclass(frozen=True, slots=True)
 class HttpTimeouts:
-    """Seconds to connect, without a byte, and for the whole call."""
+    """Seconds to connect, without a byte, for the whole call, and to keep an idle connection."""
 
     connect: float = 30.0
     stall: float = 600.0
     total: float = math.inf
+    idle: float = 30.0
 
 
 class Connection(asyncio.Protocol):
@@ -300,7 +300,7 @@ class ConnectionPool:
 
         Raises OSError, NotConnected, or ValueError for an invalid host name.
         """
-        oldest = asyncio.get_running_loop().time() - _KEEP_ALIVE_SECONDS
+        oldest = asyncio.get_running_loop().time() - self.timeouts.idle
         while self._idle:
             connection = self._idle.pop()
             if connection.is_open and connection.idle_since > oldest:
@@ -312,7 +312,7 @@ class ConnectionPool:
         """Keep a connection for the next request, and close those that were idle too long."""
         now = connection.idle_since = asyncio.get_running_loop().time()
         self._idle.append(connection)
-        while now - self._idle[0].idle_since > _KEEP_ALIVE_SECONDS:
+        while now - self._idle[0].idle_since > self.timeouts.idle:
             self._idle.popleft().hang_up()
 
     def forget(self, connection: Connection) -> None:
