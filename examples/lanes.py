@@ -1,6 +1,6 @@
 """Two providers, one of them strict.
 
-Each item holds the limits of its lane, and a full lane holds up nobody else.
+Each item holds the limits of its lane, and a full lane holds up no other lane.
 
 Run it with `python examples/lanes.py`.
 """
@@ -14,15 +14,15 @@ QUESTIONS = [f"question {number}" for number in range(16)]
 
 
 class Office:
-    """Counts who is inside, in each lane and at most."""
+    """Counts the questions inside, in each lane, and the most at once."""
 
     def __init__(self) -> None:
-        """Nobody yet."""
+        """None yet."""
         self.inside: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
 
     async def answer(self, question: str) -> str:
-        """Pretend to wait for somebody's reply."""
+        """Pretend to wait for a reply."""
         lane = lane_of(question)
         self.inside[lane] += 1
         self.most[lane] = max(self.most[lane], self.inside[lane])

@@ -16,7 +16,7 @@ LENGTHS = [0.6, 0.2, 0.4, 0.1, 0.5, 0.2, 0.3, 0.1, 0.4, 0.2, 0.1, 0.3]
 
 
 async def work(number: int) -> str:
-    """Pretend to wait for somebody's reply; the eighth is refused at first, as happens."""
+    """Pretend to wait for a reply; the eighth is refused at first, as happens."""
     attempt = abreast.current().attempt
     await asyncio.sleep(LENGTHS[number])
     if number == 7 and attempt == 1:
