@@ -21,8 +21,8 @@ from tests.jobs.workflow.kits import (
     recorded,
     statuses,
     step,
-    turns,
 )
+from tests.turns import turns
 
 ITEMS = ["0", "1", "x", "3", "4", "5", "6", "7"]
 """The third is no JSON: a step that parses it fails before it has done anything."""

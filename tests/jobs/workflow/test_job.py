@@ -20,8 +20,8 @@ from tests.jobs.workflow.kits import (
     statuses,
     step,
     told,
-    turns,
 )
+from tests.turns import turns
 
 
 def loop(*steps, kind="while", condition="{{ true }}", name="loop", **more):

@@ -30,8 +30,8 @@ from tests.jobs.workflow.kits import (
     statuses,
     step,
     told,
-    turns,
 )
+from tests.turns import turns
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 

@@ -29,8 +29,8 @@ from tests.jobs.workflow.kits import (
     statuses,
     step,
     told,
-    turns,
 )
+from tests.turns import turns
 
 IN = {"id": "in", "type": "fan-in", "wait_for": ["fan"], "output": {"all": "{{ fan_in.results }}"}}
 
