@@ -3,6 +3,7 @@
 Verdicts, a winner with its interval, a patch.
 """
 
+import html
 import shutil
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def optimized(clone, tmp_path, *words):
     assert look(clone, without=(".abreast",)) == before
     assert len(git(clone, "worktree", "list").splitlines()) == 1
     rows = [line.split() for line in ended.stdout.splitlines()]
-    report = (clone / ".abreast/reports/optimize-1.html").read_text()
+    report = html.unescape((clone / ".abreast/reports/optimize-1.html").read_text())
     return ended, {
         row[0]: (row[1], report) for row in rows[1:] if len(row) > 2 and row[2][0] in "-0123456789"
     }
