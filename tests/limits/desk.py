@@ -8,9 +8,8 @@ from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
 from abreast.limits.budget import DIMENSIONS, Budget
 from abreast.limits.gate import LimitGate
-from abreast.limits.limit import ONE, Limit, Need
+from abreast.limits.limit import ONE, Hold, Limit, Need, Ticket
 from abreast.limits.pool import Pool
-from abreast.limits.queue import Hold, Ticket
 from abreast.limits.slots import Slots
 from abreast.testing import ManualClock
 

@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from abreast.core.outcome import Usage
 from abreast.limits.budget import Budget
 from abreast.limits.gate import LimitGate
-from abreast.limits.limit import ONE, Limit, Need
+from abreast.limits.limit import MAX_MOVES, ONE, Limit, Need, Ticket
 from abreast.limits.pool import Pool
-from abreast.limits.queue import MAX_MOVES, Ticket
 from abreast.limits.rate import Rate
 from abreast.limits.slots import Slots
 from tests.limits.desk import CountingClock, GateRecorder
@@ -134,7 +133,7 @@ def test_a_ticket_for_several_busy_limits_is_overtaken_a_bounded_number_of_times
 
 def test_a_ticket_moved_too_often_waits_in_all_its_lines_and_frees_them_when_it_goes():
     recorder, left, right = GateRecorder(), Slots(1), Slots(1)
-    with mock.patch("abreast.limits.queue.MAX_MOVES", 1):
+    with mock.patch("abreast.limits.limit.MAX_MOVES", 1):
         recorder.ask("l", left)
         recorder.ask("r", right)
         recorder.ask("both", left, right)
@@ -151,7 +150,7 @@ def test_a_ticket_moved_too_often_waits_in_all_its_lines_and_frees_them_when_it_
 
 def test_those_behind_a_firm_ticket_go_on_when_it_fails():
     recorder, slots, budget = GateRecorder(), Slots(1), Budget(requests=10, tokens=10)
-    with mock.patch("abreast.limits.queue.MAX_MOVES", 0):
+    with mock.patch("abreast.limits.limit.MAX_MOVES", 0):
         recorder.ask("spender", (budget, Need(tokens=6)))
         recorder.ask("firm", (budget, Need(tokens=9)), slots)
         assert not recorder.ask("behind", slots)
@@ -163,7 +162,7 @@ def test_those_behind_a_firm_ticket_go_on_when_it_fails():
 
 def test_those_behind_a_firm_ticket_go_on_when_it_fails_at_another_limit():
     recorder, slots, budget = GateRecorder(), Slots(1), Budget(requests=10, tokens=10)
-    with mock.patch("abreast.limits.queue.MAX_MOVES", 0):
+    with mock.patch("abreast.limits.limit.MAX_MOVES", 0):
         recorder.ask("holder", slots)
         recorder.ask("firm", slots, (budget, Need(tokens=9)))
         assert not recorder.ask("behind", (budget, Need(tokens=1)))
@@ -176,7 +175,7 @@ def test_those_behind_a_firm_ticket_go_on_when_it_fails_at_another_limit():
 
 def test_a_firm_ticket_does_not_put_off_the_timer_of_an_older_one():
     recorder, slots, rate = GateRecorder(), Slots(1), Rate(1, per=1, burst=1)
-    with mock.patch("abreast.limits.queue.MAX_MOVES", 0):
+    with mock.patch("abreast.limits.limit.MAX_MOVES", 0):
         recorder.ask("holder", slots)
         recorder.ask("taker", rate)
         recorder.ask("older", rate)
@@ -405,7 +404,7 @@ class EverythingAtOnce(RuleBasedStateMachine):
         tokens=st.integers(10, 60),
     )
     def open(self, patience: int, sizes: tuple[int, int, int], tokens: int) -> None:
-        self.patch = mock.patch("abreast.limits.queue.MAX_MOVES", patience)
+        self.patch = mock.patch("abreast.limits.limit.MAX_MOVES", patience)
         self.patch.start()
         self.recorder = GateRecorder()
         self.slots, self.more = Slots(sizes[0]), Slots(sizes[1])

@@ -8,8 +8,7 @@ import abreast
 from abreast.core.errors import ServerFault, Throttled
 from abreast.core.outcome import Usage
 from abreast.limits.gate import LimitGate
-from abreast.limits.limit import Need
-from abreast.limits.queue import Ticket
+from abreast.limits.limit import Need, Ticket
 from abreast.models.port import Reply
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
-from abreast.limits.limit import WHENEVER, Need, requests_used
-from abreast.limits.queue import WaitingLine
+from abreast.limits.limit import WHENEVER, Need, WaitingLine, requests_used
 
 _UNITS: dict[str, tuple[str, float]] = {
     "req": ("requests", 1),

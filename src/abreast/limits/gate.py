@@ -16,8 +16,7 @@ from threading import get_ident
 from abreast.core.clock import Clock
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
-from abreast.limits.limit import WHENEVER, Limit
-from abreast.limits.queue import Hold, Ticket
+from abreast.limits.limit import WHENEVER, Hold, Limit, Ticket
 
 # How a named tuple makes itself, without the call in between; every model call makes four.
 _new_tuple = tuple.__new__

@@ -1,19 +1,27 @@
-"""The Limit port: a pure decision of (state, now), taken before work and given back after it."""
+"""The Limit port: a pure decision of (state, now), and the line of tickets that wait for it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
+from abreast.core.clock import Timer
+from abreast.core.errors import BudgetSpent
 from abreast.core.frozen import record
 from abreast.core.outcome import NO_USAGE, Usage
-
-if TYPE_CHECKING:
-    from abreast.limits.queue import WaitingLine
 
 Weight: TypeAlias = "int | Literal['all']"
 
 WHENEVER: Final = float("inf")
 """A refusal that ends when something is given back, not at a known time."""
+MAX_MOVES = 16
+"""How often a ticket may be moved to another limit before it waits in all its lines at once."""
+
+# One sequence for the process: a limit may be shared by several runs, whose tickets are ordered
+# together.
+_arrivals = count()
 
 
 @record(frozen=True, slots=True)
@@ -61,3 +69,74 @@ class Limit(Protocol):
 def requests_used(used: Usage | None, need: Need) -> int:
     """How many requests a piece of work used: what it reported, else what it needed."""
     return need.requests if used is None or used is NO_USAGE else used.requests
+
+
+class Hold(NamedTuple):
+    """A limit that is held: what was needed, and what `take` returned."""
+
+    lane: str
+    limit: Limit
+    need: Need
+    handed: object
+
+
+def _ignore(_error: BudgetSpent | None = None) -> None:
+    """Do nothing: no callback is set."""
+
+
+class Ticket:
+    """A place in line for all of `needs` at once.
+
+    Tickets are ordered by `order`; a retry keeps its old one.
+    """
+
+    __slots__ = ("failed", "granted", "holds", "moves", "needs", "order", "parked", "waiting")
+
+    def __init__(
+        self,
+        needs: Sequence[tuple[str, Limit, Need]],
+        granted: Callable[[], None] = _ignore,
+        failed: Callable[[BudgetSpent], None] = _ignore,
+    ) -> None:
+        """`granted` or `failed` is called, on the loop, if the ticket had to wait."""
+        self.order = next(_arrivals)
+        self.needs = needs
+        self.granted = granted
+        self.failed = failed
+        self.holds: tuple[Hold, ...] = ()
+        self.parked: Limit | None = None
+        self.moves = 0
+        self.waiting = False
+
+    @property
+    def in_all_lines(self) -> bool:
+        """Whether it has been moved so often that no younger ticket may pass it at any limit."""
+        return self.moves >= MAX_MOVES
+
+
+class WaitingLine:
+    """The tickets that wait for one limit, and the timer that wakes them."""
+
+    __slots__ = ("_pushes", "heap", "thread", "timer", "users")
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.heap: list[tuple[int, int, Ticket]] = []
+        self._pushes = 0
+        self.timer: Timer | None = None
+        self.thread = 0
+        self.users = 0
+
+    def push(self, ticket: Ticket) -> None:
+        """Add a ticket, behind all older ones."""
+        self._pushes += 1
+        heappush(self.heap, (ticket.order, self._pushes, ticket))
+
+    def oldest(self, limit: Limit) -> Ticket | None:
+        """The first in line for `limit`; drops tickets that have left or wait elsewhere."""
+        while self.heap:
+            ticket = self.heap[0][2]
+            if ticket.waiting and (ticket.parked is limit or ticket.in_all_lines):
+                return ticket
+            heappop(self.heap)
+        return None

@@ -7,8 +7,7 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 from abreast.core.outcome import Usage
-from abreast.limits.limit import WHENEVER, Need
-from abreast.limits.queue import WaitingLine
+from abreast.limits.limit import WHENEVER, Need, WaitingLine
 
 T = TypeVar("T")
 

@@ -7,8 +7,7 @@ from operator import attrgetter
 from typing import Literal
 
 from abreast.core.outcome import Usage
-from abreast.limits.limit import Need
-from abreast.limits.queue import WaitingLine
+from abreast.limits.limit import Need, WaitingLine
 
 # Seconds; shorter waits get no timer. Below the resolution of a clock (1e-10 s after ten days of
 # uptime) a timer could be due again at once, for ever. What is let through early reduces the level

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abreast.core.errors import LaneParked
 from abreast.core.outcome import Usage
-from abreast.limits.limit import Need
-from abreast.limits.queue import WaitingLine
+from abreast.limits.limit import Need, WaitingLine
 
 _NO_HOLD = float("-inf")
 

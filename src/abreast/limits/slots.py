@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abreast.core.outcome import Usage
 from abreast.core.window import whole
-from abreast.limits.limit import WHENEVER, Need
-from abreast.limits.queue import WaitingLine
+from abreast.limits.limit import WHENEVER, Need, WaitingLine
 
 
 class Slots:

@@ -15,8 +15,7 @@ from abreast.core.frozen import record
 if TYPE_CHECKING:
     from abreast.core.clock import Timer
     from abreast.core.outcome import Usage
-    from abreast.limits.limit import Limit
-    from abreast.limits.queue import Hold, Ticket
+    from abreast.limits.limit import Hold, Limit, Ticket
     from abreast.run.calls.journal import Calls
     from abreast.run.map.scheduler import Scheduler
     from abreast.run.run import Run

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
-from abreast.limits.limit import Limit, Need
-from abreast.limits.queue import Hold, Ticket
+from abreast.limits.limit import Hold, Limit, Need, Ticket
 from abreast.run.current import CurrentItem
 
 if TYPE_CHECKING:

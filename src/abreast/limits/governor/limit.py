@@ -11,8 +11,7 @@ from abreast.limits.governor.governor import (
     LimitHeaders,
     WidthChange,
 )
-from abreast.limits.limit import Need
-from abreast.limits.queue import WaitingLine
+from abreast.limits.limit import Need, WaitingLine
 
 
 class GovernorLimit:

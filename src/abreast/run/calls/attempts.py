@@ -16,8 +16,7 @@ from abreast.core.errors import CallFailed, QuotaSpent, Throttled
 from abreast.core.events import LIMIT_CHANGED
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.governor.governor import CallPermit
-from abreast.limits.limit import Limit, Need
-from abreast.limits.queue import Hold, Ticket
+from abreast.limits.limit import Hold, Limit, Need, Ticket
 from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import priced
 from abreast.run.calls.journal import CallJournal

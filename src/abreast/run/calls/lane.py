@@ -13,8 +13,7 @@ from abreast.core.outcome import Usage
 from abreast.core.seeds import derive_fraction
 from abreast.limits.governor.governor import CallPermit, WidthChange
 from abreast.limits.governor.limit import GovernorLimit
-from abreast.limits.limit import Limit
-from abreast.limits.queue import Hold
+from abreast.limits.limit import Hold, Limit
 from abreast.limits.server_hold import ServerHold
 from abreast.run.calls.rate_limit_headers import limits_in_headers, rejected_limit
 

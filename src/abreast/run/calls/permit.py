@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from abreast.core.outcome import Usage
 from abreast.limits.gate import LimitGate
-from abreast.limits.limit import ONE, Limit
-from abreast.limits.queue import Hold, Ticket
+from abreast.limits.limit import ONE, Hold, Limit, Ticket
 from abreast.run.current import CurrentItem
 from abreast.run.slot_lending import wait_granted
 

@@ -22,8 +22,7 @@ from abreast.core.halting import Halting
 from abreast.core.item import Item, escape
 from abreast.core.outcome import NO_USAGE, Cancelled, Failed, Outcome, Usage
 from abreast.core.window import Window
-from abreast.limits.limit import ONE
-from abreast.limits.queue import Ticket
+from abreast.limits.limit import ONE, Ticket
 from abreast.run.context import RunContext
 from abreast.run.current import CurrentItem, current_item
 from abreast.run.map.admission import Admission

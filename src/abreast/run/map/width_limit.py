@@ -6,8 +6,7 @@ from typing import Any
 
 from abreast.core.outcome import Usage
 from abreast.core.window import Window
-from abreast.limits.limit import WHENEVER, Need
-from abreast.limits.queue import WaitingLine
+from abreast.limits.limit import WHENEVER, Need, WaitingLine
 
 
 class WidthLimit:
