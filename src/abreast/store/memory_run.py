@@ -9,7 +9,7 @@ from typing import Any
 
 from abreast.core.errors import StoreError
 from abreast.core.events import ITEM_SETTLED, Event
-from abreast.store.codec.codec import is_text
+from abreast.store.codec.json_text import is_text
 from abreast.store.port import Recorded, RunRow
 from abreast.store.rows import Row, facts_text, recorded_row, run_row
 

@@ -17,7 +17,7 @@ from types import NoneType
 from typing import Any, Final
 
 from abreast.core.events import Event
-from abreast.store.codec.codec import is_text, json_writer
+from abreast.store.codec.json_text import is_text, json_writer
 
 # Characters of bodies in one line. Longer bodies are written only once, by a commit.
 MAX_LINE_BODIES: Final = 64 * 1024

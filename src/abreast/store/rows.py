@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy, RunExists
 from abreast.core.events import Event
-from abreast.store.codec.codec import decode_facts, encode, json_writer
+from abreast.store.codec.codec import decode_facts, encode
+from abreast.store.codec.json_text import json_writer
 from abreast.store.port import Driver, Recorded, RunRow
 
 SEQ_BITS: Final = 40

@@ -16,7 +16,8 @@ from abreast.core.events import (
     items_read,
 )
 from abreast.core.item import unescape
-from abreast.store.codec.codec import decode_plain, json_writer
+from abreast.store.codec.codec import decode_plain
+from abreast.store.codec.json_text import json_writer
 from abreast.store.port import Recorded, RunRow
 from abreast.views.run_reader import RunReader, error_of, value_of
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.core.errors import CannotStore, RecordedError, StoreCorrupt, StoreError
-from abreast.store.codec import codec
+from abreast.store.codec import codec, json_text
 from abreast.store.codec.codec import (
     decode,
     decode_error,
@@ -408,7 +408,7 @@ def test_the_size_limit_is_in_bytes_and_is_said(monkeypatch, letter):
 
 
 def test_the_limit_itself_is_sixty_four_mebibytes():
-    assert codec.MAX_BYTES == 64 << 20
+    assert json_text.MAX_BYTES == 64 << 20
 
 
 def test_a_value_that_changes_while_it_is_written_is_refused():
@@ -610,7 +610,7 @@ def test_an_interpreter_without_the_c_encoder_writes_the_same(monkeypatch):
     monkeypatch.setattr("json.encoder.c_make_encoder", None)
     for options in ({}, {"ascii_only": True}, {"sort_keys": True}):
         monkeypatch.setattr("json.encoder.c_make_encoder", None)
-        slow = codec.json_writer(**options)
+        slow = json_text.json_writer(**options)
         monkeypatch.undo()
         value = {"b": [1.5, "é"], "a": None}
-        assert slow(value) == codec.json_writer(**options)(value)
+        assert slow(value) == json_text.json_writer(**options)(value)

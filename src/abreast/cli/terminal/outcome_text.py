@@ -13,10 +13,11 @@ from abreast.cli.terminal.visible import visible_json
 from abreast.core.errors import RecordedError, command_output
 from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome
 from abreast.store.codec import codec
+from abreast.store.codec.json_text import json_writer, type_name
 
 Row: TypeAlias = dict[str, Any]
 
-_JSON: Final = codec.json_writer()
+_JSON: Final = json_writer()
 _STREAMS: Final = ("stdout", "stderr")
 _OWN_ERRORS: Final = (
     "abreast.cli.jobs.map.command.",
@@ -135,7 +136,7 @@ def plain(value: object) -> object:
 def _type_and_message(error: BaseException) -> tuple[str, str]:
     if isinstance(error, RecordedError):
         return error.kind, error.message
-    return codec.type_name(type(error)), str(error)
+    return type_name(type(error)), str(error)
 
 
 def _stream_pieces(result: Mapping[str, Any]) -> list[Piece]:

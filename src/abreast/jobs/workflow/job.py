@@ -102,28 +102,28 @@ class Flow:
         rehearse: Callable[[Action, dict[str, Any], StepContext], dict[str, Any]] | None = None,
         *,
         width: int | None = None,
+        slots: Slots | None = None,
     ) -> None:
         """`verdicts` answer gates by their full ids.
 
         With `rehearse`, actions are not run; it returns their results instead.
 
         At most `width` actions of the run are in work at once; by default 64, or as many as its
-        widest fan-out.
+        widest fan-out. `slots` are those of the workflow that calls this one.
         """
         self.workflow = workflow
         self.tools = tools
         self.verdicts = verdicts or {}
         self.rehearse = rehearse
         self._width = width
-        self._slots: Slots | None = None
-        self._fan_outs = FanOuts(self)
+        self._slots = slots
         self._run_composite: dict[type, Callable[[StepFrame, Any], Awaitable[Record]]] = {
             If: self._if,
             Switch: self._switch,
             Loop: self._loop,
             FanIn: self._fan_in,
             CallStep: self._call,
-            FanOut: self._fan_outs.run,
+            FanOut: FanOuts(self, tools.max_items).run,
             SlotStep: self._slot,
         }
 
@@ -413,8 +413,14 @@ class Flow:
             sealed = SealedInputs(inner.inputs, inputs)
             context = {**frame.names["context"], "workflow_dir": inner.directory}
             nested = StepFrame.outermost(scope, sealed, context, f"{frame.full(common.id)}:")
-            flow = Flow(inner, self.tools, self.verdicts, self.rehearse, width=self._width)
-            flow._slots = self._slots
+            flow = Flow(
+                inner,
+                self.tools,
+                self.verdicts,
+                self.rehearse,
+                width=self._width,
+                slots=self._slots,
+            )
             found = await flow._run_steps(nested)
         frame.merge(found.steps)
         output = {"workflow": inner.id, "status": found.status, **found.outputs}

@@ -19,6 +19,7 @@ from abreast.run.current import CurrentItem
 from abreast.run.journal import Journal
 from abreast.run.outcome_record import usage_facts, usage_of
 from abreast.store.codec import codec
+from abreast.store.codec.json_text import json_writer
 
 CALL: Final = "call"
 """The part of a path beneath which an item's calls are."""
@@ -53,7 +54,7 @@ def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) ->
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
-_canonical_json: Final = codec.json_writer(sort_keys=True)
+_canonical_json: Final = json_writer(sort_keys=True)
 # In characters, for one turn of a request. Longer texts exist elsewhere too, such as in a file.
 MAX_RECORDED_TURN: Final = 20_000
 

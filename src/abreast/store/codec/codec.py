@@ -15,18 +15,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from abreast.core.errors import AbreastError, CannotStore, RecordedError, StoreCorrupt, StoreError
-
-TAG: Final = "~"
-MAX_BYTES: Final = 64 * 1024 * 1024
-"""The longest encoded value, in bytes of UTF-8."""
-MAX_DEPTH: Final = 200
-"""The deepest nesting.
-
-A level of a value takes up to three levels of JSON, and json.loads must stay under the recursion
-limit.
-"""
-MAX_INT_BITS: Final = 2100
-"""A longer int is tagged: it may have more digits than `sys.set_int_max_str_digits` allows."""
+from abreast.store.codec.json_text import (
+    MAX_BYTES,
+    MAX_INT_BITS,
+    TAG,
+    is_text,
+    json_writer,
+    type_name,
+)
 
 MAX_TRACE_CHARACTERS: Final = 64 * 1024
 SHORT_TEXT_CHARACTERS: Final = 600  # a text this short can't contain an int past MAX_INT_BITS
@@ -36,29 +32,6 @@ _SCALAR_TYPES: Final = frozenset({str, int, float, bool, type(None)})
 _STR_TYPE: Final = frozenset({str})
 _DIGEST_INT_BOUND: Final = 1 << 63
 NO_TYPES: Final[Mapping[str, type]] = {}
-
-
-def json_writer(*, ascii_only: bool = False, sort_keys: bool = False) -> Callable[[object], str]:
-    """A function from plain data to strict, compact JSON; it does not check for cycles.
-
-    `JSONEncoder.encode` creates its C encoder anew for each call: 3.6 us for a small dict, instead
-    of 2.0 us when it is reused.
-    """
-    encoder = json.JSONEncoder(
-        ensure_ascii=ascii_only,
-        allow_nan=False,
-        check_circular=False,
-        separators=(",", ":"),
-        sort_keys=sort_keys,
-    )
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # not CPython
-        return encoder.encode
-    quote = json.encoder.encode_basestring_ascii if ascii_only else json.encoder.encode_basestring
-    skip_keys = allow_nan = False
-    chunks = make(None, encoder.default, quote, None, ":", ",", sort_keys, skip_keys, allow_nan)
-    join = "".join
-    return lambda value: join(chunks(value, 0))
 
 
 _to_json: Final = json_writer()
@@ -136,26 +109,24 @@ def decode(text: str, types: Mapping[str, type] = NO_TYPES) -> object:
 
 def decode_facts(text: str) -> object:
     """The facts of an event or a run: as `decode`, but a named type stays plain data."""
-    try:
-        if _TAG_PREFIX not in text:
-            return _parse_json(text)
-        from abreast.store.codec.stdlib_types import revive_facts
-
-        return json.loads(text, object_hook=revive_facts)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise StoreCorrupt(f"a recorded fact is damaged: {error}") from error
+    return _decode_data(text, plain=False)
 
 
 def decode_plain(text: str) -> object:
     """The value in JSON's own types, for people to read: no type of the user is instantiated."""
+    return _decode_data(text, plain=True)
+
+
+def _decode_data(text: str, *, plain: bool) -> object:
     try:
         if _TAG_PREFIX not in text:
             return _parse_json(text)
-        from abreast.store.codec.stdlib_types import flatten
+        from abreast.store.codec.stdlib_types import flatten, revive_facts
 
-        return json.loads(text, object_hook=flatten)
+        return json.loads(text, object_hook=flatten if plain else revive_facts)
     except (ValueError, TypeError, RecursionError) as error:
-        raise StoreCorrupt(f"a recorded value is damaged: {error}") from error
+        what = "value" if plain else "fact"
+        raise StoreCorrupt(f"a recorded {what} is damaged: {error}") from error
 
 
 def encode_error(error: BaseException) -> str:
@@ -196,26 +167,6 @@ def is_recorded(error: RecordedError, kind: type[AbreastError]) -> bool:
     """Whether a recorded failure has that type of abreast, whichever module it was in then."""
     package, _, name = error.kind.partition(".")
     return package == "abreast" and name.rpartition(".")[2] == kind.__name__
-
-
-def type_name(kind: type) -> str:
-    """A type's name for people: `module.Qual`, without `builtins`."""
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
-
-
-def is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8; text with lone surrogates can't."""
-    if value.isascii():
-        return True
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _parse_json(text: str) -> object:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from abreast.store.codec.codec import MAX_BYTES, MAX_DEPTH, MAX_INT_BITS, TAG, is_text
+from abreast.store.codec.json_text import MAX_BYTES, MAX_DEPTH, MAX_INT_BITS, TAG, is_text
 
 Form: TypeAlias = dict[str, Any]
 """A tagged object: the stored form of a value of a type that JSON doesn't have."""

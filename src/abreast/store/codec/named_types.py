@@ -21,8 +21,8 @@ from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
 from abreast.core.errors import TypeNotLoaded
-from abreast.store.codec.codec import type_name
 from abreast.store.codec.encoder import Encoder, Form, ValueRefused, Writer, tagged
+from abreast.store.codec.json_text import type_name
 from abreast.store.codec.type_names import digest_name, home_of, stable_name
 
 Types: TypeAlias = Mapping[str, type]

@@ -15,8 +15,8 @@ from uuid import UUID
 
 from abreast.core.errors import StoreError, TypeNotLoaded
 from abreast.store.codec import named_types
-from abreast.store.codec.codec import TAG, is_text, json_writer, type_name
 from abreast.store.codec.encoder import Encoder, Form, ValueRefused, Writer, tagged
+from abreast.store.codec.json_text import TAG, is_text, json_writer, type_name
 
 _to_sorted_json: Final = json_writer(sort_keys=True)
 _PATHS: Final = {

@@ -17,6 +17,7 @@ from abreast.jobs.workflow.inputs import coerce
 from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.load.known_names import KnownNames
 from abreast.jobs.workflow.load.read_steps import CheckSample, Scope, StepReader
+from abreast.jobs.workflow.load.step_types import READERS
 from abreast.jobs.workflow.spec import Step, Value, Workflow, WorkflowInput
 
 __all__ = ["MAX_FILES", "Problem", "WorkflowInvalid", "load"]
@@ -98,7 +99,13 @@ class _FileReader:
         self.requires(root)
         inputs = self.inputs(root.get("inputs"))
         reader = StepReader(
-            self.text, self.report, inputs, self.shared.kinds, self.shared.check_sample, self.inner
+            READERS,
+            self.text,
+            self.report,
+            inputs,
+            self.shared.kinds,
+            self.shared.check_sample,
+            self.inner,
         )
         header = self.header(root, reader)
         steps = reader.steps(self.listed(root), Scope(level=self.place.level))

@@ -12,7 +12,6 @@ from abreast.jobs.files.shapes import KeySpec, fitting
 from abreast.jobs.files.yaml_nodes import YamlNode, line_in
 from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.load.order import StepPlace, wrong_order
-from abreast.jobs.workflow.load.step_types import READERS
 from abreast.jobs.workflow.shell.script import Script, ScriptInvalid, parse_script
 from abreast.jobs.workflow.spec import Common, Custom, Step, Value, Workflow, WorkflowInput
 
@@ -49,10 +48,15 @@ class Scope:
         return Scope(in_fan_out=True, level=self.level + 1)
 
 
+ReadStep: TypeAlias = "Callable[[StepReader, dict[str, YamlNode], Common, Scope], Step | None]"
+"""Makes the typed step of one type from its checked keys."""
+
+
 @dataclass(slots=True)
 class StepReader:
-    """Reads the steps of one file."""
+    """Reads the steps of one file; `types` has the function for each type of step."""
 
+    types: Mapping[str, ReadStep]
     source: str
     report: Problems
     inputs: Mapping[str, WorkflowInput] | None
@@ -145,10 +149,10 @@ class StepReader:
         type_ = step_words.DEFAULT_TYPE if kind is None else kind.plain(2)
         line = kind.line if kind else node.line
         what = f"the {type_} step {name!r}"
-        if isinstance(type_, str) and type_ in READERS:
+        if isinstance(type_, str) and type_ in self.types:
             given = fitting(node, _without_id(step_words.words_of(type_)), what, self.report)
             self.unknown(node, type_)
-            return READERS[type_](self, given, self.common(node, given, name, type_), scope)
+            return self.types[type_](self, given, self.common(node, given, name, type_), scope)
         if isinstance(type_, str) and type_ in self.custom:
             ours = _without_id({word: step_words.COMMON[word] for word in step_words.SHARED_KEYS})
             given = fitting(node, ours, what, self.report)

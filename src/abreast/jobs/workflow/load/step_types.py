@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final
 
 from abreast.jobs.files.expressions import ExpressionText
 from abreast.jobs.files.problems import shown
 from abreast.jobs.files.shapes import fitting
 from abreast.jobs.files.yaml_nodes import YamlNode
 from abreast.jobs.workflow.load import step_words
+from abreast.jobs.workflow.load.read_steps import ReadStep, Scope, StepReader
 from abreast.jobs.workflow.spec import (
     MAX_ITERATIONS,
     CallStep,
@@ -30,9 +30,6 @@ from abreast.jobs.workflow.spec import (
     Switch,
     Value,
 )
-
-if TYPE_CHECKING:
-    from abreast.jobs.workflow.load.read_steps import Scope, StepReader
 
 _MISSING: Final = YamlNode("value", 0)
 """Stands for a key that is missing or invalid: it is reported, and the step is not used."""
@@ -287,8 +284,7 @@ def _call(
     return CallStep(common, node.text, workflow, reader.mapping(inputs))
 
 
-_Read: TypeAlias = "Callable[[StepReader, dict[str, YamlNode], Common, Scope], Step | None]"
-READERS: Final[dict[str, _Read]] = {
+READERS: Final[dict[str, ReadStep]] = {
     "command": _command,
     "prompt": _prompt,
     "shell": _shell,

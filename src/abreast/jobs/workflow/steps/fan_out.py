@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from abreast.core.errors import OutcomeUnknown, RecordedError, TimedOut
 from abreast.core.halting import EndsAt
@@ -19,7 +19,16 @@ from abreast.core.outcome import Done, Failed, Outcome
 from abreast.jobs.files.expressions import ExpressionFailed, ExpressionText
 from abreast.jobs.files.problems import shown
 from abreast.jobs.workflow.load.analysis import every
-from abreast.jobs.workflow.spec import ACTIONS, Action, Command, FanOut, Prompt, Sample
+from abreast.jobs.workflow.spec import (
+    ACTIONS,
+    Action,
+    Command,
+    FanOut,
+    Prompt,
+    Sample,
+    Step,
+    Workflow,
+)
 from abreast.jobs.workflow.steps.actions import (
     configure,
     failed,
@@ -42,9 +51,6 @@ from abreast.jobs.workflow.steps.values import reads, resolve, surroundings
 from abreast.jobs.workflow.steps.width import as_width
 from abreast.run.current import current_item
 
-if TYPE_CHECKING:
-    from abreast.jobs.workflow.job import Flow
-
 FAN_OUT_STARTED: Final = "fan-out-started"
 """The event that records how many items there are: a map knows only once it has read them all."""
 _STEP_ERRORS: Final = (StepHalted, TimedOut, RecordedError, OutcomeUnknown)
@@ -58,12 +64,33 @@ _JSON_TYPES: Final = {
 }
 
 
+class StepRunner(Protocol):
+    """What a fan-out uses of the flow that it belongs to."""
+
+    workflow: Workflow
+
+    def lane_of(self, step: Action) -> str | None:
+        """Return the lane on which an action holds a place while it works."""
+
+    def make_room(self, width: int) -> None:
+        """Allow as many actions at once, unless the user has set their number."""
+
+    async def sequence(self, frame: StepFrame, steps: Sequence[Step]) -> Record | None:
+        """Run the steps; return the record of the one that halts, if one does."""
+
+    def performing(
+        self, step: Action, frame: StepFrame
+    ) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
+        """Return the function that runs an action with its config."""
+
+
 class FanOuts:
     """Runs the fan-outs of one flow."""
 
-    def __init__(self, flow: Flow) -> None:
-        """Run the fan-outs of `flow`."""
+    def __init__(self, flow: StepRunner, max_items: int) -> None:
+        """Run the fan-outs of `flow`, each of at most `max_items`."""
         self._flow = flow
+        self._max_items = max_items
 
     async def run(self, frame: StepFrame, step: FanOut) -> Record:
         """Run a fan-out; wait for all items, or for the item that ends it."""
@@ -84,10 +111,10 @@ class FanOuts:
             return failed(
                 common, f"items must be a list, and {text} is {kind}", {**output, "items": []}
             )
-        if len(items) > self._flow.tools.max_items:
+        if len(items) > self._max_items:
             error = (
-                f"there are {len(items)} items, and at most {self._flow.tools.max_items} are "
-                "allowed (max_items under [workflow] in abreast.toml)"
+                f"there are {len(items)} items, and at most {self._max_items} are allowed "
+                "(max_items under [workflow] in abreast.toml)"
             )
             return failed(common, error, {**output, "items": []})
         output["item_count"] = len(items)
@@ -173,7 +200,7 @@ class _ItemWork:
     own.
     """
 
-    def __init__(self, flow: Flow, frame: StepFrame, step: FanOut) -> None:
+    def __init__(self, flow: StepRunner, frame: StepFrame, step: FanOut) -> None:
         self._flow = flow
         self._frame = frame
         self._step = step
