@@ -1,4 +1,4 @@
-"""Checks the tree of src/abreast: small, described packages, and no public class name twice."""
+"""Checks src/abreast: described packages, no class name twice, no import circle, stray task."""
 
 from __future__ import annotations
 
@@ -6,11 +6,55 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 MAX_MODULES = 12
 EXEMPT = {"cli/commands"}  # one module per command
 DEFAULT = Path(__file__).parents[1] / "src/abreast"
+
+KNOWN = {  # modules that are still in circles of imports; a circle among them alone is no fault
+    "abreast.cli.commands.matrix",
+    "abreast.cli.commands.run",
+    "abreast.cli.jobs.map.job",
+    "abreast.cli.jobs.map.prompt",
+    "abreast.run.calls.attempts",
+    "abreast.run.calls.journal",
+    "abreast.run.calls.model",
+    "abreast.run.claim",
+    "abreast.run.context",
+    "abreast.run.current",
+    "abreast.run.lifetime",
+    "abreast.run.map.admission",
+    "abreast.run.map.attempts",
+    "abreast.run.map.in_memory",
+    "abreast.run.map.journal",
+    "abreast.run.map.outcomes",
+    "abreast.run.map.reader",
+    "abreast.run.map.recorded_input",
+    "abreast.run.map.release",
+    "abreast.run.map.scheduler",
+    "abreast.run.run",
+    "abreast.run.slot_lending",
+}
+
+TASK_STARTERS = {
+    "Task",
+    "TaskGroup",
+    "create_task",
+    "ensure_future",
+    "gather",
+    "run_coroutine_threadsafe",
+}
+STARTS_TASKS = {  # ARCHITECTURE.md says why
+    "jobs/candidates/timing/timed_processes.py",
+    "jobs/matrix/job.py",
+    "jobs/matrix/tools.py",
+    "jobs/workflow/job.py",
+    "run/map/in_memory.py",
+    "run/map/scheduler.py",
+    "sync.py",
+}
 
 
 def repeated_names(source: Path) -> Iterator[str]:
@@ -39,10 +83,65 @@ def package_faults(source: Path) -> Iterator[str]:
             yield f"{folder.relative_to(source).as_posix()} has modules and no __init__.py"
 
 
+def import_circles(source: Path, known: set[str]) -> Iterator[str]:
+    """A sentence for the first circle of imports, those under TYPE_CHECKING counted."""
+    modules = {}
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source.parent).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    graph = {}
+    for name, path in modules.items():
+        found = {one if one in modules else one.rpartition(".")[0] for one in imports_of(path)}
+        graph[name] = {one for one in found - {name} if one in modules and not {one, name} <= known}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        # It lists each module after one that it imports.
+        yield f"a circle of imports: {' -> '.join(reversed(error.args[1]))}"
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """What a file imports, anywhere in it: `package.module`, or `package.module.name`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def stray_tasks(source: Path, allowed: set[str]) -> Iterator[str]:
+    """One sentence for each call that starts a task outside of the modules that may."""
+    for path in sorted(source.rglob("*.py")):
+        name = path.relative_to(source).as_posix()
+        calls = [
+            (node.lineno, starter)
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Call) and (starter := called_name(node)) in TASK_STARTERS
+        ]
+        if name in allowed and not calls:
+            yield f"{name} starts no task any more: take it out of STARTS_TASKS"
+        elif name not in allowed:
+            for line, starter in calls:
+                yield f"{name}:{line} calls {starter}: only run/map/scheduler.py starts tasks"
+
+
+def called_name(call: ast.Call) -> str:
+    """The last name of what is called: `create_task` of `loop.create_task(...)`."""
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
 def main() -> None:
     """Print all faults; exit 1 if there are any."""
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
-    faults = [*repeated_names(source), *package_faults(source)]
+    faults = [
+        *repeated_names(source),
+        *package_faults(source),
+        *import_circles(source, KNOWN),
+        *stray_tasks(source, STARTS_TASKS),
+    ]
     for fault in faults:
         print(fault)
     sys.exit(bool(faults))

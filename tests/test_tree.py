@@ -1,4 +1,4 @@
-"""The check of the tree: packages stay small and described, and a class name means one thing."""
+"""The check of the tree: small packages, one class of a name, no circles, no stray tasks."""
 
 import subprocess
 import sys
@@ -59,3 +59,55 @@ def test_a_package_without_a_sentence_or_without_an_init_is_a_fault(tree):
         "one/__init__.py does not say what the package is",
         "two has modules and no __init__.py",
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from {0}.two import module",
+        "from {0}.two.module import Two",
+        "import {0}.two.module",
+        "if TYPE_CHECKING:\n    from {0}.two.module import Two",
+        "def later():\n    from {0}.two.module import Two",
+    ],
+)
+def test_a_circle_of_imports_is_a_fault_wherever_the_imports_stand(tree, line):
+    (tree / "two" / "module.py").write_text(f"from {tree.name}.one.module import One\n")
+    assert checked(tree) == (0, [])
+    (tree / "one" / "module.py").write_text(f"{line.format(tree.name)}\nclass One: pass\n")
+    code, lines = checked(tree)
+    one, two = (f"{tree.name}.{name}.module" for name in ("one", "two"))
+    assert code == 1
+    assert lines in (
+        [f"a circle of imports: {one} -> {two} -> {one}"],
+        [f"a circle of imports: {two} -> {one} -> {two}"],
+    )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "asyncio.create_task(work())",
+        "loop.create_task(work())",
+        "asyncio.ensure_future(work())",
+        "asyncio.gather(work())",
+        "asyncio.TaskGroup()",
+        "asyncio.Task(work())",
+        "Task(work())",
+        "asyncio.run_coroutine_threadsafe(work(), loop)",
+    ],
+)
+def test_a_task_that_is_started_outside_of_the_scheduler_is_a_fault(tree, call):
+    (tree / "one" / "module.py").write_text(f"x = 1\n{call}\n")
+    starter = call.partition("(")[0].rpartition(".")[2]
+    assert checked(tree) == (
+        1,
+        [f"one/module.py:2 calls {starter}: only run/map/scheduler.py starts tasks"],
+    )
+
+
+def test_a_module_that_may_start_tasks_but_does_not_is_taken_off_the_list(tree):
+    (tree / "sync.py").write_text("loop.create_task(work())\n")
+    assert checked(tree) == (0, [])
+    (tree / "sync.py").write_text("")
+    assert checked(tree) == (1, ["sync.py starts no task any more: take it out of STARTS_TASKS"])
