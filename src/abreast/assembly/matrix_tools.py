@@ -71,12 +71,12 @@ class RunMatrixTools:
             if (name, silent) not in self._callers:
                 caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
                 count = self.lanes.setdefault(caller.lane.name, LaneCount())
-                caller.model = (
+                counted = caller.with_model(
                     _OfflineModel(name)
                     if silent
                     else CountingModel(caller.model, count, self.clock)
                 )
-                self._callers[name, silent] = await self._stack.enter_async_context(caller)
+                self._callers[name, silent] = await self._stack.enter_async_context(counted)
         return self._callers[name, silent]
 
     async def call(self, name: str, *given: Any) -> Any:  # noqa: ANN401 - a function's own types

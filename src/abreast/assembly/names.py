@@ -194,6 +194,7 @@ def open_model(
     """
     from abreast.models.lanes import PRICE_TABLE, check_keys, find_lanes, split_name
     from abreast.models.price import find_price
+    from abreast.run.calls.cache import Replay, StoreCache
     from abreast.run.calls.model import CALL_RETRY, Caller
     from abreast.run.retry import Retry
 
@@ -203,20 +204,17 @@ def open_model(
     price: Price | None = settings.price
     if price is None and settings.kind in ("openai", "anthropic", "gemini"):
         price = find_price(PRICE_TABLE.get(settings.name, settings.name), model)
-    store_cache = None
-    if cache:
-        if opened_store is None:
-            raise ValueError("a cache is in a store: give store=")
-        from abreast.run.calls.cache import StoreCache
-
-        store_cache = StoreCache(opened_store)
+    if cache and opened_store is None:
+        raise ValueError("a cache is in a store: give store=")
+    bare = find_model(name, settings, model, opened_store)
     return Caller(
-        _traced(find_model(name, settings, model, opened_store)),
+        _traced(bare),
         lane_of(settings),
         price=price,
         retry=CALL_RETRY if retry is None else Retry.of(retry),
         paid=settings.kind not in ("local", "scripted", "replay"),
-        cache=store_cache,
+        cache=StoreCache(opened_store) if cache and opened_store is not None else None,
+        replays=bare.recorded_name if isinstance(bare, Replay) else None,
         clock=clock,
     )
 

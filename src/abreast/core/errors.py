@@ -57,6 +57,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from abreast.core.outcome import Usage
+
 
 class AbreastError(Exception):
     """The root of all errors that abreast raises itself."""
@@ -168,6 +170,12 @@ class CallFailed(AbreastError):
     """
 
     retryable = False
+    retry_after: float | None = None
+    """Seconds that the provider asks to wait, if it says so."""
+    usage: Usage | None = None
+    """What the call used although it failed, if that is known."""
+    headers: Mapping[str, str] | None = None
+    """Of a 429: the lane reads the remaining limits from them."""
 
     def __init__(self, message: str, *, status: int | None = None, raw: str = "") -> None:
         """Keep `status` and `raw`, so that they are recorded beside the failure."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -19,6 +19,7 @@ class Capabilities(NamedTuple):
     exceptions: bool
 
 
+@runtime_checkable
 class PortableContextValue(Protocol):
     """A context variable's value that travels with its item to another process.
 

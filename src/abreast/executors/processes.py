@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from abreast.core.errors import WorkerDied
-from abreast.executors.port import BoundCall, Capabilities
+from abreast.executors.port import BoundCall, Capabilities, PortableContextValue
 from abreast.executors.worker import Setup
 from abreast.executors.worker_process import WorkerProcess
 
@@ -143,7 +143,8 @@ def _pickle_function(fn: Callable[..., object]) -> bytes:
 def _pack(value: object) -> bytes:
     """Pickle the item and the values of its context that travel with it."""
     context = contextvars.copy_context()
-    luggage = [found.luggage() for found in context.values() if hasattr(type(found), "luggage")]
+    values = context.values()
+    luggage = [found.luggage() for found in values if isinstance(found, PortableContextValue)]
     try:
         return pickle.dumps((value, luggage), pickle.HIGHEST_PROTOCOL)
     except Exception as error:

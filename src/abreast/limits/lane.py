@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from abreast.core.window import whole
 from abreast.limits.budget import Budget
 from abreast.limits.limit import Limit, Need, Weight
+from abreast.limits.pool import Pool
 
 LaneLimits: TypeAlias = "Limit | Sequence[Limit] | ProviderLane"
 Holding: TypeAlias = "str | Sequence[str] | Mapping[str, Weight] | None"
@@ -46,7 +47,7 @@ class Lanes:
                 limits = limits.held  # noqa: PLW2901 - items hold only this part of a provider's lane
             own = tuple(limits) if isinstance(limits, Sequence) else (limits,)
             for limit in own:
-                if not hasattr(limit, "refusal"):
+                if not hasattr(limit, "refusal"):  # a user's argument: anything
                     raise TypeError(
                         f"lane {name!r} needs limits such as Slots(8) or Rate(600), not {limit!r}"
                     )
@@ -88,7 +89,7 @@ class Lanes:
         for name, weight in weights:
             need = Need(weight=weight)
             for limit in self.limits(name):
-                if weight != 1 and hasattr(limit, "thing"):
+                if weight != 1 and isinstance(limit, Pool):
                     raise ValueError(
                         f"{name!r} hands over one thing at a time; "
                         f"it can't be held with weight {weight!r}"

@@ -99,3 +99,11 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Release connections and memory; a second call does nothing."""
+
+
+def is_greedy(model: Model) -> bool:
+    """Whether it is deterministic by default, so that repeated draws would all be equal.
+
+    A model that is so has an attribute `greedy`; users' own models need not have it.
+    """
+    return bool(getattr(model, "greedy", False))

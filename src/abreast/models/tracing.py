@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.version import VERSION
-from abreast.models.port import Model, OnText, Reply, Request
+from abreast.models.port import Model, OnText, Reply, Request, is_greedy
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
@@ -50,6 +50,7 @@ class TracedModel:
         from opentelemetry import metrics, trace
 
         self._model = model
+        self.greedy = is_greedy(model)
         provider, _, name = model.name.partition("/")
         self._attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "chat",
@@ -72,10 +73,6 @@ class TracedModel:
             "Time of a call",
             explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
         )
-
-    def __getattr__(self, name: str) -> object:
-        """All other attributes are those of the model."""
-        return getattr(self._model, name)
 
     @property
     def name(self) -> str:

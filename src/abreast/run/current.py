@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from abreast.core.events import Plain
 from abreast.core.frozen import record
+from abreast.limits.pool import Pool
 
 if TYPE_CHECKING:
     from abreast.core.clock import Timer
@@ -117,7 +118,7 @@ class CurrentItem:
         return {
             hold.lane: hold.limit.thing(hold.handed)
             for hold in self.holds
-            if hasattr(hold.limit, "thing")
+            if isinstance(hold.limit, Pool)
         }
 
     @property

@@ -524,7 +524,8 @@ async def test_a_replayed_run_gives_the_same_replies_and_asks_nobody():
         first = await answers(run, model, ["a", "b", "a"])
         deep = await run.map(work, ["x"], width=1).values()
     sent = len(echo.sent)
-    model = caller(Replay(store, "r-1"), paid=False)
+    replay = Replay(store, "r-1")
+    model = caller(replay, paid=False, replays=replay.recorded_name)
     async with abreast.open_run("again", store=store, seed=5) as run:
         assert await answers(run, model, ["a", "b", "a"]) == first
         assert await run.map(work, ["x"], width=1).values() == deep

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from abreast.core.outcome import Done
 from abreast.jobs.candidates.results import Checked, Diff, Proposal, Tried, patch_of
 from abreast.jobs.candidates.source.target import Target
 from abreast.models.port import Reply
@@ -60,8 +61,8 @@ class ModelAuthor:
         async with run.map(draft, range(1, count + 1), width=width, name="propose") as drafts:
             async for outcome in drafts:
                 name = f"draft-{int(outcome.key) + 1}"
-                if outcome.ok:
-                    found.append(Proposal(name, str(getattr(outcome, "value", "")), "model"))
+                if isinstance(outcome, Done):
+                    found.append(Proposal(name, outcome.value, "model"))
                 else:
                     reason = f"the model gave none: {getattr(outcome, 'error', '')}"
                     found.append(Proposal(name, "", "model", fault="error", reason=reason))

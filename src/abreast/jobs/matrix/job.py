@@ -322,7 +322,7 @@ class _JudgeCaller:
         try:
             reply = await caller.ask(question, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS)
         except CallFailed as error:
-            self.used += getattr(error, "usage", NO_USAGE)
+            self.used += error.usage or NO_USAGE
             raise
         finally:
             NOTES.reset(token)

@@ -15,7 +15,7 @@ from abreast.core.errors import CallFailed, Throttled
 from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, End, LaneCount
 from abreast.jobs.matrix.own_work import OWN_WORK, PermitBlock, holding_place
 from abreast.jobs.matrix.rows import SubResult
-from abreast.models.port import Model, OnText, Reply, Request
+from abreast.models.port import Model, OnText, Reply, Request, is_greedy
 from abreast.run.calls.model import Caller
 from abreast.run.run import Run
 
@@ -34,9 +34,7 @@ class CountingModel:
         self.lane = lane
         self._clock = clock
         self.name = model.name
-
-    def __getattr__(self, word: str) -> Any:  # noqa: ANN401 - any attribute of the model
-        return getattr(self._model, word)
+        self.greedy = is_greedy(model)
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Call the model, and note the request."""

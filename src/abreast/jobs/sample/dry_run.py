@@ -10,6 +10,7 @@ from abreast.jobs.sample.checks import Judge
 from abreast.jobs.sample.job import BreadthDepth, RequestSettings
 from abreast.jobs.sample.strategies import History, Question, Strategy
 from abreast.models.port import SHORT_REPLY_TOKENS, Model, Request
+from abreast.run.calls.model import Caller
 
 PASS_RATE: Final = 0.5
 """The assumed share of draws that pass."""
@@ -73,8 +74,8 @@ def plan_sample(
 
 def _verdict_usd(judge: Judge, tokens: int) -> float | None:
     """Cost of one verdict: the judge reads prompt and answer, and may think before it decides."""
-    price = getattr(judge.model, "price", None)
-    return None if price is None else float(price.of(tokens, SHORT_REPLY_TOKENS))
+    price = judge.model.price if isinstance(judge.model, Caller) else None
+    return None if price is None else price.of(tokens, SHORT_REPLY_TOKENS)
 
 
 def _sum_if_known(parts: Sequence[float | None]) -> float | None:
@@ -101,8 +102,7 @@ def _draw_cost(
     model: Model | str = turn.model or draws.model
     if isinstance(model, str) and draws.open is not None:
         model = draws.open(model)
-    reserve = getattr(model, "reserve", None)
-    if reserve is None:
+    if not isinstance(model, Caller):
         return 0, None
-    need, _ = reserve(request, ())
-    return need.tokens, need.usd if getattr(model, "price", None) is not None else None
+    need, _ = model.reserve(request, ())
+    return need.tokens, need.usd if model.price is not None else None

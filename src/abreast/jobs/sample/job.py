@@ -39,7 +39,7 @@ from abreast.jobs.sample.results import (
     split_usage,
 )
 from abreast.jobs.sample.strategies import History, Question, Strategy
-from abreast.models.port import Json, Model, Reply, Request
+from abreast.models.port import Json, Model, Reply, Request, is_greedy
 from abreast.run.context import GRACE
 from abreast.run.current import current_item
 from abreast.run.run import Run
@@ -296,11 +296,7 @@ class _Sampler:
         model = self._model(turn.model)
         drawn.model = model.name
         temperature = draws.temperature
-        if (
-            temperature is None
-            and getattr(model, "greedy", False)
-            and self._shape.breadth * self._shape.depth > 1
-        ):
+        if temperature is None and is_greedy(model) and self._shape.breadth * self._shape.depth > 1:
             temperature = GREEDY_MODEL_TEMPERATURE
         request = Request(
             turn.messages,

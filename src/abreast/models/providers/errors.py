@@ -55,9 +55,7 @@ def fault_of(
     message = f": {parsed.message}" if parsed.message else ""
     error = kind(f"{name} {what} ({status}){message}", status=status, raw=raw)
     if kind in (ServerFault, QuotaSpent):
-        after = retry_after(headers)
-        if after is not None:
-            vars(error)["retry_after"] = after  # not a field, as most errors have none
+        error.retry_after = retry_after(headers)
     return error
 
 
@@ -236,7 +234,7 @@ def _throttling_error(
         spent = QuotaSpent(
             f"{name} has no quota left for now ({_TOO_MANY_REQUESTS}){message}", status=429, raw=raw
         )
-        vars(spent).update({} if wait is None else {"retry_after": wait})
+        spent.retry_after = wait
         return spent
     if wait is None:
         wait = _until_reset(headers)
@@ -248,7 +246,7 @@ def _throttling_error(
         limit=limit,
         raw=raw,
     )
-    vars(error)["headers"] = dict(headers)  # the lane reads the remaining limits from them
+    error.headers = dict(headers)
     return error
 
 

@@ -308,7 +308,7 @@ class Provider(ABC):
             try:
                 value = parse(text, request.schema, who=who, clean=self._http.clean)
             except ReplyInvalid as error:
-                vars(error)["usage"] = usage
+                error.usage = usage
                 raise
         model, name = clean(draft.model), clean(draft.id)
         return Reply(text, value, calls, usage, finish, model, name, seconds, first, headers)
@@ -325,7 +325,7 @@ class Provider(ABC):
         self, kind: type[CallFailed], what: str, body: bytes, usage: Usage
     ) -> NoReturn:
         error = kind(f"{self.name} {what}", status=200, raw=self._http.raw(body))
-        vars(error)["usage"] = usage  # the tokens are charged although there is no reply
+        error.usage = usage  # the tokens are charged although there is no reply
         raise error
 
 

@@ -223,7 +223,7 @@ class CallAttempts:
             self._record_changes(changes)
             return None, None
         except QuotaSpent as error:
-            after = getattr(error, "retry_after", None)
+            after = error.retry_after
             parked = lane.park(error, after, clock.now())
             self._settle(grant, Usage())
             self._record_changes(
@@ -232,7 +232,7 @@ class CallAttempts:
             raise parked from error
         except CallFailed as error:
             # A failed call may have been paid for, such as a refusal.
-            used = priced(getattr(error, "usage", _ONE_REQUEST), caller.price)
+            used = priced(error.usage or _ONE_REQUEST, caller.price)
             self._settle(grant, used)
             self._service.append(clock.now() - sent)
             self._used += used

@@ -67,9 +67,6 @@ class Replay:
         self.recorded_name = model or next(iter(models))
         """The model whose replies these are: calls are named after it, as they were."""
 
-    takes_seed = False
-    """A recorded reply depends on no seed: requests come without the item's seed."""
-
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """The recorded reply; `NotRecorded` if the run never made this request."""
         reply = restore(self._find(request), request)

@@ -96,7 +96,7 @@ class ModelLane:
             raise self.park(f"it asks to wait for {after / 3600:.1f} hours", after, now)
         if self.governed is None:
             return []
-        header_limits = limits_in_headers(getattr(error, "headers", None))
+        header_limits = limits_in_headers(error.headers)
         hit = rejected_limit(error.limit, header_limits)
         changes = self.governed.rejected(permit, now, hit, after, header_limits)
         if changes is None:

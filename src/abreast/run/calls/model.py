@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, Final, Protocol, Self
 
@@ -19,7 +20,7 @@ from abreast.limits.budget import Budget
 from abreast.limits.gate import LimitGate
 from abreast.limits.limit import Limit, Need
 from abreast.models.estimate import TokenEstimate, TokenEstimates
-from abreast.models.port import Json, Message, Model, OnText, Reply, Request
+from abreast.models.port import Json, Message, Model, OnText, Reply, Request, is_greedy
 from abreast.models.price import Price
 from abreast.run.calls.attempts import CallAttempts
 from abreast.run.calls.journal import CallJournal, Calls, digest_of, recorded_calls_of, restore
@@ -66,9 +67,14 @@ class Caller:
         retry: Retry | None = CALL_RETRY,
         paid: bool = True,
         cache: Cache | None = None,
+        replays: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`paid` calls are recorded on disk with their reservation before they are sent."""
+        """`paid` calls are recorded on disk with their reservation before they are sent.
+
+        If the model answers with recorded replies, `replays` names the model that gave them: calls
+        are recorded under that name, and come without the item's seed.
+        """
         self.model = model
         self.lane = lane
         self.price = price
@@ -78,8 +84,7 @@ class Caller:
         self._clock = clock
         self._gate = LimitGate(clock)
         self.estimates = TokenEstimates()
-        self._recorded_name: str = getattr(model, "recorded_name", None) or model.name
-        self._takes_seed: bool = getattr(model, "takes_seed", True)
+        self._replays = replays
 
     def __repr__(self) -> str:
         """Show the model and its lane."""
@@ -93,7 +98,13 @@ class Caller:
     @property
     def greedy(self) -> bool:
         """Whether it is deterministic by default, so that repeated draws would all be equal."""
-        return bool(getattr(self.model, "greedy", False))
+        return is_greedy(self.model)
+
+    def with_model(self, model: Model) -> Caller:
+        """The same lane, price and retries for another model, such as a wrapper of its own."""
+        other = copy(self)
+        other.model = model
+        return other
 
     async def __aenter__(self) -> Self:
         """Return itself; connections are opened by the first call."""
@@ -164,7 +175,7 @@ class Caller:
             if calls is None:
                 resumed = item.scheduler.context.resumed
                 calls = item.calls = await recorded_calls_of(item) if resumed else Calls({})
-            path = calls.path_of(item, digest_of(self._recorded_name, request))
+            path = calls.path_of(item, digest_of(self._replays or self.name, request))
             known = calls.known.get(path)
             if known is not None:
                 # Before `restore`, which raises a recorded failure.
@@ -218,7 +229,7 @@ class Caller:
         hear: OnText | None,
         call_journal: CallJournal | None,
     ) -> Reply:
-        sent = _with_seed(request, item) if self._takes_seed else request
+        sent = _with_seed(request, item) if self._replays is None else request
         reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         if self._cache is not None:
             await self._cache.keep(self.name, request, reply)

@@ -31,6 +31,7 @@ from abreast.cli.terminal.live_line import closing_line
 from abreast.cli.terminal.progress import wants_progress
 from abreast.cli.terminal.tables import say, say_facts, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.outcome import Done
 from abreast.executors.commands import Commands
 from abreast.jobs.candidates.author import ModelAuthor, blocks_of
 from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests
@@ -329,8 +330,8 @@ class CandidatesDriver:
             ) as printed:
                 async for outcome in printed:
                     name = f"command-{int(outcome.key) + 1}"
-                    if outcome.ok:
-                        found.append(Proposal(name, getattr(outcome, "value", ""), "command"))
+                    if isinstance(outcome, Done):
+                        found.append(Proposal(name, outcome.value, "command"))
                     else:
                         reason = str(getattr(outcome, "error", "it was stopped"))
                         found.append(Proposal(name, "", "command", fault="error", reason=reason))

@@ -338,6 +338,7 @@ class MatrixDriver:
         )
         code = DONE
         with Interrupts(self._groups.kill) as interrupts:
+            bounds: dict[str, Any] = self._config.workflow()  # some of the fields of Tools
             tools = Tools(
                 cwd=str(self.directory),
                 lanes=self.lanes,
@@ -346,9 +347,8 @@ class MatrixDriver:
                 started=self._groups.started,
                 ended=self._groups.ended,
                 runners=self._config.runners(),
+                **bounds,
             )
-            for word, bound in self._config.workflow().items():
-                setattr(tools, word, bound)
             bench = RunMatrixTools(tools, self.directory, offline=self._offline)
             matrix = Matrix(
                 self.study,
