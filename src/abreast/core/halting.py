@@ -82,7 +82,7 @@ class Halting(Generic[T]):
         if until is not None:
             if callable(until):
                 self._predicate = until
-                rules.extend(getattr(until, "ends", ()))
+                rules.extend(getattr(until, "ends", ()))  # a user's function has none
             elif isinstance(until, bool) or not isinstance(until, int):
                 raise TypeError(
                     f"until must be a whole number of successes or a function, not {until!r}"

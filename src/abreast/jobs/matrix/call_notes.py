@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from abreast.jobs.matrix.rows import SubResult
 
@@ -73,3 +73,10 @@ class LaneCount:
     def leave(self) -> None:
         """Count one request less in flight."""
         self.now -= 1
+
+
+@runtime_checkable
+class CountedModel(Protocol):
+    """A model whose requests are counted on a lane."""
+
+    lane: LaneCount

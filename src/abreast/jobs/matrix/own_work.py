@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 from abreast.core.clock import Clock
-from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, LaneCount
+from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, CountedModel, LaneCount
 from abreast.run.calls.model import Caller
 from abreast.run.calls.permit import LanePermit
 from abreast.run.current import current_item
@@ -30,7 +30,8 @@ class OwnWork:
             raise RuntimeError("a place on a lane is taken inside a cell")
         self._permit = LanePermit(caller, item)
         self._notes = NOTES.get()
-        self._lane: LaneCount = getattr(caller.model, "lane", None) or LaneCount()
+        counted = caller.model
+        self._lane = counted.lane if isinstance(counted, CountedModel) else LaneCount()
         self._clock = clock
         self.is_block = is_block
         self._began: float | None = None
