@@ -18,7 +18,6 @@ from abreast.run.lifetime import RESUME, Opening
 from abreast.run.run import Resume, Run
 
 if TYPE_CHECKING:
-    from abreast.limits.limit import Limit
     from abreast.models.http.client import HttpOptions
     from abreast.models.lanes import LaneSettings
     from abreast.models.port import Model
@@ -310,17 +309,15 @@ def lane_of(settings: LaneSettings) -> ModelLane:
 
     numbers = (settings.width, settings.rpm, settings.tpm, settings.adaptive, settings.capped)
     key = (settings.name, settings.base_url, *numbers)
-    lane = _LANES.get(key)
-    if lane is None and settings.adaptive:
-        lane = _LANES[key] = _adaptive_lane(settings)
-    if lane is None:
-        limits: list[Limit] = [Slots(settings.width)]
-        if settings.rpm is not None:
-            limits.append(Rate(settings.rpm))
-        if settings.tpm is not None:
-            limits.append(Rate(settings.tpm, of="tokens"))
-        lane = _LANES[key] = ModelLane(settings.name, limits)
-    return lane
+    if (lane := _LANES.get(key)) is not None:
+        return lane
+    if settings.adaptive:
+        lane = _adaptive_lane(settings)
+    else:
+        requests = [] if settings.rpm is None else [Rate(settings.rpm)]
+        tokens = [] if settings.tpm is None else [Rate(settings.tpm, of="tokens")]
+        lane = ModelLane(settings.name, [Slots(settings.width), *requests, *tokens])
+    return _LANES.setdefault(key, lane)
 
 
 def _adaptive_lane(settings: LaneSettings) -> ModelLane:

@@ -66,6 +66,11 @@ class AbreastError(Exception):
     is_sentence = True  # the message is understood without the type's name in front of it
 
 
+def _message_alone(error: BaseException) -> str:
+    """The message, without the facts beside it."""
+    return str(error.args[0])
+
+
 class KeyReused(AbreastError):
     """Two items of one map, or two maps of one scope, have the same name."""
 
@@ -116,6 +121,15 @@ class RecordedError(AbreastError):
         return hash(self.args[:3])
 
 
+def type_name(kind: type) -> str:
+    """A type's name for people: `module.Qual`, without `builtins`."""
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
 def command_output(error: BaseException) -> dict[str, object]:
     """What a failed command left: `exit_code`, `stdout`, `stderr`; empty for other failures.
 
@@ -135,14 +149,12 @@ def command_output(error: BaseException) -> dict[str, object]:
 class ItemsFailed(AbreastError):
     """Several items failed at once; the first in item order is the cause, all are in `errors`."""
 
+    __str__ = _message_alone
+
     def __init__(self, message: str, errors: tuple[BaseException, ...]) -> None:
         """Keep every error beside the message."""
         super().__init__(message, errors)  # both, so that it can be read back from a pickle
         self.errors = errors
-
-    def __str__(self) -> str:
-        """The message alone."""
-        return str(self.args[0])
 
 
 class OutcomeUnknown(AbreastError):
@@ -281,14 +293,12 @@ class BranchesFailed(AbreastError):
 
     retryable = False
 
+    __str__ = _message_alone
+
     def __init__(self, message: str, attempts: tuple[object, ...] = ()) -> None:
         """`attempts` are all attempts that were made."""
         super().__init__(message, attempts)
         self.attempts = attempts
-
-    def __str__(self) -> str:
-        """The message alone."""
-        return str(self.args[0])
 
 
 class CheckBroken(AbreastError):
@@ -317,6 +327,8 @@ class WorkflowInvalid(AbreastError, ValueError):
 
     retryable = False
 
+    __str__ = _message_alone
+
     def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
         """Keep every problem beside the message."""
         super().__init__(message, problems)
@@ -327,10 +339,6 @@ class WorkflowInvalid(AbreastError, ValueError):
         """One error for all problems: each once, ordered by file and line."""
         found = tuple(sorted(set(problems)))
         return cls("\n".join(map(str, found)), found)
-
-    def __str__(self) -> str:
-        """The message alone."""
-        return str(self.args[0])
 
 
 class PriceUnknown(AbreastError):

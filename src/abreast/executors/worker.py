@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from multiprocessing import process, spawn
 from typing import Any
 
-from abreast.core.errors import RecordedError
+from abreast.core.errors import RecordedError, type_name
 
 HEADER = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
@@ -172,7 +172,7 @@ class WorkerLoop:
         try:
             return pickle.dumps((True, result, ""), pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # noqa: BLE001 - a class may raise anything when it is pickled
-            kind = _type_name(type(result))
+            kind = type_name(type(result))
             return _failure(
                 TypeError(f"the value of {item}, a {kind}, can't leave its process: {error}"), item
             )
@@ -268,7 +268,7 @@ def _failure(error: BaseException, item: str) -> bytes:
                 copy = pickle.loads(reply)[1]  # noqa: S301 - pickled in the line above
                 if type(copy) is type(error) and str(copy) == str(error):
                     return reply
-    recorded = RecordedError(_type_name(type(error)), _message(error), trace)
+    recorded = RecordedError(type_name(type(error)), _message(error), trace)
     recorded.add_note(
         f"{item} raised it in a worker process; "
         "the exception itself can't leave that process, its text can"
@@ -281,11 +281,3 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - the user's own __str__
         return "(its message can't be had)"
-
-
-def _type_name(kind: type) -> str:
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )

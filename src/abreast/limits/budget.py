@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
-from abreast.limits.limit import WHENEVER, Need, WaitingLine, requests_used
+from abreast.limits.limit import WHENEVER, Need, WaitingLine, is_positive, requests_used
 
 _UNITS: dict[str, tuple[str, float]] = {
     "req": ("requests", 1),
@@ -55,7 +55,7 @@ class Budget:
         """Each cap a positive number, or None for no cap."""
         given = {"requests": requests, "tokens": tokens, "usd": usd, "seconds": seconds}
         for name, cap in given.items():
-            if cap is not None and not _is_positive(cap):
+            if cap is not None and not is_positive(cap):
                 raise ValueError(f"a budget's {name} must be a positive number, not {cap!r}")
         if all(cap is None for cap in given.values()):
             raise ValueError("a budget needs at least one of requests, tokens, usd, seconds")
@@ -170,10 +170,6 @@ class Budget:
             need.tokens if used is None else used.input_tokens + used.output_tokens
         )
         self.spent["usd"] += need.usd if used is None or used.usd is None else used.usd
-
-
-def _is_positive(cap: object) -> bool:
-    return not isinstance(cap, bool) and isinstance(cap, (int, float)) and 0 < cap < math.inf
 
 
 def _whole(name: str, amount: float | None) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from abreast.core.clock import Timer
@@ -14,7 +15,7 @@ from abreast.core.outcome import NO_USAGE, Usage
 
 Weight: TypeAlias = "int | Literal['all']"
 
-WHENEVER: Final = float("inf")
+WHENEVER: Final = inf
 """A refusal that ends when something is given back, not at a known time."""
 MAX_MOVES = 16
 """How often a ticket may be moved to another limit before it waits in all its lines at once."""
@@ -64,6 +65,11 @@ class Limit(Protocol):
 
     def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:
         """Give it back; `used` is what the work really used, or None if unknown."""
+
+
+def is_positive(number: object) -> bool:
+    """Whether it is a finite number above 0."""
+    return not isinstance(number, bool) and isinstance(number, (int, float)) and 0 < number < inf
 
 
 def requests_used(used: Usage | None, need: Need) -> int:

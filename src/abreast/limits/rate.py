@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Literal
 
 from abreast.core.outcome import Usage
-from abreast.limits.limit import Need, WaitingLine
+from abreast.limits.limit import Need, WaitingLine, is_positive
 
 # Seconds; shorter waits get no timer. Below the resolution of a clock (1e-10 s after ten days of
 # uptime) a timer could be due again at once, for ever. What is let through early reduces the level
@@ -39,11 +39,11 @@ class Rate:
         burst: float | None = None,
     ) -> None:
         """`burst` defaults to what fills in one second, and at least one: even pacing."""
-        if not _is_positive(count) or not _is_positive(per):
+        if not is_positive(count) or not is_positive(per):
             raise ValueError(f"Rate needs a positive count and period, not {count!r} per {per!r} s")
         if of not in ("requests", "tokens"):
             raise ValueError(f"Rate counts 'requests' or 'tokens', not {of!r}")
-        if burst is not None and not _is_positive(burst):
+        if burst is not None and not is_positive(burst):
             raise ValueError(f"Rate needs a positive burst, not {burst!r}")
         self.count = float(count)
         self.line = WaitingLine()
@@ -91,11 +91,3 @@ class Rate:
         if now > at:
             level += (now - at) * self.count / self.per
         return level if level < self.burst else self.burst  # noqa: FURB136 - takes a third of the time of min()
-
-
-def _is_positive(number: object) -> bool:
-    return (
-        not isinstance(number, bool)
-        and isinstance(number, (int, float))
-        and 0 < number < float("inf")
-    )

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
 
 from abreast.core.errors import KeysMissing, ModelUnknown
@@ -210,12 +211,9 @@ def check_keys(lanes: list[LaneSettings]) -> None:
 
 
 def _key_source(lane: LaneSettings) -> str:
-    parts = []
-    if lane.api_key_env:
-        parts.append(f"the environment variable {lane.api_key_env}")
-    if lane.api_key_file:
-        parts.append(f"the file {lane.api_key_file}")
-    return " or ".join(parts)
+    variable = f"the environment variable {lane.api_key_env}" if lane.api_key_env else ""
+    file = f"the file {lane.api_key_file}" if lane.api_key_file else ""
+    return " or ".join(filter(None, (variable, file)))
 
 
 def _lane(
@@ -285,13 +283,13 @@ def _text(given: object, where: str) -> str:
 
 
 def _positive(given: object, where: str) -> float:
-    if (
-        isinstance(given, bool)
-        or not isinstance(given, (int, float))
-        or not 0 < given < float("inf")
-    ):
+    if not _is_finite(given) or given <= 0:
         raise ValueError(f"{where} must be a positive number, not {given!r}")
     return float(given)
+
+
+def _is_finite(given: object) -> TypeGuard[float]:
+    return not isinstance(given, bool) and isinstance(given, (int, float)) and isfinite(given)
 
 
 def _price(given: object, where: str) -> FlatPrice:
@@ -300,16 +298,10 @@ def _price(given: object, where: str) -> FlatPrice:
             f"{where} must be {{input = ..., output = ...}}, US dollars per million tokens, "
             f"not {given!r}"
         )
-    amounts = {}
     for side, amount in given.items():
-        if (
-            isinstance(amount, bool)
-            or not isinstance(amount, (int, float))
-            or not 0 <= amount < float("inf")
-        ):
+        if not _is_finite(amount) or amount < 0:
             raise ValueError(f"{where}.{side} must be a number of at least 0, not {amount!r}")
-        amounts[side] = float(amount)
-    return FlatPrice(**amounts)
+    return FlatPrice(float(given["input"]), float(given["output"]))
 
 
 _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {

@@ -47,12 +47,10 @@ class TablePrice:
     def __init__(self, price: ModelPrice) -> None:
         """The price as the table has it today."""
         self._price = price
-        tiers = [
-            tier
-            for one in (price.input_mtok, price.output_mtok)
-            for tier in getattr(one, "tiers", ())
-        ]
-        self._starts = sorted({int(tier.start) for tier in tiers})
+        sides = (price.input_mtok, price.output_mtok)
+        self._starts = sorted(
+            {int(tier.start) for side in sides for tier in getattr(side, "tiers", ())}
+        )
         self._flat: dict[int, FlatPrice] = {}
 
     def of(self, input_tokens: int, output_tokens: int) -> float:

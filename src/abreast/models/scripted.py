@@ -13,6 +13,7 @@ from abreast.core import errors
 from abreast.core.clock import SYSTEM_CLOCK, Clock, sleep_until
 from abreast.core.errors import CallFailed, RequestRefused
 from abreast.core.outcome import Usage
+from abreast.models.estimate import tokens_of
 from abreast.models.port import OnText, Reply, Request
 from abreast.models.schema import parse
 
@@ -92,10 +93,8 @@ class Scripted:
     def _reply(self, text: str, request: Request, seconds: float, hear: OnText | None) -> Reply:
         schema = request.schema
         value = None if schema is None else parse(text, schema, who=f"the reply of {self.name}")
-        input_tokens = sum(_tokens(message.content) for message in request.messages) + _tokens(
-            request.system or ""
-        )
-        usage = Usage(1, input_tokens, _tokens(text), None, estimate=True)
+        texts = [request.system or "", *(message.content for message in request.messages)]
+        usage = Usage(1, sum(map(tokens_of, texts)), tokens_of(text), None, estimate=True)
         first = None if hear is None else seconds
         return Reply(text, value, usage=usage, model=self.name, seconds=seconds, first_token=first)
 
@@ -111,7 +110,10 @@ def _line_source(
     if callable(script):
         return script
     if isinstance(script, Mapping):
-        lines = {prompt: _as_list(given) for prompt, given in script.items()}
+        lines = {
+            prompt: given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+            for prompt, given in script.items()
+        }
         turns: dict[str, int] = {}
 
         def by_prompt(request: Request) -> Line | None:
@@ -128,10 +130,6 @@ def _line_source(
 
 
 _LineSource: TypeAlias = Callable[[Request], Line | None]
-
-
-def _as_list(given: Line | Sequence[Line]) -> Sequence[Line]:
-    return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
 def _from_file(path: os.PathLike[str]) -> dict[str, list[Line]]:
@@ -170,7 +168,3 @@ _ERRORS = {
 def _pieces(text: str) -> list[str]:
     words = text.split(" ")
     return [word for word in (*(f"{word} " for word in words[:-1]), words[-1]) if word]
-
-
-def _tokens(text: str) -> int:
-    return (len(text) + 3) // 4

@@ -10,13 +10,13 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import CallFailed, NoSuchModel, ReplyBroken, RequestRefused, TooLong
 from abreast.core.outcome import Usage
-from abreast.models.port import Finish, Json, Message, OnText, Reply, Request, ToolCall
+from abreast.models.chat_form import ToolCallDraft, message_form, present, tools_form
+from abreast.models.port import Finish, Json, Message, OnText, Reply, Request
 from abreast.models.schema import check_schema, parse
 
 _RANDOM_SEED = 0xFFFFFFFF  # with this value, llama.cpp chooses a seed itself
@@ -53,7 +53,7 @@ class EmbeddedRequest:
         self._hear = hear
         self._loop = asyncio.get_running_loop()
         self.reply: asyncio.Future[Reply] = self._loop.create_future()
-        self._tools: dict[int, _ToolDraft] = {}
+        self._tools: dict[int, ToolCallDraft] = {}
         self._usage = Usage(requests=1)
         self._finish: Finish = "other"
         self._id = ""
@@ -134,7 +134,7 @@ class EmbeddedRequest:
             if text := delta.get("content"):
                 self._add_text(text)
             for part in delta.get("tool_calls") or ():
-                self._tools.setdefault(part.get("index", 0), _ToolDraft()).add(part)
+                self._tools.setdefault(part.get("index", 0), ToolCallDraft()).add(part)
             if finish := choice.get("finish_reason"):
                 self._finish = _FINISHES.get(finish, "other")
 
@@ -169,24 +169,6 @@ class EmbeddedRequest:
             self.wanted = False
 
 
-@dataclass(slots=True)
-class _ToolDraft:
-    """A tool call that arrives in parts."""
-
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-
-    def add(self, part: Mapping[str, Any]) -> None:
-        function = part.get("function", {})
-        self.id = part.get("id") or self.id
-        self.name = function.get("name") or self.name
-        self.arguments.append(function.get("arguments") or "")
-
-    def tool_call(self) -> ToolCall:
-        return ToolCall(self.id, self.name, "".join(self.arguments))
-
-
 def library(threads: int = 1) -> Any:  # noqa: ANN401 - the library has no types
     """The library that runs the models, imported when the first one is used."""
     # OpenMP reads this once, when it is loaded. Without it, its threads spin while they wait, and
@@ -214,39 +196,21 @@ def _body(request: Request) -> dict[str, object]:
         except ValueError as error:
             raise RequestRefused(str(error)) from None
     system = () if request.system is None else (Message("system", request.system),)
-    body: dict[str, object] = {
+    return {
         **request.extra,
-        "messages": [_message(message) for message in (*system, *request.messages)],
+        "messages": [message_form(message) for message in (*system, *request.messages)],
         "temperature": request.temperature or 0.0,
         "seed": (request.seed or 0) % _RANDOM_SEED,
         "cache_prompt": False,
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_progress": True,  # makes the callback run while a long prompt is read, too
+        **present(
+            max_tokens=request.max_tokens,
+            stop=list(request.stop) or None,
+            tools=tools_form(request),
+        ),
     }
-    if request.max_tokens is not None:
-        body["max_tokens"] = request.max_tokens
-    if request.stop:
-        body["stop"] = list(request.stop)
-    if request.tools:
-        body["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
-    return body
-
-
-def _message(message: Message) -> dict[str, object]:
-    plain: dict[str, object] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        plain["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        plain["tool_call_id"] = message.tool_call_id
-    return plain
 
 
 def _error_of(name: str, error: Mapping[str, Any]) -> CallFailed:

@@ -122,13 +122,10 @@ class HttpClient:
             key=len,
             reverse=True,
         )
-        common = {
+        sent = {
             "user-agent": f"abreast/{VERSION}",
             "accept-encoding": "identity",
             "content-type": "application/json",
-        }
-        sent = {
-            **common,
             **dict([version] if version else []),
             **{key.lower(): value for key, value in secret.items()},
         }
@@ -182,14 +179,12 @@ class HttpClient:
         raise failure
 
     def _pool(self, loop: asyncio.AbstractEventLoop, place: HostAddress) -> ConnectionPool:
-        pools = self._pools.get(loop)
-        if pools is None:
+        if loop not in self._pools:
             self._pools = {loop: old for loop, old in self._pools.items() if not loop.is_closed()}
-            pools = self._pools[loop] = {}
-        pool = pools.get(place)
-        if pool is None:
-            pool = pools[place] = ConnectionPool(place, self._timeouts, self.largest)
-        return pool
+        pools = self._pools.setdefault(loop, {})
+        if place not in pools:
+            pools[place] = ConnectionPool(place, self._timeouts, self.largest)
+        return pools[place]
 
     # --- errors
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
+from abreast.models.chat_form import present
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.port import Finish, Message, Request, ToolCall
 from abreast.models.providers.provider import (
@@ -16,6 +17,7 @@ from abreast.models.providers.provider import (
     ReplyDraft,
     arguments_of,
     count,
+    system_texts,
 )
 from abreast.models.schema import boxed, unboxed
 
@@ -60,43 +62,27 @@ class Anthropic(Provider):
 
     def write(self, request: Request, *, stream: bool) -> Document:
         """The body of a request."""
-        body: Document = {
-            "model": self.model,
-            "max_tokens": self._default_max_tokens
-            if request.max_tokens is None
-            else request.max_tokens,
-            "messages": _turns(request.messages),
-        }
-        system = [
-            request.system,
-            *(each.content for each in request.messages if each.role == "system"),
-        ]
-        if any(system):
-            body["system"] = "\n\n".join(filter(None, system))
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.stop:
-            body["stop_sequences"] = request.stop
-        tools = [_tool(each) for each in request.tools]
+        tools, choice = [_tool(each) for each in request.tools], None
         if request.schema is not None:
             about = "Give the final reply by calling this."
-            tools.append(
-                {
-                    "name": _ANSWER_TOOL,
-                    "description": about,
-                    "input_schema": boxed(request.schema).schema,
-                }
-            )
-            body["tool_choice"] = (
-                {"type": "any"} if request.tools else {"type": "tool", "name": _ANSWER_TOOL}
-            )
-        if tools:
-            body["tools"] = tools
-        if request.extra:
-            body.update(request.extra)
-        if stream:
-            body["stream"] = True
-        return body
+            schema = boxed(request.schema).schema
+            tools.append({"name": _ANSWER_TOOL, "description": about, "input_schema": schema})
+            choice = {"type": "any"} if request.tools else {"type": "tool", "name": _ANSWER_TOOL}
+        limit = request.max_tokens
+        return {
+            "model": self.model,
+            "max_tokens": self._default_max_tokens if limit is None else limit,
+            "messages": _turns(request.messages),
+            **present(
+                system="\n\n".join(system_texts(request)) or None,
+                temperature=request.temperature,
+                stop_sequences=request.stop or None,
+                tool_choice=choice,
+                tools=tools or None,
+            ),
+            **request.extra,
+            **({"stream": True} if stream else {}),
+        }
 
     def read(self, document: Document, request: Request) -> ReplyDraft:
         """Read a message."""

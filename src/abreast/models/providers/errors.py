@@ -227,9 +227,7 @@ def _throttling_error(
             status=429,
             raw=raw,
         )
-    wait = retry_after(headers)
-    if wait is None:
-        wait = _wait_in(parsed)
+    wait = _wait_in(parsed) if (told := retry_after(headers)) is None else told
     if _DAY.search(words) and (wait is None or wait > _MINUTE or "perday" in words):
         spent = QuotaSpent(
             f"{name} has no quota left for now ({_TOO_MANY_REQUESTS}){message}", status=429, raw=raw
@@ -253,9 +251,8 @@ def _throttling_error(
 def _limit(words: str, headers: Headers) -> str:
     if "concurren" in words:
         return "concurrency"
-    for limit, pattern in _LIMITS.items():
-        if pattern.search(words):
-            return limit
+    if found := [limit for limit, pattern in _LIMITS.items() if pattern.search(words)]:
+        return found[0]
     empty = {kind for kind, left, _ in _remaining_limits(headers) if left == "0"}
     if len(empty) == 1:
         return "tokens" if "tokens" in empty.pop() else "requests"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 from urllib.parse import quote
 
+from abreast.models.chat_form import present
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.port import Finish, Message, Request, ToolCall
 from abreast.models.providers.provider import (
@@ -16,6 +17,7 @@ from abreast.models.providers.provider import (
     ReplyDraft,
     arguments_of,
     count,
+    system_texts,
 )
 
 _FINISH: dict[str | None, Finish] = {"STOP": "stop", "MAX_TOKENS": "length"}
@@ -61,16 +63,11 @@ class Gemini(Provider):
     def write(self, request: Request, *, stream: bool) -> Document:  # noqa: ARG002 - the URL selects streaming
         """The body of a request."""
         body: Document = {"contents": _contents(request.messages)}
-        system = [
-            request.system,
-            *(each.content for each in request.messages if each.role == "system"),
-        ]
-        if any(system):
-            body["systemInstruction"] = {"parts": [{"text": text} for text in system if text]}
+        if system := [{"text": text} for text in system_texts(request)]:
+            body["systemInstruction"] = {"parts": system}
         if request.tools:
             body["tools"] = [{"functionDeclarations": [_tool(each) for each in request.tools]}]
-        config = _config(request)
-        if config:
+        if config := _config(request):
             body["generationConfig"] = config
         for key, value in request.extra.items():
             ours = body.get(key)
@@ -154,18 +151,14 @@ def _count(draft: ReplyDraft, usage: Document | None) -> None:
 
 
 def _config(request: Request) -> Document:
-    config: Document = {}
-    if request.temperature is not None:
-        config["temperature"] = request.temperature
-    if request.seed is not None:
-        config["seed"] = request.seed
-    if request.stop:
-        config["stopSequences"] = request.stop
-    if request.max_tokens is not None:
-        config["maxOutputTokens"] = request.max_tokens
-    if request.schema is not None:
-        config |= {"responseMimeType": "application/json", "responseJsonSchema": request.schema}
-    return config
+    return present(
+        temperature=request.temperature,
+        seed=request.seed,
+        stopSequences=request.stop or None,
+        maxOutputTokens=request.max_tokens,
+        responseMimeType=None if request.schema is None else "application/json",
+        responseJsonSchema=request.schema,
+    )
 
 
 def _contents(messages: tuple[Message, ...]) -> list[Document]:

@@ -20,6 +20,7 @@ from abreast.core.errors import (
     TooLong,
 )
 from abreast.core.outcome import Usage
+from abreast.models.chat_form import present, tools_form
 from abreast.models.port import Finish, OnText, Reply, Request, ToolCall
 from abreast.models.schema import parse
 
@@ -61,26 +62,25 @@ class LiteLLM:
     def _body(self, request: Request) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
         turns = [{"role": each.role, "content": each.content} for each in request.messages]
-        body: dict[str, Any] = {
+        form = None
+        if request.schema is not None:
+            shape = {"name": "reply", "schema": dict(request.schema), "strict": False}
+            form = {"type": "json_schema", "json_schema": shape}
+        return {
             "model": self._model,
             "messages": system + turns,
             "num_retries": 0,
             "max_retries": 0,
+            **present(
+                temperature=request.temperature,
+                seed=request.seed,
+                max_tokens=request.max_tokens,
+                stop=list(request.stop) or None,
+                response_format=form,
+                tools=tools_form(request),
+            ),
+            **request.extra,
         }
-        given = {
-            "temperature": request.temperature,
-            "seed": request.seed,
-            "max_tokens": request.max_tokens,
-        }
-        body |= {name: value for name, value in given.items() if value is not None}
-        if request.stop:
-            body["stop"] = list(request.stop)
-        if request.schema is not None:
-            shape = {"name": "reply", "schema": dict(request.schema), "strict": False}
-            body["response_format"] = {"type": "json_schema", "json_schema": shape}
-        if request.tools:
-            body["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
-        return body | dict(request.extra)
 
     def _reply(self, found: Any, request: Request, seconds: float) -> Reply:  # noqa: ANN401 - litellm has no types
         choice, used = found.choices[0], found.usage

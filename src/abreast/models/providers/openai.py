@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack
 
+from abreast.models.chat_form import ToolCallDraft, message_form, present, tools_form
 from abreast.models.http.client import HttpClient, HttpOptions
-from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.port import Finish, Request, ToolCall
 from abreast.models.providers.provider import Document, EventFold, Provider, ReplyDraft, count
 from abreast.models.schema import boxed, strict, unboxed
 
@@ -62,31 +62,24 @@ class OpenAI(Provider):
         system = self._system(request)
         messages = [{"role": "system", "content": system}] if system else []
         messages += [
-            _message(each)
-            if each.tool_calls or each.tool_call_id
-            else {"role": each.role, "content": each.content}
+            message_form(each) | ({"content": each.content or None} if each.tool_calls else {})
             for each in request.messages
         ]
-        body: Document = {"model": self.model, "messages": messages}
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.seed is not None and self._seed:
-            body["seed"] = request.seed
-        if request.stop:
-            body["stop"] = request.stop
-        if request.max_tokens is not None:
-            body[self._max_tokens] = request.max_tokens
-        if request.schema is not None and self._structured != "none":
-            body["response_format"] = self._format(request.schema)
-        if request.tools:
-            body["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
-        if request.extra:
-            body.update(request.extra)
-        if stream:
-            body["stream"] = True
-            if self._stream_usage:
-                body["stream_options"] = {"include_usage": True}
-        return body
+        usage = {"include_usage": True} if self._stream_usage else None
+        return {
+            "model": self.model,
+            "messages": messages,
+            **present(
+                temperature=request.temperature,
+                seed=request.seed if self._seed else None,
+                stop=request.stop or None,
+                response_format=self._format(request.schema),
+                tools=tools_form(request),
+                **{self._max_tokens: request.max_tokens},
+            ),
+            **request.extra,
+            **(present(stream=True, stream_options=usage) if stream else {}),
+        }
 
     def read(self, document: Document, request: Request) -> ReplyDraft:
         """Read a chat completion."""
@@ -121,7 +114,9 @@ class OpenAI(Provider):
         instruction = f"Answer with JSON alone, by this schema: {json.dumps(request.schema)}"
         return f"{request.system}\n\n{instruction}" if request.system else instruction
 
-    def _format(self, schema: Mapping[str, Any]) -> Document:
+    def _format(self, schema: Mapping[str, Any] | None) -> Document | None:
+        if schema is None or self._structured == "none":
+            return None
         if self._structured == "json_object":
             return {"type": "json_object"}
         whole = boxed(schema).schema
@@ -142,7 +137,7 @@ class _Chunks(EventFold):
         self._model = model
         self._request = request
         self._refusal: list[str] = []
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, ToolCallDraft] = {}
 
     def take(self, event: Document) -> str:
         """Add a chunk."""
@@ -164,46 +159,14 @@ class _Chunks(EventFold):
         draft = EventFold.finished(self)
         draft.text = self._model.unboxed_text(draft.text, self._request)
         draft.refusal = "".join(self._refusal)
-        draft.tool_calls = tuple(
-            ToolCall(call.id, call.name, "".join(call.arguments))
-            for _, call in sorted(self._calls.items())
-        )
+        draft.tool_calls = tuple(call.tool_call() for _, call in sorted(self._calls.items()))
         return _finalize(draft)
 
     def _delta(self, delta: Document) -> str:
         for number, part in enumerate(delta.get("tool_calls") or ()):
-            function = part.get("function") or {}
-            call = self._calls.setdefault(part.get("index", number), _Call())
-            call.id = call.id or part.get("id") or ""
-            call.name = call.name or function.get("name") or ""
-            call.arguments.append(function.get("arguments") or "")
+            self._calls.setdefault(part.get("index", number), ToolCallDraft()).add(part)
         self._refusal.append(delta.get("refusal") or "")
         return _text(delta.get("content"))
-
-
-@dataclass(slots=True)
-class _Call:
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-
-
-def _message(message: Message) -> Document:
-    """A turn that calls tools, or answers such a call."""
-    written: Document = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        written["content"] = message.content or None
-        written["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        written["tool_call_id"] = message.tool_call_id
-    return written
 
 
 def _tool_calls(calls: list[Document]) -> tuple[ToolCall, ...]:
@@ -217,10 +180,8 @@ def _tool_calls(calls: list[Document]) -> tuple[ToolCall, ...]:
 
 def _text(content: object) -> str:
     """The text of a content: some endpoints send it in parts, not all of which are text."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
+    if content is None or isinstance(content, str):
+        return content or ""
     if isinstance(content, list):
         return "".join(_text(part.get("text")) for part in content if part.get("type") == "text")
     raise TypeError("a content is a text")

@@ -18,6 +18,7 @@ from abreast.core.errors import (
     RequestRefused,
 )
 from abreast.core.outcome import Usage
+from abreast.models.estimate import tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
 from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall
 from abreast.models.providers.errors import fault_in, fault_of, one_line
@@ -315,11 +316,13 @@ class Provider(ABC):
 
     def _usage(self, request: Request, draft: ReplyDraft) -> Usage:
         sent, received = draft.input_tokens, draft.output_tokens
-        if sent is None or received is None:
-            sent = tokens_in(request) if sent is None else sent
-            received = tokens_of(draft.text) if received is None else received
-            return Usage(1, sent, received, None, estimate=True)
-        return Usage(1, sent, received, None)
+        return Usage(
+            1,
+            tokens_in(request) if sent is None else sent,
+            tokens_of(draft.text) if received is None else received,
+            None,
+            estimate=sent is None or received is None,
+        )
 
     def _raise_error(
         self, kind: type[CallFailed], what: str, body: bytes, usage: Usage
@@ -351,18 +354,15 @@ def _replace_surrogates(text: str) -> str:
     return text
 
 
+def system_texts(request: Request) -> list[str]:
+    """The system prompt, and the turns of that role."""
+    turns = [each.content for each in request.messages if each.role == "system"]
+    return [text for text in (request.system, *turns) if text]
+
+
 def count(value: object) -> int | None:
     """A number of tokens as a provider sends it; None if it is no such number."""
     return value if type(value) is int and value >= 0 else None
-
-
-def tokens_of(text: str) -> int:
-    """Estimates the tokens of a text: one for four characters.
-
-    >>> tokens_of(""), tokens_of("words")
-    (0, 2)
-    """
-    return (len(text) + 3) // 4
 
 
 def tokens_in(request: Request) -> int:

@@ -14,15 +14,15 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from abreast.core.errors import AbreastError, CannotStore, RecordedError, StoreCorrupt, StoreError
-from abreast.store.codec.json_text import (
-    MAX_BYTES,
-    MAX_INT_BITS,
-    TAG,
-    is_text,
-    json_writer,
+from abreast.core.errors import (
+    AbreastError,
+    CannotStore,
+    RecordedError,
+    StoreCorrupt,
+    StoreError,
     type_name,
 )
+from abreast.store.codec.json_text import MAX_BYTES, MAX_INT_BITS, TAG, is_text, json_writer
 
 MAX_TRACE_CHARACTERS: Final = 64 * 1024
 SHORT_TEXT_CHARACTERS: Final = 600  # a text this short can't contain an int past MAX_INT_BITS

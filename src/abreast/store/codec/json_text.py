@@ -1,4 +1,4 @@
-"""Strict, compact JSON text, its limits, and the names of types: what all of the codec uses."""
+"""Strict, compact JSON text, and its limits: what all of the codec uses."""
 
 from __future__ import annotations
 
@@ -51,12 +51,3 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def type_name(kind: type) -> str:
-    """A type's name for people: `module.Qual`, without `builtins`."""
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )

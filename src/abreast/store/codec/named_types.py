@@ -20,9 +20,8 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
-from abreast.core.errors import TypeNotLoaded
+from abreast.core.errors import TypeNotLoaded, type_name
 from abreast.store.codec.encoder import Encoder, Form, ValueRefused, Writer, tagged
-from abreast.store.codec.json_text import type_name
 from abreast.store.codec.type_names import digest_name, home_of, stable_name
 
 Types: TypeAlias = Mapping[str, type]
@@ -58,7 +57,12 @@ def types_by_name(types: Iterable[object]) -> Types:
     """The user's types by name; TypeError for a type that the codec doesn't write by name."""
     found: dict[str, type] = {}
     for kind in types:
-        if not isinstance(kind, type) or not any(fits(kind) for fits in _TYPE_CHECKS):
+        if not isinstance(kind, type) or not (
+            issubclass(kind, enum.Enum)
+            or dataclasses.is_dataclass(kind)
+            or _is_tuple(kind)
+            or _is_model(kind)
+        ):
             raise TypeError(
                 f"types must be dataclasses, enums, named tuples or pydantic models, not {kind!r}"
             )
@@ -180,7 +184,7 @@ def _write_dataclass(value: object, encoder: Encoder) -> Form:
 
 def read_dataclass(form: Form, types: Types) -> object:
     """The instance of a dataclass, frozen or not, slotted or not."""
-    kind = _find_type(form, _is_dataclass, types)
+    kind = _find_type(form, dataclasses.is_dataclass, types)
     value, state = object.__new__(kind), form["v"]
     for field in dataclasses.fields(kind):
         if field.name not in state and field.default is not dataclasses.MISSING:
@@ -202,7 +206,7 @@ def _write_enum(value: enum.Enum, encoder: Encoder) -> Form:
 
 def read_enum(form: Form, types: Types) -> object:
     """The enum's member."""
-    return _find_type(form, _is_enum, types)[form["v"]]
+    return _find_type(form, lambda kind: issubclass(kind, enum.Enum), types)[form["v"]]
 
 
 def read_flag(form: Form, types: Types) -> object:
@@ -253,23 +257,12 @@ def _write_dump(value: _Model, name: str, refused: ValueRefused, encoder: Encode
     return tagged("dumped", encoder.form(plain), t=name)
 
 
-def _is_dataclass(kind: type) -> bool:
-    return dataclasses.is_dataclass(kind)
-
-
-def _is_enum(kind: type) -> bool:
-    return issubclass(kind, enum.Enum)
-
-
 def _is_tuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def _is_model(kind: type) -> bool:
     return hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_validate")
-
-
-_TYPE_CHECKS = (_is_dataclass, _is_enum, _is_tuple, _is_model)
 
 
 def read_model(form: Form, types: Types) -> object:

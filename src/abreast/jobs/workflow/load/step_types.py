@@ -88,7 +88,7 @@ def _gate(reader: StepReader, given: dict[str, YamlNode], common: Common, scope:
         else ("approve", "reject")
     )
     on_reject: Any = given["on_reject"].value if "on_reject" in given else "abort"
-    verdict = given.get("verdict_input")
+    verdict, file = given.get("verdict_input"), given.get("show_file", _MISSING)
     if on_reject != "skip" and not any(one.lower() in {"reject", "abort"} for one in options):
         line = given["options"].line
         fault = (
@@ -103,14 +103,8 @@ def _gate(reader: StepReader, given: dict[str, YamlNode], common: Common, scope:
         reader.value(given.get("message")),
         options,
         on_reject,
-        show_file=_shown_file(reader, given.get("show_file")),
+        show_file=reader.template(file) if file.value is not None else None,
         verdict_input=verdict.text if verdict else None,
-    )
-
-
-def _shown_file(reader: StepReader, node: YamlNode | None) -> ExpressionText | None:
-    return (
-        reader.template(node) if node and node.kind == "value" and node.value is not None else None
     )
 
 

@@ -1,0 +1,56 @@
+"""The form of chat completions, which OpenAI, litellm and the embedded model share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from abreast.models.port import Message, Request, ToolCall
+
+
+def present(**fields: object) -> dict[str, Any]:
+    """The fields of a body that a request sets: those that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def tools_form(request: Request) -> list[dict[str, Any]] | None:
+    """The tools of a request; None if it has none."""
+    return [{"type": "function", "function": dict(tool)} for tool in request.tools] or None
+
+
+def message_form(message: Message) -> dict[str, Any]:
+    """A turn, which may call tools or answer such a call."""
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in message.tool_calls
+    ]
+    return {
+        "role": message.role,
+        "content": message.content,
+        **present(tool_calls=calls or None, tool_call_id=message.tool_call_id),
+    }
+
+
+@dataclass(slots=True)
+class ToolCallDraft:
+    """A tool call that arrives in parts."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+    def add(self, part: Mapping[str, Any]) -> None:
+        """Add a part; the id and the name may come in the first one only."""
+        function = part.get("function") or {}
+        self.id = self.id or part.get("id") or ""
+        self.name = self.name or function.get("name") or ""
+        self.arguments.append(function.get("arguments") or "")
+
+    def tool_call(self) -> ToolCall:
+        """The complete tool call."""
+        return ToolCall(self.id, self.name, "".join(self.arguments))
