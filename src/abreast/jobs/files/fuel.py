@@ -81,11 +81,7 @@ def _parts(value: Value) -> list[Value]:
 
 def text_of(value: Value, fuel: Fuel) -> str:
     """Return a value as it is written into a text: empty for null, otherwise Python's str()."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    return python_text(value, fuel)
+    return "" if value is None else python_text(value, fuel)
 
 
 def python_text(value: Value, fuel: Fuel) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final
 
 from abreast.jobs.files.filters import FILTERS
 from abreast.jobs.files.fuel import (
@@ -167,20 +167,26 @@ class _Converter:
         self._text = text
         self._at = at
         self._raw_allowed = raw_allowed
+        term = self._term
         self._makers: dict[str, Callable[[Any, int], Term]] = {
             "Name": self._name,
             "Getitem": self._getitem,
             "List": self._list,
             "Tuple": self._list,
             "Dict": self._dict,
-            "And": self._and,
-            "Or": self._or,
-            "Not": self._not,
-            "CondExpr": self._choice,
+            "And": lambda node, at: BooleanTerm(term(node.left, at), term(node.right, at)),
+            "Or": lambda node, at: BooleanTerm(
+                term(node.left, at), term(node.right, at), either=True
+            ),
+            "Not": lambda node, at: Not(term(node.node, at)),
+            "CondExpr": lambda node, at: ChoiceTerm(
+                term(node.test, at), term(node.expr1, at), term(node.expr2, at)
+            ),
             "Compare": self._compare,
-            "Neg": self._minus,
-            "Pos": self._plus,
+            "Neg": partial(self._signed, "-"),
+            "Pos": partial(self._signed, "+"),
             "Filter": self._filter,
+            **{name: partial(self._arithmetic, name) for name in ARITHMETIC},
         }
 
     def parse(self, words: str) -> Expression:
@@ -221,10 +227,6 @@ class _Converter:
         if node is None:
             return Literal(None)
         name = type(node).__name__
-        if name in ARITHMETIC:
-            binary = cast("nodes.BinExpr", node)
-            left, right = self._term(binary.left, depth + 1), self._term(binary.right, depth + 1)
-            return ArithmeticTerm(name, left, right)
         if name not in self._makers:
             raise self._invalid(f"{_NOT_ALLOWED.get(name, name)} is not allowed in an expression")
         return self._makers[name](node, depth + 1)
@@ -251,22 +253,6 @@ class _Converter:
             )
         )
 
-    def _and(self, node: nodes.And, depth: int) -> Term:
-        return BooleanTerm(self._term(node.left, depth), self._term(node.right, depth))
-
-    def _or(self, node: nodes.Or, depth: int) -> Term:
-        return BooleanTerm(self._term(node.left, depth), self._term(node.right, depth), either=True)
-
-    def _not(self, node: nodes.Not, depth: int) -> Term:
-        return Not(self._term(node.node, depth))
-
-    def _choice(self, node: nodes.CondExpr, depth: int) -> Term:
-        return ChoiceTerm(
-            self._term(node.test, depth),
-            self._term(node.expr1, depth),
-            self._term(node.expr2, depth),
-        )
-
     def _compare(self, node: nodes.Compare, depth: int) -> Term:
         if len(node.ops) > 1:
             raise self._invalid(
@@ -275,14 +261,11 @@ class _Converter:
         (op,) = node.ops
         return ComparisonTerm(op.op, self._term(node.expr, depth), self._term(op.expr, depth))
 
-    def _minus(self, node: nodes.Neg, depth: int) -> Term:
-        return self._signed("-", node.node, depth)
+    def _arithmetic(self, name: str, node: nodes.BinExpr, depth: int) -> Term:
+        return ArithmeticTerm(name, self._term(node.left, depth), self._term(node.right, depth))
 
-    def _plus(self, node: nodes.Pos, depth: int) -> Term:
-        return self._signed("+", node.node, depth)
-
-    def _signed(self, sign: str, node: nodes.Node, depth: int) -> Term:
-        of = self._term(node, depth)
+    def _signed(self, sign: str, node: nodes.UnaryExpr, depth: int) -> Term:
+        of = self._term(node.node, depth)
         # A constant may be larger than the numbers that arithmetic allows.
         if isinstance(of, Literal) and type(of.held) in (int, float):
             return Literal(-of.held if sign == "-" else of.held)

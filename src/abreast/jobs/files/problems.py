@@ -48,7 +48,9 @@ class Problems:
             return f"did you mean {close[0]}?"
         if not known:
             return "there is none at all"
-        return f"there {'is' if len(known) == 1 else 'are'} {_list_words(known)}"
+        more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+        there = "is" if len(known) == 1 else "are"
+        return f"there {there} {', '.join(known[:_MAX_LISTED])}{more}"
 
     def settled(self) -> tuple[tuple[int, str], ...]:
         """Return the warnings, by line; raise WorkflowInvalid if there are problems."""
@@ -59,12 +61,6 @@ class Problems:
 
 def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
-
-
-def _list_words(words: list[str]) -> str:
-    if len(words) <= _MAX_LISTED:
-        return ", ".join(words)
-    return f"{', '.join(words[:_MAX_LISTED])} and {len(words) - _MAX_LISTED} more"
 
 
 def shown(given: object) -> str:

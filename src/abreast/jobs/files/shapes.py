@@ -157,12 +157,7 @@ def fitting(
                 report.problem(node.line, f"{what} has no {key!r}")
             continue
         plain = value.plain(2)
-        if (
-            plain is None
-            and not word.required
-            and word.shape is not ANY
-            and word.shape is not SWITCH
-        ):
+        if plain is None and not word.required and word.shape not in (ANY, SWITCH):
             continue
         if word.shape.fits(plain):
             found[key] = value

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, fields
+from typing import Final
 
 from abreast.jobs.files.filters import FILTERS, is_among
 from abreast.jobs.files.fuel import ExpressionFailed, Fuel, Value, checked_text, kind_of
@@ -25,27 +26,29 @@ class NameScope:
     fuel: Fuel
 
 
-class Term(Protocol):
-    """A part of an expression."""
+@dataclass(frozen=True, slots=True)
+class Term(ABC):
+    """A part of an expression; the fields of its dataclass hold the terms inside it."""
 
+    @abstractmethod
     def value(self, scope: NameScope) -> Value:
         """Return its value with these names; ExpressionFailed if it has none."""
-        ...
 
     def parts(self) -> Iterator[Term]:
         """Return the terms directly inside it."""
-        ...
+        return _terms_in(tuple(getattr(self, one.name) for one in fields(self)))
 
 
-class _Leaf:
-    __slots__ = ()
-
-    def parts(self) -> Iterator[Term]:
-        return iter(())
+def _terms_in(value: object) -> Iterator[Term]:
+    if isinstance(value, Term):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _terms_in(one)
 
 
 @dataclass(frozen=True, slots=True)
-class Literal(_Leaf):
+class Literal(Term):
     """A constant in the expression."""
 
     held: Value
@@ -57,7 +60,7 @@ class Literal(_Leaf):
 
 
 @dataclass(frozen=True, slots=True)
-class Path(_Leaf):
+class Path(Term):
     """A name and the keys after it; null where a key does not exist."""
 
     keys: tuple[str, ...]
@@ -87,7 +90,7 @@ def look_up(value: Value, key: Value) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemTerm:
+class ItemTerm(Term):
     """`of[key]`."""
 
     of: Term
@@ -98,14 +101,9 @@ class ItemTerm:
         scope.fuel.burn()
         return look_up(self.of.value(scope), self.key.value(scope))
 
-    def parts(self) -> Iterator[Term]:
-        """Both sides."""
-        yield self.of
-        yield self.key
-
 
 @dataclass(frozen=True, slots=True)
-class ListTerm:
+class ListTerm(Term):
     """A list of terms."""
 
     terms: tuple[Term, ...]
@@ -115,13 +113,9 @@ class ListTerm:
         scope.fuel.burn()
         return [term.value(scope) for term in self.terms]
 
-    def parts(self) -> Iterator[Term]:
-        """Return the terms of the list."""
-        return iter(self.terms)
-
 
 @dataclass(frozen=True, slots=True)
-class MappingTerm:
+class MappingTerm(Term):
     """A mapping of terms; its keys are texts."""
 
     terms: tuple[tuple[Term, Term], ...]
@@ -134,14 +128,9 @@ class MappingTerm:
             raise ExpressionFailed(f"the key of a mapping must be a text, not {kind_of(odd[0])}")
         return dict(pairs)
 
-    def parts(self) -> Iterator[Term]:
-        """Return the keys and values."""
-        for pair in self.terms:
-            yield from pair
-
 
 @dataclass(frozen=True, slots=True)
-class BooleanTerm:
+class BooleanTerm(Term):
     """`left and right`, `left or right`; the right side is evaluated only if it is needed."""
 
     left: Term
@@ -154,14 +143,9 @@ class BooleanTerm:
         left = bool(self.left.value(scope))
         return left if left is self.either else bool(self.right.value(scope))
 
-    def parts(self) -> Iterator[Term]:
-        """Both sides."""
-        yield self.left
-        yield self.right
-
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(Term):
     """`not of`."""
 
     of: Term
@@ -171,13 +155,9 @@ class Not:
         scope.fuel.burn()
         return not self.of.value(scope)
 
-    def parts(self) -> Iterator[Term]:
-        """Return the negated term."""
-        yield self.of
-
 
 @dataclass(frozen=True, slots=True)
-class ChoiceTerm:
+class ChoiceTerm(Term):
     """`then if test else other`."""
 
     test: Term
@@ -189,12 +169,6 @@ class ChoiceTerm:
         scope.fuel.burn()
         return self.then.value(scope) if self.test.value(scope) else self.other.value(scope)
 
-    def parts(self) -> Iterator[Term]:
-        """Return the test and both sides."""
-        yield self.test
-        yield self.then
-        yield self.other
-
 
 ORDERINGS: Final[Mapping[str, Callable[[Value, Value], bool]]] = {
     "lt": operator.lt,
@@ -205,7 +179,7 @@ ORDERINGS: Final[Mapping[str, Callable[[Value, Value], bool]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonTerm:
+class ComparisonTerm(Term):
     """`left <how> right`; values that can't be ordered are neither less nor more."""
 
     how: str
@@ -217,14 +191,11 @@ class ComparisonTerm:
         left, right = self.left.value(scope), self.right.value(scope)
         if self.how in {"in", "notin"}:
             return _is_in(scope.fuel, left, right) is (self.how == "in")
+        scope.fuel.burn_value(left)
+        scope.fuel.burn_value(right)
         if self.how in {"eq", "ne"}:
-            return _are_equal(scope.fuel, left, right) is (self.how == "eq")
-        return _is_ordered(scope.fuel, self.how, left, right)
-
-    def parts(self) -> Iterator[Term]:
-        """Both sides."""
-        yield self.left
-        yield self.right
+            return bool(left == right) is (self.how == "eq")
+        return _is_ordered(self.how, left, right)
 
 
 def _is_in(fuel: Fuel, wanted: Value, among: Value) -> bool:
@@ -241,15 +212,7 @@ def _is_in(fuel: Fuel, wanted: Value, among: Value) -> bool:
     )
 
 
-def _are_equal(fuel: Fuel, left: Value, right: Value) -> bool:
-    fuel.burn_value(left)
-    fuel.burn_value(right)
-    return bool(left == right)
-
-
-def _is_ordered(fuel: Fuel, how: str, left: Value, right: Value) -> bool:
-    fuel.burn_value(left)
-    fuel.burn_value(right)
+def _is_ordered(how: str, left: Value, right: Value) -> bool:
     numbers = _to_number(left), _to_number(right)
     if all(isinstance(number, int | float) for number in numbers):
         left, right = numbers
@@ -280,7 +243,7 @@ ARITHMETIC: Final[Mapping[str, tuple[str, Callable[[Value, Value], Value]]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ArithmeticTerm:
+class ArithmeticTerm(Term):
     """`left + right`, `-`, `*`, `/`, `//` or `%` of two numbers.
 
     `+` also joins two texts or two lists.
@@ -306,11 +269,6 @@ class ArithmeticTerm:
         except ZeroDivisionError:
             raise ExpressionFailed(f"{sign}: nothing can be divided by zero") from None
 
-    def parts(self) -> Iterator[Term]:
-        """Both sides."""
-        yield self.left
-        yield self.right
-
 
 def operand(value: Value, sign: str) -> int | float:
     """Return the value if arithmetic is allowed with it, else raise ExpressionFailed."""
@@ -327,7 +285,7 @@ def checked_number(value: float) -> int | float:
 
 
 @dataclass(frozen=True, slots=True)
-class SignedTerm:
+class SignedTerm(Term):
     """`-of` or `+of`."""
 
     sign: str
@@ -339,13 +297,9 @@ class SignedTerm:
         number = operand(self.of.value(scope), self.sign)
         return -number if self.sign == "-" else number
 
-    def parts(self) -> Iterator[Term]:
-        """Return the term of the number."""
-        yield self.of
-
 
 @dataclass(frozen=True, slots=True)
-class FilterTerm:
+class FilterTerm(Term):
     """`of | name(arguments)`."""
 
     name: str
@@ -357,8 +311,3 @@ class FilterTerm:
         scope.fuel.burn()
         values = [term.value(scope) for term in (self.of, *self.arguments)]
         return FILTERS[self.name].apply(scope.fuel, *values)
-
-    def parts(self) -> Iterator[Term]:
-        """Return the filtered term, and the arguments."""
-        yield self.of
-        yield from self.arguments

@@ -32,7 +32,7 @@ Kind: TypeAlias = Literal["value", "list", "mapping"]
 
 
 class _ReadingStopped(Exception):
-    """The rest of the file is not read; the report says why."""
+    """The rest of the file is not read; its arguments are the line and the reason."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +83,7 @@ def read_yaml(text: str, report: Problems) -> YamlNode | None:
         report.problem(1, "the file is larger than 5 MiB; move data into files that the steps read")
         return None
     if invalid := _INVALID_CHARACTER.search(text):
-        line = _line_at(text, invalid.start())
+        line = text.count("\n", 0, invalid.start()) + 1
         report.problem(
             line, f"the character U+{ord(invalid[0]):04X} can't stand in a YAML file; remove it"
         )
@@ -97,15 +97,11 @@ def read_yaml(text: str, report: Problems) -> YamlNode | None:
         # What is missing at the end of the file is reported one line after it.
         last = max(1, len(text.splitlines()))
         report.problem(min(mark.line + 1, last) if mark else 1, f"this is no YAML: {fault}")
-    except _ReadingStopped:
-        pass
+    except _ReadingStopped as stopped:
+        report.problem(*stopped.args)
     finally:
         loader.dispose()
     return None
-
-
-def _line_at(text: str, index: int) -> int:
-    return text.count("\n", 0, index) + 1
 
 
 class _Builder:
@@ -137,8 +133,7 @@ class _Builder:
             elif isinstance(event, yaml.CollectionEndEvent):
                 root = self.finish() or root
             elif isinstance(event, yaml.DocumentStartEvent) and root is not None:
-                self.report.problem(line, "a file holds one workflow; remove the second document")
-                raise _ReadingStopped
+                raise _ReadingStopped(line, "a file holds one workflow; remove the second document")
         if root is None:
             self.report.problem(1, "the file is empty; a workflow has at least workflow and steps")
         return root
@@ -171,10 +166,9 @@ class _Builder:
         """Add a node to the open one; return it if it is the root."""
         self.size += node.size
         if self.size > MAX_NODES:
-            self.report.problem(
+            raise _ReadingStopped(
                 node.line, f"the file holds more than {MAX_NODES:,} values, its aliases unfolded"
             )
-            raise _ReadingStopped
         if anchor:
             self.anchors[anchor] = node
         if not self.open:
@@ -185,21 +179,18 @@ class _Builder:
     def alias(self, name: str, line: int) -> YamlNode | None:
         node = self.anchors.get(name)
         if node is None:
-            within = name in self.anchored
-            fault = (
+            raise _ReadingStopped(
+                line,
                 f"*{name} stands inside of what it repeats"
-                if within
-                else f"there is no &{name} before *{name}"
+                if name in self.anchored
+                else f"there is no &{name} before *{name}",
             )
-            self.report.problem(line, fault)
-            raise _ReadingStopped
         self.check_depth(len(self.open) + node.height, line)
         return self.add(node, None)
 
     def check_depth(self, depth: int, line: int) -> None:
         if depth > MAX_DEPTH:
-            self.report.problem(line, f"this is nested more than {MAX_DEPTH} levels deep")
-            raise _ReadingStopped
+            raise _ReadingStopped(line, f"this is nested more than {MAX_DEPTH} levels deep")
 
     def pair(self, node: YamlNode, parts: list[YamlNode]) -> None:
         """Pair keys with their values; the mapping's own keys win over those of `<<`."""
