@@ -141,7 +141,7 @@ async def test_a_cache_that_cannot_be_written_is_one_clear_error(repository, cac
 
 
 async def test_a_pools_directory_that_is_somebody_elses_stays(repository, cache, monkeypatch):
-    monkeypatch.setattr(pool, "new_number", lambda: 0xABC)
+    monkeypatch.setattr(pool.secrets, "randbits", lambda _: 0xABC)
     async with open_worktrees(repository, 1) as trees:
         home = trees.slots[0].path.parents[1]
     write(home, {"abc/precious": "x"})

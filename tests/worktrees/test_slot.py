@@ -10,7 +10,7 @@ import pytest
 from abreast.worktrees.confinement import run_confined
 from abreast.worktrees.errors import OutsideRepository
 from abreast.worktrees.pool import open_worktrees
-from abreast.worktrees.slot import _FileState
+from abreast.worktrees.staging import FileState
 from tests.worktrees.repositories import fingerprint, git, look, make_repository, write
 
 
@@ -164,10 +164,10 @@ async def test_reset_notices_a_change_that_hides_behind_size_and_time(slot):
 
 def test_a_look_within_a_tick_of_the_files_last_change_proves_nothing():
     metadata = {"inode": 1, "size": 2, "mtime_ns": 3, "ctime_ns": 4, "mode": 5}
-    now = _FileState(**metadata, settled=True)
-    assert _FileState(**metadata, settled=True).proves_unchanged(now)
-    assert not _FileState(**metadata, settled=False).proves_unchanged(now)
-    assert not _FileState(**{**metadata, "ctime_ns": 5}, settled=True).proves_unchanged(now)
+    now = FileState(**metadata, settled=True)
+    assert FileState(**metadata, settled=True).proves_unchanged(now)
+    assert not FileState(**metadata, settled=False).proves_unchanged(now)
+    assert not FileState(**{**metadata, "ctime_ns": 5}, settled=True).proves_unchanged(now)
 
 
 async def test_reset_leaves_alone_what_did_not_change(slot, monkeypatch):
@@ -182,7 +182,7 @@ async def test_reset_leaves_alone_what_did_not_change(slot, monkeypatch):
 async def test_reset_does_not_read_files_whose_looks_have_settled(slot, monkeypatch):
     module = sys.modules[type(slot).__module__]
     later = type("Later", (), {"wall": staticmethod(lambda: 4e9)})
-    monkeypatch.setattr(module, "SYSTEM_CLOCK", later)
+    monkeypatch.setattr("abreast.worktrees.staging.SYSTEM_CLOCK", later)
     await slot.reset()  # from now on they are older than a clock tick
     monkeypatch.setattr(module, "_same_content", lambda *_: pytest.fail("read"))
     await slot.reset()

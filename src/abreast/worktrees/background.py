@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import TypeVar
 
 from abreast.worktrees.errors import Interrupted
@@ -61,32 +62,27 @@ async def run_in_thread(work: Callable[[StopRequest], T]) -> T:
 
     Returns or raises only when `work` has ended, however often this is cancelled.
     """
-    loop = asyncio.get_running_loop()
     stop = StopRequest()
-    results: list[T] = []
-    errors: list[BaseException] = []
-    ended = asyncio.Event()
+    future: Future[T] = Future()
 
     def run_work() -> None:
         try:
-            results.append(work(stop))
+            future.set_result(work(stop))
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            errors.append(error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
-            loop.call_soon_threadsafe(ended.set)
+            future.set_exception(error)
 
+    ended = asyncio.wrap_future(future)
     thread = threading.Thread(target=run_work, name="abreast-worktrees", daemon=True)
     thread.start()
     cancelled: asyncio.CancelledError | None = None
-    while not ended.is_set():
+    while not ended.done():
         try:
-            await ended.wait()
+            await asyncio.wait([ended])
         except asyncio.CancelledError as error:
             cancelled = error
             stop.ask()
     thread.join()
     if cancelled is not None:
+        ended.exception()  # the cancellation is raised instead
         raise cancelled
-    if errors:
-        raise errors[0]
-    return results[0]
+    return ended.result()

@@ -195,7 +195,13 @@ async def run_confined(
     try:
         sandbox = [sys.executable, *_SANDBOX]
         request = _sandbox_request(argv, slot, scratch, limits, writable) | {
-            "env": _environment(scratch, extra_env),
+            "env": {
+                "PATH": os.environ.get("PATH", os.defpath),
+                "LANG": os.environ.get("LANG", "C.UTF-8"),
+                "HOME": str(scratch / "home"),
+                "TMPDIR": str(scratch / "tmp"),
+                **(extra_env or {}),
+            },
             "cwd": str(slot.root / (cwd or "")),
             "walls": ["own"] if walls in {"any", "own"} else [],
             "bubblewrap": shutil.which("bwrap") if walls in {"any", "bubblewrap"} else None,
@@ -209,7 +215,8 @@ async def run_confined(
                     sandbox,
                     stdin=json.dumps(request).encode(),
                     cwd=str(scratch),
-                    env=_sandbox_environment(),
+                    # Minimal: the command can read it where process isolation is not available.
+                    env={name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
                     keep=limits.output,
                 )
         return _read_report(argv, limits, most, finished, os.pread(report, 1 << 20, 0))
@@ -227,24 +234,6 @@ def _make_scratch(scratch: Path) -> int:
     for name in ("", "home", "tmp"):
         (scratch / name).mkdir(mode=0o700)
     return os.open(scratch / "report", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-
-
-def _sandbox_environment() -> dict[str, str]:
-    """The environment of the sandbox itself.
-
-    It is minimal: the command can read it where process isolation is not available.
-    """
-    return {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-
-
-def _environment(scratch: Path, extra: Mapping[str, str] | None) -> dict[str, str]:
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LANG": os.environ.get("LANG", "C.UTF-8"),
-        "HOME": str(scratch / "home"),
-        "TMPDIR": str(scratch / "tmp"),
-        **(extra or {}),
-    }
 
 
 def _sandbox_request(

@@ -1,4 +1,4 @@
-"""Runs git commands without side effects: no hooks, no refresh of the index, no daemons."""
+"""Runs git commands without side effects: no prompts, no refresh of the index, no daemons."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,8 +37,13 @@ _KEPT_VARIABLES: Final = frozenset(
     }
 )
 _NO_REPOSITORY_MESSAGES: Final = ("not a git repository", "can't be started")
+OURS: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+"""For repositories of our own: git reads no configuration of the user or the system.
+
+In a user's repository it does, as that configuration lists the safe directories.
+"""
 TIMEOUT: Final = 120.0
-"""Seconds that one git command may take."""
+"""Seconds that one git command, or the wait for the repository's lock, may take."""
 
 
 class GitFailed(AbreastError):
@@ -78,7 +84,8 @@ class Git:
             raise GitFailed(f"git can't be started in {self.place}: {error.strerror}") from error
         with process:
             try:
-                with self.stop.calling(lambda: _request_end(process)):
+                ending = threading.Thread(target=_ensure_ended, args=(process,), daemon=True)
+                with self.stop.calling(ending.start):
                     output, complaint = process.communicate(stdin, self.timeout)
             except subprocess.TimeoutExpired:
                 raise GitFailed(f"git {words[0]} took longer than {self.timeout:g} s") from None
@@ -111,20 +118,12 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
         os.killpg(process.pid, number)
 
 
-def _request_end(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM, and SIGKILL later if needed; another thread waits for the process."""
-    _signal_group(process, signal.SIGTERM)
-    timer = threading.Timer(_TERM_GRACE, _ensure_ended, (process, 0.0))
-    timer.daemon = True
-    timer.start()
-
-
-def _ensure_ended(process: subprocess.Popen[bytes], grace: float = _TERM_GRACE) -> None:
+def _ensure_ended(process: subprocess.Popen[bytes]) -> None:
     """End the process group of a command if it still runs."""
     if process.poll() is None:
         _signal_group(process, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(grace)
+            process.wait(_TERM_GRACE)
     if process.poll() is None:
         _signal_group(process, signal.SIGKILL)
 
@@ -135,6 +134,40 @@ def _error_line(complaint: bytes) -> str:
         (line for line in lines if line.startswith(("fatal:", "error:"))),
         lines[-1] if lines else "",
     )
+
+
+def run_git(
+    *arguments: str | Path,
+    cwd: Path | None = None,
+    stdin: bytes = b"",
+    extra: Mapping[str, str] | None = None,
+    accept: Sequence[int] = (0,),
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a git command, without the options and limits of `Git`, and wait for it.
+
+    Raises `GitFailed` if its exit code is not in `accept`, or if git is not installed.
+    """
+    command = ["git", *map(str, arguments)]
+    variables = {**environment(), **(extra or {})}
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, input=stdin, capture_output=True, env=variables, check=False
+        )
+    except FileNotFoundError as error:
+        if cwd is not None and not cwd.is_dir():
+            raise
+        raise GitFailed("git is not installed, or not on the PATH") from error
+    if done.returncode not in accept:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [
+            f"exit code {done.returncode}"
+        ]
+        raise GitFailed(f"git {command[1]}: {lines[-1]}")
+    return done
+
+
+def names(listed: bytes) -> list[str]:
+    """The paths that a command printed with -z; `os.fsencode` gives back their bytes."""
+    return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +217,10 @@ def find_repository(root: Path, stop: StopRequest, timeout: float = TIMEOUT) -> 
             raise
         return Repository(real, real)
     common = _line(git("rev-parse", "--git-common-dir"))
-    return Repository(Path(top).resolve(), real, (real / common).resolve(), _head(git))
+    head = None
+    with contextlib.suppress(GitFailed):  # no commit yet
+        head = git("rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
+    return Repository(Path(top).resolve(), real, (real / common).resolve(), head)
 
 
 def find_project(root: Path, stop: StopRequest, timeout: float = TIMEOUT) -> Repository:
@@ -205,10 +241,3 @@ def find_project(root: Path, stop: StopRequest, timeout: float = TIMEOUT) -> Rep
 def _line(answer: bytes) -> str:
     """A name that git printed; it may have line breaks of its own."""
     return os.fsdecode(answer.removesuffix(b"\n"))
-
-
-def _head(git: Git) -> str | None:
-    try:
-        return git("rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
-    except GitFailed:  # no commit yet
-        return None

@@ -17,7 +17,7 @@ import fcntl
 import os
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -82,8 +82,9 @@ def _lock(path: Path, operation: int, stop: StopRequest) -> int:
         try:
             while not _try_lock(opened, operation):
                 stop.pause(_RETRY_INTERVAL)
-            if _is_same_file(path, opened):
-                return opened
+            with suppress(FileNotFoundError):
+                if os.path.samestat(path.lstat(), os.fstat(opened)):
+                    return opened
         except BaseException:
             os.close(opened)
             raise
@@ -120,10 +121,3 @@ def _try_lock(opened: int, operation: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _is_same_file(path: Path, opened: int) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(opened))
-    except FileNotFoundError:
-        return False

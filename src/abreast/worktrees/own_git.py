@@ -22,6 +22,9 @@ import re
 import shutil
 import stat
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -72,7 +75,9 @@ class OwnGit:
         with self._lock:
             if not self.place.exists():
                 part = self.place.with_suffix(".part")
-                _Template(part, path, self._repository, git).make(self._names())
+                pieces = self._snapshot.pieces.items()
+                names = [name for name, piece in pieces if piece.kind != stat.S_IFDIR]
+                _Template(part, path, self._repository, git).make(names)
                 part.rename(self.place)
         remove_tree(path / ".git")
         shutil.copytree(self.place, path / ".git", ignore=shutil.ignore_patterns("objects"))
@@ -81,22 +86,19 @@ class OwnGit:
 
     def commit_files(self, path: Path, git: Git) -> None:
         """Commit the files of the copy, in the copy alone: they become its initial state."""
-        tree = _GitAt(git, path / ".git", path)
+        tree = _git_at(git, path / ".git", path)
         tree("add", "--all")
         _commit(tree, path / ".git", tree("write-tree").decode().strip())
 
-    def _names(self) -> list[str]:
-        return [name for name, piece in self._snapshot.pieces.items() if piece.kind != stat.S_IFDIR]
 
-
+@dataclass(frozen=True, slots=True)
 class _Template:
-    """Makes a git directory for the files at `path`."""
+    """Makes a git directory for the files at `_path`."""
 
-    def __init__(self, place: Path, path: Path, repository: Repository, git: Git) -> None:
-        self._place = place
-        self._path = path
-        self._repository = repository
-        self._git = git
+    _place: Path
+    _path: Path
+    _repository: Repository
+    _git: Git
 
     def make(self, names: list[str]) -> None:
         remove_tree(self._place)
@@ -147,7 +149,7 @@ class _Template:
 
         Where the result differs from HEAD, it is committed.
         """
-        git = _GitAt(self._git, self._place, self._path)
+        git = _git_at(self._git, self._place, self._path)
         committed: set[bytes] = set()
         if self._repository.head is not None:
             git("read-tree", "HEAD")
@@ -175,18 +177,12 @@ class _Template:
             _commit(git, self._place, tree)
 
 
-class _GitAt:
+def _git_at(git: Git, git_dir: Path, tree: Path) -> Callable[..., bytes]:
     """Git commands with an explicit git directory and working tree."""
-
-    def __init__(self, git: Git, git_dir: Path, tree: Path) -> None:
-        self._git = Git(tree, git.stop, git.timeout)
-        self._location = (f"--git-dir={git_dir}", f"--work-tree={tree}")
-
-    def __call__(self, *words: str | Path, stdin: bytes | None = None) -> bytes:
-        return self._git(*self._location, *words, stdin=stdin)
+    return partial(Git(tree, git.stop, git.timeout), f"--git-dir={git_dir}", f"--work-tree={tree}")
 
 
-def _commit(git: Git | _GitAt, git_dir: Path, tree: str) -> None:
+def _commit(git: Callable[..., bytes], git_dir: Path, tree: str) -> None:
     """Put a commit of `tree` on top of HEAD; its bytes don't depend on the time or the user."""
     try:
         parent = git("rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()

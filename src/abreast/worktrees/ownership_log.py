@@ -79,15 +79,14 @@ class OwnershipEntry:
     """The start time of the owner's process, as `process_start` returns it."""
 
 
+@dataclass(frozen=True, slots=True)
 class OwnershipLog:
     """The slots of one repository that may exist.
 
     Read and written only under the repository's lock.
     """
 
-    def __init__(self, file: Path) -> None:
-        """Neither reads nor creates the file yet."""
-        self._file = file
+    file: Path
 
     def entries(self) -> dict[str, OwnershipEntry]:
         """The slots that are not recorded as removed, by name.
@@ -95,7 +94,7 @@ class OwnershipLog:
         Lines that can't be read are left out.
         """
         entries: dict[str, OwnershipEntry] = {}
-        for line in self._lines():
+        for line in self.file.read_bytes().split(b"\n") if self.file.exists() else ():
             try:
                 record = json.loads(line)
                 if record.pop("event") == "gone":
@@ -116,22 +115,16 @@ class OwnershipLog:
         if self.entries().keys() - gone:
             self._append([{"event": "gone", "name": name} for name in sorted(gone)])
         else:
-            self._file.unlink(missing_ok=True)
-
-    def _lines(self) -> list[bytes]:
-        try:
-            return self._file.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return []
+            self.file.unlink(missing_ok=True)
 
     def _append(self, records: list[dict[str, object]]) -> None:
-        opened = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        opened = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with open(opened, "r+b", buffering=0) as file:  # noqa: PTH123 - opens a descriptor
             truncated = file.seek(0, os.SEEK_END) and os.pread(opened, 1, file.tell() - 1) != b"\n"
             text = "".join(json.dumps(record) + "\n" for record in records)
             file.write(b"\n" * bool(truncated) + text.encode())
             os.fsync(opened)
-        _sync_directory(self._file.parent)
+        _sync_directory(self.file.parent)
 
 
 def _sync_directory(place: Path) -> None:

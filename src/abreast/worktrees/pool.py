@@ -32,7 +32,7 @@ from abreast.store.driver_locks import DriverLocks
 from abreast.system.paths import cache_directory
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
-from abreast.worktrees.git import Git, GitFailed, Repository, find_project
+from abreast.worktrees.git import TIMEOUT, Git, GitFailed, Repository, find_project
 from abreast.worktrees.ignored_files import list_ignored
 from abreast.worktrees.own_git import OwnGit
 from abreast.worktrees.ownership_log import (
@@ -47,9 +47,6 @@ from abreast.worktrees.staging import Snapshot, list_tree, remove_tree, take_sna
 
 # Names in a pool's directory that are not slots.
 _POOL_PARTS: Final = frozenset({"stage", "scratch", "git", "git.part"})
-TIMEOUT: Final = 120.0
-"""Seconds that one git command, or the wait for the repository's lock, may take."""
-
 _PARALLEL_COPIES: Final = 4  # slots filled at once; the disk is saturated by that many
 
 
@@ -221,7 +218,7 @@ class _PoolStorage:
         self._own_git = own_git and repository.common is not None
         self.repository = repository
         self.home = pools_directory(repository, cache)
-        self.number = new_number()
+        self.number = secrets.randbits(62)
         self.pool = self.home / f"{self.number:x}"
         self.entries: list[OwnershipEntry] = []
         self._log = OwnershipLog(self.home / "ledger.jsonl")
@@ -296,11 +293,9 @@ class _PoolStorage:
         path = Path(entry.path)
         # Made here, not by git, which would accept an existing directory if it is empty.
         path.mkdir(mode=0o700)
-        slot = Slot(entry.slot, path, self.repository, snapshot, self.pool / "scratch")
+        slot = Slot(entry.slot, path, self.repository, snapshot, self.pool / "scratch", own_git=own)
         try:
-            if own is not None:
-                slot.use_own_git(own)
-            elif entry.head is not None:
+            if entry.head is not None:
                 with self._git(stop) as git:
                     # A commit's id, not a branch's name: so git sets up no tracking.
                     git("worktree", "add", "--detach", "--no-checkout", path, entry.head)
@@ -370,14 +365,21 @@ class _PoolStorage:
                 continue
             kept = [failure for entry in entries if (failure := self._reap_one(entry, git))]
             left += kept
-            with contextlib.suppress(OSError):
-                if not kept:
-                    remove_tree(self.home / f"{number:x}")
-            self._locks.free(number, for_good=not kept)
+            self._release(number, keep=bool(kept))
         for number in self._abandoned_pools() - pools.keys():
             if self._locks.take(number):  # else a process is about to make or remove it
-                self._remove_abandoned(number)
+                # It is removed if it has only directories that every pool has. A slot is removed
+                # only by its entry in the ownership log; other names may not be ours.
+                names = _list_names(self.home / f"{number:x}")
+                self._release(number, keep=not _POOL_PARTS.issuperset(names))
         return tuple(left)
+
+    def _release(self, number: int, *, keep: bool) -> None:
+        """Free the lock of a pool without an owner, and remove its directory unless it is kept."""
+        with contextlib.suppress(OSError):
+            if not keep:
+                remove_tree(self.home / f"{number:x}")
+        self._locks.free(number, for_good=not keep)
 
     def _abandoned_pools(self) -> set[int]:
         """Numbers of pools that have a directory or a lock file.
@@ -389,18 +391,6 @@ class _PoolStorage:
         }
         locks = [re.fullmatch(r"(\d+)\.lock", name) for name in _list_names(self.home / "owners")]
         return pools.union(int(lock[1]) for lock in locks if lock)
-
-    def _remove_abandoned(self, number: int) -> None:
-        """Remove a pool without an owner, if it has only directories that every pool has.
-
-        A slot is removed only by its entry in the ownership log; other names may not be ours.
-        """
-        place = self.home / f"{number:x}"
-        kept = not _POOL_PARTS.issuperset(_list_names(place))
-        with contextlib.suppress(OSError):
-            if not kept:
-                remove_tree(place)
-        self._locks.free(number, for_good=not kept)
 
     def _reap_one(self, entry: OwnershipEntry, git: Git) -> NotRemoved | None:
         path = Path(entry.path)
@@ -473,11 +463,6 @@ def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tupl
 def pools_directory(repository: Repository, cache: Path) -> Path:
     """The directory of the pools of a repository."""
     return Path(os.path.realpath(cache)) / "worktrees" / repository.name
-
-
-def new_number() -> int:
-    """A random number for a pool, of 62 bits."""
-    return secrets.randbits(62)
 
 
 def _list_names(place: Path) -> list[str]:

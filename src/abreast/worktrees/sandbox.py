@@ -269,11 +269,14 @@ def run_command(request: dict[str, Any], write_end: int, *, split: bool) -> NoRe
         with contextlib.suppress(OSError):
             prctl(_PDEATHSIG, signal.SIGKILL)
             prctl(_NO_NEW_PRIVS, 1)
-        set_limit(resource.RLIMIT_CORE, 0)
-        set_limit(resource.RLIMIT_FSIZE, limits["file_size"])
-        set_limit(resource.RLIMIT_NPROC, request["nproc"])
-        set_limit(resource.RLIMIT_CPU, limits["cpu"], limits["cpu"] + 1)
-        set_limit(resource.RLIMIT_NOFILE, limits["files"])
+        for kind, *bounds in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_FSIZE, limits["file_size"]),
+            (resource.RLIMIT_NPROC, request["nproc"]),
+            (resource.RLIMIT_CPU, limits["cpu"], limits["cpu"] + 1),
+            (resource.RLIMIT_NOFILE, limits["files"]),
+        ):
+            set_limit(kind, *bounds)
         for number in range(1, signal.NSIG):
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
@@ -391,10 +394,9 @@ def run_sandboxed(request: dict[str, Any]) -> dict[str, Any]:
     restrictions.applied += facts.pop("applied", [])
     restrictions.missing |= facts.pop("missing", {})
     for name in ("network", "read-only files", "processes apart", "processes unseen"):
-        if name not in restrictions.applied:  # a command that was killed has reported none
-            restrictions.missing.setdefault(
-                name, restrictions.missing.get("user namespace", "not asked for")
-            )
+        # A command that was killed has reported none.
+        reason = restrictions.missing.get("user namespace", "not asked for")
+        restrictions.missing.setdefault(name, reason)
     restrictions.missing = {
         name: reason
         for name, reason in restrictions.missing.items()
@@ -528,11 +530,10 @@ def run_inside_bubblewrap(request_fd: int, write_end: int) -> NoReturn:
         "processes apart": os.getpid() == 1,
         "processes unseen": os.getpid() == 1 and os.readlink("/proc/self") == "1",
     }
-    for name, there in seen.items():
-        if there:
-            restrictions.applied.append(name)
-        else:
-            restrictions.missing[name] = "bubblewrap did not give it"
+    restrictions.applied += [name for name, there in seen.items() if there]
+    restrictions.missing = {
+        name: "bubblewrap did not give it" for name, there in seen.items() if not there
+    }
     run_as_init(request, write_end, restrictions)
 
 
@@ -554,21 +555,17 @@ def kill_children() -> None:
 
     With process 1 its whole namespace ends; orphaned grandchildren become our children.
     """
+    me = os.getpid()
     while True:
-        for pid in children():
+        with open(f"/proc/{me}/task/{me}/children") as file:
+            pids = [int(word) for word in file.read().split()]
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
-
-
-def children() -> list[int]:
-    """Pids of this process's children."""
-    me = os.getpid()
-    with open(f"/proc/{me}/task/{me}/children") as file:
-        return [int(word) for word in file.read().split()]
 
 
 def raise_on_signals() -> None:

@@ -8,61 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from abreast.core.clock import SYSTEM_CLOCK
 from abreast.executors.commands import Commands
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import OutsideRepository, SlotClosed
 from abreast.worktrees.git import Git, Repository
 from abreast.worktrees.own_git import OwnGit
 from abreast.worktrees.staging import (
+    FileState,
     Snapshot,
-    directories,
     finish_directories,
     make_piece,
     remove_tree,
 )
 
-# Nanoseconds. The clock of a file system may be as coarse: a change right after a file was examined
-# can leave its times as they are.
-_TIMESTAMP_GRANULARITY: Final = 50_000_000
-
 KEPT: Final = ".kept"
 """Suffix of the note that says that the content of a slot must not be lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class _FileState:
-    """The metadata of a file when it was known to equal the snapshot.
-
-    Any change to the file changes its `ctime`.
-    """
-
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    mode: int
-    settled: bool
-    """Whether its last change was older than a clock tick; if not, equal states prove nothing."""
-
-    @classmethod
-    def at(cls, path: Path) -> _FileState:
-        """The state of the file at `path` now."""
-        facts = path.lstat()
-        settled = SYSTEM_CLOCK.wall() * 1e9 - facts.st_ctime_ns > _TIMESTAMP_GRANULARITY
-        return cls(
-            facts.st_ino,
-            facts.st_size,
-            facts.st_mtime_ns,
-            facts.st_ctime_ns,
-            facts.st_mode,
-            settled,
-        )
-
-    def proves_unchanged(self, now: _FileState) -> bool:
-        """Whether a file that has the state `now` is certainly unchanged."""
-        was = (self.inode, self.size, self.mtime_ns, self.ctime_ns, self.mode)
-        return self.settled and was == (now.inode, now.size, now.mtime_ns, now.ctime_ns, now.mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +46,19 @@ class Slot:
     """
 
     def __init__(
-        self, index: int, path: Path, repository: Repository, snapshot: Snapshot, scratch: Path
+        self,
+        index: int,
+        path: Path,
+        repository: Repository,
+        snapshot: Snapshot,
+        scratch: Path,
+        *,
+        own_git: OwnGit | None = None,
     ) -> None:
         """Made by `open_worktrees`.
 
-        `scratch` is where its commands get their own HOME and TMPDIR.
+        `scratch` is where its commands get their own HOME and TMPDIR. With `own_git`, `restore`
+        gives it a git directory of its own.
         """
         self.index = index
         """Its number in the pool, from 0."""
@@ -103,9 +71,9 @@ class Slot:
         self.commands: Commands | None = None
         """Runs its commands while the pool is open; None once it is closed."""
         self._snapshot = snapshot
-        self._states: dict[str, _FileState] = {}
+        self._states: dict[str, FileState] = {}
         self._git: GitFiles | None = None
-        self._own_git: OwnGit | None = None
+        self._own_git = own_git
 
     @property
     def git_dir(self) -> Path | None:
@@ -199,10 +167,6 @@ class Slot:
         if own_git is not None and self.commands is not None:
             await run_in_thread(lambda stop: own_git.commit_files(self.path, Git(self.path, stop)))
 
-    def use_own_git(self, own_git: OwnGit) -> None:
-        """Make `restore` give it a git directory of its own."""
-        self._own_git = own_git
-
     def record_git_files(self, git: Git) -> None:
         """Give git the staged state of the main tree, and keep git's files for `restore`.
 
@@ -229,15 +193,15 @@ class Slot:
             stop.check()
             if name not in self._states and name:
                 make_piece(self._snapshot, name, self.path / name)
-                self._states[name] = _FileState.at(self.path / name)
-        finish_directories(self._snapshot, self.path, directories(self._snapshot))
+                self._states[name] = FileState.at(self.path / name)
+        finish_directories(self._snapshot, self.path)
         if self._own_git is not None:
             self._own_git.install(self.path, Git(self.repository.top, stop))
         self._restore_git()
 
     def _clear(self, stop: StopRequest) -> None:
         """Remove all that differs from the snapshot; `_states` has what remains."""
-        left: dict[str, _FileState] = {}
+        left: dict[str, FileState] = {}
         waiting = [""]
         while waiting:
             above = waiting.pop()
@@ -248,7 +212,7 @@ class Slot:
                 name = f"{above}/{entry.name}" if above else entry.name
                 if name == ".git" and (self._git is not None or self._own_git is not None):
                     continue
-                state = _FileState.at(Path(entry.path))
+                state = FileState.at(Path(entry.path))
                 if self._matches_snapshot(name, state):
                     left[name] = state
                     if stat.S_ISDIR(state.mode):
@@ -257,7 +221,7 @@ class Slot:
                     remove_tree(Path(entry.path))
         self._states = left
 
-    def _matches_snapshot(self, name: str, state: _FileState) -> bool:
+    def _matches_snapshot(self, name: str, state: FileState) -> bool:
         piece = self._snapshot.pieces.get(name)
         if piece is None or piece.kind != stat.S_IFMT(state.mode):
             return False

@@ -15,11 +15,13 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from operator import itemgetter
+from pathlib import Path, PurePosixPath
 from typing import Final
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.worktrees.background import StopRequest
 from abreast.worktrees.errors import WorktreesUnavailable
 from abreast.worktrees.git import Git, Repository
@@ -28,7 +30,41 @@ from abreast.worktrees.ignored_files import is_code
 _SUBMODULE: Final = b"160000"
 _SYSTEM_PATH: Final = "/usr/bin:/bin"
 _CHUNK_BYTES: Final = 1 << 20
+# Nanoseconds. The clock of a file system may be as coarse: a change right after a file was examined
+# can leave its times as they are.
+_TIMESTAMP_GRANULARITY: Final = 50_000_000
 _COPY_ATTEMPTS: Final = 3  # for a file that another process is writing
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """The metadata of a file at some moment; any change to the file changes its `ctime`."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    mode: int
+    settled: bool
+    """Whether its last change was older than a clock tick; if not, equal states prove nothing."""
+
+    @classmethod
+    def at(cls, path: Path) -> FileState:
+        """The state of the file at `path` now."""
+        facts = path.lstat()
+        settled = SYSTEM_CLOCK.wall() * 1e9 - facts.st_ctime_ns > _TIMESTAMP_GRANULARITY
+        return cls(
+            facts.st_ino,
+            facts.st_size,
+            facts.st_mtime_ns,
+            facts.st_ctime_ns,
+            facts.st_mode,
+            settled,
+        )
+
+    def proves_unchanged(self, now: FileState) -> bool:
+        """Whether a file that has the state `now` is certainly unchanged."""
+        return self.settled and self == now
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +125,9 @@ class Snapshot:
             head = f"{len(path)}:{piece.kind:o}:{piece.mode:o}:{len(target)}:"
             whole.update(head.encode() + path + target)
             if piece.kind == stat.S_IFREG:
-                whole.update(_digest(self.place / name))
+                with (self.place / name).open("rb") as file:
+                    whole.update(hashlib.file_digest(file, "sha256").digest())
         return whole.hexdigest()
-
-
-def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
 
 
 def list_tree(repository: Repository, git: Git) -> Listing:
@@ -149,31 +181,26 @@ def take_snapshot(
     place.mkdir(mode=0o700)
     pieces: dict[str, Piece] = {"": _piece(repository.top)}
     notes = list(listing.notes)
-    for name in listing.names:
-        stop.check()
-        try:
-            if _has_parents(repository.top, name, pieces):
-                _copy_piece(repository.top / name, place / name, name, pieces)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise WorktreesUnavailable(
-                f"{repository.top / name} can't be copied: {error.strerror}"
-            ) from error
-    known = frozenset(pieces)
-    for name in listing.ignored:
-        stop.check()
-        try:
-            if _has_parents(repository.top, name, pieces):
-                _copy_piece(repository.top / name, place / name, name, pieces)
-        except FileNotFoundError:
-            continue
-        except OSError as error:  # the project itself does not need it
-            (place / name).unlink(missing_ok=True)
-            notes.append(
-                f"{name}: an ignored file that can't be copied ({error.strerror}), "
-                "left out of the slots"
-            )
+    for ignored, names in ((False, listing.names), (True, listing.ignored)):
+        known = frozenset(pieces)
+        for name in names:
+            stop.check()
+            try:
+                if _has_parents(repository.top, name, pieces):
+                    _copy_piece(repository.top / name, place / name, name, pieces)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if not ignored:
+                    raise WorktreesUnavailable(
+                        f"{repository.top / name} can't be copied: {error.strerror}"
+                    ) from error
+                # The project itself does not need it.
+                (place / name).unlink(missing_ok=True)
+                notes.append(
+                    f"{name}: an ignored file that can't be copied ({error.strerror}), "
+                    "left out of the slots"
+                )
     return Snapshot(place, pieces, tuple(notes), listing.index, frozenset(pieces.keys() - known))
 
 
@@ -182,15 +209,11 @@ def _has_parents(top: Path, name: str, pieces: dict[str, Piece]) -> bool:
 
     A link in the place of one would lead elsewhere.
     """
-    parts = name.split("/")[:-1]
-    for depth in range(1, len(parts) + 1):
-        above = "/".join(parts[:depth])
-        if above not in pieces:
-            piece = _piece(top / above)
-            if piece.kind == stat.S_IFDIR:
-                pieces[above] = piece
-        if above not in pieces or pieces[above].kind != stat.S_IFDIR:
+    for above in map(str, reversed(PurePosixPath(name).parents[:-1])):
+        piece = pieces.get(above) or _piece(top / above)
+        if piece.kind != stat.S_IFDIR:
             return False
+        pieces[above] = piece
     return True
 
 
@@ -205,15 +228,12 @@ def _copy_piece(source: Path, target: Path, name: str, pieces: dict[str, Piece])
     piece = _piece(source)
     if piece.kind == stat.S_IFREG:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for _ in range(_COPY_ATTEMPTS):
+        for _ in range(_COPY_ATTEMPTS + 1):  # the last copy is as good as any other
+            target.unlink(missing_ok=True)
             copy_bytes(source, target)
             before, piece = piece, _piece(source)
             if before == piece:
                 break
-            target.unlink()
-        else:
-            # It is written to without a pause: this copy is as good as any other.
-            copy_bytes(source, target)
     if piece.kind in {stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR}:
         pieces.setdefault(name, piece)
 
@@ -252,20 +272,15 @@ def make_piece(snapshot: Snapshot, name: str, path: Path) -> None:
         os.utime(path, ns=(piece.mtime_ns, piece.mtime_ns))
 
 
-def finish_directories(snapshot: Snapshot, top: Path, names: Iterable[str]) -> None:
+def finish_directories(snapshot: Snapshot, top: Path) -> None:
     """Give directories their modes and times, the deepest first.
 
     This is the last step, as a read-only directory can't be filled.
     """
-    for name in sorted(names, reverse=True):
-        piece = snapshot.pieces[name]
-        (top / name).chmod(piece.mode)
-        os.utime(top / name, ns=(piece.mtime_ns, piece.mtime_ns))
-
-
-def directories(snapshot: Snapshot) -> Iterator[str]:
-    """The names of its directories; the name of the top is empty."""
-    return (name for name, piece in snapshot.pieces.items() if piece.kind == stat.S_IFDIR)
+    for name, piece in sorted(snapshot.pieces.items(), key=itemgetter(0), reverse=True):
+        if piece.kind == stat.S_IFDIR:
+            (top / name).chmod(piece.mode)
+            os.utime(top / name, ns=(piece.mtime_ns, piece.mtime_ns))
 
 
 def remove_tree(path: Path) -> None:

@@ -28,7 +28,6 @@ from abreast.worktrees.merge.disk import (
     check,
     folders_of_deleted,
     missing_folders,
-    modes_of,
     permissions,
     replaced_folders,
     state,
@@ -246,13 +245,17 @@ class ApplyStage:
             forget: the directory in `.abreast` to remove afterwards.
         """
         removed = replaced_folders(self._root, changed)
-        present = [folder for folder in (*emptied, *removed) if (self._root / folder).is_dir()]
+        modes = {
+            folder: stat.S_IMODE((self._root / folder).stat().st_mode)
+            for folder in (*emptied, *removed)
+            if (self._root / folder).is_dir()
+        }
         journal = {
             "files": [self._journal_entry(number, each) for number, each in enumerate(changed)],
             "made": missing_folders(self._root, changed, folders or ()),
             "removed": removed,
             "emptied": list(emptied),
-            "modes": {**modes_of(self._root, present), **(folders or {})},
+            "modes": {**modes, **(folders or {})},
             "record": None if record is None else dict(record),
             "forget": forget,
         }

@@ -116,11 +116,6 @@ def permissions(place: Path, new: Path, entry: TreeEntry) -> int:
     return mode if mode & stat.S_IXUSR else plain | (plain & _READ) >> 2
 
 
-def modes_of(root: Path, folders: Iterable[str]) -> dict[str, int]:
-    """The permissions of directories."""
-    return {folder: stat.S_IMODE((root / folder).stat().st_mode) for folder in folders}
-
-
 def missing_folders(
     root: Path, changed: Sequence[Changed], others: Iterable[str] = ()
 ) -> list[str]:

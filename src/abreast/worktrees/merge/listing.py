@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from abreast.worktrees.git import GitFailed
-from abreast.worktrees.merge.git import git, names
+from abreast.worktrees.git import GitFailed, names, run_git
 
 BINARY_PREFIX: Final = 8_000
 """Bytes at the start of a file; git calls it binary if there is a NUL among them."""
@@ -53,9 +53,11 @@ def list_tracked(
         else {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(_top(root, git_dir))}
     )
     try:
-        listed = git("ls-files", "-z", "--stage", cwd=root, extra=extra).stdout
+        listed = run_git("ls-files", "-z", "--stage", cwd=root, extra=extra).stdout
         others = names(
-            git("ls-files", "-z", "--others", "--exclude-standard", cwd=root, extra=extra).stdout
+            run_git(
+                "ls-files", "-z", "--others", "--exclude-standard", cwd=root, extra=extra
+            ).stdout
         )
     except GitFailed as error:
         if "not a git repository" in str(error) or "not installed" in str(error):
@@ -64,7 +66,7 @@ def list_tracked(
     if git_dir is not None:
         with suppress(GitFailed):  # it may be damaged or removed
             own = {"GIT_CEILING_DIRECTORIES": str(git_dir.parent)}
-            listed += git("ls-files", "-z", "--stage", cwd=root, extra=own).stdout
+            listed += run_git("ls-files", "-z", "--stage", cwd=root, extra=own).stdout
     staged = [line.split("\t", 1) for line in names(listed)]
     paths = {
         path for _, path in staged
@@ -102,19 +104,18 @@ def walk_tree(root: Path) -> Iterator[str]:
             yield name if above == "." else f"{above}/{name}"
 
 
+@dataclass(frozen=True, slots=True)
 class WithoutLinks:
     """Whether a path is reached without a link: a directory known to git may be a link by now."""
 
-    def __init__(self, root: Path) -> None:
-        """For paths beneath `root`."""
-        self._root = root
-        self._known: dict[str, bool] = {"": True}
+    root: Path
+    _known: dict[str, bool] = field(default_factory=lambda: {"": True})
 
     def holds(self, path: str) -> bool:
         """Whether no directory above the path is a link."""
         above = path.rpartition("/")[0]
         if above not in self._known:
-            self._known[above] = self.holds(above) and not (self._root / above).is_symlink()
+            self._known[above] = self.holds(above) and not (self.root / above).is_symlink()
         return self._known[above]
 
 

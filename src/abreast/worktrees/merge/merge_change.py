@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from abreast.worktrees.merge.names import folders_above
 from abreast.worktrees.merge.snapshots import (
     Changed,
     ChangeStep,
@@ -68,7 +69,7 @@ class MergedSoFar:
         self._renamed_in_source: dict[str, dict[str, tuple[str, str]]] = {}
         self._folders: Counter[str] = Counter()
         for path in self.entries:
-            self._folders.update(_parents(path))
+            self._folders.update(folders_above(path))
 
     def put(self, path: str, entry: TreeEntry | None) -> None:
         """Set an entry, or remove it."""
@@ -76,12 +77,12 @@ class MergedSoFar:
         if entry is not None:
             self.entries[path] = entry
         step = (entry is not None) - (before is not None)
-        for folder in _parents(path) if step else ():
+        for folder in folders_above(path) if step else ():
             self._folders[folder] += step
 
     def in_the_way(self, path: str) -> list[str]:
         """Files in the place of a path's parent directories, and files beneath the path."""
-        found = [folder for folder in _parents(path) if folder in self.entries]
+        found = [folder for folder in folders_above(path) if folder in self.entries]
         if self._folders[path] > 0:
             found += sorted(other for other in self.entries if other.startswith(f"{path}/"))
         return found
@@ -190,7 +191,8 @@ class TreeDraft:
         if all(
             entries.get(each.path) == each.after for each in step.changed
         ) and not self._renamed_and_deleted(step):
-            return self._accept_as_is(step)
+            self._values |= {each.path: each.after for each in step.changed}
+            return True
         if step.rename is not None and self._origin_gone(step, *step.rename):
             return False
         for each in step.changed:
@@ -202,10 +204,6 @@ class TreeDraft:
             else:
                 self._values[each.path] = found
         return step not in self._conflicts
-
-    def _accept_as_is(self, step: ChangeStep) -> bool:
-        self._values |= {each.path: each.after for each in step.changed}
-        return True
 
     def _renamed_and_deleted(self, step: ChangeStep) -> bool:
         """Whether this change deletes a file that the other side has renamed."""
@@ -395,9 +393,3 @@ _DETAILS: Final = {
     ConflictKind.SYMLINK: "both changed it, and it is or was a symbolic link",
     ConflictKind.CRLF: "both changed it, and they differ in the ends of lines",
 }
-
-
-def _parents(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path

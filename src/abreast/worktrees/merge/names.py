@@ -1,6 +1,8 @@
-"""Makes file names, which may contain any bytes, safe as arguments and for printing."""
+"""File names, which may contain any bytes: safe as arguments and for printing; their parents."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 
 def as_word(path: str) -> str:
@@ -16,3 +18,10 @@ def is_one_line(path: str) -> bool:
 def printable(text: str) -> str:
     """A text on one line; control characters and bytes that are no text are escaped."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """The directories above a path, the nearest first, without the root."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path

@@ -6,12 +6,11 @@ Until then the tree is in neither its old nor its new state, and no plan may be 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
-from abreast.worktrees.git import GitFailed
+from abreast.worktrees.git import GitFailed, names, run_git
 from abreast.worktrees.merge.apply import DONE, HOME, recover, stages
-from abreast.worktrees.merge.git import git, names
+from abreast.worktrees.merge.names import folders_above
 
 
 def repair(root: Path) -> list[str]:
@@ -22,15 +21,14 @@ def repair(root: Path) -> list[str]:
     """
     found = []
     for place in [*_around(root.resolve()), *_beneath(root.resolve())]:
-        lines = [_line(place, stage) for stage in stages(place)]
+        lines = [
+            f"a merge into {place} had been cut off, and was "
+            f"{'completed' if (stage / DONE).exists() else 'taken back'}"
+            for stage in stages(place)
+        ]
         if recover(place):
             found += lines
     return found
-
-
-def _line(root: Path, stage: Path) -> str:
-    what = "completed" if (stage / DONE).exists() else "taken back"
-    return f"a merge into {root} had been cut off, and was {what}"
 
 
 def _around(root: Path) -> list[Path]:
@@ -46,19 +44,10 @@ def _beneath(root: Path) -> list[Path]:
     Git lists tracked files from its index, so those that were moved away are found too.
     """
     try:
-        folders = _folders(names(git("ls-files", "-z", cwd=root).stdout))
+        paths = names(run_git("ls-files", "-z", cwd=root).stdout)
+        folders = sorted({folder for path in paths for folder in folders_above(path)})
     except GitFailed:
         folders = [Path(place).relative_to(root).as_posix() for place, _, _ in os.walk(root)]
     return [
         root / folder for folder in folders if folder != "." and (root / folder / HOME).is_dir()
     ]
-
-
-def _folders(paths: Iterable[str]) -> list[str]:
-    found: set[str] = set()
-    for path in paths:
-        above = path.rpartition("/")[0]
-        while above and above not in found:
-            found.add(above)
-            above = above.rpartition("/")[0]
-    return sorted(found)

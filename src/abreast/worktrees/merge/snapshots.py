@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from abreast.core.clock import SYSTEM_CLOCK
-from abreast.worktrees.merge.git import OURS, git, names
+from abreast.worktrees.git import OURS, names, run_git
 from abreast.worktrees.merge.listing import list_paths
+from abreast.worktrees.staging import FileState
 
 REGULAR: Final = "100644"
 EXECUTABLE: Final = "100755"
@@ -31,7 +31,6 @@ _ATTRIBUTES: Final = (
     "* -text -eol -ident -filter -working-tree-encoding !merge !conflict-marker-size\n"
 )
 _NULL_ID: Final = "0" * 40
-_TIMESTAMP_GRANULARITY: Final = 50_000_000  # ns; the clock of a file system may be as coarse
 # No compression, as all is read again within the hour. Any name is accepted, as it was on the disk
 # already. No garbage collection, as most trees have no reference.
 _SETTINGS: Final = """
@@ -115,7 +114,7 @@ class SeenTree:
     """
 
     index: Path
-    _states: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _states: dict[str, FileState] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
 
     def changed(self, root: Path, paths: Sequence[str]) -> list[str]:
@@ -123,24 +122,10 @@ class SeenTree:
 
         Records the current states for the next call.
         """
-        before, self._states = self._states, {}
-        now = SYSTEM_CLOCK.wall() * 1e9
-        same = set()
-        for path in paths:
-            facts = (root / path).lstat()
-            state = (
-                facts.st_ino,
-                facts.st_size,
-                facts.st_mtime_ns,
-                facts.st_ctime_ns,
-                facts.st_mode,
-            )
-            if before.get(path) == state:
-                same.add(path)
-            if (
-                now - facts.st_ctime_ns > _TIMESTAMP_GRANULARITY
-            ):  # else a change right after it might not show
-                self._states[path] = state
+        now = {path: FileState.at(root / path) for path in paths}
+        same = {path for path, state in now.items() if self._states.get(path) == state}
+        # Of the others, a change right after this might not show.
+        self._states = {path: state for path, state in now.items() if state.settled}
         known, self._known = self._known, set(paths)
         return sorted(known - same)
 
@@ -159,7 +144,7 @@ class Snapshots:
         """Open the database, or create it."""
         self.home = home.absolute()
         if not (self.home / "info" / "attributes").exists():
-            git(
+            run_git(
                 "init", "-q", "--bare", "--object-format=sha1", "--template=", self.home, extra=OURS
             )
             with (self.home / "config").open("a") as config:
@@ -293,7 +278,7 @@ class Snapshots:
         cwd: Path | None = None,
     ) -> bytes:
         place = {**OURS, "GIT_DIR": str(self.home), **(extra or {})}
-        return git(*arguments, stdin=stdin, extra=place, cwd=cwd).stdout
+        return run_git(*arguments, stdin=stdin, extra=place, cwd=cwd).stdout
 
     @contextmanager
     def _index(self) -> Iterator[dict[str, str]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from abreast.worktrees.merge.git import OURS, git
+from abreast.worktrees.git import OURS, run_git
 from abreast.worktrees.merge.listing import is_binary
 from abreast.worktrees.merge.snapshots import Snapshots, TreeEntry
 
@@ -100,7 +100,7 @@ def _merge_file(sides: list[bytes]) -> tuple[bool, bytes]:
         for file, side in zip(files, sides, strict=True):
             file.write_bytes(side)
         labels = ("-L", "ours", "-L", "base", "-L", "theirs")
-        done = git(
+        done = run_git(
             "merge-file",
             "-p",
             "-q",

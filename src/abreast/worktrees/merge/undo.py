@@ -59,7 +59,7 @@ def changed_since(root: Path, applied: Applied) -> list[str]:
             same = (
                 each.before is None
                 or each.before.link
-                or _permissions(root / each.path) == file["permissions"]
+                or stat.S_IMODE((root / each.path).lstat().st_mode) == file["permissions"]
             )
         except SourceChanged:
             same = False
@@ -106,7 +106,3 @@ def _inverse_changes(applied: Applied) -> Iterator[tuple[dict[str, Any], Changed
             Changed(file["path"], after, before),
             applied.place / f"old-{number}" if before else None,
         )
-
-
-def _permissions(place: Path) -> int:
-    return stat.S_IMODE(place.lstat().st_mode)

@@ -11,7 +11,7 @@ from abreast.jobs.plan.decompose.imports import read_imports
 from abreast.jobs.plan.decompose.inventory import FileEntry, FileForm, Inventory, take_inventory
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.worktrees.git import GitFailed
-from abreast.worktrees.merge.git import git
+from abreast.worktrees.git import run_git as git
 from abreast.worktrees.merge.listing import list_paths
 from tests.jobs.plan.repositories import fill, repository
 from tests.jobs.plan.repositories import git as run_git

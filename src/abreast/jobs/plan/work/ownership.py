@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 from abreast.jobs.plan.spec import ROOT, Plan
+from abreast.worktrees.merge.names import folders_above
 
 SUBMODULE: Final = "a submodule"
 """The owner of all files of a repository within the repository."""
@@ -25,12 +26,9 @@ class Ownership:
         self._in_folder: dict[str, set[str]] = defaultdict(set)
         self._beneath: dict[str, set[str]] = defaultdict(set)
         for path, leaf in self._owners.items():
-            folder = path.rpartition("/")[0]
-            self._in_folder[folder].add(leaf)
-            while leaf not in self._beneath[folder] and folder:
+            self._in_folder[path.rpartition("/")[0]].add(leaf)
+            for folder in (*folders_above(path), ""):
                 self._beneath[folder].add(leaf)
-                folder = folder.rpartition("/")[0]
-            self._beneath[folder].add(leaf)
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -43,14 +41,12 @@ class Ownership:
         A new file may be written by the leaves with files in its directory; if that is new too, or
         has no files itself, by those of the nearest directory above that has some.
         """
-        if self._submodules and any(above in self._submodules for above in (path, *_above(path))):
+        if not self._submodules.isdisjoint((path, *folders_above(path))):
             return (SUBMODULE,)
         owner = self._owners.get(path)
         if owner is not None:
             return (owner,)
-        folder = path
-        while folder:
-            folder = folder.rpartition("/")[0]
+        for folder in (*folders_above(path), ""):
             found = self._in_folder.get(folder) or self._beneath.get(folder)
             if found:
                 return tuple(sorted(found))
@@ -59,9 +55,3 @@ class Ownership:
     def allows(self, leaf: str, path: str) -> bool:
         """Whether a leaf may write a path."""
         return leaf in self.owners(path)
-
-
-def _above(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
