@@ -134,8 +134,12 @@ def _box(node: PlanNode, place: Box, above: str) -> str:
     where = (
         f'x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" height="{place.height:.1f}"'
     )
+    tooltip = (
+        f"{node.scope}: {len(node.files):,} files, {node.tokens:,} tokens, "
+        f"{REASON_WORDS[node.reason]}{', over budget' if node.over_budget else ''}"
+    )
     drawn = (
-        f'<rect class="{kind}{over}" {where}><title>{_tooltip(node)}</title></rect>'
+        f'<rect class="{kind}{over}" {where}><title>{_text(tooltip)}</title></rect>'
         f"{_label(node, place, above)}"
     )
     return drawn if node.children else f'<a href="#{escape(node.id)}">{drawn}</a>'
@@ -148,14 +152,6 @@ def _label(node: PlanNode, place: Box, above: str) -> str:
         return ""
     text = scope if len(scope) <= letters else f"{scope[: max(1, letters - 1)]}\u2026"
     return f'<text x="{place.x + 4:.1f}" y="{place.y + _LINE_HEIGHT + 1:.1f}">{escape(text)}</text>'
-
-
-def _tooltip(node: PlanNode) -> str:
-    over = ", over budget" if node.over_budget else ""
-    return _text(
-        f"{node.scope}: {len(node.files):,} files, {node.tokens:,} tokens, "
-        f"{REASON_WORDS[node.reason]}{over}"
-    )
 
 
 def _legend(plan: Plan) -> str:

@@ -64,8 +64,7 @@ class Options:
         least = {"max_depth": 0, "min_files": 1, "max_files": 1, "max_tokens": 1}
         for name, low in least.items():
             value = getattr(self, name)
-            optional = name in {"max_files", "max_tokens"}
-            if value is None and optional:
+            if value is None and name in {"max_files", "max_tokens"}:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
                 raise PlanInvalid(

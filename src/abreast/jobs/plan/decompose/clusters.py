@@ -38,9 +38,6 @@ class Unit:
         return self.files[0].path
 
 
-Cluster: TypeAlias = list[Unit]
-
-
 @dataclass(frozen=True, slots=True)
 class Clusters:
     """Non-empty parts of a group of files, ordered by name; the hubs, if any, come first."""

@@ -50,18 +50,12 @@ def cycles(graph: Graph) -> list[list[int]]:
                     above = work[-1][0]
                     low[above] = min(low[above], low[node])
                 if low[node] == index[node]:
-                    at = _last_index(stack, node)
-                    found.append(sorted(stack[at:]))
-                    waiting.difference_update(stack[at:])
-                    del stack[at:]
+                    circle = [stack.pop()]
+                    while circle[-1] != node:
+                        circle.append(stack.pop())
+                    found.append(sorted(circle))
+                    waiting.difference_update(circle)
     return found
-
-
-def _last_index(stack: list[int], node: int) -> int:
-    at = len(stack) - 1
-    while stack[at] != node:
-        at -= 1
-    return at
 
 
 def components(graph: Graph) -> list[list[int]]:

@@ -13,6 +13,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 Statement: TypeAlias = ast.Import | ast.ImportFrom
@@ -41,14 +42,13 @@ _PYTHON_2: Final = re.compile(
 _EXCEPT: Final = re.compile(r"except [^\n:(]*,")
 
 
+@dataclass(slots=True)
 class ImportScanner:
     """Reads the imports of many files; a statement that comes again is not parsed again."""
 
-    def __init__(self) -> None:
-        """Read nothing yet."""
-        self._known: dict[str, list[Statement]] = {}
-        self.parsed_bytes = 0
-        """Bytes that the parser read: single statements, and files that were parsed whole."""
+    _known: dict[str, list[Statement]] = field(default_factory=dict)
+    parsed_bytes: int = 0
+    """Bytes that the parser read: single statements, and files that were parsed whole."""
 
     def read(self, source: bytes) -> list[Statement]:
         """All imports of a file, also in functions.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from abreast.jobs.plan.decompose.import_scanner import ImportScanner, Statement
-from abreast.jobs.plan.decompose.inventory import FileEntry, FileForm, Inventory
+from abreast.jobs.plan.decompose.inventory import FileForm, Inventory
 
 _SUFFIXES: Final = (".py", ".pyi")
 _INIT: Final = "__init__"
@@ -53,7 +53,11 @@ class Imports:
 def read_imports(root: Path, inventory: Inventory) -> Imports:
     """Read every Python file of the inventory; those that can't be read are in `unread`."""
     scanner = ImportScanner()
-    files = [file for file in inventory.files if _is_python(file)]
+    files = [
+        file
+        for file in inventory.files
+        if file.form is FileForm.FILE and file.path.endswith(_SUFFIXES)
+    ]
     modules = Modules([file.path for file in files])
     parsed: dict[str, list[Statement]] = {}
     unread: list[tuple[str, str]] = []
@@ -73,10 +77,6 @@ def read_imports(root: Path, inventory: Inventory) -> Imports:
         }
     )
     return Imports(made.edges, tuple(unread))
-
-
-def _is_python(file: FileEntry) -> bool:
-    return file.form is FileForm.FILE and file.path.endswith(_SUFFIXES)
 
 
 def _reason(error: Exception) -> str:
@@ -128,15 +128,15 @@ class Modules:
             first
             for each in statements
             for first, rest in _absolute_names(each)
-            if rest and self._file(rest)
+            if rest and self._files.get(rest)
         )
         self._own = min(votes, key=lambda name: (-votes[name], name), default="")
 
     def targets(self, path: str, statement: Statement) -> Iterator[str]:
         """The files that a statement of `path` imports."""
         if isinstance(statement, ast.Import):
-            places = [self._place(path, alias.name) for alias in statement.names]
-            for place in places:
+            for alias in statement.names:
+                place = self._place(path, alias.name)
                 yield from self._members(place, ()) if place is not None else ()
             return
         base = self._base(path, statement)
@@ -163,11 +163,13 @@ class Modules:
             inside = _join(place, alias.name)
             if alias.name == "*":
                 yield whole
-            elif not (self._file(inside) or inside in self._folders or inside in self._compiled):
+            elif not (
+                self._files.get(inside) or inside in self._folders or inside in self._compiled
+            ):
                 yield ImportedName(spelled, whole.file, alias.name, whole.folder)
 
     def _whole(self, place: str, spelled: str) -> ImportedName:
-        return ImportedName(spelled, self._file(place), folder=place in self._folders)
+        return ImportedName(spelled, self._files.get(place), folder=place in self._folders)
 
     def _place(self, path: str, name: str) -> str | None:
         """The path of a dotted name; None if its first part is not in this repository."""
@@ -193,25 +195,22 @@ class Modules:
 
     def _members(self, place: str, imported_names: Sequence[str]) -> Iterator[str]:
         """The files of `from place import ...`: a submodule if there is one, else the module."""
-        own = self._file(place)
-        for name in imported_names:
-            found = self._file(_join(place, name)) or own
+        own = self._files.get(place)
+        for name in imported_names or ("",):
+            found = self._files.get(_join(place, name)) or own
             if found:
                 yield found
-        if own and not imported_names:
-            yield own
-
-    def _file(self, place: str) -> str | None:
-        return self._files.get(place)
 
     def _top(self, home: str, first: str) -> str | None:
         """The directory of a top-level name, for files whose own is `home`; None if not found."""
         return next(
-            (root for root in self._search(home, first) if self._exists(_join(root, first))), None
+            (
+                root
+                for root in self._search(home, first)
+                if (place := _join(root, first)) in self._folders or place in self._files
+            ),
+            None,
         )
-
-    def _exists(self, place: str) -> bool:
-        return place in self._folders or self._file(place) is not None
 
     def _search(self, home: str, first: str) -> Iterator[str]:
         """The directories in which a top-level name may be, nearest first."""

@@ -103,8 +103,12 @@ class Inventory:
         sizes = paths if isinstance(paths, Mapping) else dict.fromkeys(paths, 0)
         return cls(
             tuple(
-                FileEntry(_relative(path, root), sizes[path] * _CHARACTERS_PER_TOKEN, sizes[path])
-                for path in sizes
+                FileEntry(
+                    PurePosixPath(path).relative_to(root).as_posix() if root else path,
+                    tokens * _CHARACTERS_PER_TOKEN,
+                    tokens,
+                )
+                for path, tokens in sizes.items()
             )
         )
 
@@ -120,12 +124,7 @@ def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
     if not root.is_dir():
         raise NotADirectoryError(f"{root} is not a directory")
     listed = list_tracked(root, untracked=untracked)
-    if listed is not None:
-        paths, links, notes = listed
-        source = "git"
-    else:
-        paths, links, notes = list(walk_tree(root)), set(), []
-        source = "tree"
+    paths, links, notes = listed or (list(walk_tree(root)), set(), [])
     files, missing, special = [], 0, 0
     without_links = WithoutLinks(root)
     for path in paths:
@@ -140,7 +139,7 @@ def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
         notes.append(count_in_words(missing, "tracked file is", "tracked files are", "not on disk"))
     if special:
         notes.append(count_in_words(special, "path is", "paths are", "neither a file nor a link"))
-    return Inventory(tuple(files), source, tuple(notes))
+    return Inventory(tuple(files), "tree" if listed is None else "git", tuple(notes))
 
 
 def _entry(root: Path, path: str, *, link: bool) -> FileEntry | str | None:
@@ -162,7 +161,3 @@ def _entry(root: Path, path: str, *, link: bool) -> FileEntry | str | None:
         return FileEntry(path, found.st_size, binary=True, huge=huge)
     characters = found.st_size if huge else len(content.decode(errors="replace"))
     return FileEntry(path, found.st_size, -(-characters // _CHARACTERS_PER_TOKEN), huge=huge)
-
-
-def _relative(path: str, root: str) -> str:
-    return PurePosixPath(path).relative_to(root).as_posix() if root else path

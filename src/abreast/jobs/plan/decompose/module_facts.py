@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from abreast.jobs.plan.decompose.imports import Modules
@@ -71,14 +71,14 @@ def read_module(content: bytes) -> Module:
     )
 
 
+@dataclass(slots=True)
 class _StatementWalker:
     """Collects the names at the top of a module, and the imports anywhere in it."""
 
-    def __init__(self) -> None:
-        self.imports: list[ast.Import | ast.ImportFrom] = []
-        self.names: set[str] = set()
-        self.stars: list[ast.ImportFrom] = []
-        self.listed: frozenset[str] | None = None
+    imports: list[ast.Import | ast.ImportFrom] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    stars: list[ast.ImportFrom] = field(default_factory=list)
+    listed: frozenset[str] | None = None
 
     def body(self, statements: Sequence[ast.stmt], *, guarded: bool, top: bool) -> None:
         for each in statements:
@@ -101,10 +101,8 @@ class _StatementWalker:
     def _inner(self, node: ast.stmt, *, guarded: bool, top: bool) -> None:
         caught = isinstance(node, ast.Try | ast.TryStar) and any(map(_catches, node.handlers))
         self.body(getattr(node, "body", []), guarded=guarded or caught, top=top)
-        for handler in getattr(node, "handlers", []):
-            self.body(handler.body, guarded=guarded, top=top)
-        for case in getattr(node, "cases", []):
-            self.body(case.body, guarded=guarded, top=top)
+        for block in (*getattr(node, "handlers", []), *getattr(node, "cases", [])):
+            self.body(block.body, guarded=guarded, top=top)
         for name in ("orelse", "finalbody"):
             self.body(getattr(node, name, []), guarded=guarded, top=top)
 
@@ -157,19 +155,19 @@ def _catches(handler: ast.ExceptHandler) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class ModuleFacts:
     """The names that can be imported from each module of one tree."""
 
-    def __init__(self, modules: Modules, read: Callable[[str], Module]) -> None:
-        """`read` returns the module of a path."""
-        self._modules = modules
-        self._read = read
-        self._names: dict[str, frozenset[str] | None] = {}
+    modules: Modules
+    read: Callable[[str], Module]
+    """Returns the module of a path."""
+    _names: dict[str, frozenset[str] | None] = field(default_factory=dict)
 
     def unresolved(self, path: str, module: Module) -> Iterator[str]:
         """The faults of a file's imports, as phrases."""
         for each in module.imports:
-            for one in self._modules.imported_names(path, each):
+            for one in self.modules.imported_names(path, each):
                 if one.file is None and not one.folder:
                     yield f"imports {one.module}, which is not there"
                 elif one.name is not None and not self._has(one.file, one.name):
@@ -192,25 +190,24 @@ class ModuleFacts:
     def _find_names(self, file: str) -> frozenset[str] | None:
         if not file.endswith(".py"):
             return None
-        module = self._read(file)
+        module = self.read(file)
         if module.open:
             return None
         names = set(module.names)
         for star in module.stars:
-            for one in self._modules.imported_names(file, star):
-                public = self._public_names(one.file)
-                if public is None:
-                    return None
-                names |= public
-            if not list(self._modules.imported_names(file, star)):
-                return None  # from another package
+            found = [
+                self._public_names(one.file) for one in self.modules.imported_names(file, star)
+            ]
+            if not found or None in found:
+                return None  # from another package, or not known
+            names.update(*filter(None, found))
         return frozenset(names)
 
     def _public_names(self, file: str | None) -> frozenset[str] | None:
         names = None if file is None else self.names(file)
         if file is None or names is None:
             return None
-        listed = self._read(file).listed
+        listed = self.read(file).listed
         return (
             listed
             if listed is not None

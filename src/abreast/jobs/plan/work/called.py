@@ -22,16 +22,16 @@ def main() -> None:
     """
     place = Path(os.environ.pop("ABREAST_CALL"))
     call_facts = json.loads((place / "asked.json").read_text("utf-8"))
-    answer: dict[str, Any]
+    failed = False
     try:
-        answer = {"value": _call(call_facts)}
-        text = json.dumps(answer)
+        text = json.dumps({"value": _call(call_facts)})
     except BaseException as error:  # noqa: BLE001 - also SystemExit: the answer reports any exception
+        failed = True
         traceback.print_exc()
         text = json.dumps({"error": f"{type(error).__name__}: {error}"})
     sys.stdout.flush()
     (place / "answer.json").write_text(text, "utf-8")
-    sys.exit("error" in json.loads(text))
+    sys.exit(failed)
 
 
 def _call(call_facts: dict[str, Any]) -> object:

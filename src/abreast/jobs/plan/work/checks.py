@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from abreast.jobs.plan.decompose.imports import Imports
@@ -99,27 +99,29 @@ async def check_imports(whole: CheckedMerge) -> CheckResult:
     return CheckResult(tuple(found))
 
 
+@dataclass(frozen=True, slots=True)
 class MergeCheck:
-    """A user's own command, such as `pytest -q {tests}`, run by `sh` in a worktree."""
+    """A user's own command, such as `pytest -q {tests}`, run by `sh` in a worktree.
 
-    def __init__(self, command: str, slot: Slot, processes: Processes) -> None:
-        """`{tests}` is replaced by the tests that import a changed file, directly or not."""
-        self._command = command
-        self._slot = slot
-        self._processes = processes
-        self._known: dict[tuple[str, tuple[str, ...]], str | None] = {}
+    `{tests}` is replaced by the tests that import a changed file, directly or not.
+    """
+
+    command: str
+    slot: Slot
+    processes: Processes
+    _known: dict[tuple[str, tuple[str, ...]], str | None] = field(default_factory=dict)
 
     async def look(self, whole: CheckedMerge) -> CheckResult:
         """Run the command on the merge; if it fails, find the cause of each new failure."""
         tests = affected_tests(whole)
-        if TESTS in self._command and not tests:
+        if TESTS in self.command and not tests:
             return CheckResult(notes=("no test imports what was changed: the check was not run",))
         source, tree = whole.merged.source, whole.merged.tree
         if await self._failure(whole, tree, tests) is None:
             return CheckResult()
         found: list[BlamedFault] = []
         notes: list[str] = []
-        for part in [(test,) for test in tests] if TESTS in self._command else [()]:
+        for part in [(test,) for test in tests] if TESTS in self.command else [()]:
             failure = await self._failure(whole, tree, part)
             if failure is None:
                 continue
@@ -143,7 +145,7 @@ class MergeCheck:
         return CheckResult(tuple(found), tuple(notes))
 
     def _command_line(self, tests: tuple[str, ...]) -> str:
-        return self._command.replace(TESTS, " ".join(tests))
+        return self.command.replace(TESTS, " ".join(tests))
 
     async def _failure(self, whole: CheckedMerge, tree: str, tests: tuple[str, ...]) -> str | None:
         """How the command fails on a tree, in a few words; None if it passes."""
@@ -157,11 +159,11 @@ class MergeCheck:
         return self._known[key]
 
     async def _run(self, whole: CheckedMerge, tree: str, tests: tuple[str, ...]) -> str | None:
-        await self._slot.reset()
-        await asyncio.to_thread(put, whole.snapshots, self._slot.root, tree)
-        argv = ["sh", "-c", self._command.replace(TESTS, '"$@"'), "sh", *map(as_word, tests)]
-        finished = await self._processes.run(
-            argv, self._slot.root, {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        await self.slot.reset()
+        await asyncio.to_thread(put, whole.snapshots, self.slot.root, tree)
+        argv = ["sh", "-c", self.command.replace(TESTS, '"$@"'), "sh", *map(as_word, tests)]
+        finished = await self.processes.run(
+            argv, self.slot.root, {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         )
         if not finished.exit_code:
             return None

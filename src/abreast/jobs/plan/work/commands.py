@@ -63,6 +63,7 @@ class Processes:
             self.ended(group)
 
 
+@dataclass(frozen=True, slots=True)
 class CommandTask:
     """Runs a command by `sh`, with `{files}` replaced by the subplan's files, each as one word.
 
@@ -74,52 +75,42 @@ class CommandTask:
     so that no command takes it for an option.
     """
 
-    def __init__(self, command: str, processes: Processes) -> None:
-        """Run `command` by `processes`."""
-        self._command = command
-        self._processes = processes
+    command: str
+    processes: Processes
 
     async def __call__(self, assignment: Assignment) -> dict[str, Any]:
         """Run the command; raises `SubplanFailed` if its exit code is not 0."""
         with _exchange_directory(assignment) as place:
             env = {**os.environ, **_variables(assignment, Path(place))}
-            finished = await self._processes.run(self._argv(assignment), assignment.path, env)
+            argv = ["sh", "-c", self.command.replace("{files}", '"$@"')]
+            if "{files}" in self.command:
+                argv += ["sh", *map(as_word, assignment.files)]
+            finished = await self.processes.run(argv, assignment.path, env)
         output = _output(finished)
         if finished.exit_code:
             raise SubplanFailed(f"exit code {finished.exit_code}{_last_error_line(output)}", output)
         return output
 
-    def _argv(self, assignment: Assignment) -> list[str]:
-        if "{files}" not in self._command:
-            return ["sh", "-c", self._command]
-        return [
-            "sh",
-            "-c",
-            self._command.replace("{files}", '"$@"'),
-            "sh",
-            *map(as_word, assignment.files),
-        ]
 
-
+@dataclass(frozen=True, slots=True)
 class CallTask:
     """Calls a Python function with the `Assignment`, in an own interpreter in the worktree.
 
     Modules are found as in the directory `home`. The function's result must be JSON.
     """
 
-    def __init__(self, call: str, home: str, processes: Processes) -> None:
-        """Call the function `call`, given as `module:function`."""
-        self._call = call
-        self._home = home
-        self._processes = processes
+    call: str
+    """The function, as `module:function`."""
+    home: str
+    processes: Processes
 
     async def __call__(self, assignment: Assignment) -> dict[str, Any]:
         """Call the function; raises `SubplanFailed` with the message of its exception."""
         with _exchange_directory(assignment) as name:
             place = Path(name)
             facts = {
-                "call": self._call,
-                "home": self._home,
+                "call": self.call,
+                "home": self.home,
                 "id": assignment.id,
                 "scope": assignment.scope,
                 "files": list(assignment.files),
@@ -130,10 +121,10 @@ class CallTask:
             env = {**os.environ, **_variables(assignment, place), "ABREAST_CALL": name}
             # Paths relative to `home` must not become relative to the worktree.
             listed = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-            env["PYTHONPATH"] = os.pathsep.join(str(Path(self._home, one)) for one in listed)
+            env["PYTHONPATH"] = os.pathsep.join(str(Path(self.home, one)) for one in listed)
             # -P: no modules from the worktree, which may have files with the names of modules.
             argv = [sys.executable, "-P", "-c", _CALL_CODE]
-            finished = await self._processes.run(argv, assignment.path, env)
+            finished = await self.processes.run(argv, assignment.path, env)
             answer: dict[str, Any] = {}
             with suppress(OSError, ValueError):
                 answer = json.loads((place / "answer.json").read_text("utf-8"))

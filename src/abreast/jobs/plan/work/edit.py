@@ -142,19 +142,13 @@ class EditTask:
                     "replies": tried + 1,
                     "model": reply.model or self._model.name,
                 }
-            turns += [Message("assistant", reply.text), Message("user", _repair_prompt(faults))]
+            listed = "\n".join(f"- {fault}" for fault in faults)
+            repair = f"Nothing of that was written:\n{listed}\nAnswer once more, whole."
+            turns += [Message("assistant", reply.text), Message("user", repair)]
         raise EditRefused(
             f"{faults[0]} (after {self._repairs + 1} replies)",
             {"faults": faults, "reply": reply.text},
         )
-
-
-def _repair_prompt(faults: list[str]) -> str:
-    return (
-        "Nothing of that was written:\n"
-        + "\n".join(f"- {fault}" for fault in faults)
-        + "\nAnswer once more, whole."
-    )
 
 
 def _read_edits(
@@ -200,10 +194,9 @@ def _blocks(text: str, mark: str, faults: list[str]) -> Iterable[tuple[str, str 
         word, name = found.groups()
         if word == "END" and path is not None:
             yield path, "".join(lines)
-            path = None
-        elif word != "END" and path is not None:
+        elif path is not None:
             faults.append(f"{path} has no end")
-            path = None
+        path = None
         if word == "DELETE" and name:
             yield name, None
         elif word == "FILE" and name:

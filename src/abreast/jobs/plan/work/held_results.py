@@ -39,22 +39,21 @@ class HeldTree:
     """The object database, if the caller does not know it."""
 
 
+@dataclass(frozen=True, slots=True)
 class HeldResults:
     """The references of one object database."""
 
-    def __init__(self, snapshots: Snapshots) -> None:
-        """Use the references of `snapshots`."""
-        self._snapshots = snapshots
+    snapshots: Snapshots
 
     def hold(self, run: str, leaf: str, how: How, tree: str) -> None:
         """Keep a tree; does nothing if it is kept already."""
-        self._snapshots.refer(f"{_PREFIX}{_ref_part(run)}/{_ref_part(leaf)}/{how}-{tree}", tree)
+        self.snapshots.refer(f"{_PREFIX}{_ref_part(run)}/{_ref_part(leaf)}/{how}-{tree}", tree)
 
     def held(self, run: str | None = None) -> list[HeldTree]:
         """All kept trees, or those of one run, ordered by run, leaf and name."""
         found = []
         for name, tree in sorted(
-            self._snapshots.references(
+            self.snapshots.references(
                 _PREFIX if run is None else f"{_PREFIX}{_ref_part(run)}/"
             ).items()
         ):
@@ -69,7 +68,7 @@ class HeldResults:
         """
         applied = set(leaves)
         dropped = [each for each in self.held(run) if each.leaf in applied]
-        self._snapshots.forget(
+        self.snapshots.forget(
             f"{_PREFIX}{_ref_part(run)}/{_ref_part(each.leaf)}/{each.how}-{each.tree}"
             for each in dropped
         )

@@ -10,7 +10,7 @@ find these; commands that a user gives are run by `checks.py`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from abreast.jobs.plan.decompose.imports import Imports, Modules
@@ -46,17 +46,16 @@ class BlamedFault:
         return f"{self.fault}, by {' and '.join(self.leaves)} together; none of them does it alone"
 
 
+@dataclass(frozen=True, slots=True)
 class ImportGate:
     """Checks trees of one object database; each content is parsed once."""
 
-    def __init__(self, snapshots: Snapshots) -> None:
-        """Read nothing yet."""
-        self._snapshots = snapshots
-        self._modules: dict[str, Module] = {}
+    snapshots: Snapshots
+    _modules: dict[str, Module] = field(default_factory=dict)
 
     def faults(self, tree: str, paths: Iterable[str]) -> frozenset[ImportFault]:
         """The faults of some files of a tree: syntax errors, and imports that do not resolve."""
-        entries = self._snapshots.entries(tree)
+        entries = self.snapshots.entries(tree)
         blobs = {
             path: entry.blob
             for path, entry in entries.items()
@@ -66,7 +65,12 @@ class ImportGate:
         self._read(blobs[path] for path in wanted)
         modules = Modules(sorted(blobs), entries)
         modules.name_root(each for path in wanted for each in self._modules[blobs[path]].imports)
-        facts = ModuleFacts(modules, lambda path: self._module(blobs[path]))
+
+        def module_at(path: str) -> Module:
+            self._read([blobs[path]])
+            return self._modules[blobs[path]]
+
+        facts = ModuleFacts(modules, module_at)
         found: set[ImportFault] = set()
         for path in wanted:
             module = self._modules[blobs[path]]
@@ -75,13 +79,9 @@ class ImportGate:
             found.update(ImportFault(path, text) for text in facts.unresolved(path, module))
         return frozenset(found)
 
-    def _module(self, blob: str) -> Module:
-        self._read([blob])
-        return self._modules[blob]
-
     def _read(self, blobs: Iterable[str]) -> None:
         new = [blob for blob in blobs if blob not in self._modules]
-        for blob, content in (self._snapshots.read_many(new) if new else {}).items():
+        for blob, content in (self.snapshots.read_many(new) if new else {}).items():
             self._modules[blob] = read_module(content)
 
 
