@@ -109,11 +109,9 @@ class _Builder:
 
     def __init__(self, report: Problems, loader: Any) -> None:  # noqa: ANN401 - PyYAML has few types
         self.report, self.loader = report, loader
-        self.open: list[YamlNode] = []
-        # Of each open node: the nodes in it so far, of a mapping keys and values in turn.
-        self.parts: list[list[YamlNode]] = []
+        # Each open node, the nodes in it so far (of a mapping keys and values in turn), its anchor.
+        self.open: list[tuple[YamlNode, list[YamlNode], str | None]] = []
         self.anchors: dict[str, YamlNode] = {}
-        self.anchored: list[str | None] = []
         self.size = 0
 
     def build(self) -> YamlNode | None:
@@ -145,14 +143,11 @@ class _Builder:
                 line, f"the tag {_shown_tag(str(event.tag))} is not read here; write a plain {kind}"
             )
         self.check_depth(len(self.open) + 1, line)
-        self.open.append(YamlNode(kind, line))
-        self.parts.append([])
-        self.anchored.append(event.anchor)
-        if event.anchor:
-            self.anchors.pop(event.anchor, None)
+        self.open.append((YamlNode(kind, line), [], event.anchor))
+        self.anchors.pop(event.anchor or "", None)
 
     def finish(self) -> YamlNode | None:
-        node, parts, anchor = self.open.pop(), self.parts.pop(), self.anchored.pop()
+        node, parts, anchor = self.open.pop()
         node.size = 1 + sum(one.size for one in parts)
         node.height = 1 + max((one.height for one in parts), default=0)
         if node.kind == "list":
@@ -173,7 +168,7 @@ class _Builder:
             self.anchors[anchor] = node
         if not self.open:
             return node
-        self.parts[-1].append(node)
+        self.open[-1][1].append(node)
         return None
 
     def alias(self, name: str, line: int) -> YamlNode | None:
@@ -182,7 +177,7 @@ class _Builder:
             raise _ReadingStopped(
                 line,
                 f"*{name} stands inside of what it repeats"
-                if name in self.anchored
+                if any(name == anchor for _, _, anchor in self.open)
                 else f"there is no &{name} before *{name}",
             )
         self.check_depth(len(self.open) + node.height, line)
