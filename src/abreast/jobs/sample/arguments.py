@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -52,8 +51,7 @@ class SampleJob:
     async def run(self, within: Run) -> SampleResult:
         """Run the sample within a run, under its own name."""
         job = await self._after_hooks(within)
-        async with AsyncExitStack() as stack:
-            scope = await stack.enter_async_context(within.child(job.name, budget=job.budget))
+        async with within.child(job.name, budget=job.budget) as scope:
             await _restore_budget(scope)
             return await run_sample(scope, job.question, job.draws, job.strategy, job.shape)
 
@@ -124,9 +122,10 @@ def make_job(
         theirs: none; a keyword of another library gets an error that names abreast's.
     """
     for word in theirs:
-        if word in THEIR_WORDS:
-            raise TypeError(f"{word} is called {THEIR_WORDS[word]} here")
-        raise TypeError(f"a sample has no option {word!r}")
+        ours = THEIR_WORDS.get(word)
+        raise TypeError(
+            f"{word} is called {ours} here" if ours else f"a sample has no option {word!r}"
+        )
     if not prompt.strip():
         raise ValueError("the prompt is empty")
     if pick not in PICKS:
@@ -173,13 +172,11 @@ def _with_name(one: Check, number: int) -> Check:
 
 
 def _strategy_from(given: Strategy | str | None) -> Strategy:
-    if given is None:
-        return Rejection()
-    if isinstance(given, str):
-        if given not in STRATEGIES:
-            raise ValueError(f"there is no strategy {given!r}; there are {', '.join(STRATEGIES)}")
-        return STRATEGIES[given]()
-    return given
+    if not isinstance(given, str):
+        return Rejection() if given is None else given
+    if given not in STRATEGIES:
+        raise ValueError(f"there is no strategy {given!r}; there are {', '.join(STRATEGIES)}")
+    return STRATEGIES[given]()
 
 
 def _apply_hook_answer(shape: BreadthDepth, answer: object, hook: str) -> BreadthDepth:

@@ -33,8 +33,8 @@ class BranchOrder:
         self._stop_early = early
         # By branch that has not ended: the round it is in.
         self._round_of = dict.fromkeys(range(breadth), 0)
-        self._passed: Place | None = None  # the least that passed
-        self._broken: Place | None = None  # the least with an error for all draws
+        # The least that passed (True), and the least with an error for all draws (False).
+        self._least: dict[bool, Place] = {}
         self._end: Place | None = None  # the place that decides
         self._ended_well = False  # whether the place that decides is a pass
 
@@ -60,19 +60,11 @@ class BranchOrder:
 
     def passed(self, branch: int, number: int) -> list[int]:
         """Record a pass; return the branches that must stop, since they can't win any more."""
-        place = (number, branch)
-        self._passed = place if self._passed is None else min(place, self._passed)
-        if self._stop_early:
-            self._end_at(place, well=True)
-        return self.ended(branch)
+        return self._decided(branch, number, well=True)
 
     def broke(self, branch: int, number: int) -> list[int]:
         """Record an error that concerns every draw; return the branches that must stop."""
-        place = (number, branch)
-        self._broken = place if self._broken is None else min(place, self._broken)
-        if self._stop_early:
-            self._end_at(place, well=False)
-        return self.ended(branch)
+        return self._decided(branch, number, well=False)
 
     def ended(self, branch: int) -> list[int]:
         """Record the end of a branch; return the branches that must stop."""
@@ -83,18 +75,18 @@ class BranchOrder:
             del self._round_of[other]
         return beaten
 
-    def _end_at(self, place: Place, *, well: bool) -> None:
-        if self._end is None or (self._pick == "ordered" and place < self._end):
+    def _decided(self, branch: int, number: int, *, well: bool) -> list[int]:
+        place = (number, branch)
+        self._least[well] = min(place, self._least.get(well, place))
+        first = self._end is None or (self._pick == "ordered" and place < self._end)
+        if self._stop_early and first:
             self._end, self._ended_well = place, well
+        return self.ended(branch)
 
     def _decide(self) -> None:
         """If not early: check whether an error for all draws precedes every pass that can come."""
-        broken = self._broken
-        if (
-            self._stop_early
-            or broken is None
-            or (self._passed is not None and self._passed < broken)
-        ):
+        broken = self._least.get(False)
+        if self._stop_early or broken is None or self._least.get(True, broken) < broken:
             return
         if all((at, other) > broken for other, at in self._round_of.items()):
             self._end = broken

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from abreast.core.errors import BudgetSpent, CallFailed, CheckBroken
-from abreast.core.outcome import Done
+from abreast.core.outcome import Done, Outcome
 from abreast.executors.port import BoundCall
 from abreast.jobs.sample.checks import Check, CheckedDraft, Function, broken
 from abreast.jobs.sample.draw_context import CURRENT_DRAW
@@ -68,23 +69,19 @@ class DrawChecker:
             raise RuntimeError("a draw is judged inside its branch")
         draw = CURRENT_DRAW.get()
         name = f"judge-{draw.round if draw else 0}"
-        until = None if self._explain else _is_rejection
 
         async def ask(check: Check) -> dict[str, Any]:
-            verdict = await self._run_check(check, draft)
-            return {
-                "check": verdict.check,
-                "ok": verdict.ok,
-                "reason": verdict.reason,
-                "score": verdict.score,
-            }
+            return asdict(await self._run_check(check, draft))
+
+        def is_rejection(outcome: Outcome[dict[str, Any]]) -> bool:
+            return isinstance(outcome, Done) and not outcome.value["ok"]
 
         asked = item.run.map(
             ask,
             judges,
             width=len(judges),
             name=name,
-            until=until,
+            until=None if self._explain else is_rejection,
             on_error="raise",
             key=lambda check: check.name,
         )
@@ -112,7 +109,3 @@ class DrawChecker:
         """Call a plain function in a thread, so that it does not block the event loop."""
         answer = await self._threads.async_call(call)
         return check.verdict(await answer if isinstance(answer, Awaitable) else answer)
-
-
-def _is_rejection(outcome: Any) -> bool:  # noqa: ANN401 - an outcome of any kind
-    return isinstance(outcome, Done) and not outcome.value["ok"]

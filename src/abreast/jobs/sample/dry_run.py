@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,7 +55,8 @@ def plan_sample(
         for check in question.checks
         if check.costs
     ]
-    each_usd = _sum_if_known([usd, *verdicts])
+    known = [part for part in (usd, *verdicts) if part is not None]
+    each_usd = sum(known) if len(known) == 1 + len(verdicts) else None
     each_tokens = tokens + judges * (tokens + SHORT_REPLY_TOKENS)
     return SampleDryRun(
         shape.breadth,
@@ -76,12 +76,6 @@ def _verdict_usd(judge: Judge, tokens: int) -> float | None:
     """Cost of one verdict: the judge reads prompt and answer, and may think before it decides."""
     price = judge.model.price if isinstance(judge.model, Caller) else None
     return None if price is None else price.of(tokens, SHORT_REPLY_TOKENS)
-
-
-def _sum_if_known(parts: Sequence[float | None]) -> float | None:
-    """The sum; None if a part is None."""
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
 
 
 def _expected_draws(shape: BreadthDepth, rate: float, *, early: bool) -> float:

@@ -9,6 +9,7 @@ BranchOrder (pure: which branches may continue)
 from __future__ import annotations
 
 import asyncio
+import operator
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +27,7 @@ from abreast.core.errors import (
 from abreast.core.outcome import NO_USAGE, Done, Usage
 from abreast.core.seeds import derive_seed
 from abreast.executors.port import BoundCall
-from abreast.jobs.sample.branch_order import BranchOrder, Pick, Place
+from abreast.jobs.sample.branch_order import BranchOrder, Pick
 from abreast.jobs.sample.check_draw import DrawChecker
 from abreast.jobs.sample.draw_context import CURRENT_DRAW, DrawContext
 from abreast.jobs.sample.error_scope import Concern, concern_of, error_from, error_text
@@ -110,21 +111,21 @@ class _Ledger:
 
     def add(self, attempt: SampleAttempt, error: BaseException | None = None) -> None:
         """Add a draw that has ended."""
-        self.attempts[attempt.round, attempt.branch] = attempt
+        self.attempts[attempt.place] = attempt
         if error is not None:
-            self.errors[attempt.round, attempt.branch] = error
+            self.errors[attempt.place] = error
 
     def restore(self, recorded: Sequence[Mapping[str, Any]]) -> list[SampleAttempt]:
         """Add the draws of a branch that were recorded by an earlier process."""
         attempts = [SampleAttempt.of(plain) for plain in recorded]
         for attempt in attempts:
-            if (attempt.round, attempt.branch) not in self.attempts:
+            if attempt.place not in self.attempts:
                 self.add(attempt, None if attempt.error is None else error_from(attempt.error))
         return attempts
 
     def concern(self, attempt: SampleAttempt) -> Concern:
         """What the error of an attempt concerns; by its type, in records that do not say it."""
-        return attempt.concerns or concern_of(self.errors[attempt.round, attempt.branch])
+        return attempt.concerns or concern_of(self.errors[attempt.place])
 
 
 async def run_sample(
@@ -163,7 +164,7 @@ class _Sampler:
         self._models_by_name: dict[str, Model] = {}  # models that the strategy has named
         # Threads of the run's own executor: they see the draw's context and end with the sample.
         self._threads: BoundCall[Any, Any] = scope.context.executor("local").bind(
-            _call_function, shape.breadth
+            operator.call, shape.breadth
         )
         self._checker = DrawChecker(question, self._threads, explain=shape.explain)
 
@@ -185,7 +186,9 @@ class _Sampler:
                     f"{self._scope.path}: {name} can't be stopped and is still running",
                     stacklevel=2,
                 )
-            self._count_usage()
+            item = current_item()
+            if item is not None:  # but for the draws past the deciding one
+                item.add_usage(self._split_usage()[0])
             counts = count(list(self._ledger.attempts.values()))
             winner = self._winner
             self._emit(
@@ -203,12 +206,6 @@ class _Sampler:
         journal = self._scope.context.journal
         if journal is not None:
             journal.emit(kind, self._scope.path, data=facts)
-
-    def _count_usage(self) -> None:
-        """Add the usage of the draws to the item above, except for those past the deciding one."""
-        item = current_item()
-        if item is not None:
-            item.add_usage(self._split_usage()[0])
 
     def _split_usage(self) -> tuple[Usage, Usage]:
         return split_usage(
@@ -276,11 +273,7 @@ class _Sampler:
         error: BaseException | None = None
         try:
             await self._ask_and_check(drawn, history)
-        except asyncio.CancelledError:
-            drawn.state = "cancelled"
-            self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), None)
-            raise
-        except BudgetSpent:
+        except (asyncio.CancelledError, BudgetSpent):
             drawn.state = "cancelled"
             self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), None)
             raise
@@ -374,9 +367,7 @@ class _Sampler:
         # It depends on timing which draws after an error for all draws ended: none of them is
         # chosen.
         counted = tuple(
-            attempt
-            for attempt in attempts
-            if order.broken is None or _place(attempt) < order.broken
+            attempt for attempt in attempts if order.broken is None or attempt.place < order.broken
         )
         winner = self._select(counted) if order.best is None else ledger.attempts[order.best]
         self._winner = winner
@@ -456,10 +447,6 @@ class _DrawInProgress:
         )
 
 
-def _call_function(what: Any) -> Any:  # noqa: ANN401 - a check of the user
-    return what()
-
-
 def _usage_between(after: Usage, before: Usage) -> Usage:
     """Return the usage between two moments."""
     usd = None if after.usd is None or before.usd is None else after.usd - before.usd
@@ -483,10 +470,6 @@ def _check_usable(reply: Reply, name: str) -> None:
 def _rejected_text(error: BaseException | None) -> str:
     """Return the text of a reply that breaks the schema, for the repair."""
     return error.raw if isinstance(error, ReplyInvalid) else ""
-
-
-def _place(attempt: SampleAttempt) -> Place:
-    return (attempt.round, attempt.branch)
 
 
 def _failure_reason(attempt: SampleAttempt) -> str | None:

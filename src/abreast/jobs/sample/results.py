@@ -48,6 +48,11 @@ class SampleAttempt:
     """What its error concerns: this draw alone, its branch, or every draw of the sample."""
 
     @property
+    def place(self) -> tuple[int, int]:
+        """(round, branch): the order in which a sequential sample would draw."""
+        return self.round, self.branch
+
+    @property
     def reason(self) -> str:
         """The message of its error, without the type's name; empty if there is none."""
         return (self.error or "").partition(": ")[2]
@@ -141,8 +146,7 @@ def split_usage(
     """
     counted = speculative = NO_USAGE
     for attempt in by_branch(attempts):
-        place = (attempt.round, attempt.branch)
-        if attempt.state == "cancelled" or (last is not None and place > last):
+        if attempt.state == "cancelled" or (last is not None and attempt.place > last):
             speculative += attempt.usage
         else:
             counted += attempt.usage
@@ -162,4 +166,4 @@ def best_failed(attempts: Sequence[SampleAttempt]) -> SampleAttempt | None:
 
 def rank(attempt: SampleAttempt) -> tuple[int, float, int, int]:
     """The order among draws that did not pass: the least is the best."""
-    return (-attempt.passes, -attempt.score, attempt.round, attempt.branch)
+    return (-attempt.passes, -attempt.score, *attempt.place)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
+from abreast.jobs.files.shapes import TEXTS
 from abreast.jobs.sample.arguments import ERRORS, SampleJob, make_job
 from abreast.jobs.sample.checks import (
     Check,
@@ -25,10 +26,6 @@ from abreast.models.port import Model
 _MAX_TEMPERATURE: Final = 100
 
 
-def _is_list_of_texts(given: object) -> bool:
-    return isinstance(given, list) and all(isinstance(one, str) for one in given)
-
-
 def _is_number(given: object, *, whole: bool = False) -> bool:
     return not isinstance(given, bool) and isinstance(given, int if whole else (int, float))
 
@@ -37,7 +34,7 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "prompt": (lambda given: isinstance(given, str), "a text"),
     "model": (lambda given: isinstance(given, str), "a text such as openai/gpt-4o-mini"),
     "judge": (lambda given: isinstance(given, str), "a text such as openai/gpt-4o-mini"),
-    "checks": (_is_list_of_texts, "a list of texts, such as 'max-words 20'"),
+    "checks": (TEXTS.fits, "a list of texts, such as 'max-words 20'"),
     "breadth": (lambda given: _is_number(given, whole=True), "a whole number of at least 1"),
     "depth": (lambda given: _is_number(given, whole=True), "a whole number of at least 1"),
     "strategy": (lambda given: isinstance(given, str), "a text such as repair"),

@@ -114,9 +114,7 @@ def answer(attempt: SampleAttempt) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
-    """Ask the same again, with another seed, until a draw passes."""
-
+class _AskAgain:
     early: ClassVar[bool] = True
 
     def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - history is not used
@@ -129,14 +127,18 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class Rejection(_AskAgain):
+    """Ask the same again, with another seed, until a draw passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair(_AskAgain):
     """Show the model its last draw, the checks that it did not pass, and why.
 
     `template` contains `{prompt}`, `{answer}` and `{failures}`.
     """
 
     template: str = TEMPLATE
-    early: ClassVar[bool] = True
 
     def next(self, question: Question, history: History) -> Turn:
         """Ask the prompt; from the second round on, with what was wrong."""
@@ -148,16 +150,10 @@ class Repair:
             )
         return Turn((Message("user", text),))
 
-    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
-        """Most checks passed, then the higher score, then the earliest."""
-        return best_failed(attempts)
-
 
 @dataclass(frozen=True, slots=True)
-class MultiTurn:
+class MultiTurn(_AskAgain):
     """Continue the conversation: each round adds the model's answer and what is wrong with it."""
-
-    early: ClassVar[bool] = True
 
     def next(self, question: Question, history: History) -> Turn:
         """Send the conversation so far, with what is wrong with the last answer."""
@@ -181,7 +177,7 @@ class MultiTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(_AskAgain):
     """Let every branch draw until it passes, and choose the most frequent text.
 
     `same` gives what is compared: by default the text without case and extra whitespace. With
@@ -192,10 +188,6 @@ class Vote:
     same: Callable[[str], str] = lambda text: " ".join(text.split()).casefold()
     risk: Callable[[str, str], float] | None = None
     early: ClassVar[bool] = False
-
-    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - history is not used
-        """Ask the prompt again."""
-        return Turn((Message("user", question.text),))
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The most frequent of those that passed, or the closest to all; on a tie the earliest."""
@@ -208,34 +200,30 @@ class Vote:
                 passing,
                 key=lambda one: (
                     sum(risk(one.text, other.text) for other in passing),
-                    *_place(one),
+                    *one.place,
                 ),
             )
         votes = Counter(self.same(attempt.text) for attempt in passing)
-        return min(passing, key=lambda one: (-votes[self.same(one.text)], *_place(one)))
+        return min(passing, key=lambda one: (-votes[self.same(one.text)], *one.place))
 
 
 @dataclass(frozen=True, slots=True)
-class BestOf:
+class BestOf(_AskAgain):
     """Let every branch draw until it passes, and choose the highest score."""
 
     score: Callable[[SampleAttempt], float] = lambda attempt: attempt.score
     early: ClassVar[bool] = False
 
-    def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - history is not used
-        """Ask the prompt again."""
-        return Turn((Message("user", question.text),))
-
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The highest score of those that passed; on a tie the earliest."""
         passing = [attempt for attempt in attempts if attempt.state == "passed"]
         return min(
-            passing, key=lambda one: (-self.score(one), *_place(one)), default=best_failed(attempts)
+            passing, key=lambda one: (-self.score(one), *one.place), default=best_failed(attempts)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Escalate:
+class Escalate(_AskAgain):
     """Ask the sample's own model first; when a round brings no progress, ask `slow` from then on.
 
     `slow` is a name such as "openai/gpt-4o", or a model that is already open. `start` says what it
@@ -245,7 +233,6 @@ class Escalate:
 
     slow: Model | str
     start: Literal["fresh", "continue", "best"] = "fresh"
-    early: ClassVar[bool] = True
 
     def next(self, question: Question, history: History) -> Turn:
         """Ask for a repair, from the sample's own model or from `slow`."""
@@ -262,10 +249,6 @@ class Escalate:
             shown = [best]
         return Turn(Repair().next(question, History(history.branch, shown)).messages, self.slow)
 
-    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
-        """Most checks passed, then the higher score, then the earliest."""
-        return best_failed(attempts)
-
 
 def _stuck_at(attempts: Sequence[SampleAttempt]) -> int | None:
     """Return after how many draws of the fast model one brought no progress; None if all did."""
@@ -275,10 +258,6 @@ def _stuck_at(attempts: Sequence[SampleAttempt]) -> int | None:
             return number
         best = attempt.passes
     return None
-
-
-def _place(attempt: SampleAttempt) -> tuple[int, int]:
-    return (attempt.round, attempt.branch)
 
 
 STRATEGIES: Final[dict[str, Callable[[], Strategy]]] = {
