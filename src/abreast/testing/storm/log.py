@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +67,7 @@ class StormLog:
     rejected: int = 0
     in_flight: int = 0
     peak: int = 0
-    outcomes: dict[str, int] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
 
     def open(self, entry: LogEntry) -> None:
         """Add a request; an admitted one is in flight, a rejected one has ended already."""
@@ -77,7 +78,7 @@ class StormLog:
             self.peak = max(self.peak, self.in_flight)
         else:
             self.rejected += entry.outcome == "rejected"
-            self.outcomes[entry.outcome] = self.outcomes.get(entry.outcome, 0) + 1
+            self.outcomes[entry.outcome] += 1
 
     def close(self, number: int, now: float, outcome: str) -> None:
         """End a request that was in flight; a second call has no effect."""
@@ -87,18 +88,17 @@ class StormLog:
         entry.outcome = outcome
         entry.t_end = now
         self.in_flight -= 1
-        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+        self.outcomes[outcome] += 1
 
     def stats(self) -> Stats:
         """The counts."""
-        count = self.outcomes.get
         return Stats(
             arrived=len(self.entries),
             admitted=self.admitted,
             rejected=self.rejected,
-            ok=count("ok", 0),
-            faults=count("fault", 0),
-            disconnects=count("disconnected", 0),
+            ok=self.outcomes["ok"],
+            faults=self.outcomes["fault"],
+            disconnects=self.outcomes["disconnected"],
             in_flight=self.in_flight,
             peak_in_flight=self.peak,
         )

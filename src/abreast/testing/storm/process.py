@@ -7,25 +7,26 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from abreast.testing.storm.log import LogEntry, Stats
-from abreast.testing.storm.settings import SettingsStep, make_settings
+from abreast.testing.storm.settings import make_settings
 
 _TIMEOUT = 10.0  # seconds; the server normally answers and ends at once
 
 
+@dataclass(frozen=True, slots=True)
 class StormProcess:
     """A storm that listens in a child process.
 
     Each access to its log or its counts is a request to it.
     """
 
-    def __init__(self, url: str, pid: int) -> None:
-        self.url = url
-        self.pid = pid
+    url: str
+    pid: int
 
     def __repr__(self) -> str:
         """Its address and process id."""
@@ -34,7 +35,8 @@ class StormProcess:
     def log(self, since: int = 0) -> list[LogEntry]:
         """One entry for each request after number `since`."""
         lines = self._fetch(f"/storm/log?since={since}").splitlines()
-        return [_parse_entry(json.loads(line)) for line in lines]
+        found = [json.loads(line) for line in lines]
+        return [LogEntry(**{name: one[name] for name in LogEntry.__slots__}) for one in found]
 
     def stats(self) -> Stats:
         """The counts up to now; `cpu_seconds` are those of the child alone."""
@@ -65,20 +67,12 @@ def start_process(*, seed: int = 0, **settings: Any) -> Iterator[StormProcess]:
             ...                                    # calls to storm.url
             print(storm.stats().cpu_seconds)
     """
-    checked = make_settings(settings)
-    plain = settings | (
-        {"steps": [_plain(step) for step in checked.steps]} if checked.steps else {}
-    )
+    steps = [[step.at, dict(step.changes)] for step in make_settings(settings).steps]
+    plain = settings | ({"steps": steps} if steps else {})
     command = [
-        sys.executable,
-        "-m",
-        "abreast.testing.storm",
-        "--json",
-        "--until-eof",
-        "--seed",
-        str(seed),
+        *(sys.executable, "-m", "abreast.testing.storm", "--json", "--until-eof"),
+        *("--seed", str(seed), "--settings", json.dumps(plain)),
     ]
-    command += ["--settings", json.dumps(plain)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
@@ -91,10 +85,6 @@ def start_process(*, seed: int = 0, **settings: Any) -> Iterator[StormProcess]:
             _close(child)
 
 
-def _plain(step: SettingsStep) -> list[Any]:
-    return [step.at, dict(step.changes)]
-
-
 def _close(child: subprocess.Popen[str]) -> None:
     """End it as it ends when its parent dies: by closing its standard input."""
     if child.stdin is not None:
@@ -103,8 +93,3 @@ def _close(child: subprocess.Popen[str]) -> None:
         child.wait(_TIMEOUT)
     except subprocess.TimeoutExpired:
         child.kill()
-
-
-def _parse_entry(line: dict[str, Any]) -> LogEntry:
-    del line["service"]
-    return LogEntry(**line)

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from aiohttp import web
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.testing.storm.dialects.bodies import (
+from abreast.testing.storm.dialects.dialect import BadRequest, Dialect, StormRequest, count_tokens
+from abreast.testing.storm.dialects.replies import (
     JSON,
     SSE,
+    Script,
     StormAnswer,
     error_answer,
+    fixed_text,
     reply_answer,
     to_json,
 )
-from abreast.testing.storm.dialects.dialect import BadRequest, Dialect, StormRequest, count_tokens
-from abreast.testing.storm.dialects.replies import Script, fixed_text
 from abreast.testing.storm.dialects.routes import route
 from abreast.testing.storm.log import Stats
 from abreast.testing.storm.settings import from_json
@@ -119,8 +120,7 @@ class StormServer:
     ) -> web.StreamResponse:
         world, clock = self.world, SYSTEM_CLOCK
         verdict = world.arrive(clock.now(), _world_request(dialect, ask, text))
-        if self._watchers:
-            self._notify_watchers()
+        self._notify_watchers()
         if not verdict.admitted:
             return _full_response(error_answer(dialect, verdict), verdict)
         try:
@@ -131,8 +131,7 @@ class StormServer:
                 self._notify_watchers()
             raise
         world.finish(clock.now(), verdict.id)
-        if self._watchers:
-            self._notify_watchers()
+        self._notify_watchers()
         return response
 
     async def _serve(
@@ -227,9 +226,9 @@ class StormServer:
         return _json({})
 
     def _notify_watchers(self) -> None:
-        stats = self.stats()
+        stats = self.stats() if self._watchers else None
         for holds, watcher in self._watchers:
-            if not watcher.done() and holds(stats):
+            if stats is not None and not watcher.done() and holds(stats):
                 watcher.set_result(None)
 
 

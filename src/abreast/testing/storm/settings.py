@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -268,7 +268,9 @@ def _check_combinations(settings: Settings) -> None:
 
 
 def _check_faults(settings: Settings) -> None:
-    _check_fault_names([*settings.faults, *settings.fault_at.values()])
+    for name in (*settings.faults, *settings.fault_at.values()):
+        if name not in FAULTS:
+            raise ValueError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")
     rates = settings.faults.values()
     if not all(0 <= rate <= 1 for rate in rates) or sum(rates) > 1:
         raise ValueError(
@@ -279,12 +281,6 @@ def _check_faults(settings: Settings) -> None:
         raise ValueError(
             f"fault_at counts requests from 1, not {sorted(settings.fault_at, key=str)}"
         )
-
-
-def _check_fault_names(names: Iterable[str]) -> None:
-    for name in names:
-        if name not in FAULTS:
-            raise ValueError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")
 
 
 _CHOICES = {"window": WINDOWS, "headers": HEADERS, "reply": REPLIES, "oversize": OVERSIZE}

@@ -108,7 +108,8 @@ class World:
         cost = cost_of(request.input_tokens, output)
         kind, wait = self._blocking_limit(cost, now)
         if kind:
-            return self._reject_for_limit(now, request, kind, wait)
+            known = None if wait == inf else wait
+            return self._reject(now, request, kind, known, self.settings.retry_after)
         self._limits.charge(cost, now)
         return self._admit(now, request, _ReplyPlan(turn, fault, output, cut))
 
@@ -175,16 +176,15 @@ class World:
         settings = self.settings
         if number in settings.fault_at:
             return FAULTS[settings.fault_at[number]]
-        if settings.markers:
-            fault = find_marker(request.model, turn) or find_marker(request.prompt, turn)
-            if fault is not None:
-                return fault
-        if settings.faults:
-            fraction = self._draw("fault", request.key, turn)
-            for name, rate in settings.faults.items():
-                fraction -= rate
-                if fraction < 0:
-                    return FAULTS[name]
+        if settings.markers and (
+            fault := find_marker(request.model, turn) or find_marker(request.prompt, turn)
+        ):
+            return fault
+        fraction = self._draw("fault", request.key, turn) if settings.faults else 0.0
+        for name, rate in settings.faults.items():
+            fraction -= rate
+            if fraction < 0:
+                return FAULTS[name]
         return None
 
     # --- verdicts
@@ -197,8 +197,7 @@ class World:
         first = (settings.latency + noise) * settings.scale
         failed = plan.fault is not None and plan.fault.status >= 500  # noqa: PLR2004 - server errors
         output = 0 if failed else plan.output
-        entry = self._make_entry(now, request, "admitted", "", output)
-        entry.fault = plan.fault.name if plan.fault is not None else ""
+        entry = self._make_entry(now, request, "admitted", output=output, fault=plan.fault)
         self.ledger.open(entry)
         return StormVerdict(
             entry.id,
@@ -212,12 +211,6 @@ class World:
             cut=plan.cut,
             headers=self._headers(now, request),
         )
-
-    def _reject_for_limit(
-        self, now: float, request: WorldRequest, kind: str, wait: float
-    ) -> StormVerdict:
-        known = None if wait == inf else wait
-        return self._reject(now, request, kind, known, self.settings.retry_after)
 
     def _reject_for_fault(
         self, now: float, request: WorldRequest, fault: StormFault
@@ -242,8 +235,7 @@ class World:
         fault: StormFault | None = None,
     ) -> StormVerdict:
         status = 429 if fault is None else fault.status
-        entry = self._make_entry(now, request, "rejected", kind, 0)
-        entry.fault = fault.name if fault is not None else ""
+        entry = self._make_entry(now, request, "rejected", kind, fault=fault)
         entry.outcome = "rejected" if status == 429 else "fault"  # noqa: PLR2004 - too many requests
         entry.t_end = entry.t_arrive
         self.ledger.open(entry)
@@ -260,19 +252,26 @@ class World:
         )
 
     def _make_entry(
-        self, now: float, request: WorldRequest, verdict: str, kind: str, output: int
+        self,
+        now: float,
+        request: WorldRequest,
+        verdict: str,
+        kind: str = "",
+        *,
+        output: int = 0,
+        fault: StormFault | None,
     ) -> LogEntry:
-        ledger = self.ledger
         return LogEntry(
-            len(ledger.entries) + 1,
+            len(self.ledger.entries) + 1,
             request.lane,
             request.model,
             now - self.start,
             verdict,
             kind,
-            ledger.in_flight,
+            self.ledger.in_flight,
             request.input_tokens,
             output,
+            "" if fault is None else fault.name,
         )
 
     def _headers(self, now: float, request: WorldRequest) -> Mapping[str, str]:

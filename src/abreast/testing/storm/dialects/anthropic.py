@@ -79,24 +79,20 @@ class AnthropicDialect:
         events: list[Json] = [{"type": "message_start", "message": started}]
         if draft.finish != "refusal":
             block = _block(draft) | {"input" if draft.tool else "text": {} if draft.tool else ""}
+            kind, field = ("input_json", "partial_json") if draft.tool else ("text", "text")
+            deltas = [{"type": f"{kind}_delta", field: piece} for piece in pieces]
             events += [
                 {"type": "content_block_start", "index": 0, "content_block": block},
                 {"type": "ping"},
+                *({"type": "content_block_delta", "index": 0, "delta": each} for each in deltas),
+                {"type": "content_block_stop", "index": 0},
             ]
-            events += [
-                {"type": "content_block_delta", "index": 0, "delta": _delta(draft, piece)}
-                for piece in pieces
-            ]
-            events.append({"type": "content_block_stop", "index": 0})
         ended = {"stop_reason": _STOP[draft.finish], "stop_sequence": None}
-        events.append(
-            {
-                "type": "message_delta",
-                "delta": ended,
-                "usage": {"output_tokens": draft.output_tokens},
-            }
-        )
-        events.append({"type": "message_stop"})
+        usage = {"output_tokens": draft.output_tokens}
+        events += [
+            {"type": "message_delta", "delta": ended, "usage": usage},
+            {"type": "message_stop"},
+        ]
         return [(event["type"], event) for event in events]
 
     def error(self, status: int, kind: str, message: str, retry_after: str | None) -> Json:  # noqa: ARG002 - the port's signature
@@ -130,12 +126,6 @@ def _block(draft: StormDraft) -> Json:
             "input": arguments,
         }
     return {"type": "text", "text": draft.text}
-
-
-def _delta(draft: StormDraft, piece: str) -> Json:
-    if draft.tool:
-        return {"type": "input_json_delta", "partial_json": piece}
-    return {"type": "text_delta", "text": piece}
 
 
 def _usage(draft: StormDraft) -> Json:

@@ -18,7 +18,12 @@ from abreast.testing.storm.dialects.dialect import (
     token_bound,
 )
 
-_FINISH = {"tool": "tool_calls", "refusal": "content_filter"}
+_FINISH = {
+    "stop": "stop",
+    "length": "length",
+    "tool": "tool_calls",
+    "refusal": "content_filter",
+}
 _ERRORS = {
     "401": ("invalid_request_error", "invalid_api_key", None),
     "403": ("invalid_request_error", "permission_denied", None),
@@ -72,7 +77,12 @@ class OpenAIDialect:
             message |= {"content": None, "tool_calls": [_call(draft)]}
         if draft.finish == "refusal":
             message |= {"content": None, "refusal": draft.text}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(draft)}
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": _FINISH[draft.finish],
+        }
         return _frame(ask, draft, "chat.completion", [choice]) | {"usage": _usage(draft)}
 
     def empty(self, ask: StormRequest, draft: StormDraft) -> Json:
@@ -97,13 +107,11 @@ class OpenAIDialect:
         else:
             field = "refusal" if draft.finish == "refusal" else "content"
             deltas += [{field: piece} for piece in pieces]
+        ended = [*((delta, None) for delta in deltas), ({}, _FINISH[draft.finish])]
         events = [
-            _chunk(ask, draft, [{"index": 0, "delta": delta, "finish_reason": None}])
-            for delta in deltas
+            _chunk(ask, draft, [{"index": 0, "delta": delta, "finish_reason": reason}])
+            for delta, reason in ended
         ]
-        events.append(
-            _chunk(ask, draft, [{"index": 0, "delta": {}, "finish_reason": _finish(draft)}])
-        )
         if ask.stream_usage:
             events.append(_chunk(ask, draft, []) | {"usage": _usage(draft)})
         return [("", event) for event in events]
@@ -121,10 +129,6 @@ def _frame(ask: StormRequest, draft: StormDraft, kind: str, choices: list[Any]) 
 
 def _chunk(ask: StormRequest, draft: StormDraft, choices: list[Any]) -> Json:
     return _frame(ask, draft, "chat.completion.chunk", choices)
-
-
-def _finish(draft: StormDraft) -> str:
-    return _FINISH.get(draft.finish, draft.finish)
 
 
 def _call(draft: StormDraft) -> Json:

@@ -1,13 +1,24 @@
-"""The replies of a storm: the same for the same request, with exactly the stated tokens."""
+"""The answers of a storm: replies, the same for the same request, and how faults break them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from hashlib import blake2b
+from operator import getitem
 from typing import Any, TypeAlias
 
-from abreast.testing.storm.dialects.dialect import BadRequest, StormDraft, StormRequest
+from abreast.testing.storm.dialects.dialect import (
+    BadRequest,
+    Dialect,
+    Json,
+    StormDraft,
+    StormRequest,
+    encode,
+    sse_event,
+)
 from abreast.testing.storm.world import StormVerdict
 
 Script: TypeAlias = Mapping[str, str] | Callable[[str], str | None]
@@ -22,6 +33,23 @@ _VOCABULARY = (
 _WORDS = [f"{word} " for word in _VOCABULARY.split() * 5][:256]  # one for each byte
 _CYCLE_WORDS = 16  # words until they repeat
 HUGE = 10_000_000  # bytes
+JSON = "application/json"
+HTML = "text/html"
+SSE = "text/event-stream"
+_PAGE = b"<!doctype html><title>Storm</title><h1>Something went wrong</h1>"
+_MESSAGES = {
+    "401": "The API key is not valid.",
+    "403": "This key has no permission for that.",
+    "404": "There is no model of that name.",
+    "context": "The context of this model holds 8192 tokens; the request has more.",
+    "per_day": "The quota of the day is used up; see your plan and billing.",
+    "concurrency": "Too many concurrent requests: wait for one to end.",
+    "oversize": "The request is too large: it has more tokens than the limit could ever allow.",
+    "rpm": "The limit of requests per minute is reached.",
+    "tpm": "The limit of tokens per minute is reached.",
+    "input_tpm": "The limit of input tokens per minute is reached.",
+    "output_tpm": "The limit of output tokens per minute is reached.",
+}
 
 
 def fixed_text(ask: StormRequest, reply: str, script: Script | None) -> str | None:
@@ -49,12 +77,9 @@ def make_draft(ask: StormRequest, verdict: StormVerdict, text: str | None) -> St
     answer = words(ask.key, verdict.output_tokens) if text is None else text
     if verdict.cut and text is not None:
         answer = text[: 4 * verdict.output_tokens]
-    if verdict.fault is not None and verdict.fault.name == "refusal":
-        return StormDraft(
-            verdict.id, answer, "refusal", verdict.input_tokens, verdict.output_tokens
-        )
-    tool = ask.tool[0] if ask.tool is not None else ""
-    finish = "length" if verdict.cut else "tool" if tool else "stop"
+    refused = verdict.fault is not None and verdict.fault.name == "refusal"
+    tool = ask.tool[0] if ask.tool is not None and not refused else ""
+    finish = "refusal" if refused else "length" if verdict.cut else "tool" if tool else "stop"
     return StormDraft(verdict.id, answer, finish, verdict.input_tokens, verdict.output_tokens, tool)
 
 
@@ -83,7 +108,7 @@ def instance(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -
     """
     root = schema if root is None else root
     if isinstance(ref := schema.get("$ref"), str):
-        return instance(_resolve(root, ref), root)
+        return instance(reduce(getitem, ref.removeprefix("#/").split("/"), root), root)
     for name in ("anyOf", "oneOf", "allOf"):
         if schema.get(name):
             return instance(schema[name][0], root)
@@ -108,8 +133,82 @@ def _instance_of_type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any
     return {"integer": number, "number": number, "boolean": True}.get(kind)
 
 
-def _resolve(root: Mapping[str, Any], ref: str) -> Mapping[str, Any]:
-    found: Any = root
-    for part in ref.removeprefix("#/").split("/"):
-        found = found[part]
-    return dict(found)
+@dataclass(frozen=True, slots=True)
+class StormAnswer:
+    """What is sent to the client.
+
+    `parts` are sent one after the other: a whole body is one part, a stream has one for each event.
+    `ends` is how it ends: well, by a lost connection, or never. `missing` bytes are announced and
+    never sent.
+    """
+
+    status: int
+    kind: str
+    parts: Sequence[bytes]
+    ends: str = "well"
+    missing: int = 0
+
+
+def error_answer(dialect: Dialect, verdict: StormVerdict) -> StormAnswer:
+    """The answer to a request that was refused or failed."""
+    kind = verdict.kind or (verdict.fault.name if verdict.fault is not None else "")
+    if kind == "502":
+        return StormAnswer(verdict.status, HTML, [_PAGE])
+    message = _MESSAGES.get(kind, "The server had an error.")
+    body = dialect.error(verdict.status, kind, message, verdict.retry_after)
+    return StormAnswer(verdict.status, JSON, [to_json(body)])
+
+
+def reply_answer(
+    dialect: Dialect, ask: StormRequest, verdict: StormVerdict, text: str | None, chunks: int
+) -> StormAnswer:
+    """The answer to a request that was admitted."""
+    draft = make_draft(ask, verdict, text)
+    fault = verdict.fault.name if verdict.fault is not None else ""
+    if fault == "html":
+        return StormAnswer(200, HTML, [_PAGE])
+    if fault == "huge":
+        draft = draft._replace(text=(draft.text + " ") * (HUGE // (len(draft.text) + 1) + 1))
+    if ask.stream:
+        return _break_stream(
+            list(_stream(dialect, ask, draft, chunks, empty=fault == "empty")), fault
+        )
+    body: Json = dialect.empty(ask, draft) if fault == "empty" else dialect.reply(ask, draft)
+    return _break_body(to_json(body), fault)
+
+
+def to_json(body: Json) -> bytes:
+    """Encode a body as JSON."""
+    return encode(body).encode()
+
+
+def _stream(
+    dialect: Dialect, ask: StormRequest, draft: StormDraft, chunks: int, *, empty: bool
+) -> Iterator[bytes]:
+    pieces = split_text(draft.text, chunks)
+    events = [("", dialect.empty(ask, draft))] if empty else dialect.events(ask, draft, pieces)
+    yield from map(sse_event, events)
+    if dialect.done:
+        yield dialect.done.encode()
+
+
+def _break_stream(parts: list[bytes], fault: str) -> StormAnswer:
+    half = parts[: max(1, len(parts) // 2)]
+    if fault == "malformed":
+        return StormAnswer(200, SSE, [*half, b'data: {"choices": [{"delta": nonsense\n\n'])
+    if fault in _ENDS:
+        return StormAnswer(200, SSE, half, _ENDS[fault])
+    return StormAnswer(200, SSE, parts)
+
+
+def _break_body(body: bytes, fault: str) -> StormAnswer:
+    half = body[: len(body) // 2]
+    if fault == "malformed":
+        return StormAnswer(200, JSON, [b'{"choices": [nonsense, ' + half[:40]])
+    if fault in _ENDS:
+        missing = 0 if fault == "truncated" else len(body) - len(half)
+        return StormAnswer(200, JSON, [half], _ENDS[fault], missing)
+    return StormAnswer(200, JSON, [body])
+
+
+_ENDS = {"truncated": "well", "reset-body": "lost", "stall-body": "never"}

@@ -45,7 +45,8 @@ class HeaderWriter:
         if settings.headers == "late":
             levels = self._late(now, levels, settings.lag * settings.scale)
         elif settings.headers == "lying":
-            levels = {name: _falsify(level, settings.lie) for name, level in levels.items()}
+            claimed = {name: level.limit * settings.lie for name, level in levels.items()}
+            levels = {name: LimitLevel(limit, limit, 0.0) for name, limit in claimed.items()}
         if lane == "anthropic":
             return _anthropic_headers(levels, self._wall + now - self._start, settings.scale)
         return _openai_headers(levels) if lane == "openai" else {}
@@ -57,10 +58,6 @@ class HeaderWriter:
         while len(past) > 1 and past[1][0] <= now - lag:
             past.popleft()
         return past[0][1]
-
-
-def _falsify(level: LimitLevel, factor: float) -> LimitLevel:
-    return LimitLevel(level.limit * factor, level.limit * factor, 0.0)
 
 
 def _openai_headers(levels: Levels) -> dict[str, str]:
