@@ -49,17 +49,14 @@ async def recorded_done(run: Run, *, except_lane: str) -> int:
     depth = run.path.count("/") + 2  # the run, the lane, the cell
     excluded = f"{run.path}/{escape(except_lane)}/"
 
-    def count() -> int:
-        found = (
-            one
+    return await writer.read(
+        lambda: sum(
+            one.data.get("state") == "done"
+            and one.path.count("/") == depth
+            and not one.path.startswith(excluded)
             for one in each_outcome(store, row.id, prefix=run.path)
-            if one.data.get("state") == "done"
         )
-        return sum(
-            one.path.count("/") == depth and not one.path.startswith(excluded) for one in found
-        )
-
-    return await writer.read(count)
+    )
 
 
 def _seconds(calls: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:

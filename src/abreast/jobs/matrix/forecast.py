@@ -111,20 +111,12 @@ def forecast(arms: Sequence[ArmSeen], width: int | Mapping[str, int]) -> Forecas
 def total(seen: Sequence[float], left: int, guess: float) -> ForecastInterval:
     """The sum of `left` further amounts like those seen."""
     count = len(seen)
-    if count == 0:
-        likely = guess * left
+    likely = (fmean(seen) if seen else guess) * left
+    if count < 2:  # noqa: PLR2004 - one amount has no deviation
         return ForecastInterval(likely * (1 - _GUESS_ERROR), likely, likely * (1 + _GUESS_ERROR))
-    mean = fmean(seen)
-    if count == 1:
-        return ForecastInterval(
-            mean * left * (1 - _GUESS_ERROR), mean * left, mean * left * (1 + _GUESS_ERROR)
-        )
-    error = _t(count - 1) * stdev(seen) * left * math.sqrt(1 / count + 1 / left)
-    return ForecastInterval(max(0.0, mean * left - error), mean * left, mean * left + error)
-
-
-def _t(freedom: int) -> float:
-    return _STUDENT_T[freedom - 1] if freedom <= len(_STUDENT_T) else _NORMAL_Z
+    t = _STUDENT_T[count - 2] if count - 1 <= len(_STUDENT_T) else _NORMAL_Z
+    error = t * stdev(seen) * left * math.sqrt(1 / count + 1 / left)
+    return ForecastInterval(max(0.0, likely - error), likely, likely + error)
 
 
 def _in_parallel(work: ForecastInterval, width: int, longest: float) -> ForecastInterval:

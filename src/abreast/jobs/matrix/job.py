@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from abreast.core.errors import AbreastError, BudgetSpent, CallFailed, NotRecorded, Paused
 from abreast.core.item import Item
-from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome
+from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome, Usage
 from abreast.jobs.matrix.call_notes import NOTES, CellNotes
 from abreast.jobs.matrix.earlier_seconds import earlier_seconds, recorded_done
-from abreast.jobs.matrix.rows import SubResult
 from abreast.jobs.matrix.scoring.scores import Judged, score
 from abreast.jobs.matrix.spec import CONTROL_LANE, Cell, CellChoice, Study
 from abreast.jobs.matrix.tools import MatrixTools, StrategyModel
@@ -147,7 +146,8 @@ class Matrix:
     async def _lane(self, run: Run, lane: str, spent: list[BudgetSpent]) -> None:
         tally = self.tally.lanes[lane]
         width = self._width if isinstance(self._width, int) else self._width[lane]
-        width = width if lane == CONTROL_LANE else width * _CELLS_PER_PLACE + _CELLS_PER_PLACE
+        if lane != CONTROL_LANE:
+            width = (width + 1) * _CELLS_PER_PLACE
         try:
             async with run.map(
                 self._cell,
@@ -207,20 +207,16 @@ class Matrix:
         item = _current()
         notes = CellNotes(self._tools.clock.now(), earlier=await earlier_seconds(item))
         NOTES.set(notes)
-        facts: dict[str, Any] = {}
+        # What the cell's path does not have: its right answer, and its digests.
+        facts: dict[str, Any] = {"truth": cell.input.truth, "made_of": cell.made_of}
         try:
             await _STRATEGIES[cell.strategy.kind](self, cell, facts)
         except (BudgetSpent, Paused, NotRecorded, asyncio.CancelledError):
             raise
         except Exception as error:
-            failure = {
-                **_cell_facts(cell),
-                **facts,
-                **_request_facts(notes, item),
-                "error_type": type(error).__name__,
-            }
-            raise CellFailed(str(error) or type(error).__name__, failure) from error
-        return {**_cell_facts(cell), **facts, **_request_facts(notes, item)}
+            facts |= {**_request_facts(notes, item), "error_type": type(error).__name__}
+            raise CellFailed(str(error) or type(error).__name__, facts) from error
+        return {**facts, **_request_facts(notes, item)}
 
     async def _prompt(self, cell: Cell, facts: dict[str, Any]) -> None:
         strategy, names = cell.strategy, {"input": dict(cell.input.value)}
@@ -239,14 +235,11 @@ class Matrix:
         facts |= {"output": _text(value), "value": None if isinstance(value, str) else value}
 
     async def _sample(self, cell: Cell, facts: dict[str, Any]) -> None:
-        strategy = cell.strategy
-        prompt = (
-            ""
-            if strategy.prompt is None
-            else _text(strategy.prompt.value({"input": dict(cell.input.value)}))
+        template = cell.strategy.prompt
+        facts["prompt"] = (
+            "" if template is None else _text(template.value({"input": dict(cell.input.value)}))
         )
-        facts["prompt"] = prompt
-        words = {**strategy.facts, "prompt": prompt}
+        words = {**cell.strategy.facts, "prompt": facts["prompt"]}
         for word in ("temperature", "max_tokens"):
             if words.get(word) is None and getattr(cell.model, word) is not None:
                 words[word] = getattr(cell.model, word)
@@ -306,18 +299,18 @@ class Matrix:
         return scores, errors
 
 
+@dataclass(slots=True)
 class _JudgeCaller:
     """Calls the judges of one cell, and adds up their usage."""
 
-    def __init__(self, tools: MatrixTools, default: str) -> None:
-        """`default` is the model that is called where none is named."""
-        self._tools = tools
-        self._default = default
-        self.used = NO_USAGE
+    tools: MatrixTools
+    default: str
+    """The model that is called where none is named."""
+    used: Usage = NO_USAGE
 
     async def ask(self, model: str | None, question: str) -> str:
         """Return the text of a judge's reply."""
-        caller: Caller = await self._tools.judge(model or self._default)
+        caller: Caller = await self.tools.judge(model or self.default)
         token = NOTES.set(None)
         try:
             reply = await caller.ask(question, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS)
@@ -353,11 +346,6 @@ def _note_steps(found: Mapping[str, Any]) -> None:
         notes.steps += found.get("steps", ())
 
 
-def _cell_facts(cell: Cell) -> dict[str, Any]:
-    """The facts that the cell's path does not have: its right answer, and its digests."""
-    return {"truth": cell.input.truth, "made_of": cell.made_of}
-
-
 def _request_facts(notes: CellNotes, item: CurrentItem) -> dict[str, Any]:
     """The facts of a cell's requests: times, attempts, requests in flight, and sub-results.
 
@@ -372,12 +360,8 @@ def _request_facts(notes: CellNotes, item: CurrentItem) -> dict[str, Any]:
         "in_flight": notes.attempts[-1].in_flight if notes.attempts else 0,
     }
     if [step.name for step in notes.steps] != [PROMPT_STEP]:
-        found["steps"] = [_plain(step) for step in notes.steps]
+        found["steps"] = list(map(asdict, notes.steps))
     return found
-
-
-def _plain(step: SubResult) -> dict[str, Any]:
-    return {name: getattr(step, name) for name in SubResult.__dataclass_fields__}
 
 
 def _text(value: object) -> str:

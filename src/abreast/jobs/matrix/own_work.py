@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from abreast.core.clock import Clock
 from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, CountedModel, LaneCount
@@ -117,15 +118,14 @@ async def holding_place(caller: Caller, clock: Clock) -> AsyncIterator[None]:
         work.end()
 
 
+@dataclass(slots=True)
 class PermitBlock:
     """`async with model.permit():` holds a place on the model's lane for what is in the block."""
 
-    def __init__(self, caller: Caller, clock: Clock) -> None:
-        """Hold no place until the block is entered."""
-        self._caller = caller
-        self._clock = clock
-        self._before: OwnWork | None = None
-        self._work: OwnWork | None = None
+    _caller: Caller
+    _clock: Clock
+    _before: OwnWork | None = None
+    _work: OwnWork | None = None
 
     async def __aenter__(self) -> None:
         """Wait for a place; raises RuntimeError within another block, which has one already."""

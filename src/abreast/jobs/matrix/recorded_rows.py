@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -38,17 +39,14 @@ def cells_of(store: Store, run: RunRow) -> Iterator[Row]:
 
 
 def _paths(store: Store, run: RunRow) -> set[str]:
-    root = escape(run.name)
-    settled = each_event(store, run.id, {ITEM_SETTLED})
+    root = f"{escape(run.name)}/"
     return {
         event.path
-        for event in settled
-        if _is_cell(event.path, root) and event.data.get("state") in _FINAL_STATES
+        for event in each_event(store, run.id, {ITEM_SETTLED})
+        if event.path.startswith(root)
+        and event.path.count("/") == 2  # noqa: PLR2004 - run, lane, cell
+        and event.data.get("state") in _FINAL_STATES
     }
-
-
-def _is_cell(path: str, root: str) -> bool:
-    return path.startswith(f"{root}/") and path.count("/") == 2  # noqa: PLR2004 - run, lane, cell
 
 
 def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
@@ -57,12 +55,10 @@ def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
         facts |= _body(reply)
     used = usage_of(cell.data if reply is None else reply.data)
     if cell.data.get("state") == "done":
-        facts |= _body(cell)
-        facts["state"] = "done"
+        facts |= {**_body(cell), "state": "done"}
     else:
         error = codec.decode_error(cell.body or "{}")
-        facts = {**facts, **error.details}
-        facts |= {"state": "failed", "error": error.message}
+        facts |= {**error.details, "state": "failed", "error": error.message}
         facts.setdefault("error_type", error.kind.rpartition(".")[2])
     facts |= {
         "input_tokens": used.input_tokens,
@@ -83,8 +79,7 @@ def _row(path: str, cell: Recorded, reply: Recorded | None) -> Row:
                 "service_s": facts.get("service_s", 0.0),
             }
         ]
-    known = {name: facts[name] for name in Row.__dataclass_fields__ if name in facts}
-    return Row.of(known)
+    return Row.of({name: facts[name] for name in Row.__dataclass_fields__ if name in facts})
 
 
 def _judge_usage(cell: Recorded, used: Usage, judge: object) -> dict[str, Any]:
@@ -139,23 +134,28 @@ def _body(recorded: Recorded) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) else {}
 
 
+@dataclass(slots=True)
 class ChangedCells:
     """A study compared with its run: how many cells are recorded, and which run again, and why."""
 
-    def __init__(self) -> None:
-        """Start with no cells."""
-        self.recorded = 0
-        self.failed = 0
-        self.missing = 0
-        self.again: dict[str, list[str]] = {}
-        """Reasons, and the cells that run again for each."""
+    recorded: int = 0
+    failed: int = 0
+    missing: int = 0
+    again: dict[str, list[str]] = field(default_factory=dict)
+    """Reasons, and the cells that run again for each."""
 
 
 def changes(store: Store, run: RunRow, study: Study, choice: CellChoice) -> ChangedCells:
     """Compare a study with what is recorded of it."""
     found, scored_by = ChangedCells(), study.scored_by
     for cell, recorded, reply in _recorded_cells(store, run, study, choice):
-        _compare(scored_by, cell, recorded, reply, found)
+        if recorded is None or recorded.data.get("state") not in _FINAL_STATES:
+            found.missing += 1
+        elif recorded.data.get("digest") == codec.digest(cell.value(scored_by)):
+            found.recorded += 1
+            found.failed += recorded.data.get("state") == "failed"
+        else:
+            found.again.setdefault(_reason(cell, recorded, reply), []).append(cell.key)
     return found
 
 
@@ -167,14 +167,12 @@ def answered(store: Store, run: RunRow, study: Study, choice: CellChoice) -> fro
     return frozenset(
         f"{cell.lane}/{cell.key}"
         for cell, _, reply in _recorded_cells(store, run, study, choice)
-        if cell.lane == CONTROL_LANE or (reply is not None and _is_reply_of(cell, reply))
-    )
-
-
-def _is_reply_of(cell: Cell, reply: Recorded) -> bool:
-    """Whether it is the reply of the cell as it is now, not as it was before an edit."""
-    return reply.data.get("state") in _FINAL_STATES and reply.data.get("digest") == codec.digest(
-        cell.asks
+        if cell.lane == CONTROL_LANE
+        or (
+            reply is not None
+            and reply.data.get("state") in _FINAL_STATES
+            and reply.data.get("digest") == codec.digest(cell.asks)  # not as it was before an edit
+        )
     )
 
 
@@ -189,22 +187,6 @@ def _recorded_cells(
         known = store.recorded(run.id, [*paths, *(f"{path}/{REPLY}" for path in paths)])
         for path, cell in paths.items():
             yield cell, known.get(path), known.get(f"{path}/{REPLY}")
-
-
-def _compare(
-    scored_by: str,
-    cell: Cell,
-    recorded: Recorded | None,
-    reply: Recorded | None,
-    found: ChangedCells,
-) -> None:
-    if recorded is None or recorded.data.get("state") not in ("done", "failed"):
-        found.missing += 1
-    elif recorded.data.get("digest") == codec.digest(cell.value(scored_by)):
-        found.recorded += 1
-        found.failed += recorded.data.get("state") == "failed"
-    else:
-        found.again.setdefault(_reason(cell, recorded, reply), []).append(cell.key)
 
 
 def _reason(cell: Cell, recorded: Recorded, reply: Recorded | None) -> str:

@@ -135,7 +135,7 @@ class Study:
         """
         chosen = chosen or CellChoice()
         arms = list(self._arms(lane, chosen))
-        inputs = [one for one in self.inputs if chosen.takes_input(one.id)]
+        inputs = [one for one in self.inputs if chosen.takes(one.id, chosen.inputs)]
         for repeat in range(min(self.repeats, chosen.repeats or self.repeats)):
             for place, one in enumerate(inputs):
                 shift = (place + repeat) % len(arms) if arms else 0
@@ -170,10 +170,6 @@ class CellChoice:
     def takes(name: str, wanted: frozenset[str]) -> bool:
         """Whether a name is among those chosen."""
         return not wanted or name in wanted
-
-    def takes_input(self, name: str) -> bool:
-        """Whether an input is chosen."""
-        return self.takes(name, self.inputs)
 
     def takes_arm(self, model: ModelArm, strategy: StudyStrategy) -> bool:
         """Whether an arm is chosen, and can run."""

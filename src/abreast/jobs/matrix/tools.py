@@ -6,7 +6,7 @@ They are passed in as `MatrixTools`, so that this package imports no other job.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
@@ -175,6 +175,3 @@ class MatrixTools(Protocol):
         self, run: Run, file: str, inputs: Mapping[str, Any], caller: Caller
     ) -> dict[str, Any]:
         """Run a workflow's file within `run`; returns `text`, `value`, `ok`, `error`."""
-
-
-OnRow = Callable[[str, bool], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -50,13 +51,13 @@ class CurrentCells:
         """Filter by a design; without one, all rows pass."""
         self._design = design
         self._inputs = set(design.inputs) if design is not None else set()
-        self.left_out: dict[str, int] = {}
+        self.left_out: Counter[str] = Counter()
 
     def passes(self, row: Row) -> bool:
         """Whether a row is in the file as it is now."""
         lacking = None if self._design is None else self._lacking(self._design, row)
         if lacking is not None:
-            self.left_out[lacking] = self.left_out.get(lacking, 0) + 1
+            self.left_out[lacking] += 1
         return lacking is None
 
     def _lacking(self, design: Design, row: Row) -> str | None:

@@ -14,6 +14,7 @@ from abreast.core.errors import Problem, WorkflowInvalid
 from abreast.jobs.files.expressions import ExpressionInvalid, ExpressionText, parse
 from abreast.jobs.files.problems import Problems, shown
 from abreast.jobs.files.shapes import (
+    ANY,
     MAPPING,
     NAME,
     TEXT,
@@ -39,12 +40,10 @@ from abreast.jobs.matrix.spec import (
 )
 from abreast.models.schema import check_schema
 
-_LABEL: Final = re.compile(r"[^~\s/][^~\n]*")
 _TEMPERATURE: Final = ValueShape(
     lambda given: is_number(given) and given >= 0, "a number of at least 0", {"type": "number"}
 )
 _MAX_FIELDS: Final = 20  # of inputs, listed in a message
-_ANYTHING: Final = ValueShape(lambda _: True, "anything", {})
 _STUDY: Final[dict[str, KeySpec]] = {
     "name": KeySpec(NAME),
     "models": KeySpec(
@@ -75,7 +74,7 @@ _STUDY: Final[dict[str, KeySpec]] = {
 }
 _CALL_OPTIONS: Final[dict[str, KeySpec]] = {
     "system": KeySpec(TEXT),
-    "schema": KeySpec(_ANYTHING),
+    "schema": KeySpec(ANY),
     "temperature": KeySpec(_TEMPERATURE),
     "max_tokens": KeySpec(whole(1)),
 }
@@ -187,12 +186,11 @@ class _Reader:
                     node.line_of(key), f"there is no {shown(key)} in {what}; {there}"
                 )
 
-    def _check_distinct(self, names: list[tuple[str, int]], what: str) -> None:
-        seen: set[str] = set()
-        for name, line in names:
-            if name in seen:
+    def _check_distinct(self, named: list[tuple[str, int]], what: str) -> None:
+        names = [name for name, _ in named]
+        for place, (name, line) in enumerate(named):
+            if name in names[:place]:
                 self.report.problem(line, f"two {what} are called {name!r}; give one another name")
-            seen.add(name)
 
     # --- models and strategies --------------------------------------------------------------------
 
@@ -217,7 +215,7 @@ class _Reader:
             )
             return None
         label = self._label(facts.get("label", name), node.line, "a model")
-        return ModelArm(name, label, facts.get("temperature"), facts.get("max_tokens"))
+        return ModelArm(**{**facts, "label": label})
 
     def _label(self, name: str, line: int, what: str) -> str:
         if "~" in name or "\n" in name or not name.strip():
@@ -280,7 +278,6 @@ class _Reader:
         prompt = self._template(text, place.line, "" if "prompt" in given else str(place.value))
         if prompt is None:
             return None
-        code = digest([text, system, schema, facts])
         return StudyStrategy(
             name,
             "prompt",
@@ -288,7 +285,7 @@ class _Reader:
             prompt,
             None if system is None else self._template(system, place.line),
             schema,
-            code=code,
+            code=digest([text, system, schema, facts]),
             **facts,
         )
 
@@ -341,9 +338,8 @@ class _Reader:
     def _schema(self, node: YamlNode) -> Mapping[str, Any] | None:
         found = node.plain()
         if isinstance(found, str):
-            text = self._read(found, node.line)
             try:
-                found = json.loads(text or "{}")
+                found = json.loads(self._read(found, node.line) or "{}")
             except ValueError as error:
                 self.report.problem(node.line, f"{found} is no JSON: {error}")
                 return None
@@ -400,13 +396,9 @@ class _Reader:
             )
             return []
         found: list[tuple[str, Any, int]] = []
-        for path in sorted(self.directory.glob(pattern)):
-            text = (
-                self._read(str(path.relative_to(self.directory)), line) if path.is_file() else None
-            )
-            if text is None:
-                continue
-            for one in inputs_of_file(path, text):
+        for path in sorted(filter(Path.is_file, self.directory.glob(pattern))):
+            text = self._read(str(path.relative_to(self.directory)), line)
+            for one in () if text is None else inputs_of_file(path, text):
                 if isinstance(one, str):
                     self.report.problem(line, one)
                 else:
@@ -427,7 +419,7 @@ class _Reader:
             self._check_keys(
                 node,
                 {
-                    **{one: KeySpec(_ANYTHING) for one in KINDS},
+                    **{one: KeySpec(ANY) for one in KINDS},
                     "name": KeySpec(NAME),
                     "model": KeySpec(NAME),
                 },
@@ -439,8 +431,7 @@ class _Reader:
                 f"there is no score {shown(kind)}; {self.report.instead(str(kind), KINDS)}",
             )
             return None
-        wrong = _wrong_argument(kind, argument)
-        if wrong:
+        if wrong := _wrong_argument(kind, argument):
             self.report.problem(node.line, f"the score {kind!r} {wrong}")
             return None
         code = ""

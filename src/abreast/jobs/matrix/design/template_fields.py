@@ -81,16 +81,10 @@ def _required_keys(term: Term) -> Iterator[Keys]:
 
 def _keys(term: Term) -> Keys | None:
     """The path of a term that is written out, such as `input.a` or `input["a"]`; else None."""
-    if isinstance(term, Path):
-        return term.keys
-    if (
-        isinstance(term, ItemTerm)
-        and isinstance(term.key, Literal)
-        and isinstance(term.key.held, str)
-    ):
-        before = _keys(term.of)
+    if isinstance(term, ItemTerm) and isinstance(term.key, Literal):
+        before = _keys(term.of) if isinstance(term.key.held, str) else None
         return None if before is None else (*before, term.key.held)
-    return None
+    return term.keys if isinstance(term, Path) else None
 
 
 def _has(value: Any, keys: Keys) -> bool:  # noqa: ANN401 - whatever an input holds

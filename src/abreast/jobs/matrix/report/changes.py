@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from abreast.jobs.matrix.rows import Row
@@ -76,14 +76,17 @@ def compare(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> RunChanges:
     scores = [
         _score_change(arm, score, arm_pairs) for score in shared for arm, arm_pairs in pairs.items()
     ]
-    services = [_service_change(arm_pairs) for arm_pairs in pairs.values()]
+    services = [
+        paired(*_sides(filter(_both_done, arm_pairs), lambda pair: [one.service_s for one in pair]))
+        for arm_pairs in pairs.values()
+    ]
     both = sum(map(len, pairs.values()))
     return RunChanges(
         both=both,
         only_before=len(before) - both,
         only_after=len(after) - both,
         scores=tuple(
-            ScoreChange(one.arm, one.score, one.before, one.after, change)
+            replace(one, change=change)
             for one, change in zip(scores, holm([one.change for one in scores]), strict=True)
         ),
         arms=tuple(
@@ -102,21 +105,12 @@ def _score_change(arm: Arm, score: str, arm_pairs: Sequence[Pair]) -> ScoreChang
     return ScoreChange(arm, score, mean(old), mean(new), paired(old, new))
 
 
-def _service_change(arm_pairs: Sequence[Pair]) -> Paired:
-    return paired(
-        *_sides(
-            [pair for pair in arm_pairs if _both_done(pair)],
-            lambda pair: [row.service_s for row in pair],
-        )
-    )
-
-
 def _both_done(pair: Pair) -> bool:
     return all(row.state == "done" for row in pair)
 
 
 def _sides(
-    arm_pairs: Sequence[Pair], read: Callable[[Pair], Sequence[float | None]]
+    arm_pairs: Iterable[Pair], read: Callable[[Pair], Sequence[float | None]]
 ) -> tuple[list[float], list[float]]:
     """A value before and after for each input, with its repeats averaged first."""
     values = [(pair[0].input, read(pair)) for pair in arm_pairs]

@@ -178,13 +178,10 @@ def _leader_sentences(scored: Scored) -> Iterator[str]:
     first, *others = [one for one in scored.summaries if one.intended.mean is not None]
     leading = [str(one.arm) for one in scored.summaries if one.intended.mean == first.intended.mean]
     verb = "has" if len(leading) == 1 else "have"
-    sentence = f"{scored.name}: {listed(leading)} {verb} the highest mean"
-    sentence += f", {number(first.intended.mean)}"
-    sentence += (
-        f" ({interval(first.intended)})"
-        if first.intended.low is not None and len(leading) == 1
-        else ""
-    )
+    sentence = f"{scored.name}: {listed(leading)} {verb} the highest mean, "
+    sentence += number(first.intended.mean)
+    if first.intended.low is not None and len(leading) == 1:
+        sentence += f" ({interval(first.intended)})"
     if others:
         second = others[0]
         sentence += (

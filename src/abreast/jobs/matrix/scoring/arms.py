@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from abreast.jobs.matrix.rows import Row
 
 T = TypeVar("T")
+K = TypeVar("K", str, "Arm")
 
 Reading: TypeAlias = Callable[[Row, str], "float | None"]
 """Returns the value of a row for a score; `None` if the row is left out."""
@@ -72,15 +73,12 @@ def finished(rows: Iterable[Row]) -> list[Row]:
 
 def by_arm(rows: Iterable[Row]) -> dict[Arm, list[Row]]:
     """The rows of each arm, arms sorted."""
-    found: dict[Arm, list[Row]] = defaultdict(list)
-    for row in plain(rows):
-        found[Arm(row.model, row.strategy)].append(row)
-    return dict(sorted(found.items()))
+    return dict(grouped((Arm(row.model, row.strategy), row) for row in plain(rows)))
 
 
-def grouped(pairs: Iterable[tuple[str, T]]) -> list[tuple[str, list[T]]]:
+def grouped(pairs: Iterable[tuple[K, T]]) -> list[tuple[K, list[T]]]:
     """The values of each name, names sorted."""
-    found: dict[str, list[T]] = defaultdict(list)
+    found: dict[K, list[T]] = defaultdict(list)
     for name, value in pairs:
         found[name].append(value)
     return sorted(found.items())

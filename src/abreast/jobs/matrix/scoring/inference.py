@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import ModuleType
+from importlib import import_module
 from typing import Any, Final
 
 FEWEST: Final = 6
@@ -127,9 +127,8 @@ def paired(before: Sequence[float], after: Sequence[float]) -> Paired:
     McNemar's exact test where all is 0 or 1, otherwise Wilcoxon's signed ranks with Pratt's
     treatment of zeros. The interval of the mean difference is Student's t.
     """
-    differences = [
-        _without_rounding_error(new - old) for old, new in zip(before, after, strict=True)
-    ]
+    # Rounded to twelve digits, so that a rounding error gets no rank: 0.1 + 0.2 equals 0.3.
+    differences = [round(new - old, 12) + 0.0 for old, new in zip(before, after, strict=True)]
     count = len(differences)
     if not count:
         return Paired(0, None, test="no input in common")
@@ -172,7 +171,7 @@ def quantiles(values: Sequence[float], shares: Sequence[float]) -> tuple[Quantil
         bounds = stats.quantile_test(values, q=value, p=share).confidence_interval(
             confidence_level=LEVEL
         )
-        low, high = (_finite(bound) for bound in bounds)
+        low, high = (float(bound) if math.isfinite(bound) else None for bound in bounds)
         found.append(Quantile(share, value, low, high))
     return tuple(found)
 
@@ -184,15 +183,6 @@ def correlation(first: Sequence[float], second: Sequence[float]) -> Correlation:
         return Correlation(count, None, None)
     found = _import("scipy.stats").spearmanr(first, second)
     return Correlation(count, float(found.statistic), float(found.pvalue))
-
-
-def _without_rounding_error(difference: float) -> float:
-    """Round to twelve digits, so that a rounding error gets no rank: 0.1 + 0.2 equals 0.3."""
-    return round(difference, 12) + 0.0
-
-
-def _finite(bound: float) -> float | None:
-    return float(bound) if math.isfinite(bound) else None
 
 
 def _wilson(successes: float, count: int) -> tuple[float, float]:
@@ -246,20 +236,15 @@ def _rank_biserial(differences: Sequence[float]) -> float:
     moved = [value for value in differences if value]
     if not moved:
         return 0.0
-    ranks = [
-        float(rank) for rank in _import("scipy.stats").rankdata([abs(value) for value in moved])
-    ]
+    ranks = _import("scipy.stats").rankdata([abs(value) for value in moved]).tolist()
     signed = math.fsum(math.copysign(rank, value) for rank, value in zip(ranks, moved, strict=True))
     return signed / math.fsum(ranks)
 
 
 def _import(name: str) -> Any:  # noqa: ANN401 - neither package has types
-    from importlib import import_module
-
     try:
-        module: ModuleType = import_module(name)
+        return import_module(name)
     except ImportError as error:
         raise NeedsReport(
             f"statistics need SciPy and statsmodels: install 'abreast[report]' ({error})"
         ) from error
-    return module

@@ -73,7 +73,6 @@ class Judged:
 
 Ask = Callable[[str | None, str], Awaitable[str]]
 """Asks a judge (a model's name, or None for the default one) a question."""
-Find = Callable[[str], Callable[..., Any]]
 
 
 async def score(
@@ -134,10 +133,6 @@ def _contains(judged: Judged, wanted: Any) -> float:  # noqa: ANN401 - a text, o
     return float(_text(judged.truth if wanted is None else wanted).lower() in judged.output.lower())
 
 
-def _regex(judged: Judged, pattern: Any) -> float:  # noqa: ANN401 - checked when the study was read
-    return float(re.search(pattern, judged.output) is not None)
-
-
 def _numeric(judged: Judged, tolerance: Any) -> float:  # noqa: ANN401 - a number, a mapping or None
     relative, absolute = 0.0, 0.0
     if isinstance(tolerance, Mapping):
@@ -160,21 +155,11 @@ def _number(given: object) -> float | None:
     return float(found[0].replace(",", "")) if found else None
 
 
-def _precision(judged: Judged, field: Any) -> float:  # noqa: ANN401 - a field's name or None
+def _overlap(judged: Judged, field: Any, of: Callable[[int, int], float]) -> float:  # noqa: ANN401 - a field's name or None
+    """What is both found and wanted, as a share; `of` gives the whole from both counts."""
     found, wanted = _sets(judged, field)
-    return len(found & wanted) / len(found) if found else float(not wanted)
-
-
-def _recall(judged: Judged, field: Any) -> float:  # noqa: ANN401 - a field's name or None
-    found, wanted = _sets(judged, field)
-    return len(found & wanted) / len(wanted) if wanted else float(not found)
-
-
-def _f1(judged: Judged, field: Any) -> float:  # noqa: ANN401 - a field's name or None
-    found, wanted = _sets(judged, field)
-    if not found and not wanted:
-        return 1.0
-    return 2 * len(found & wanted) / (len(found) + len(wanted))
+    whole = of(len(found), len(wanted))
+    return len(found & wanted) / whole if whole else float(not found and not wanted)
 
 
 def _sets(judged: Judged, field: Any) -> tuple[set[str], set[str]]:  # noqa: ANN401 - a field's name or None
@@ -226,10 +211,10 @@ def _text(given: object) -> str:
 _SCORES: Final[dict[str, Callable[[Judged, Any], float]]] = {
     "exact": _exact,
     "contains": _contains,
-    "regex": _regex,
+    "regex": lambda judged, pattern: float(re.search(pattern, judged.output) is not None),
     "numeric": _numeric,
-    "precision": _precision,
-    "recall": _recall,
-    "f1": _f1,
+    "precision": lambda judged, field: _overlap(judged, field, lambda found, _: found),
+    "recall": lambda judged, field: _overlap(judged, field, lambda _, wanted: wanted),
+    "f1": lambda judged, field: _overlap(judged, field, lambda *both: sum(both) / 2),
     "schema": _schema,
 }

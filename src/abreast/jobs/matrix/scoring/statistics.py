@@ -19,6 +19,7 @@ from abreast.jobs.matrix.scoring.arms import (
     Reading,
     block_means,
     by_arm,
+    grouped,
     intended,
     mean,
     plain,
@@ -83,10 +84,8 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
         Summary(
             arm,
             score,
-            estimate(
-                [] if _is_unknown(cells, score) else list(_blocks(cells, score, intended).values())
-            ),
-            estimate(list(_blocks(cells, score, valid).values())),
+            estimate([] if _is_unknown(cells, score) else _blocks(cells, score, intended)),
+            estimate(_blocks(cells, score, valid)),
         )
         for score, arm, cells in _scored(rows)
     ]
@@ -180,12 +179,10 @@ def _is_unknown(cells: Sequence[Row], score: str) -> bool:
     )
 
 
-def _blocks(cells: Iterable[Row], score: str, reading: Reading) -> dict[str, list[float]]:
-    blocks: dict[str, list[float]] = defaultdict(list)
-    for row in sorted(cells, key=lambda row: (row.input, row.repeat, row.cell)):
-        if (value := reading(row, score)) is not None:
-            blocks[row.input].append(value)
-    return blocks
+def _blocks(cells: Iterable[Row], score: str, reading: Reading) -> list[list[float]]:
+    ordered = sorted(cells, key=lambda row: (row.input, row.repeat, row.cell))
+    values = ((row.input, reading(row, score)) for row in ordered)
+    return [found for _, found in grouped((name, one) for name, one in values if one is not None)]
 
 
 def _means(cells: Iterable[Row], score: str, reading: Reading) -> dict[str, float]:
