@@ -102,14 +102,37 @@ def rows():
 
 
 @pytest.fixture(scope="module")
-def page(rows):
-    return Page(html(rows, FACTS))
+def found(rows):
+    return findings(rows, FACTS)
+
+
+@pytest.fixture(scope="module")
+def text_of_page(rows):
+    return html(rows, FACTS)
+
+
+@pytest.fixture(scope="module")
+def page(text_of_page):
+    return Page(text_of_page)
+
+
+@pytest.fixture
+def short_plotly(monkeypatch):
+    """A page without the 4 MB of plotly.js, whose compression takes most of a small page's time."""
+    monkeypatch.setattr(report, "plotly_js", lambda: "plotly")
+
+
+@pytest.fixture(scope="module")
+def calm():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "plotly_js", lambda: "plotly")
+        return Page(html(hostile("calm"), FACTS))
 
 
 # --- what it says
 
 
-def test_the_page_has_every_part_that_a_report_has(page, rows):
+def test_the_page_has_every_part_that_a_report_has(page, found):
     ids = {attributes.get("id") for _, attributes in page.elements}
     plots = {
         attributes["id"] for _, attributes in page.elements if attributes.get("class") == "plot"
@@ -127,7 +150,6 @@ def test_the_page_has_every_part_that_a_report_has(page, rows):
     assert plots == {
         f"{kind}-{n}" for kind in ("scores", "heatmap", "differences", "pareto") for n in (0, 1)
     } | {"latency-plot", "failures-plot"}
-    found = findings(rows, FACTS)
     best = found.scores[0].summaries[0]
     for said in (
         "Intention-to-treat",
@@ -154,9 +176,8 @@ def test_the_page_has_every_part_that_a_report_has(page, rows):
         assert said in page.said, said
 
 
-def test_the_markdown_says_the_same_numbers(rows):
+def test_the_markdown_says_the_same_numbers(rows, found):
     said = markdown(rows, FACTS)
-    found = findings(rows, FACTS)
     for scored in found.scores:
         assert f"## Score: {scored.name}" in said
         for one in scored.summaries:
@@ -288,6 +309,7 @@ def test_arms_in_one_place_share_a_label_and_nothing_is_drawn_below_nothing():
         ),
     ],
 )
+@pytest.mark.usefixtures("short_plotly")
 def test_the_report_in_short_says_what_matters(cells, said):
     page = Page(html(cells, {}))
     assert said in page.said
@@ -341,6 +363,7 @@ def test_an_arm_that_a_scorer_could_not_judge_is_last_and_compared_with_none():
 @pytest.mark.parametrize(
     ("spent", "said"), [(0.5, "Judges cost $1.00 for 4,200 tokens"), (None, "an unknown amount")]
 )
+@pytest.mark.usefixtures("short_plotly")
 def test_what_judges_cost_is_in_the_report(spent, said):
     cells = [
         row(
@@ -369,6 +392,7 @@ def test_who_would_lead_without_failures_is_said():
     )
 
 
+@pytest.mark.usefixtures("short_plotly")
 def test_of_very_many_pairs_the_largest_are_shown():
     cells = [
         row(f"m{m:02}", "s", f"i{n}", score=((m * 7 + n * 3) % 11) / 11)
@@ -382,12 +406,10 @@ def test_of_very_many_pairs_the_largest_are_shown():
 # --- nothing in it is ever run
 
 
+@pytest.mark.usefixtures("short_plotly")
 @pytest.mark.parametrize("text", HOSTILE)
-def test_whatever_a_text_holds_the_page_has_the_same_elements(text):
-    calm, wild = (
-        Page(html(hostile("calm"), FACTS)),
-        Page(html(hostile(text), {**FACTS, "study": text, text: text})),
-    )
+def test_whatever_a_text_holds_the_page_has_the_same_elements(text, calm):
+    wild = Page(html(hostile(text), {**FACTS, "study": text, text: text}))
     extra = len([tag for tag, _ in wild.elements]) - len([tag for tag, _ in calm.elements])
     assert extra == 3  # the additional fact: one line of three elements
     assert wild.faults == calm.faults == []
@@ -528,8 +550,8 @@ def test_what_was_there_is_replaced_in_one_step_or_not_at_all(tmp_path, rows, mo
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_the_same_rows_make_the_same_page_in_whatever_order(rows):
-    assert html(rows[::-1], FACTS) == html(rows, FACTS)
+def test_the_same_rows_make_the_same_page_in_whatever_order(rows, text_of_page):
+    assert html(rows[::-1], FACTS) == text_of_page
 
 
 def test_numbers_are_written_as_readers_expect():
