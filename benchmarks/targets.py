@@ -57,7 +57,7 @@ def ladders(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def _judge_a(results: Sequence[Result]) -> Iterator[Verdict]:
-    yield _at_most("A", results, works.WINDOW, 1.25)
+    yield _at_most("A", results, works.WINDOW, 1.8)
     for label in (works.SEMAPHORE, works.THREADS, works.AIOMETER, works.ANYIO):
         yield _ahead("A", results, (label,), 1.0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from random import Random
 
 import pytest
@@ -125,15 +124,6 @@ class WindowBesideAModel(RuleBasedStateMachine):
         outcome = self.window.ripen()
         assert outcome is not None
         self.window.unripen(self.ripened, outcome)
-
-    @precondition(lambda self: self.by_item)
-    @rule()
-    def drain(self) -> None:
-        ripe: deque[str] = deque()
-        self.window.drain(ripe)
-        expected = self.ready
-        assert list(ripe) == [f"outcome {index}" for index in expected]
-        self.ripened += len(expected)
 
     @precondition(lambda self: self.by_item and self.read)
     @rule(data=st.data())

@@ -97,7 +97,5 @@ async def test_the_real_window_holds_the_laws():
 )
 async def test_a_mutant_breaks_a_law(mutant, complaint, monkeypatch):
     monkeypatch.setattr(scheduler, "Window", mutant)
-    if mutant is CompletionOrdered:
-        monkeypatch.setattr(scheduler, "can_use_fast_path", lambda *_: False)
     with pytest.raises(Broken, match=complaint):
         await the_laws()

@@ -37,7 +37,7 @@ STORE_METHODS = frozenset(
 
 @pytest.fixture(params=["in memory", "in a lane", "stored"])
 def opening(request):
-    """Ways to open a run: its items take the fast path, the ordinary path, or use the journal."""
+    """Ways to open a run: its items have no limits, a lane, or a journal."""
     return {
         "in memory": {},
         "in a lane": {"lanes": {"wide": abreast.Slots(1000)}},

@@ -138,14 +138,6 @@ class Window(Generic[T]):
         self.ripened += 1
         return outcome
 
-    def drain(self, into: deque[T]) -> None:
-        """Ripen all outcomes whose turn has come (item order only)."""
-        settled, index = self.settled, self.ripened
-        while index in settled:
-            into.append(settled.pop(index))
-            index += 1
-        self.ripened = index
-
     def unripen(self, index: int, outcome: T) -> None:
         """Put back the outcome that `ripen` just returned, as it isn't ready (item order only)."""
         self.ripened = index

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from abreast.core.errors import BudgetSpent, KeyReused, Stopped
 from abreast.core.halting import Halting
-from abreast.core.item import Item, escape
+from abreast.core.item import escape
 from abreast.core.outcome import NO_USAGE, Cancelled, Failed, Outcome, Usage
 from abreast.core.window import Window
 from abreast.limits.limit import ONE, Ticket
@@ -27,7 +27,6 @@ from abreast.run.context import RunContext
 from abreast.run.current import CurrentItem, current_item
 from abreast.run.map.admission import Admission
 from abreast.run.map.attempts import Attempts
-from abreast.run.map.in_memory import InMemoryMap, can_use_fast_path
 from abreast.run.map.options import SPAN_IN_MEMORY, MapOptions
 from abreast.run.map.reader import Reader
 from abreast.run.map.release import Barrier, Fetch, MapEnd, Release, Stub
@@ -94,7 +93,6 @@ class Scheduler:
         self._reader: Reader | None = None
         self._bound: BoundCall[Any, Any] | None = None
         self._attempts = Attempts(self, fn)
-        self._fast_path: InMemoryMap | None = None
         self._begun = self._ended = self._fetching = self._lost = self._draining = False
 
     def path_of(self, key: str) -> str:
@@ -180,8 +178,6 @@ class Scheduler:
             self.window.width, self.window.span = self.options.width, self.options.span
         self._bound = context.executor(self.options.executor).bind(self._fn, self.options.width)
         self._attempts = Attempts(self, self._bound.async_call)
-        if can_use_fast_path(self, context):
-            self._fast_path = InMemoryMap(self, self._bound.async_call, self._attempts)
         if context.journal is not None:
             from abreast.run.map.journal import MapJournal
 
@@ -222,7 +218,7 @@ class Scheduler:
 
     def pump(self) -> None:
         """Read and start items while the window allows it."""
-        source, window, fast_path = self._source, self.window, self._fast_path
+        source, window = self._source, self.window
         if source is None:
             if self._reader is not None:
                 self._reader.nudge()
@@ -234,12 +230,7 @@ class Scheduler:
             and not self.stopped
         ):
             try:
-                value = next(source)
-                if fast_path is not None and type(value) is not Item:
-                    fast_path.launch(value)
-                    continue
-                fast_path = self._fast_path = None  # the item has a key or a lane of its own
-                item = self.admit(value)
+                item = self.admit(next(source))
             except StopIteration:
                 self.exhaust()
             except KeyReused as error:
