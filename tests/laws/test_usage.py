@@ -22,7 +22,7 @@ from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import FlatPrice
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
-from abreast.run.current import CurrentItem
+from abreast.run.item_state import ItemState
 from abreast.run.map.scheduler import Scheduler
 from abreast.testing import MemoryStore
 from tests.dying import Dying
@@ -233,7 +233,7 @@ def claims_nothing(self: Scheduler, index: int) -> None:
     """Counts calls of the item itself, and nothing of the maps beneath it."""
 
 
-def adds_nothing(self: CurrentItem, used: Usage) -> None:
+def adds_nothing(self: ItemState, used: Usage) -> None:
     """Counts nothing."""
 
 
@@ -242,7 +242,7 @@ def adds_nothing(self: CurrentItem, used: Usage) -> None:
     [
         (Scheduler, "claim_usage", claims_all),
         (Scheduler, "claim_usage", claims_nothing),
-        (CurrentItem, "add_usage", adds_nothing),
+        (ItemState, "add_usage", adds_nothing),
     ],
 )
 async def test_a_mutant_that_counts_too_much_or_too_little_is_caught(

@@ -10,7 +10,7 @@ import abreast
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
 from abreast.run import journal
-from abreast.run.current import ItemPlace
+from abreast.run.item_state import ItemPlace, current_state
 from abreast.testing import Gate, MemoryStore
 
 
@@ -49,7 +49,7 @@ async def test_usage_is_recorded_and_read_again():
     store = MemoryStore()
 
     async def work(item):
-        abreast.current().usage = Usage(1, 100, 20, None if item else 0.5, estimate=bool(item))
+        abreast.current().add_usage(Usage(1, 100, 20, None if item else 0.5, estimate=bool(item)))
         return item
 
     async def main(stop):
@@ -89,7 +89,7 @@ async def test_a_backlog_past_its_bound_is_dropped_and_said(monkeypatch, caplog)
 
 async def test_a_place_can_travel_and_has_no_run():
     async def work(item):
-        return abreast.current().place()
+        return current_state().luggage().args[0]
 
     async with abreast.open_run("r", lanes={"tree": abreast.Pool(["oak"])}, seed=3) as run:
         (place,) = await run.map(work, [1], width=1, hold="tree").values()

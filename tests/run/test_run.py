@@ -367,7 +367,7 @@ async def test_halt_ends_maps_with_its_reason_and_refuses_new_ones():
 
 async def test_halting_from_inside_an_item_ends_it_too():
     async def work(item):
-        abreast.current().scheduler.run.halt("from within")
+        run.halt("from within")
         await asyncio.get_running_loop().create_future()
 
     async with abreast.open_run("r") as run:

@@ -14,7 +14,8 @@ from abreast.executors.port import Executor
 from abreast.executors.tasks import LocalExecutor
 from abreast.limits.budget import Budget
 from abreast.limits.lane import LaneLimits, Lanes
-from abreast.run.lifetime import RESUME, Opening
+from abreast.run.context import Opening
+from abreast.run.lifetime import RESUME
 from abreast.run.run import Resume, Run
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from abreast.store.port import ControlRequest, Driver, JsonValue, RunRow, Store
 from abreast.store.writer import WRITER_INTERVALS, CommitListener, CommitWriter
 
 if TYPE_CHECKING:
-    from abreast.run.context import RunContext
-    from abreast.run.lifetime import Opening
+    from abreast.run.context import Opening, RunContext
 
 _SEED_RULE = "seed_rule"
 COMMIT_REPORT_INTERVAL = 0.1  # seconds between two batch-committed events

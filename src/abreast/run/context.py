@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from abreast.core.clock import Clock
 from abreast.core.frozen import record
@@ -14,15 +14,52 @@ from abreast.executors.port import Executor
 from abreast.limits.gate import LimitGate
 
 if TYPE_CHECKING:
+    from abreast.limits.budget import Budget
     from abreast.run.journal import Journal
-    from abreast.run.run import Run
-    from abreast.store.port import RunRow, Store
+    from abreast.run.results import Results
+    from abreast.store.port import JsonValue, RunRow, Store
     from abreast.store.writer import CommitWriter
 
 GRACE = 5.0
 """Seconds that cancelled work has to clean up after itself."""
 GRACE_ON_INTERRUPT = 0.5
 """Seconds for the same after a KeyboardInterrupt or a cancellation from outside."""
+
+
+class RootScope(Protocol):
+    """What opening, driving and closing a run need of its outermost scope."""
+
+    name: str
+    path: str
+    budget: Budget | None
+    results: Results
+
+    @property
+    def stopped(self) -> BaseException | None:
+        """Why it was stopped, if it was."""
+
+    def stop(self, error: BaseException, *, lost: bool = False) -> None:
+        """End all maps with `error`; with `lost`, nothing more can be written to the store."""
+
+
+@record(frozen=True, slots=True)
+class Opening:
+    """How to open a run; created by `open_run`, used when the run's block is entered."""
+
+    clock: Clock
+    executor: Callable[[str | Executor | None], Executor]
+    store: Callable[[], Store] | None = None
+    own_store: bool = True
+    seed: int | None = None
+    resume: str = "auto"
+    run_id: str | None = None
+    kind: str = "script"
+    tags: tuple[str, ...] = ()
+    hooks: Sequence[object] = ()
+    manifest: Mapping[str, JsonValue] = field(default_factory=dict)
+    redact: Callable[[str, object], object] | None = None
+    retry_keys: frozenset[str] = frozenset()
+    types: Mapping[str, type] = field(default_factory=dict)
 
 
 @record(slots=True)
@@ -35,7 +72,7 @@ class RunContext:
     seed: int
     hooks: Sequence[object]
     executor: Callable[[str | Executor | None], Executor]
-    root: Run
+    root: RootScope
     journal: Journal | None = None
     writer: CommitWriter | None = None
     store: Store | None = None

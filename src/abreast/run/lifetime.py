@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING
 
-from abreast.core.clock import Clock
 from abreast.core.errors import BudgetSpent, CancelRequested, Halted, Paused, StoreError
-from abreast.core.frozen import record
 from abreast.core.seeds import SEED_RULE, draw_seed
-from abreast.executors.port import Executor
 from abreast.limits.gate import LimitGate
-from abreast.run.context import RunContext
+from abreast.run.context import Opening, RootScope, RunContext
 
 if TYPE_CHECKING:
     from abreast.core.events import Observer
-    from abreast.run.run import Run
-    from abreast.store.port import JsonValue, RunRow, RunState, Store
+    from abreast.store.port import RunRow, RunState
 
 # Modules that only stores and observers need are imported where one is used: they take half of the
 # import time.
@@ -29,32 +23,12 @@ RESUME = ("auto", "never", "must", "failed", "retry")
 OBSERVER_GRACE = 1.0  # seconds for each observer to receive the last events
 
 
-@record(frozen=True, slots=True)
-class Opening:
-    """How to open a run; created by `open_run`, used when the run's block is entered."""
-
-    clock: Clock
-    executor: Callable[[str | Executor | None], Executor]
-    store: Callable[[], Store] | None = None
-    own_store: bool = True
-    seed: int | None = None
-    resume: str = "auto"
-    run_id: str | None = None
-    kind: str = "script"
-    tags: tuple[str, ...] = ()
-    hooks: Sequence[object] = ()
-    manifest: Mapping[str, JsonValue] = field(default_factory=dict)
-    redact: Callable[[str, object], object] | None = None
-    retry_keys: frozenset[str] = frozenset()
-    types: Mapping[str, type] = field(default_factory=dict)
-
-
-async def open_context(run: Run, opening: Opening) -> RunContext:
+async def open_context(run: RootScope, opening: Opening) -> RunContext:
     """Find or create the run, start its writer, and record that it started."""
     clock = opening.clock
     observers: list[Observer] = []
     if opening.hooks:
-        from abreast.run.hooks import observers_of
+        from abreast.run.map.hooks import observers_of
 
         observers = observers_of(opening.hooks)
     store = opening.store() if opening.store is not None else None

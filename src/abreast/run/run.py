@@ -18,9 +18,9 @@ from abreast.executors.port import Executor
 from abreast.executors.tasks import is_async
 from abreast.limits.budget import Budget
 from abreast.limits.lane import Holding, LaneLimits, Lanes
-from abreast.run.context import GRACE_ON_INTERRUPT, RunContext
-from abreast.run.current import CurrentItem, current_item
-from abreast.run.lifetime import Opening, close_run, open_context
+from abreast.run.context import GRACE_ON_INTERRUPT, Opening, RunContext
+from abreast.run.item_state import ItemState, current_state
+from abreast.run.lifetime import close_run, open_context
 from abreast.run.map.options import Effect, OnChange, check_name, check_options
 from abreast.run.map.outcomes import Map
 from abreast.run.map.scheduler import Scheduler
@@ -268,7 +268,7 @@ class Run:
         A run in which none is done and some failed ends as `failed`. Beneath an item this does
         nothing, because the item's own outcome counts.
         """
-        if current_item() is None:
+        if current_state() is None:
             self.results = Results(done, failed, what)
 
     def intake(self, name: str, items: Iterable[Any]) -> AsyncIterable[Any]:
@@ -305,7 +305,7 @@ class Run:
         """Unregister a map that has ended."""
         self._schedulers.discard(ended)
 
-    def scope_of(self, item: CurrentItem) -> Run:
+    def scope_of(self, item: ItemState) -> Run:
         """The scope beneath an item."""
         scope = Run(item.key, lanes=self.lanes, parent=self)
         scope.path = item.path
@@ -324,7 +324,7 @@ class Run:
 
     def _claim(self, name: str) -> None:
         """Claim a name in this scope; a further attempt of the same item may claim it again."""
-        item = current_item()
+        item = current_state()
         claimant: _Claimant = ("", ()) if item is None else (item.path, item.attempts)
         before = self._names.get(name)
         if before is not None and (before[0] != claimant[0] or before[1] >= claimant[1]):

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
 from abreast.limits.limit import Hold, Limit, Need, Ticket
-from abreast.run.current import CurrentItem
+from abreast.run.item_state import ItemState
 
 if TYPE_CHECKING:
     from abreast.limits.gate import LimitGate
     from abreast.limits.lane import Needs
-    from abreast.run.context import RunContext
 
 
-def needs_beneath(item: CurrentItem, needs: Needs) -> tuple[Needs, set[Limit]]:
+def needs_beneath(item: ItemState, needs: Needs) -> tuple[Needs, set[Limit]]:
     """What work beneath `item` still has to ask for, and the limits that charged it already.
 
     An item is charged one request on its lane when it starts. The first call beneath it is that
@@ -46,7 +45,7 @@ def needs_beneath(item: CurrentItem, needs: Needs) -> tuple[Needs, set[Limit]]:
     return tuple(left), paid
 
 
-def credited(item: CurrentItem | None, limit: Limit) -> bool:
+def credited(item: ItemState | None, limit: Limit) -> bool:
     """Use up a request that an item, or one above it, was charged for and has not made yet.
 
     False if there is none.
@@ -55,15 +54,15 @@ def credited(item: CurrentItem | None, limit: Limit) -> bool:
         if item.credits and limit in item.credits:
             item.credits.discard(limit)
             return True
-        item = item.scheduler.parent
+        item = item.parent
     return False
 
 
-def _holds(item: CurrentItem | None, limit: Limit) -> bool:
+def _holds(item: ItemState | None, limit: Limit) -> bool:
     while item is not None:
         if any(hold.limit is limit for hold in item.holds):
             return True
-        item = item.scheduler.parent
+        item = item.parent
     return False
 
 
@@ -75,7 +74,7 @@ class Borrowed:
 
     __slots__ = ("_holds", "_item", "_task")
 
-    def __init__(self, item: CurrentItem, holds: tuple[Hold, ...]) -> None:
+    def __init__(self, item: ItemState, holds: tuple[Hold, ...]) -> None:
         """Take these holds away from the item until `give_back`."""
         item.holds = tuple(hold for hold in item.holds if hold not in holds)
         self._item, self._holds, self._task = item, holds, item.task
@@ -90,16 +89,16 @@ class Borrowed:
         if item.task is self._task and not item.lenders and not item.reclaiming:
             item.holds = (*item.holds, *self._holds)
         else:
-            item.scheduler.context.gate.give(self._holds)
+            item.context.gate.give(self._holds)
 
 
-def borrow(item: CurrentItem, limits: Sequence[Limit]) -> Borrowed | None:
+def borrow(item: ItemState, limits: Sequence[Limit]) -> Borrowed | None:
     """Take the item's lendable holds on these limits, for a call beneath it."""
     holds = tuple(hold for hold in item.holds if hold.limit.lent and hold.limit in limits)
     return Borrowed(item, holds) if holds else None
 
 
-def lends(item: CurrentItem) -> bool:
+def lends(item: ItemState) -> bool:
     """Whether the item has slots to lend, or has lent them already.
 
     If so, work that waits beneath it keeps them lent.
@@ -107,7 +106,7 @@ def lends(item: CurrentItem) -> bool:
     return bool(_lent_needs(item))
 
 
-def _lent_needs(item: CurrentItem) -> list[tuple[str, Limit, Need]]:
+def _lent_needs(item: ItemState) -> list[tuple[str, Limit, Need]]:
     """The lendable needs of the item: of its first ticket, and of a permit taken since."""
     tickets = (item.ticket, item.permit)
     needs = [
@@ -116,7 +115,7 @@ def _lent_needs(item: CurrentItem) -> list[tuple[str, Limit, Need]]:
     return list({limit: (lane, limit, need) for lane, limit, need in needs}.values())
 
 
-def lend(item: CurrentItem, context: RunContext) -> bool:
+def lend(item: ItemState) -> bool:
     """Give back the item's slots while it only waits for work beneath it.
 
     True if they are to be taken back later.
@@ -127,7 +126,7 @@ def lend(item: CurrentItem, context: RunContext) -> bool:
     lent = [hold for hold in item.holds if hold.limit.lent]
     if lent:
         item.holds = tuple(hold for hold in item.holds if not hold.limit.lent)
-        context.gate.give(lent)
+        item.context.gate.give(lent)
     return True
 
 
@@ -159,26 +158,26 @@ async def wait_granted(gate: LimitGate, ticket: Ticket) -> None:
         raise
 
 
-async def reclaim(item: CurrentItem, context: RunContext) -> None:
+async def reclaim(item: ItemState) -> None:
     """Take back what was lent once nothing beneath the item is waited for.
 
     The item waits with its old order, so it comes before items that asked after it.
     """
     item.lenders -= 1
-    task = item.task
+    gate, task = item.context.gate, item.task
     needs = _lent_needs(item)
     if item.lenders or item.reclaiming or not needs or task is None:
         return
     again = Ticket(needs)
     again.order = min(ticket.order for ticket in (item.ticket, item.permit) if ticket is not None)
-    if not context.gate.ask(again):
+    if not gate.ask(again):
         item.reclaiming = True
         try:
-            await wait_granted(context.gate, again)
+            await wait_granted(gate, again)
         finally:
             item.reclaiming = False
     if item.task is task and not item.lenders:
         item.holds = (*item.holds, *again.holds)
     # Its attempt has ended, or other work beneath it began to wait, perhaps for this very slot.
     else:
-        context.gate.give(again.holds)
+        gate.give(again.holds)

@@ -26,7 +26,7 @@ from abreast.models.price import FlatPrice
 from abreast.run.calls.cache import Replay, StoreCache
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
-from abreast.run.current import current_item
+from abreast.run.item_state import current_state
 from abreast.store.codec import codec
 from abreast.testing import Gate, ManualClock, MemoryStore
 
@@ -612,7 +612,7 @@ async def test_a_step_that_holds_a_governed_lane_leaves_its_calls_to_the_governo
     caller = Caller(Echo(), lane)
 
     async def step(_):
-        item = current_item()
+        item = current_state()
         seen.append((caller.limits_for(item), [hold.limit for hold in item.holds]))
 
     async with abreast.open_run("r", lanes={"openai": lane}) as run:

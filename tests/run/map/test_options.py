@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.run.hooks import MapPlan, ask_deciders, observers_of
+from abreast.run.map.hooks import MapPlan, ask_deciders, observers_of
 from abreast.run.map.options import MapOptions, check_name, check_options, check_timeout, name_of
 from abreast.run.retry import Retry
 

@@ -21,7 +21,7 @@ async def earlier_seconds(work: CurrentItem) -> dict[str, float]:
     Calls before a final outcome of the item belong to that outcome and are not counted: the item
     runs again because it changed, or failed.
     """
-    context = work.scheduler.context
+    context = work.run.context
     writer, store, row = context.writer, context.store, context.row
     if not context.resumed or writer is None or store is None or row is None:
         return {}

@@ -189,7 +189,7 @@ class Matrix:
 
     async def _cell(self, _value: list[str]) -> dict[str, Any]:
         item = _current()
-        name = f"{item.scheduler.options.name}/{item.key}"
+        name = f"{item.map_name}/{item.key}"
         cell = self._open[name]
 
         async def ask(_: object) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from abreast.core.clock import Clock
 from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, CountedModel, LaneCount
 from abreast.run.calls.model import Caller
 from abreast.run.calls.permit import LanePermit
-from abreast.run.current import current_item
+from abreast.run.item_state import current_state
 
 
 class OwnWork:
@@ -26,7 +26,7 @@ class OwnWork:
 
     def __init__(self, caller: Caller, clock: Clock, *, is_block: bool = False) -> None:
         """Hold no place yet."""
-        item = current_item()
+        item = current_state()
         if item is None:
             raise RuntimeError("a place on a lane is taken inside a cell")
         self._permit = LanePermit(caller, item)

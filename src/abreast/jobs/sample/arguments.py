@@ -19,7 +19,7 @@ from abreast.jobs.sample.strategies import STRATEGIES, Question, Rejection, Stra
 from abreast.limits.budget import Budget
 from abreast.models.port import Json, Model
 from abreast.models.schema import schema_of
-from abreast.run.hooks import name_of
+from abreast.run.map.hooks import name_of
 from abreast.run.outcome_record import usage_of
 from abreast.run.run import Run
 

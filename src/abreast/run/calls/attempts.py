@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from abreast.core.clock import sleep_until
 from abreast.core.errors import CallFailed, QuotaSpent, Throttled
@@ -21,11 +21,9 @@ from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import priced
 from abreast.run.calls.journal import CallJournal
 from abreast.run.calls.lane import Facts
-from abreast.run.current import CurrentItem
+from abreast.run.calls.priced_model import PricedModel
+from abreast.run.item_state import ItemState
 from abreast.run.slot_lending import Borrowed, borrow, credited, lend, lends, reclaim, wait_granted
-
-if TYPE_CHECKING:
-    from abreast.run.calls.model import Caller
 
 _ONE_REQUEST: Final = Usage(requests=1)
 
@@ -65,9 +63,9 @@ class CallAttempts:
 
     def __init__(
         self,
-        caller: Caller,
+        caller: PricedModel,
         request: Request,
-        item: CurrentItem | None,
+        item: ItemState | None,
         call_journal: CallJournal | None,
     ) -> None:
         self._caller = caller
@@ -76,7 +74,7 @@ class CallAttempts:
         self._call_journal = call_journal
         self._clock = caller.clock_for(item)
         self._gate = caller.gate_for(item)
-        self._budgets = item.scheduler.run.lanes.budgets if item is not None else ()
+        self._budgets = item.place.scope.lanes.budgets if item is not None else ()
         self._need, self._estimate = caller.reserve(request, self._budgets)
         self._order: int | None = None
         self._began = self._clock.now()
@@ -126,7 +124,7 @@ class CallAttempts:
         if item is not None and lends(item):
             self._gate.withdraw(ticket)
             self._restore_credit(grant)
-            grant.lent = lend(item, item.scheduler.context)
+            grant.lent = lend(item)
             ticket = self._ticket(grant)
             if self._gate.ask(ticket):
                 grant.holds = ticket.holds
@@ -149,7 +147,7 @@ class CallAttempts:
     async def _reclaim_lent(self, grant: _Grant) -> None:
         """Take the lent slots back: the item goes on."""
         if grant.lent and self._item is not None:
-            await reclaim(self._item, self._item.scheduler.context)
+            await reclaim(self._item)
 
     def _abandon_lent(self, grant: _Grant) -> None:
         """Leave the lent slots to others: the item ends."""
@@ -289,7 +287,7 @@ class CallAttempts:
     def _record_changes(self, changes: Sequence[Facts]) -> None:
         """Record changes of the lane's limits in the journal of this call's run."""
         item = self._item
-        journal = item.scheduler.context.journal if item is not None else None
+        journal = item.context.journal if item is not None else None
         if journal is not None and item is not None:
             for facts in changes:
                 journal.emit(LIMIT_CHANGED, item.path, lane=self._caller.lane.name, data=facts)
@@ -300,7 +298,7 @@ class CallAttempts:
     def _delay(self, error: CallFailed) -> float | None:
         seed, path = 0, self._caller.name
         if self._item is not None:
-            context = self._item.scheduler.context
+            context = self._item.context
             seed = context.seed
             path = (
                 path if self._call_journal is None else context.seeded_part(self._call_journal.path)
@@ -309,7 +307,7 @@ class CallAttempts:
 
     async def _back_off(self, error: CallFailed) -> None:
         item, now, pause = self._item, self._clock.now(), _Grant()
-        pause.lent = item is not None and lend(item, item.scheduler.context)
+        pause.lent = item is not None and lend(item)
         try:
             await sleep_until(self._clock, now + (self._delay(error) or 0.0))
         except BaseException as stopped:

@@ -8,8 +8,8 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import ModelUnknown, NotRecorded, StoreCorrupt
 from abreast.core.events import CALL_SETTLED, Event
 from abreast.models.port import OnText, Reply, Request
-from abreast.run.calls.journal import CALL, digest_of, reply_text, restore, restored
-from abreast.run.current import current_item
+from abreast.run.calls.journal import call_path, digest_of, reply_text, restore, restored
+from abreast.run.item_state import current_state
 from abreast.store.port import Store, each_event
 
 
@@ -79,12 +79,11 @@ class Replay:
 
     def _find(self, request: Request) -> Event:
         digest = digest_of(self.recorded_name, request)
-        item = current_item()
+        item = current_state()
         if item is not None:
             number = item.calls.counts[digest] - 1 if item.calls is not None else 0
-            attempt = f"@{item.attempt}" if item.attempt > 1 else ""
             found = self._by_path.get(
-                f"{_path_in_run(item.path)}/{CALL}/{digest}-{max(0, number)}{attempt}"
+                call_path(_path_in_run(item.path), digest, max(0, number), item.attempt)
             )
             if found is not None:
                 return found

@@ -15,7 +15,7 @@ from abreast.core.events import CALL_SETTLED, CALL_STARTED, Event, Plain
 from abreast.core.outcome import Usage
 from abreast.limits.limit import Need
 from abreast.models.port import Json, Reply, Request, ToolCall
-from abreast.run.current import CurrentItem
+from abreast.run.item_state import Calls, ItemState
 from abreast.run.journal import Journal
 from abreast.run.outcome_record import usage_facts, usage_of
 from abreast.store.codec import codec
@@ -69,26 +69,10 @@ def _turn(message: Any) -> list[object]:
     return turn
 
 
-class Calls:
-    """The calls of one item: how often each request was made, and which replies are recorded."""
-
-    __slots__ = ("attempt", "counts", "known")
-
-    def __init__(self, known: Mapping[str, Event]) -> None:
-        """`known` holds the calls that earlier drivers settled, by path."""
-        self.attempt = 1
-        self.counts: dict[str, int] = {}
-        self.known = known
-
-    def path_of(self, item: CurrentItem, digest: str) -> str:
-        """The path of the next call with this request; each attempt of the item counts anew."""
-        if item.attempt != self.attempt:
-            self.attempt = item.attempt
-            self.counts.clear()
-        number = self.counts.get(digest, 0)
-        self.counts[digest] = number + 1
-        attempt = f"@{item.attempt}" if item.attempt > 1 else ""
-        return f"{item.path}/{CALL}/{digest}-{number}{attempt}"
+def call_path(item_path: str, digest: str, number: int, attempt: int) -> str:
+    """The path of the item's call with this request and number, in this attempt of the item."""
+    mark = f"@{attempt}" if attempt > 1 else ""
+    return f"{item_path}/{CALL}/{digest}-{number}{mark}"
 
 
 class CallJournal:
@@ -97,7 +81,7 @@ class CallJournal:
     __slots__ = ("_has_recorded_request", "_item", "_journal", "_lane", "_model", "path")
 
     def __init__(
-        self, item: CurrentItem, journal: Journal, *, path: str, model: str, lane: str
+        self, item: ItemState, journal: Journal, *, path: str, model: str, lane: str
     ) -> None:
         """For the call at `path`, beneath `item`."""
         self._item = item
@@ -118,12 +102,12 @@ class CallJournal:
             facts["usd"] = need.usd
         body = None
         if not self._has_recorded_request:
-            body = request_text(request, self.path, self._item.scheduler.context.redact)
+            body = request_text(request, self.path, self._item.context.redact)
         self._has_recorded_request = True
         if not wait:
             self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, body=body)
             return None
-        written: asyncio.Future[None] = self._item.scheduler.context.loop.create_future()
+        written: asyncio.Future[None] = self._item.context.loop.create_future()
         self._journal.emit(
             CALL_STARTED,
             self.path,
@@ -141,7 +125,7 @@ class CallJournal:
         of the reply comes after it, and so does the start of the next paid call, which is waited
         for.
         """
-        redact = self._item.scheduler.context.redact
+        redact = self._item.context.redact
         if redact is not None:
             text = redact(self.path, reply.text)
             if text != reply.text:
@@ -184,9 +168,9 @@ class CallJournal:
         return facts
 
 
-async def recorded_calls_of(item: CurrentItem) -> Calls:
+async def recorded_calls_of(item: ItemState) -> Calls:
     """The item's calls, including those that earlier drivers of the run recorded."""
-    context = item.scheduler.context
+    context = item.context
     known: dict[str, Event] = {}
     writer, store, row = context.writer, context.store, context.row
     if (

@@ -14,18 +14,20 @@ from dataclasses import replace
 from typing import Any, Final, Protocol, Self
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
-from abreast.core.errors import PriceUnknown
 from abreast.core.outcome import Usage
-from abreast.limits.budget import Budget
-from abreast.limits.gate import LimitGate
-from abreast.limits.limit import Limit, Need
-from abreast.models.estimate import TokenEstimate, TokenEstimates
 from abreast.models.port import Json, Message, Model, OnText, Reply, Request, is_greedy
 from abreast.models.price import Price
 from abreast.run.calls.attempts import CallAttempts
-from abreast.run.calls.journal import CallJournal, Calls, digest_of, recorded_calls_of, restore
+from abreast.run.calls.journal import (
+    CallJournal,
+    call_path,
+    digest_of,
+    recorded_calls_of,
+    restore,
+)
 from abreast.run.calls.lane import ModelLane
-from abreast.run.current import CurrentItem, current_item
+from abreast.run.calls.priced_model import PricedModel
+from abreast.run.item_state import Calls, ItemState, current_state
 from abreast.run.outcome_record import usage_of
 from abreast.run.retry import Retry
 
@@ -45,7 +47,7 @@ class Cache(Protocol):
         """Store a reply."""
 
 
-class Caller:
+class Caller(PricedModel):
     """A model with its lane, price, retries and cache.
 
     Made by `abreast.open_model`; safe to share among items.
@@ -75,25 +77,13 @@ class Caller:
         If the model answers with recorded replies, `replays` names the model that gave them: calls
         are recorded under that name, and come without the item's seed.
         """
-        self.model = model
-        self.lane = lane
-        self.price = price
-        self._retry = retry or Retry(0)
-        self._paid = paid
+        super().__init__(model, lane, price=price, retry=retry or Retry(0), paid=paid, clock=clock)
         self._cache = cache
-        self._clock = clock
-        self._gate = LimitGate(clock)
-        self.estimates = TokenEstimates()
         self._replays = replays
 
     def __repr__(self) -> str:
         """Show the model and its lane."""
         return f"<{self.name} on {self.lane!r}>"
-
-    @property
-    def name(self) -> str:
-        """`provider/model`, as it was opened."""
-        return self.model.name
 
     @property
     def greedy(self) -> bool:
@@ -168,14 +158,16 @@ class Caller:
 
         A request without a seed gets that of its item.
         """
-        item = current_item()
+        item = current_state()
         call_journal: CallJournal | None = None
-        if item is not None and item.scheduler.context.journal is not None:
+        if item is not None and item.context.journal is not None:
             calls = item.calls
             if calls is None:
-                resumed = item.scheduler.context.resumed
+                resumed = item.context.resumed
                 calls = item.calls = await recorded_calls_of(item) if resumed else Calls({})
-            path = calls.path_of(item, digest_of(self._replays or self.name, request))
+            digest = digest_of(self._replays or self.name, request)
+            number = calls.count(item.attempt, digest)
+            path = call_path(item.path, digest, number, item.attempt)
             known = calls.known.get(path)
             if known is not None:
                 # Before `restore`, which raises a recorded failure.
@@ -183,7 +175,7 @@ class Caller:
                 return restore(known, request)
             call_journal = CallJournal(
                 item,
-                item.scheduler.context.journal,
+                item.context.journal,
                 path=path,
                 model=self.name,
                 lane=self.lane.name,
@@ -208,7 +200,7 @@ class Caller:
 
     async def _call_in_own_task(
         self,
-        item: CurrentItem,
+        item: ItemState,
         task: asyncio.Task[Any],
         request: Request,
         hear: OnText | None,
@@ -224,7 +216,7 @@ class Caller:
 
     async def _call_model(
         self,
-        item: CurrentItem | None,
+        item: ItemState | None,
         request: Request,
         hear: OnText | None,
         call_journal: CallJournal | None,
@@ -235,46 +227,8 @@ class Caller:
             await self._cache.keep(self.name, request, reply)
         return reply
 
-    def clock_for(self, item: CurrentItem | None) -> Clock:
-        """The run's clock inside an item, else the caller's own."""
-        return item.scheduler.context.clock if item is not None else self._clock
 
-    def gate_for(self, item: CurrentItem | None) -> LimitGate:
-        """The run's gate inside an item, else the caller's own."""
-        return item.scheduler.context.gate if item is not None else self._gate
-
-    def limits_for(self, item: CurrentItem | None) -> tuple[Limit, ...]:
-        """The lane's limits: the run's, if it declares a lane of that name."""
-        declared = item.scheduler.run.lanes.declared(self.lane.name) if item is not None else None
-        return declared or self.lane.every
-
-    def reserve(self, request: Request, budgets: tuple[Budget, ...]) -> tuple[Need, TokenEstimate]:
-        """What to reserve for a call; `PriceUnknown` if a cap on money can't be enforced."""
-        estimate = self.estimates.of(request)
-        usd = 0.0
-        if self.price is not None:
-            usd = self.price.of(*estimate)
-        elif any("usd" in budget.caps for budget in budgets):
-            raise PriceUnknown(
-                f"the budget has a cap on money, and the price of {self.name} is not known: "
-                f"give it as price = {{input = ..., output = ...}} under [lanes.{self.lane.name}] "
-                "in abreast.toml, or install 'abreast[prices]'"
-            )
-        input_tokens, output_tokens = estimate
-        return Need(1, 1, input_tokens + output_tokens, usd, output_tokens), estimate
-
-    @property
-    def retry(self) -> Retry:
-        """The retries of failed attempts."""
-        return self._retry
-
-    @property
-    def paid(self) -> bool:
-        """Whether calls cost money, as far as is known."""
-        return self._paid
-
-
-def _with_seed(request: Request, item: CurrentItem | None) -> Request:
+def _with_seed(request: Request, item: ItemState | None) -> Request:
     """The request as it is sent, with the item's seed.
 
     Its path in the journal is that of the request without it, so it doesn't depend on the run's

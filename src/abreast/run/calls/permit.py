@@ -5,16 +5,12 @@ Such work is a client of the user's own, an agent, or a script.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from abreast.core.outcome import Usage
 from abreast.limits.gate import LimitGate
 from abreast.limits.limit import ONE, Hold, Limit, Ticket
-from abreast.run.current import CurrentItem
+from abreast.run.calls.priced_model import PricedModel
+from abreast.run.item_state import ItemState
 from abreast.run.slot_lending import wait_granted
-
-if TYPE_CHECKING:
-    from abreast.run.calls.model import Caller
 
 
 class LanePermit:
@@ -25,7 +21,7 @@ class LanePermit:
     Otherwise it counts in addition to them.
     """
 
-    def __init__(self, caller: Caller, item: CurrentItem) -> None:
+    def __init__(self, caller: PricedModel, item: ItemState) -> None:
         """A permit of the caller's lane for an item; nothing is held before `take`."""
         self._item = item
         self._gate: LimitGate = caller.gate_for(item)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from abreast.core.errors import KeyReused
 from abreast.core.item import Item, position_key
-from abreast.run.current import CurrentItem
+from abreast.run.item_state import ItemState, MapPlace
+from abreast.run.map.options import MapOptions
 from abreast.run.slot_lending import needs_beneath
 
 if TYPE_CHECKING:
     from abreast.limits.lane import Needs
-    from abreast.run.map.scheduler import Scheduler
 
 
 MAX_POSITION_DIGITS = 18  # no position has more digits
@@ -20,16 +20,16 @@ MAX_POSITION_DIGITS = 18  # no position has more digits
 class Admission:
     """Makes the items of one map, and refuses a key that is used twice."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        """For the map of this scheduler."""
-        self._scheduler = scheduler
-        self._options = scheduler.options
+    def __init__(self, options: MapOptions, place: MapPlace) -> None:
+        """For the map at this place; of the options it uses lane, key and hold."""
+        self._options = options
+        self._place = place
         # Hashes of all keys that are no positions. With user-given keys this takes O(n) memory.
         self._keys: set[int] = set()
         self._first_named: int | None = None  # index of the first item with a key of its own
         self._needs_of: dict[str | None, Needs] = {}
 
-    def item(self, value: Any, index: int, now: float) -> CurrentItem:
+    def item(self, value: Any, index: int, now: float) -> ItemState:
         """The item for a value that was read."""
         key = lane = None
         if type(value) is Item:
@@ -44,19 +44,19 @@ class Admission:
             key = position_key(index)
             if self._first_named is not None:
                 self._check_key(key, index)
-        return CurrentItem(self._scheduler, index, key, value, lane, now)
+        return ItemState(self._place, index, key, value, lane, now)
 
-    def needs(self, item: CurrentItem) -> Needs:
+    def needs(self, item: ItemState) -> Needs:
         """The limits that an item asks for; ValueError if there is no such lane."""
         lane = item.lane
         found = self._needs_of.get(lane)
         if found is None:
             hold = self._options.hold
             weights = dict(((lane, 1), *hold) if lane is not None else hold)
-            found = self._needs_of[lane] = self._scheduler.run.lanes.needs(weights.items())
+            found = self._needs_of[lane] = self._place.scope.lanes.needs(weights.items())
         if item.charged_before:  # its further requests are charged call by call
             found = tuple(need for need in found if not need[1].charged)
-        parent = self._scheduler.parent
+        parent = self._place.parent
         if found and parent is not None:
             found, paid = needs_beneath(parent, found)
             item.credits = paid or None
@@ -68,7 +68,7 @@ class Admission:
 
     def _check_key(self, key: object, index: int) -> None:
         if not isinstance(key, str) or not key:
-            raise TypeError(f"{self._scheduler.path}: a key must be text, not {key!r}")
+            raise TypeError(f"{self._place.path}: a key must be text, not {key!r}")
         if self._first_named is None:
             # The items before it have their positions as keys, which are not in the set.
             self._first_named = index
@@ -80,5 +80,5 @@ class Admission:
         )
         key_hash = hash(key)
         if by_position or key_hash in self._keys:
-            raise KeyReused(f"{self._scheduler.path}: two items have the key {key!r}")
+            raise KeyReused(f"{self._place.path}: two items have the key {key!r}")
         self._keys.add(key_hash)

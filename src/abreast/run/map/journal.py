@@ -26,7 +26,7 @@ from abreast.core.events import (
 )
 from abreast.core.outcome import Done, Failed, Outcome
 from abreast.run.context import RunContext
-from abreast.run.current import CurrentItem
+from abreast.run.item_state import ItemState
 from abreast.run.journal import Facts, Journal
 from abreast.run.map.options import MapOptions
 from abreast.run.outcome_record import facts_of, is_final, restore
@@ -81,17 +81,17 @@ class MapJournal:
             },
         )
 
-    def queued(self, item: CurrentItem) -> None:
+    def queued(self, item: ItemState) -> None:
         """Record that the item was read and has to wait."""
         self._journal.emit(ITEM_QUEUED, item.path, lane=item.lane, data={"index": item.index})
 
-    def waited(self, item: CurrentItem, limit: str, seconds: float) -> None:
+    def waited(self, item: ItemState, limit: str, seconds: float) -> None:
         """Record that the item got the limits it waited for."""
         self._journal.emit(
             LIMIT_WAITED, item.path, lane=item.lane, data={"limit": limit, "seconds": seconds}
         )
 
-    def started(self, item: CurrentItem, durable: Callable[[], None] | None = None) -> None:
+    def started(self, item: ItemState, durable: Callable[[], None] | None = None) -> None:
         """Record that an attempt starts; from the second on with its number."""
         data = {"attempt": item.attempt} if item.attempt > 1 else None
         if durable is None:
@@ -99,7 +99,7 @@ class MapJournal:
         else:
             self._journal.emit(ITEM_STARTED, item.path, lane=item.lane, durable=durable, data=data)
 
-    def attempt_failed(self, item: CurrentItem, error: BaseException, backoff: float) -> None:
+    def attempt_failed(self, item: ItemState, error: BaseException, backoff: float) -> None:
         """Record that an attempt failed and another will follow."""
         self._journal.over(item.path)
         facts: Facts = {"index": item.index, "attempt": item.attempt, "backoff": backoff}
@@ -108,7 +108,7 @@ class MapJournal:
         )
 
     def recorded_form(
-        self, item: CurrentItem, outcome: Outcome[Any]
+        self, item: ItemState, outcome: Outcome[Any]
     ) -> tuple[Outcome[Any], str | None]:
         """The outcome as a resumed run would read it, and its text.
 
@@ -120,11 +120,11 @@ class MapJournal:
 
     def settle(
         self,
-        item: CurrentItem,
+        item: ItemState,
         outcome: Outcome[Any],
         body: str | None,
-        freed: Callable[[CurrentItem], None] | None,
-        landed: Callable[[CurrentItem, Outcome[Any]], None],
+        freed: Callable[[ItemState], None] | None,
+        landed: Callable[[ItemState, Outcome[Any]], None],
         *,
         speculative: bool,
     ) -> None:
@@ -163,13 +163,13 @@ class MapJournal:
             facts["timing_dependent"] = ",".join(sorted(timing_causes))
         self._journal.emit(MAP_ENDED, self._path, data=facts)
 
-    def digest(self, item: CurrentItem) -> None:
+    def digest(self, item: ItemState) -> None:
         """Compute a digest of the item's value, so that a resumed run can detect a change."""
         if self.stored:
             item.digest = codec.digest(item.value)
 
     async def lookup(
-        self, items: Sequence[CurrentItem], *, charged: bool = False
+        self, items: Sequence[ItemState], *, charged: bool = False
     ) -> dict[int, Outcome[Any]]:
         """The recorded outcomes of these items that are kept, by index.
 
@@ -216,10 +216,10 @@ class MapJournal:
             )
         return known
 
-    async def _find_charged(self, items: Sequence[CurrentItem]) -> None:
+    async def _find_charged(self, items: Sequence[ItemState]) -> None:
         """Mark items whose request was charged already: a call or step beneath is recorded."""
 
-        def find(store: Store, run: str) -> list[CurrentItem]:
+        def find(store: Store, run: str) -> list[ItemState]:
             return [
                 item
                 for item in items
@@ -245,7 +245,7 @@ class MapJournal:
         retries = context.retry_unknown if unknown else context.retry_failed
         return retries and (not context.retry_keys or key in context.retry_keys)
 
-    async def fetch(self, items: Sequence[CurrentItem]) -> dict[int, Outcome[Any]]:
+    async def fetch(self, items: Sequence[ItemState]) -> dict[int, Outcome[Any]]:
         """Read outcomes back that this driver recorded and dropped from memory."""
         paths = {item.path: item for item in items}
         found = await self._read(lambda store, run: store.recorded(run, list(paths)))
@@ -262,7 +262,7 @@ class MapJournal:
         run_id = context.row.id
         return await self._writer.read(lambda: query(context.store, run_id))
 
-    def _storable(self, item: CurrentItem, outcome: Done[Any]) -> tuple[Outcome[Any], str | None]:
+    def _storable(self, item: ItemState, outcome: Done[Any]) -> tuple[Outcome[Any], str | None]:
         """The outcome as it will be read back, and its text.
 
         It is a failure that names the item if the value can't be encoded.
@@ -315,7 +315,7 @@ class MapJournal:
             )
             self._in_doubt = frozenset(event.path for event in events)
 
-    def _unknown(self, item: CurrentItem) -> Outcome[Any]:
+    def _unknown(self, item: ItemState) -> Outcome[Any]:
         error = OutcomeUnknown(
             f"{item.path} was in flight when its driver died, and may run only once: "
             "see whether it took effect; to run it again, resume with retry"

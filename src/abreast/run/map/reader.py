@@ -1,19 +1,12 @@
-"""The reader: a task that reads items which come asynchronously or may be recorded already.
-
-A plain iterator of a new run is read by the scheduler itself.
-"""
+"""The reader: reads the values of a map from plain, asynchronous and buffered iterables."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from abreast.core.errors import ItemChanged, KeyReused, StoreError
-
-if TYPE_CHECKING:
-    from abreast.run.current import CurrentItem
-    from abreast.run.map.scheduler import Scheduler
+from abreast.run.item_state import ItemState
 
 LOOKUP_ITEMS = 64  # items looked up in the store at once
 
@@ -30,93 +23,81 @@ class BufferedItems(Protocol):
         """The next buffered item."""
 
 
-class Reader:
-    """Reads items for a scheduler in a task of its own, as the window allows.
+class Batch(NamedTuple):
+    """Items that were read together, and whether the reading ended after them, perhaps failed."""
 
-    Buffered items are passed on at once, without a turn of that task.
+    items: list[ItemState]
+    over: bool = False
+    error: Exception | None = None
+
+
+class Reader:
+    """Reads the values of one map; the scheduler decides when.
+
+    A `plain` source is read by `take` alone. Any other needs a task that calls `read` and, while
+    the window is full, `wait`. Meanwhile buffered values can be taken, without a turn of that task.
     """
 
-    def __init__(self, scheduler: Scheduler, items: Iterable[Any] | AsyncIterable[Any]) -> None:
-        """For a plain or an asynchronous iterable."""
-        self._scheduler = scheduler
-        self._source = aiter(items) if isinstance(items, AsyncIterable) else iter(items)
+    def __init__(self, items: Iterable[Any] | AsyncIterable[Any], *, looks_up: bool) -> None:
+        """With `looks_up`, items may be recorded already: they are read in batches."""
+        self._looks_up = looks_up
+        self._arriving: AsyncIterator[Any] | None = None
         self._buffer = items if isinstance(items, BufferedItems) else None
-        self._wake_up: asyncio.Future[None] | None = None  # while it waits for the window
+        self._wake_up: asyncio.Future[None] | None = None
+        self.source: Iterator[Any] = iter(())
+        self.take: Callable[[], Any] = self.source.__next__  # the next value, without waiting
+        if isinstance(items, AsyncIterable):
+            self._arriving = aiter(items)
+            if self._buffer is not None:
+                self.take = self._buffer.take
+        else:
+            self.source = iter(items)
+            self.take = self.source.__next__
+        self.plain = self._arriving is None and not looks_up
+        self.is_reading = not self.plain  # its task reads, or is about to
 
-    def nudge(self) -> None:
-        """Read on if the window allows more items now."""
-        scheduler = self._scheduler
-        if self._wake_up is None or self._wake_up.done():
-            return
-        # Items that may be recorded are looked up first, which takes a while.
-        if self._buffer is not None and not scheduler.looks_up:
-            self._take_buffered(self._buffer)
-        if (scheduler.wants_more or scheduler.stopped) and not self._wake_up.done():
+    @property
+    def has_buffered(self) -> bool:
+        """Whether `take` can return a value that need not be looked up."""
+        return not self._looks_up and self._buffer is not None and self._buffer.has_buffered
+
+    async def wait(self) -> None:
+        """Wait until `wake` is called."""
+        self._wake_up = asyncio.get_running_loop().create_future()
+        self.is_reading = False
+        await self._wake_up
+
+    def wake(self) -> None:
+        """End `wait`, if its task waits."""
+        if self._wake_up is not None and not self._wake_up.done():
+            self.is_reading = True
             self._wake_up.set_result(None)
 
-    def _take_buffered(self, buffer: BufferedItems) -> None:
-        scheduler = self._scheduler
-        while (
-            scheduler.wants_more
-            and buffer.has_buffered
-            and not scheduler.stopped
-            and not scheduler.exhausted
-        ):
-            try:
-                item = scheduler.admit(buffer.take())
-            except KeyReused as error:
-                scheduler.fail(error)
-            except Exception as error:  # noqa: BLE001 - raised by the user's key or lane function
-                scheduler.exhaust(error)
-            else:
-                scheduler.place(item, None)
-
-    async def run(self) -> None:
-        """Read until the items end, the scheduler stops, or reading fails."""
-        scheduler = self._scheduler
-        while not scheduler.stopped and not scheduler.exhausted:
-            if not scheduler.wants_more:
-                self._wake_up = scheduler.context.loop.create_future()
-                await self._wake_up
-                self._wake_up = None
-                continue
-            try:
-                items = await self._read()
-                charged = bool(scheduler.run.lanes.budgets)
-                known = (
-                    await scheduler.journal.lookup(items, charged=charged)
-                    if scheduler.journal is not None
-                    else {}
-                )
-            except (ItemChanged, KeyReused, StoreError) as error:
-                scheduler.fail(error)
-                return
-            for item in items:
-                scheduler.place(item, known.get(item.index))
-
-    async def _read(self) -> list[CurrentItem]:
-        items: list[CurrentItem] = []
-        scheduler, source, buffer = self._scheduler, self._source, self._buffer
+    async def read(self, admit: Callable[[Any], ItemState], may_admit: Callable[[], bool]) -> Batch:
+        """Wait for the next value and admit it, with all that can be looked up together with it."""
+        items: list[ItemState] = []
         try:
-            if isinstance(source, AsyncIterator):
-                items.append(scheduler.admit(await anext(source)))
-                while (
-                    scheduler.looks_up
-                    and buffer is not None
-                    and buffer.has_buffered
-                    and self._reads_on(items)
-                ):
-                    items.append(scheduler.admit(buffer.take()))
-            else:
-                while self._reads_on(items):
-                    items.append(scheduler.admit(next(source)))
+            value = self.take() if self._arriving is None else await anext(self._arriving)
+            items.append(admit(value))
+            while self._can_add(items) and may_admit():
+                items.append(admit(self.take()))
         except (StopIteration, StopAsyncIteration):
-            scheduler.exhaust()
-        except KeyReused:
-            raise
+            return Batch(items, over=True)
         except Exception as error:  # noqa: BLE001 - raised by the items, where a loop raises it
-            scheduler.exhaust(error)
-        return items
+            return Batch(items, over=True, error=error)
+        return Batch(items)
 
-    def _reads_on(self, items: list[CurrentItem]) -> bool:
-        return len(items) < LOOKUP_ITEMS and self._scheduler.window.may_admit
+    def _can_add(self, items: list[ItemState]) -> bool:
+        if not self._looks_up or len(items) >= LOOKUP_ITEMS:
+            return False
+        return self._arriving is None or (self._buffer is not None and self._buffer.has_buffered)
+
+
+async def close_sources(*sources: object) -> None:
+    """Close generators; a file is closed by its owner."""
+    for source in sources:
+        aclose, close = getattr(source, "aclose", None), getattr(source, "close", None)
+        if aclose is not None:
+            await aclose()
+        elif close is not None and hasattr(source, "send"):
+            close()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from abreast.core.halting import Halting
 from abreast.core.outcome import Outcome
 from abreast.core.window import Window
-from abreast.run.current import CurrentItem
+from abreast.run.item_state import ItemState
 
 
 class Stub:
@@ -19,7 +19,7 @@ class Stub:
 
     __slots__ = ("item",)
 
-    def __init__(self, item: CurrentItem) -> None:
+    def __init__(self, item: ItemState) -> None:
         """For the outcome of this item."""
         self.item = item
 
@@ -48,7 +48,7 @@ class MapEnd(NamedTuple):
 class Fetch(NamedTuple):
     """The next outcomes are on disk and must be read back first."""
 
-    items: tuple[CurrentItem, ...]
+    items: tuple[ItemState, ...]
 
 
 class Release:

@@ -2,8 +2,8 @@
 
 It is driven by events: an item ends, a limit is granted, the caller takes an outcome. Each of these
 calls `pump`, which reads and starts as many items as the window allows. Nothing polls, and there
-are no tasks but those of the items (and one reader, if items come asynchronously or may be recorded
-already).
+are no tasks but those of the items (and one that reads, if items come asynchronously or may be
+recorded already). The collaborators return decisions; only the scheduler acts on them.
 
     read -> Admission -> ask (window, limits) -> Attempts -> settled -> on disk -> Release -> caller
 """
@@ -11,24 +11,23 @@ already).
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import warnings
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
-from abreast.core.errors import BudgetSpent, KeyReused, Stopped
+from abreast.core.errors import BudgetSpent, ItemChanged, KeyReused, StoreError
 from abreast.core.halting import Halting
 from abreast.core.item import escape
 from abreast.core.outcome import NO_USAGE, Cancelled, Failed, Outcome, Usage
 from abreast.core.window import Window
 from abreast.limits.limit import ONE, Ticket
 from abreast.run.context import RunContext
-from abreast.run.current import CurrentItem, current_item
+from abreast.run.item_state import ItemState, MapPlace, OuterScope, current_state
 from abreast.run.map.admission import Admission
-from abreast.run.map.attempts import Attempts
+from abreast.run.map.attempts import Attempts, MapTasks
 from abreast.run.map.options import SPAN_IN_MEMORY, MapOptions
-from abreast.run.map.reader import Reader
+from abreast.run.map.reader import Reader, close_sources
 from abreast.run.map.release import Barrier, Fetch, MapEnd, Release, Stub
 from abreast.run.map.width_limit import WidthLimit
 from abreast.run.slot_lending import lend, reclaim
@@ -36,7 +35,7 @@ from abreast.run.slot_lending import lend, reclaim
 if TYPE_CHECKING:
     from abreast.executors.port import BoundCall
     from abreast.run.map.journal import MapJournal
-    from abreast.run.run import Run
+    from abreast.run.results import Results
 
 READ_BACK_OUTCOMES = 64  # outcomes read back from the store at once
 SECOND_CANCEL_GRACE = 0.5  # seconds for tasks that ignored their first cancellation
@@ -46,32 +45,43 @@ class LeftBehind(ResourceWarning):
     """Work that can't be stopped is still running; the message names it."""
 
 
+class MapOwner(OuterScope, Protocol):
+    """The scope that a map is opened in."""
+
+    path: str
+    results: Results
+
+    def adopt(self, opened: Scheduler) -> None:
+        """Register a map that starts; raises if the scope was stopped."""
+
+    def release(self, ended: Scheduler) -> None:
+        """Unregister a map that has ended."""
+
+
 class Scheduler:
     """Runs one map, from its first item until nothing of it is left."""
 
     def __init__(
         self,
-        run: Run,
+        owner: MapOwner,
         context: RunContext,
         fn: Callable[..., Any],
         items: Iterable[Any] | AsyncIterable[Any],
         options: MapOptions,
     ) -> None:
         """Nothing starts before `begin`."""
-        self.run = run
-        self.path: str = f"{run.path}/{escape(options.name)}"
+        self.path: str = f"{owner.path}/{escape(options.name)}"
         self.context: RunContext = context
         self.options: MapOptions = options
-        self.parent = current_item()
-        self.repeats: bool = self.parent is not None and max(self.parent.attempts) > 1
-        """Whether an earlier attempt of the parent may have opened the same map.
-
-        What that attempt recorded is not run again.
-        """
-        self.task_context: contextvars.Context = contextvars.copy_context()
+        self.parent = parent = current_state()
+        # An earlier attempt of the parent may have opened the same map. What it recorded is not
+        # run again.
+        self.repeats: bool = parent is not None and max(parent.attempts) > 1
+        # Items may be recorded already: by an earlier driver, or by an earlier attempt.
+        self.looks_up: bool = context.resumed or (self.repeats and context.stored)
         self.window: Window[Any] = Window(options.width, options.span, options.order)
         self.release: Release = Release(self.window, Halting(options.until, options.on_error))
-        self.open_items: dict[int, CurrentItem] = {}  # items read and not complete
+        self.open_items: dict[int, ItemState] = {}  # items read and not complete
         self.losers: list[Failed] = []
         self.unclaimed: dict[int, Usage] = {}  # usage of outcomes that the caller has not taken
         self.counts_usage = True  # an outcome's usage is added to the item that takes it
@@ -83,26 +93,18 @@ class Scheduler:
         self._failed = self._cancelled = 0  # among the outcomes that the caller has taken
         self.exhausted = self.stopped = False
         self._end: int | None = None  # the last item that can be in the result, once known
+        self._owner = owner
         self._fn = fn
         self._items = items
-        self._admission = Admission(self)
+        self._place = MapPlace(options.name, self.path, options.single, context, owner, parent)
+        self._admission = Admission(options, self._place)
         self._width_limit = WidthLimit(self.window)
-        self._background_tasks: set[asyncio.Task[None]] = set()
+        self._tasks = MapTasks(context.loop, self.fail)
         self._waiters: list[asyncio.Future[None]] = []  # of the iterator, and of `close`
-        self._source: Iterator[Any] | None = None
         self._reader: Reader | None = None
         self._bound: BoundCall[Any, Any] | None = None
-        self._attempts = Attempts(self, fn)
+        self._attempts: Attempts  # from `begin` on
         self._begun = self._ended = self._fetching = self._lost = self._draining = False
-
-    def path_of(self, key: str) -> str:
-        """The full path of the item with that key."""
-        return self.path if self.options.single else f"{self.path}/{escape(key)}"
-
-    @property
-    def looks_up(self) -> bool:
-        """Whether items may be recorded already: by an earlier driver, or by an earlier attempt."""
-        return self.context.resumed or (self.repeats and self.context.stored)
 
     # --- the caller's side ---
 
@@ -118,7 +120,7 @@ class Scheduler:
             return not (self._draining and self.open_items)
         return self.exhausted and not self.open_items and not self.window.unripe
 
-    def is_past_end(self, item: CurrentItem) -> bool:
+    def is_past_end(self, item: ItemState) -> bool:
         """Whether an item can't be in the result any more, whatever its outcome is."""
         return self.stopped or (self._end is not None and item.index > self._end)
 
@@ -143,7 +145,7 @@ class Scheduler:
     async def wait(self) -> None:
         """Wait until there is a change; slots of the waiting item are lent meanwhile."""
         parent = self.parent
-        lent = parent is not None and lend(parent, self.context)
+        lent = parent is not None and lend(parent)
         waiter = self.context.loop.create_future()
         self._waiters.append(waiter)
         try:
@@ -151,7 +153,7 @@ class Scheduler:
         finally:
             self._waiters.remove(waiter)
             if lent and parent is not None:
-                await reclaim(parent, self.context)
+                await reclaim(parent)
 
     def wake(self) -> None:
         """Wake up all waiters, which then check again."""
@@ -169,43 +171,27 @@ class Scheduler:
         if self._begun:
             return
         self._begun = True
-        self.run.adopt(self)
+        self._owner.adopt(self)
         context = self.context
         if context.hooks:
-            from abreast.run.hooks import ask_deciders
+            from abreast.run.map.hooks import ask_deciders
 
             self.options = await ask_deciders(context.hooks, self.path, self.options)
             self.window.width, self.window.span = self.options.width, self.options.span
         self._bound = context.executor(self.options.executor).bind(self._fn, self.options.width)
-        self._attempts = Attempts(self, self._bound.async_call)
+        self._attempts = Attempts(
+            self._bound.async_call, self.options, self._place, self._tasks, self._attempt_ended
+        )
         if context.journal is not None:
             from abreast.run.map.journal import MapJournal
 
             self.journal = MapJournal(context, context.journal, self.path, repeats=self.repeats)
             await self.journal.open(self._fn, self.options)
-        if isinstance(self._items, AsyncIterable) or self.looks_up:
-            self._reader = Reader(self, self._items)
-            self.track_task(self.spawn(self._reader.run()))
-        else:
-            self._source = iter(self._items)
+        self._reader = reader = Reader(self._items, looks_up=self.looks_up)
+        if reader.plain:
             self.pump()
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task in a copy of the caller's context.
-
-        Not by loop.create_task, whose wrapper takes half as long as creating the task itself.
-        """
-        return asyncio.Task(coroutine, loop=self.context.loop, context=self.task_context.copy())
-
-    def track_task(self, task: asyncio.Task[None]) -> None:
-        """Track a background task: the map waits for its end and raises its error."""
-        self._background_tasks.add(task)
-        task.add_done_callback(self._background_task_done)
-
-    def _background_task_done(self, task: asyncio.Task[None]) -> None:
-        self._background_tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.fail(error)
+        else:
+            self._tasks.track(self._tasks.start(self._read_items(reader)))
 
     # --- reading ---
 
@@ -217,30 +203,58 @@ class Scheduler:
         return window.executing < window.width and window.admitted - window.taken < window.span
 
     def pump(self) -> None:
-        """Read and start items while the window allows it."""
-        source, window = self._source, self.window
-        if source is None:
-            if self._reader is not None:
-                self._reader.nudge()
+        """Read and start items while the window allows it, as far as there is nothing to wait for.
+
+        For what has to be waited for, the reading task is woken up.
+        """
+        window, reader = self.window, self._reader
+        if reader is None or reader.is_reading:
             return
+        plain, take = reader.plain, reader.take
         while (
             window.executing < window.width
             and window.admitted - window.taken < window.span
             and not self.exhausted
             and not self.stopped
+            and (plain or reader.has_buffered)
         ):
             try:
-                item = self.admit(next(source))
+                item = self._admit(take())
             except StopIteration:
-                self.exhaust()
+                self._exhaust()
             except KeyReused as error:
                 self.fail(error)
             except Exception as error:  # noqa: BLE001 - raised by the items, where a loop raises it
-                self.exhaust(error)
+                self._exhaust(error)
             else:
-                self.ask(item)
+                self._ask(item)
+        if not plain and (self.wants_more or self.stopped):
+            reader.wake()
 
-    def admit(self, value: Any) -> CurrentItem:
+    async def _read_items(self, reader: Reader) -> None:
+        """Read items that come asynchronously or may be recorded, in a task of its own."""
+        while not self.stopped and not self.exhausted:
+            if not self.wants_more:
+                await reader.wait()
+                continue
+            batch = await reader.read(self._admit, lambda: self.window.may_admit)
+            if isinstance(batch.error, KeyReused):
+                self.fail(batch.error)
+                return
+            if batch.over:
+                self._exhaust(batch.error)
+            known: dict[int, Outcome[Any]] = {}
+            if self.journal is not None:
+                charged = bool(self._owner.lanes.budgets)
+                try:
+                    known = await self.journal.lookup(batch.items, charged=charged)
+                except (ItemChanged, KeyReused, StoreError) as error:
+                    self.fail(error)
+                    return
+            for item in batch.items:
+                self._place_item(item, known.get(item.index))
+
+    def _admit(self, value: Any) -> ItemState:
         """Make an item from a value that was read."""
         item = self._admission.item(value, self.window.admitted, self.context.clock.now())
         if self.journal is not None:
@@ -249,7 +263,7 @@ class Scheduler:
         self.open_items[item.index] = item
         return item
 
-    def exhaust(self, error: BaseException | None = None) -> None:
+    def _exhaust(self, error: BaseException | None = None) -> None:
         """Note that there are no more items.
 
         If reading failed, `error` is raised after the outcomes of the items before.
@@ -259,12 +273,12 @@ class Scheduler:
             self.error = error
         self.wake()
 
-    def place(self, item: CurrentItem, known: Outcome[Any] | None) -> None:
+    def _place_item(self, item: ItemState, known: Outcome[Any] | None) -> None:
         """Start an item, or settle it with its recorded outcome."""
         if self.is_past_end(item):
             self.open_items.pop(item.index, None)
         elif known is None:
-            self.ask(item)
+            self._ask(item)
         else:
             del self.open_items[item.index]
             if self.journal is not None and self.journal.timed_out(known):
@@ -278,7 +292,7 @@ class Scheduler:
 
     # --- starting ---
 
-    def ask(self, item: CurrentItem) -> None:
+    def _ask(self, item: ItemState) -> None:
         """Start the item if its limits and the window allow it; else it waits in their queues."""
         window, width_limit = self.window, self._width_limit
         try:
@@ -287,7 +301,7 @@ class Scheduler:
                 needs = self._admission.needs(item)
                 if not needs and window.may_start and not width_limit.line.heap:
                     window.start()
-                    self._attempts.start(item)
+                    self._start(item)
                     return
                 asked = (("width", width_limit, ONE), *needs)
                 spent = functools.partial(self._end_at, item)
@@ -303,7 +317,7 @@ class Scheduler:
             elif self.journal is not None:
                 self.journal.queued(item)
 
-    def _granted(self, item: CurrentItem) -> None:
+    def _granted(self, item: ItemState) -> None:
         ticket = item.ticket
         if ticket is not None:
             held = ticket.holds[1:]  # the first is the width, which is given back separately
@@ -316,9 +330,31 @@ class Scheduler:
             if ticket.parked is not None and self.journal is not None:
                 waited = self.context.clock.now() - item.admitted - sum(item.service) - item.backoff
                 self.journal.waited(item, type(ticket.parked).__name__.lower(), waited)
-        self._attempts.start(item)
+        self._start(item)
 
-    def _end_at(self, item: CurrentItem, error: Stopped) -> None:
+    def _start(self, item: ItemState) -> None:
+        """Start an attempt; a `once` item first waits until its start is on disk."""
+        if self.journal is not None:
+            if self.options.effect == "once":
+                item.starting = True
+                self.journal.started(item, durable=lambda: self._launch(item))
+                return
+            self.journal.started(item)
+        self._launch(item)
+
+    def _launch(self, item: ItemState) -> None:
+        item.starting = False
+        if not self.is_past_end(item):
+            self._attempts.start(item)
+            return
+        # The map ended while the start was being written.
+        self.window.finish()
+        self._drop(item)
+        self.wake()
+        if not self.stopped:
+            self._start_more()
+
+    def _end_at(self, item: ItemState, error: BaseException) -> None:
         """End the map at the place of an item that can't start or go on."""
         if self.is_past_end(item):
             self.open_items.pop(item.index, None)
@@ -331,15 +367,44 @@ class Scheduler:
         self.exhausted = True
         self._advance()
 
-    def stopped_within(self, item: CurrentItem, error: Stopped) -> None:
-        """End the map at an item that can't go on for now; no outcome of it is recorded."""
+    def _attempt_ended(self, item: ItemState, end: Outcome[Any] | Barrier) -> None:
+        """Settle an item whose attempt ended, or have it wait for its next attempt."""
+        if isinstance(end, Barrier):  # it can't go on for now; no outcome of it is recorded
+            self.window.finish()
+            self._end_at(item, end.error)
+            self._start_more()
+            return
+        if type(end) is Failed:
+            if item.stop_reason == "timeout":
+                self.timing_causes.add("timeout")
+            if not self.is_past_end(item):
+                delay = self._attempts.delay(item, end.error)
+                if delay is not None:
+                    self._back_off(item, end.error, delay)
+                    return
+        self._settle(item, end)
+
+    def _back_off(self, item: ItemState, error: BaseException, delay: float) -> None:
+        """Have an item wait for its next attempt; meanwhile its place is free."""
+        clock = self.context.clock
+        since = clock.now()
+        if self.journal is not None:
+            self.journal.attempt_failed(item, error, delay)
+        item.stop_reason = None
+        item.timer = clock.call_at(since + delay, lambda: self._retry(item, since))
         self.window.finish()
-        self._end_at(item, error)
         self._start_more()
+
+    def _retry(self, item: ItemState, since: float) -> None:
+        item.timer = None
+        item.backoff += self.context.clock.now() - since
+        item.attempt += 1
+        item.scope = None  # the failed attempt's scope has ended; the next one opens its own
+        self._ask(item)
 
     # --- settling ---
 
-    def settled(self, item: CurrentItem, outcome: Outcome[Any]) -> None:
+    def _settle(self, item: ItemState, outcome: Outcome[Any]) -> None:
         """Record an item's outcome; the item is complete at once, or when it is on disk."""
         if self.journal is None or self._lost:
             self._update_end(outcome)
@@ -366,7 +431,7 @@ class Scheduler:
         self.exhausted = True  # all items up to it have been read
         self._cancel_items("stopped", past=end)
 
-    def _free_place(self, item: CurrentItem) -> None:
+    def _free_place(self, item: ItemState) -> None:
         """Let another item start in the place of this one, whose outcome survives a kill now.
 
         Not earlier, so that at most `width` items are repeated after a kill.
@@ -381,7 +446,7 @@ class Scheduler:
         ):
             self.journal.flush_soon()  # nothing can start before these outcomes are on disk
 
-    def _complete(self, item: CurrentItem, outcome: Outcome[Any]) -> None:
+    def _complete(self, item: ItemState, outcome: Outcome[Any]) -> None:
         """Complete an item whose outcome is on disk: its outcome may ripen."""
         window = self.window
         if not item.freed:
@@ -412,19 +477,6 @@ class Scheduler:
         if not item.freed:
             self._start_more()
 
-    def paused(self) -> None:
-        """Give the place of an item that waits for its next attempt to another."""
-        self.window.finish()
-        self._start_more()
-
-    def abandoned(self, item: CurrentItem) -> None:
-        """Give back the place of an item that was granted one and will not start."""
-        self.window.finish()
-        self._drop(item)
-        self.wake()
-        if not self.stopped:
-            self._start_more()
-
     def _start_more(self) -> None:
         if self._width_limit.line.heap:
             self.context.gate.serve(self._width_limit)
@@ -440,7 +492,7 @@ class Scheduler:
         if isinstance(todo, Fetch):
             if not self._fetching:
                 self._fetching = True
-                self.track_task(self.spawn(self._refill(todo)))
+                self._tasks.track(self._tasks.start(self._refill(todo)))
         elif isinstance(todo, MapEnd):
             self.error = todo.error or self.error if todo.at is None else todo.error
             if self.journal is not None and todo.at is not None:
@@ -470,7 +522,7 @@ class Scheduler:
             self._drop(item)
             self.open_items[index] = item
             self.window.executing += 1  # `_complete` counts it down, as for all others
-            self.settled(item, Cancelled(item.index, item.key, reason, item.lane))
+            self._settle(item, Cancelled(item.index, item.key, reason, item.lane))
 
     # --- ending ---
 
@@ -485,7 +537,7 @@ class Scheduler:
         self._draining = drain
         self._cancel_items(reason)
         if self._reader is not None:
-            self._reader.nudge()
+            self._reader.wake()
         self.wake()
 
     def _cancel_items(self, reason: str, past: int = -1) -> None:
@@ -502,7 +554,7 @@ class Scheduler:
             elif not item.settling and not item.starting:
                 self._drop(item)
 
-    def _drop(self, item: CurrentItem) -> None:
+    def _drop(self, item: ItemState) -> None:
         """Drop an item that isn't executing: it waits for limits, backoff or its lookup."""
         if item.timer is not None:
             item.timer.cancel()
@@ -551,24 +603,27 @@ class Scheduler:
                 LeftBehind,
                 stacklevel=2,
             )
-        await self._close_source()
+        await close_sources(self._reader and self._reader.source, self._items)
         if self.journal is not None:
             self.journal.ended(self.window.peak, self.window.taken, self.timing_causes)
         if self.parent is None:  # beneath an item, the item's own outcome counts
-            self.run.results.add(self.window.taken - self._failed - self._cancelled, self._failed)
-        self.run.release(self)
+            self._owner.results.add(
+                self.window.taken - self._failed - self._cancelled, self._failed
+            )
+        self._owner.release(self)
 
     async def _settle_tasks(self, grace: float) -> None:
         """Wait for tasks to end, and cancel those that ignored a cancellation once more.
 
         Tasks that ignore both are named in a warning.
         """
-        for background_task in self._background_tasks:
-            background_task.cancel()
+        tracked = self._tasks.tracked
+        for task in tracked:
+            task.cancel()
         for seconds in (grace, min(grace, SECOND_CANCEL_GRACE)):
             tasks = [item.task for item in self.open_items.values() if item.task is not None]
-            if tasks or self._background_tasks:
-                await asyncio.wait([*tasks, *self._background_tasks], timeout=seconds)
+            if tasks or tracked:
+                await asyncio.wait([*tasks, *tracked], timeout=seconds)
             for item in list(self.open_items.values()):
                 self._attempts.cancel(item, item.stop_reason or "left")
         for item in list(self.open_items.values()):
@@ -581,12 +636,3 @@ class Scheduler:
                 self.open_items.pop(item.index)
         while self.open_items:  # outcomes that are being written
             await self.wait()
-
-    async def _close_source(self) -> None:
-        for source in (self._source, self._items):
-            aclose, close = getattr(source, "aclose", None), getattr(source, "close", None)
-            if aclose is not None:
-                await aclose()
-            # Only generators: a file is closed by its owner.
-            elif close is not None and hasattr(source, "send"):
-                close()

@@ -517,7 +517,7 @@ def _record_question(gate: str, output: Mapping[str, Any]) -> None:
     A pause records no outcome, and a user who decides elsewhere must see the question.
     """
     item = current_item()
-    if item is not None and (journal := item.scheduler.context.journal) is not None:
+    if item is not None and (journal := item.run.context.journal) is not None:
         journal.emit(
             GATE_ASKED, item.path, data={"gate": gate}, body=codec.encode(dict(output), item.path)
         )
