@@ -465,3 +465,35 @@ async def test_reprs_say_where_things_stand():
         assert repr(run) == "<Run r, 0 maps open>"
         await mapped.values()
         assert repr(abreast.Slots(2)) == "<Slots 0/2 taken>"
+
+
+async def test_a_note_of_a_scope_is_an_event_under_its_path_or_a_name_beneath_it():
+    store = MemoryStore()
+
+    async def work(item):
+        abreast.current().run.note("mine.item", {"item": item})
+
+    async with abreast.open_run("r", store=store) as run:
+        run.note("mine.asked", {"of": "x"}, value={"why": [1, 2]}, beneath="a/b")
+        await run.map(work, [7], width=1).values()
+    asked, item = (event for event in store.events(run.id) if event.kind.startswith("mine."))
+    assert (asked.path, asked.data, asked.body) == ("r/a%2Fb", {"of": "x"}, '{"why":[1,2]}')
+    assert (item.path, item.data, item.body) == ("r/work/0000", {"item": 7}, None)
+
+
+async def test_a_run_without_a_journal_encodes_no_note():
+    async with abreast.open_run("r") as run:
+        run.note("mine", value=object())
+
+
+async def test_what_current_returns_can_only_be_read():
+    async def work(_):
+        item = abreast.current()
+        for name in ("path", "key", "index", "lane", "attempt", "usage", "seed", "held", "run"):
+            with pytest.raises(AttributeError):
+                setattr(item, name, None)
+        return item.index, item.map_name, repr(item)
+
+    async with abreast.open_run("r") as run:
+        [seen] = await run.map(work, [1], width=1).values()
+    assert seen == (0, "work", "<item r/work/0000, attempt 1>")

@@ -29,6 +29,7 @@ from abreast.run.retry import Retry
 
 if TYPE_CHECKING:
     from abreast.core.clock import Timer
+    from abreast.run.journal import Facts
     from abreast.store.port import Store
 
 T = TypeVar("T")
@@ -270,6 +271,30 @@ class Run:
         """
         if current_state() is None:
             self.results = Results(done, failed, what)
+
+    def note(
+        self,
+        kind: str,
+        data: Facts | None = None,
+        *,
+        value: object = None,
+        beneath: str | None = None,
+    ) -> None:
+        """Add an event to the run's journal, under the path of this scope or a name beneath it.
+
+        `value` is recorded as the event's body, if there is one. The event is written with the next
+        commit and doesn't cause one. A run without store and observers has no journal.
+        """
+        journal = self.context.journal
+        if journal is None:
+            return
+        path = self.path if beneath is None else f"{self.path}/{escape(beneath)}"
+        body = None
+        if value is not None:
+            from abreast.store.codec import codec
+
+            body = codec.encode(value, path)
+        journal.emit(kind, path, data=data, body=body)
 
     def intake(self, name: str, items: Iterable[Any]) -> AsyncIterable[Any]:
         """Items that can be read only once (a pipe), journaled as they are read.

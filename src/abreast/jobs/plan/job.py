@@ -160,9 +160,6 @@ async def _recorded_done(
 
 def _record_division(run: Run, plan: Plan, how: PlanOptions) -> None:
     """Record the tree in the journal, since outcomes exist only for leaves that have ended."""
-    journal = run.context.journal
-    if journal is None:
-        return
     nodes = [
         {
             "id": node.id,
@@ -177,7 +174,7 @@ def _record_division(run: Run, plan: Plan, how: PlanOptions) -> None:
         }
         for node in plan.nodes
     ]
-    journal.emit(PLAN_DIVIDED, run.path, body=codec.encode(nodes, run.path))
+    run.note(PLAN_DIVIDED, value=nodes)
 
 
 def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

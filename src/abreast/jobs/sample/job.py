@@ -203,9 +203,7 @@ class _Sampler:
             )
 
     def _emit(self, kind: str, **facts: Any) -> None:
-        journal = self._scope.context.journal
-        if journal is not None:
-            journal.emit(kind, self._scope.path, data=facts)
+        self._scope.note(kind, facts)
 
     def _split_usage(self) -> tuple[Usage, Usage]:
         return split_usage(

@@ -61,7 +61,6 @@ from abreast.jobs.workflow.tools import StepContext, WorkflowTools
 from abreast.limits.slots import Slots
 from abreast.run.current import current_item
 from abreast.run.run import Run
-from abreast.store.codec import codec
 
 EVERY_STEP: Final = "every:step"
 """The lane of all actions of a run.
@@ -132,12 +131,7 @@ class Flow:
 
         A fault of a custom kind is raised here too.
         """
-        if (journal := run.context.journal) is not None:
-            journal.emit(
-                WORKFLOW_OUTLINED,
-                run.path,
-                body=codec.encode(outline(self.workflow.steps), run.path),
-            )
+        run.note(WORKFLOW_OUTLINED, value=outline(self.workflow.steps))
         self._slots = Slots(self._width or max(RUN_WIDTH, widest(self.workflow.steps, inputs)))
         run.declare(EVERY_STEP, self._slots)
         context = {"run_id": run.id or run.name, "workflow_dir": self.workflow.directory}

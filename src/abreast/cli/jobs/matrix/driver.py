@@ -43,7 +43,6 @@ from abreast.jobs.matrix.spec import CONTROL_LANE, CellChoice, Study
 from abreast.jobs.matrix.spent import spent_of
 from abreast.models.lanes import LaneSettings, missing_extra, split_name
 from abreast.run.run import Resume, Run
-from abreast.store.codec import codec
 from abreast.store.port import JsonValue, RunRow, Store
 
 KIND: Final = "matrix"
@@ -401,15 +400,14 @@ class MatrixDriver:
 
         `abreast resume` uses the newest ones.
         """
-        journal = run.context.journal
-        if not run.resumed or journal is None:
+        if not run.resumed:
             return
         row = store.get(self._run_id)
         if (self.source, Design.of(self.study)) != (
             StudyFile.of_run(store, row),
             design_of(store, row),
         ):
-            journal.emit(STUDY_GIVEN, run.path, body=codec.encode(self._manifest(), run.path))
+            run.note(STUDY_GIVEN, value=self._manifest())
 
     def _charge_budget(self, store: Store, run: Run) -> None:
         """Charge the budget with everything that the run has cost.

@@ -270,9 +270,8 @@ class WorkflowDriver:
                     tell(f"run {self._run_id} in {store.url}")
                 if run.resumed and store is not None:
                     await self._end_leftovers(store)
-                if start.more and run.context.journal is not None:
-                    body = codec.encode(dict(start.more), run.path)
-                    run.context.journal.emit(INPUTS_GIVEN, run.path, body=body)
+                if start.more:
+                    run.note(INPUTS_GIVEN, value=dict(start.more))
                 flow = Flow(
                     self.workflow, kit, self._source.verdicts, rehearsal, width=self._source.width
                 )

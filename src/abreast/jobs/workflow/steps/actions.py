@@ -57,7 +57,6 @@ from abreast.jobs.workflow.tools import (
 from abreast.models.schema import parse
 from abreast.run.current import current_item
 from abreast.run.retry import Retry
-from abreast.store.codec import codec
 
 Config = dict[str, Any]
 
@@ -517,10 +516,8 @@ def _record_question(gate: str, output: Mapping[str, Any]) -> None:
     A pause records no outcome, and a user who decides elsewhere must see the question.
     """
     item = current_item()
-    if item is not None and (journal := item.run.context.journal) is not None:
-        journal.emit(
-            GATE_ASKED, item.path, data={"gate": gate}, body=codec.encode(dict(output), item.path)
-        )
+    if item is not None:
+        item.run.note(GATE_ASKED, {"gate": gate}, value=dict(output))
 
 
 # --- values ---------------------------------------------------------------------------------------

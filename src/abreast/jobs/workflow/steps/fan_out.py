@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from abreast.core.errors import OutcomeUnknown, RecordedError, TimedOut
 from abreast.core.halting import EndsAt
-from abreast.core.item import Item, escape, position_key
+from abreast.core.item import Item, position_key
 from abreast.core.outcome import Done, Failed, Outcome
 from abreast.jobs.files.expressions import ExpressionFailed, ExpressionText
 from abreast.jobs.files.problems import shown
@@ -128,9 +128,8 @@ class FanOuts:
             return failed(common, error, output)
         self._flow.make_room(as_width(wanted))
         width = min(as_width(wanted), len(items))
-        if (journal := frame.run.context.journal) is not None:
-            path = f"{frame.run.path}/{escape(common.id)}"
-            journal.emit(FAN_OUT_STARTED, path, data={"items": len(items), "width": width})
+        facts = {"items": len(items), "width": width}
+        frame.run.note(FAN_OUT_STARTED, facts, beneath=common.id)
         halted, quarantine = await self._run_items(frame, step, keys, width, output)
         if quarantine:
             output["quarantine"] = quarantine
