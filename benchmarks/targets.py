@@ -73,7 +73,7 @@ def _judge_b(results: Sequence[Result]) -> Iterator[Verdict]:
 
 
 def _judge_c(results: Sequence[Result]) -> Iterator[Verdict]:
-    yield _at_most("C", results, works.GROUP_COMMIT, 2.5)
+    yield _at_most("C", results, works.GROUP_COMMIT, 3.0)
     yield _ahead("C", results, works.LANGGRAPH_SAVERS, 8.0)
     yield _ahead("C", results, works.DBOS_FORMS, 8.0)
 

@@ -25,9 +25,6 @@ class Dying:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def jot(self, *_: object) -> bool:
-        return False
-
     def commit(
         self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
     ) -> None:

@@ -1,53 +1,22 @@
 """A durable job that is killed: run as a script in a child process.
 
-    job.py STORE COUNTS ITEMS WIDTH [--crash COMMIT before|after] [--jot NUMBER before|after]
+    job.py STORE COUNTS ITEMS WIDTH [--crash COMMIT before|after]
 
 Each item appends to its own file in COUNTS, so that every execution is seen, and returns a value
 that depends on its seed. It prints `started` when the first outcome is out, and a digest of all
-outcomes at the end. With `--jot` outcomes are noted and never committed.
+outcomes at the end.
 """
 
 import asyncio
 import hashlib
 import os
-import signal
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
 
 import abreast
-from abreast.core.events import Event
-from abreast.run import claim, journal
-from abreast.store import writer
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import crash_at
-
-
-class NotingStore(SqliteStore):
-    """Kills its process before or after it takes notes for the n-th time.
-
-    Commits no outcome.
-    """
-
-    def __init__(self, path: str, number: int, when: str) -> None:
-        super().__init__(path)
-        self.left = number
-        self.when = when
-
-    def jot(self, *what: object) -> bool:
-        self.left -= 1
-        if self.left == 0 and self.when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        done = super().jot(*what)
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
-
-    def commit(self, run_id: str, epoch: int, events: list[Event], spent: dict[str, float]) -> None:
-        if any(event.kind == "item-settled" for event in events):
-            threading.Event().wait()
-        super().commit(run_id, epoch, events, spent)
 
 
 async def main(argv: list[str]) -> None:
@@ -56,16 +25,6 @@ async def main(argv: list[str]) -> None:
     if "--crash" in argv:
         place = argv.index("--crash")
         store = crash_at(SqliteStore(store_path), int(argv[place + 1]), argv[place + 2])
-    span = None
-    if "--jot" in argv:
-        place = argv.index("--jot")
-        store = NotingStore(store_path, int(argv[place + 1]), argv[place + 2])
-        span = items
-        # Nothing else is written, however slow the machine: after an event that must be
-        # committed, nothing can be noted.
-        claim.WRITER_INTERVALS = writer.WriterIntervals(alone=3600.0)
-        journal.START_EVENT_DELAY = 3600.0
-        writer.DIRECT_COMMIT_EVENTS = items
 
     async def work(item: int) -> dict[str, object]:
         with (counts / f"{item}").open("ab", buffering=0) as counter:
@@ -80,7 +39,7 @@ async def main(argv: list[str]) -> None:
         found = looked.newest("killed")  # go on with it also if it was killed just after its end
     digest = hashlib.sha256()
     async with abreast.open_run("killed", store=store, seed=11, run_id=found and found.id) as run:
-        async for outcome in run.map(work, range(items), width=width, span=span):
+        async for outcome in run.map(work, range(items), width=width):
             said = outcome.value if outcome.ok else str(outcome.error).rpartition(": ")[2]
             digest.update(repr((outcome.index, outcome.key, outcome.state, said)).encode())
             if outcome.index == 0:

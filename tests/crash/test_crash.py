@@ -61,21 +61,10 @@ class Job:
         return {int(path.name): path.stat().st_size for path in self.counts.iterdir()}
 
     def recorded(self) -> set[int]:
-        """Items whose outcome is committed or noted, read without the code under test."""
-        return self.committed() | self.noted()
-
-    def committed(self) -> set[int]:
+        """Items whose outcome is committed, read without the code under test."""
         with closing(sqlite3.connect(self.store)) as db:
             rows = db.execute("SELECT data FROM events WHERE kind = 'item-settled'").fetchall()
         return _final(json.loads(data) for (data,) in rows)
-
-    def noted(self) -> set[int]:
-        files = Path(f"{self.store}-locks").glob("*.lock")
-        lines = [
-            line for file in files for line in file.read_text().split("\n")[:-1]
-        ]  # a last one may be half a line
-        events = [event for line in lines for event in json.loads(line)[2]]
-        return _final(event[6] for event in events if event[1] == "item-settled")
 
 
 def _final(facts: Iterable[dict[str, Any]]) -> set[int]:
@@ -109,23 +98,6 @@ def test_killed_at_a_boundary_of_the_journal_and_resumed_it_returns_the_same(
     check(job, 1, undisturbed[SHORT])
     again = job.executed()
     assert all(again[item] == executed[item] for item in recorded), "a recorded item ran again"
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 13, 21])
-def test_killed_when_outcomes_are_only_jotted_down_it_repeats_no_more_than_width(
-    tmp_path, number, when, undisturbed, warm
-):
-    job = Job(tmp_path, SHORT, warm)
-    assert job.run("--jot", str(number), when)[0] == -signal.SIGKILL
-    noted, executed = job.noted(), job.executed()
-    assert job.committed() == set()
-    assert len(executed) - len(noted) <= WIDTH
-    assert number < 13 or len(noted) > WIDTH, "places were given away without a commit"
-    check(job, 1, undisturbed[SHORT])
-    assert all(job.executed()[item] == executed[item] for item in noted), (
-        "an item in the write-ahead notes ran again"
-    )
 
 
 def kill_at_random(job: Job, rng: random.Random) -> bool:

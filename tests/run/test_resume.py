@@ -19,7 +19,6 @@ from abreast.core.errors import (
     OutcomeUnknown,
     RecordedError,
     RunBusy,
-    StoreFull,
 )
 from abreast.core.events import Event, count_read, items_read
 from abreast.run.map.journal import FunctionChanged
@@ -755,7 +754,7 @@ async def test_an_item_that_may_end_the_map_keeps_its_place_until_that_is_on_dis
 async def test_a_map_that_has_nothing_to_do_but_to_wait_for_the_disk_does_not_wait_for_company(
     store, span, count, monkeypatch
 ):
-    monkeypatch.setattr("abreast.run.claim.WRITER_INTERVALS", WriterIntervals(commit=3600.0))
+    monkeypatch.setattr("abreast.run.claim.WRITER_INTERVALS", WriterIntervals(flush=3600.0))
     job = Counting()
     async with asyncio.timeout(60):
         assert [
@@ -766,7 +765,7 @@ async def test_a_map_that_has_nothing_to_do_but_to_wait_for_the_disk_does_not_wa
 async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_at_work(
     store, monkeypatch
 ):
-    monkeypatch.setattr("abreast.run.claim.WRITER_INTERVALS", WriterIntervals(commit=3600.0))
+    monkeypatch.setattr("abreast.run.claim.WRITER_INTERVALS", WriterIntervals(flush=3600.0))
     far = asyncio.Event()
 
     class Job(Counting):
@@ -778,34 +777,3 @@ async def test_nor_does_one_that_can_start_nothing_more_while_an_item_is_still_a
     async with asyncio.timeout(60):
         outcomes = await run_once(store, Job(), items=range(30), span=3, order="completion")
     assert sorted(told(one)[0] for one in outcomes) == [*range(30)]
-
-
-async def test_noted_items_that_can_not_be_committed_are_not_read_again_and_again(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(
-        "abreast.run.map.recorded_input.BUFFER_CHARACTERS", 0
-    )  # so that every item is read back from the journal
-    looks, looked = [], asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    class Full(SqliteStore):
-        def commit(self, run_id, epoch, events, spent):
-            if any(event.kind == "item-read" for event in events):
-                raise StoreFull("no room")
-            super().commit(run_id, epoch, events, spent)
-
-        def events(self, *arguments, **more):
-            looks.append(arguments)
-            loop.call_soon_threadsafe(looked.set)
-            return super().events(*arguments, **more)
-
-    with contextlib.closing(Full(tmp_path / "runs.db")) as store, pytest.raises(StoreFull):
-        async with abreast.open_run("job", store=store) as run:
-            items = run.intake("items", iter(range(5))).__aiter__()
-            asked = asyncio.ensure_future(anext(items))
-            await asyncio.wait_for(looked.wait(), 30)
-            for _ in range(200):
-                await run.context.writer.read(lambda: None)
-            asked.cancel()
-    assert len(looks) == 1

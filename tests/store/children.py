@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 
 PREAMBLE = """
-import os, sys
+import json, os, sys
 from abreast.core.errors import StoreError
 from abreast.store.sqlite.sql import migrations
 from abreast.store.sqlite.store import SqliteStore

@@ -1,7 +1,6 @@
-"""Write-ahead notes survive a kill and are committed by the next process."""
+"""Notes of a killed driver of an earlier version are committed by the next process."""
 
 import json
-import os
 import signal
 import sqlite3
 import tempfile
@@ -22,7 +21,8 @@ store = SqliteStore(sys.argv[1])
 begin(store)
 store.commit("job-1", 1, [settled(1, "m/1", data={})], {"usd": 1.0})
 for seq in range(2, 6):
-    assert store.jot("job-1", 1, [settled(seq, f"m/{seq}", data={"n": seq})], {"usd": float(seq)})
+    line = [1, {"usd": float(seq)}, [settled(seq, f"m/{seq}", data={"n": seq})]]
+    os.write(store._locks._held[1], json.dumps(line).encode() + b"\\n")
 if len(sys.argv) > 2:
     seqs = range(2, int(sys.argv[2]) + 1)
     store.commit("job-1", 1, [settled(seq, f"m/{seq}", data={"n": seq}) for seq in seqs], {})
@@ -76,7 +76,6 @@ def test_and_for_who_takes_the_run_over(path, store):
     row = store.take_over("job-1", BOB)
     assert (row.epoch, row.last_seq, row.spent) == (2, 5, {"usd": 5.0})
     assert seqs(store) == [1, 2, 3, 4, 5]
-    assert store.jot("job-1", 2, [noted(6)], {})
     store.commit("job-1", 2, [noted(6)], {})
     store.end("job-1", 2, "done", "", 1.0)
     assert not lock_file(path).exists()
@@ -160,102 +159,6 @@ def test_what_was_spent_is_that_of_the_last_line_that_counts(tmp_path):
     assert left(tmp_path / "1.lock", lines) == ([1, 2], {"usd": 2.0})
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        noted(1, body="x" * 70_000),
-        noted(1, data={"p": float("nan")}),
-        settled(1, "m/1"),
-        settled(1, "a\ud800", data={}),
-    ],
-)
-def test_what_is_long_or_unusual_is_not_jotted_down(store, path, event):
-    begin(store)
-    assert not store.jot("job-1", 1, [event], {})
-    assert lock_file(path).stat().st_size == 0
-    assert store.jot("job-1", 1, [settled(1, "m/\u00e9\n\0", data={})], {})
-    store.let_go("job-1")
-    store.take_over("job-1", BOB)
-    assert [found.path for found in store.events("job-1")] == ["m/\u00e9\n\0"]
-
-
-def test_a_run_that_is_not_driven_here_is_not_jotted_down(store, path):
-    begin(store)
-    with closing(SqliteStore(path)) as other:
-        assert not other.jot("job-1", 1, [noted(1)], {})
-    store.let_go("job-1")
-    assert not store.jot("job-1", 1, [noted(1)], {})
-    assert not store.jot("job-7", 1, [noted(1)], {})
-
-
-@pytest.mark.parametrize("end", [lambda store: store.let_go("job-1"), lambda store: store.close()])
-def test_nor_is_anything_written_to_whoever_has_the_file_s_number_after_it(path, tmp_path, end):
-    with closing(SqliteStore(path)) as store:
-        begin(store)
-        kept, number = store._notes["job-1"], store._locks.file(1)
-        end(store)
-        stranger = tmp_path / "another"
-        opened = os.open(stranger, os.O_WRONLY | os.O_CREAT)
-        if opened != number:
-            os.dup2(opened, number)
-            os.close(opened)
-        assert not kept.add(1, [noted(1)], {})
-        kept.committed(1)
-        os.close(number)
-        assert stranger.read_bytes() == b""
-
-
-def test_commits_catch_up_before_the_file_grows_without_end(store, path, monkeypatch):
-    monkeypatch.setattr(notes, "MAX_FILE_BYTES", 3000)
-    monkeypatch.setattr(notes, "MIN_TRUNCATE_BYTES", 500)
-    begin(store)
-    seq = 0
-    while store.jot("job-1", 1, [noted(seq + 1)], {}):
-        seq += 1
-    assert 3000 < lock_file(path).stat().st_size < 3500
-    store.commit("job-1", 1, [noted(n) for n in range(1, seq)], {})
-    assert not store.jot("job-1", 1, [noted(seq + 1)], {})  # one is still nowhere else
-    store.commit("job-1", 1, [noted(seq)], {})
-    assert lock_file(path).stat().st_size == 0
-    assert store.jot("job-1", 1, [noted(seq + 1)], {})
-    store.let_go("job-1")
-    assert store.take_over("job-1", BOB).last_seq == seq + 1
-
-
-def test_a_short_file_is_not_emptied_at_every_commit(store, path):
-    begin(store)
-    assert store.jot("job-1", 1, [noted(1)], {})
-    size = lock_file(path).stat().st_size
-    store.commit("job-1", 1, [noted(1)], {})
-    assert lock_file(path).stat().st_size == size > 0
-
-
-@pytest.mark.parametrize("trouble", ["half", "full"])
-def test_a_full_disk_jots_nothing_down_and_leaves_room_for_the_next_line(
-    store, monkeypatch, trouble
-):
-    really = os.pwrite
-
-    def pwrite(opened, data, offset):
-        if trouble == "full":
-            raise OSError(28, "No space left on device")
-        return really(opened, data[: len(data) // 2], offset)
-
-    begin(store)
-    assert store.jot("job-1", 1, [noted(1)], {})
-    monkeypatch.setattr(os, "pwrite", pwrite)
-    assert not store.jot(
-        "job-1",
-        1,
-        [noted(2, body='"a longer one, of which the half is longer than the next"')],
-        {},
-    )
-    monkeypatch.setattr(os, "pwrite", really)
-    assert store.jot("job-1", 1, [noted(2)], {})
-    store.let_go("job-1")
-    assert store.take_over("job-1", BOB).last_seq == 2
-
-
 def test_a_store_that_can_not_be_written_just_now_is_opened_all_the_same_and_loses_nothing(path):
     killed(NOTES_UNTIL_KILLED, path)
     with closing(sqlite3.connect(path)) as other:
@@ -305,11 +208,9 @@ def test_other_files_beside_the_locks_are_let_alone(path, name):
 
 def test_a_driver_that_was_replaced_writes_nothing_more(path, store):
     begin(store)
-    assert store.jot("job-1", 1, [noted(1)], {})
     lock_file(path).unlink()  # as a user might do, believing that the driver is gone
     with closing(SqliteStore(path)) as other:
         assert other.take_over("job-1", BOB).epoch == 2
-        store.jot("job-1", 1, [noted(2)], {})
         with pytest.raises(DriverReplaced):
             store.commit("job-1", 1, [noted(1), noted(2)], {})
     with closing(SqliteStore(path)) as last:
@@ -405,21 +306,6 @@ try_it(lambda: SqliteStore(sys.argv[1]).take_over("job-1", BOB).epoch)
         assert said_by(looks, path) == ["5 False", "5 False", "fine 2"]
 
 
-def test_a_file_that_can_not_be_emptied_keeps_no_commit_from_going_on(store, monkeypatch):
-    def refuse(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(notes, "MIN_TRUNCATE_BYTES", 0)
-    begin(store)
-    assert store.jot("job-1", 1, [noted(1)], {})
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "ftruncate", refuse)
-        store.commit("job-1", 1, [noted(1)], {})
-    assert store.jot("job-1", 1, [noted(2)], {})
-    store.let_go("job-1")
-    assert store.take_over("job-1", BOB).last_seq == 2
-
-
 def test_a_run_that_can_not_be_removed_keeps_what_is_jotted_down(path):
     with (
         closing(SqliteStore(path, busy_timeout=0.02)) as store,
@@ -463,29 +349,13 @@ def test_a_new_run_s_file_is_empty_before_the_run_is_there(path):
     lock_file(path).parent.mkdir()
     lock_file(path).write_bytes(line(1, 2))
     dies = """
-import abreast.store.sqlite.store
+store = SqliteStore(sys.argv[1])
 def dies(*_):
     say("noted")
     sys.stdin.read()
-abreast.store.sqlite.store.WriteAheadNotes = dies
-begin(SqliteStore(sys.argv[1]))
+store.get = dies
+begin(store)
 """
     killed(dies, path)
     with closing(SqliteStore(path)) as store:
         assert [row.last_seq for row in store.runs()] == [0]
-
-
-def test_a_forked_child_jots_nothing_down(path):
-    script = """
-store = SqliteStore(sys.argv[1])
-begin(store)
-number = store._locks.file(1)
-if os.fork() == 0:
-    mine = os.open(sys.argv[1] + ".mine", os.O_RDWR | os.O_CREAT)
-    if mine != number:
-        os.dup2(mine, number)
-    say(store.jot("job-1", 1, [settled(1, "m/1", data={})], {}), os.fstat(number).st_size)
-    os._exit(0)
-os.wait()
-"""
-    assert said_by(script, path) == ["False 0"]

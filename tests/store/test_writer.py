@@ -9,7 +9,6 @@ from abreast.core.errors import StoreError, StoreFull
 from abreast.core.events import Event
 from abreast.store.port import Driver
 from abreast.store.writer import (
-    DIRECT_COMMIT_EVENTS,
     WRITER_INTERVALS,
     CommitListener,
     CommitWriter,
@@ -161,24 +160,15 @@ async def test_the_last_flush_waits_for_nobody():
     assert landed == [6]
 
 
-class Jotting(Watched):
-    """A store that takes notes and records its calls; its commits can be held back."""
+class Held(Watched):
+    """A store whose commits can be held back."""
 
-    def __init__(self, *, able=True):
+    def __init__(self):
         super().__init__()
-        self.able = able
-        self.notes = []
-        self.spent = []
-        self.go_on = threading.Event()
-        self.go_on.set()
-
-    def jot(self, run_id, epoch, events, spent):
-        assert (run_id, epoch) == ("r-1", 1)
-        self.notes += [[event.seq for event in events]] if self.able else []
-        self.spent.append(spent)
-        return self.able
+        self.began, self.go_on = threading.Event(), threading.Event()
 
     def commit(self, run_id, epoch, events, spent):
+        self.began.set()
         assert self.go_on.wait(30)
         super().commit(run_id, epoch, events, spent)
 
@@ -187,215 +177,55 @@ class Jotting(Watched):
         return [len(commit) for commit in self.commits]
 
 
-def write(writer, seq, told, **more):
+def write(writer, seq, told):
     """Write an event whose place can be given away, and whose outcome is wanted."""
     writer.write(
-        event(seq, "settled"),
-        lambda: told.append(seq),
-        lambda: told.append(f"{seq} on disk"),
-        **more,
+        event(seq, "settled"), lambda: told.append(seq), lambda: told.append(f"{seq} on disk")
     )
 
 
-async def on_disk(told, seq):
-    """Turns of the loop until the event is on disk."""
-    async with asyncio.timeout(30):
-        while f"{seq} on disk" not in told:
-            await turns(1)
-
-
-async def busy_writer(store, *, held_back=False, **intervals):
-    """A writer that has just queued a first batch, so that the next one waits for the timer.
-
-    Or can't be committed yet.
-    """
-    writer, told = open_writer(store, **intervals), []
-    write(writer, 1, told)
-    await on_disk(told, 1)
-    store.notes.clear()
-    if held_back:
-        store.go_on.clear()
-    return writer
-
-
-async def test_the_events_of_a_turn_are_noted_together_and_places_are_free_before_any_commit():
-    store, told = Jotting(), []
-    writer = await busy_writer(store, commit=3600.0)
-    writer.write(event(2, "started"))  # goes with the others: without it there would be a gap
-    write(writer, 3, told)
-    write(writer, 4, told)
-    assert told == store.notes == []
-    await turns(3)
-    assert told == [3, 4]
-    write(writer, 5, told)
-    await turns(3)
-    assert (told, store.notes) == ([3, 4, 5], [[2, 3, 4], [5]])
-    assert store.sizes == [1]
-    await writer.close()
-    assert told == [3, 4, 5, "3 on disk", "4 on disk", "5 on disk"]
-    assert store.sizes == [1, 4]
-    assert len(store.spent) == 3
-
-
-@pytest.mark.parametrize(
-    ("count", "notes"), [(DIRECT_COMMIT_EVENTS - 1, 1), (DIRECT_COMMIT_EVENTS, 0)]
-)
-async def test_a_turn_with_many_events_is_committed_at_once(count, notes):
-    store, told = Jotting(), []
-    writer = await busy_writer(store, commit=3600.0)
-    for seq in range(2, 2 + count):
-        write(writer, seq, told)
-    await turns(1)
-    assert len(store.notes) == notes
-    assert (writer._batch.events == []) == (notes == 0)
-    writer.flush_soon()
-    await on_disk(told, count + 1)
-    await writer.close()
-
-
-async def test_what_is_jotted_down_is_committed_soon():
-    store, told = Jotting(), []
-    writer = await busy_writer(store)
-    for seq in (2, 3, 4):
-        write(writer, seq, told)
-        await turns(3)
-    await on_disk(told, 4)
-    assert sum(store.sizes) == 4
-    await writer.close()
-
-
-async def test_and_at_once_after_a_pause():
-    store, told = Jotting(), []
-    writer = await busy_writer(store, commit=3600.0)
-    for seq in (2, 3, 4):
-        write(writer, seq, told)
-        await turns(3)
-    assert store.sizes == [1]
-    writer._last_queued -= 3600.0  # as if the first had been queued an hour ago
-    write(writer, 5, told)
-    await on_disk(told, 5)
-    assert store.sizes == [1, 4]
-    await writer.close()
-
-
-@pytest.mark.parametrize("how", ["flush_soon", "flush", "read", "close", "pressing"])
-async def test_it_is_committed_at_once_when_somebody_waits(how):
-    store, told = Jotting(), []
-    writer = await busy_writer(store, commit=3600.0)
+async def test_the_events_of_a_turn_are_committed_together_and_places_are_free_after_it():
+    store, told = Held(), []
+    writer = open_writer(store)
+    writer.write(event(1, "started"))
     write(writer, 2, told)
-    await turns(3)
-    assert told == [2]
-    if how == "flush_soon":
-        writer.flush_soon()
-    elif how == "read":
-        assert await writer.read(lambda: store.sizes) == [1, 1]
-    elif how == "pressing":
-        writer.write(event(3, "call"), durable=lambda: None)
-    else:
-        await getattr(writer, how)()
-    await on_disk(told, 2)
-    assert store.sizes == ([1, 2] if how == "pressing" else [1, 1])
-    if how != "close":
-        await writer.close()
-
-
-async def test_what_is_written_in_the_turn_of_the_timer_is_noted_before_it_is_queued():
-    store, told = Jotting(), []
-    writer = await busy_writer(store, held_back=True, commit=3600.0)
-    write(writer, 2, told)
-    await turns(3)
     write(writer, 3, told)
-    writer._on_commit_timer()  # as its timer does
+    assert await asyncio.to_thread(store.began.wait, 30)
+    assert told == store.commits == []
+    write(writer, 4, told)  # shares the next commit with what is written before the first is done
     await turns(3)
-    assert told == [2, 3]
-    assert store.notes == [[2], [3]]
-    assert writer._batch.events == []  # it was queued all the same
-    writer.write(event(4, "started"))
-    writer._on_commit_timer()
     write(writer, 5, told)
     await turns(3)
-    assert told == [2, 3, 5]  # an event without callbacks delays no other
-    assert store.notes == [[2], [3], [4], [5]]
+    assert told == []
     store.go_on.set()
     await writer.close()
-    assert sum(store.sizes) == 5
+    assert [each for each in told if isinstance(each, int)] == [2, 3, 4, 5]
+    assert all(told.index(seq) < told.index(f"{seq} on disk") for seq in (2, 3, 4, 5))
+    assert store.sizes == [3, 2]
 
 
 async def test_who_hurries_while_being_told_does_not_overtake_those_who_are_told_next():
-    store, told = Jotting(), []
-    writer = await busy_writer(store, commit=3600.0)
+    store, told = Held(), []
+    store.go_on.set()
+    writer = open_writer(store)
 
     def first():
-        told.append(2)
+        told.append(1)
         writer.flush_soon()
         writer.flush_soon()
-        writer.write(event(4, "settled"), lambda: told.append(4))
+        writer.write(event(3, "settled"), lambda: told.append(3))
 
-    writer.write(event(2, "settled"), first)
-    writer.write(event(3, "settled"), lambda: told.append(3))
+    writer.write(event(1, "settled"), first)
+    writer.write(event(2, "settled"), lambda: told.append(2))
+    await writer.read(lambda: None)
     await turns(3)
-    assert told[:2] == [2, 3]
     await writer.close()
-    assert told == [2, 3, 4]
-    assert sum(store.sizes) == 4
+    assert told == [1, 2, 3]
+    assert sum(store.sizes) == 3
 
 
-async def test_what_can_not_be_jotted_down_waits_for_its_commit_and_so_does_what_comes_after_it():
-    store, told = Jotting(), []
-    writer = await busy_writer(store, held_back=True)
-    store.able = False
-    write(writer, 2, told)
-    await turns(3)
-    store.able = True
-    write(writer, 3, told)
-    await turns(3)
-    assert told == store.notes == []  # a gap would make what is jotted down after it worthless
-    store.go_on.set()
-    await on_disk(told, 3)
-    assert told.index(2) < told.index("2 on disk")
-    write(writer, 4, told)
-    await turns(3)
-    assert store.notes == [[4]]
-    await writer.close()
-
-
-async def test_nor_is_anything_jotted_down_behind_what_goes_straight_to_the_disk():
-    store, told = Jotting(), []
-    writer = await busy_writer(store, held_back=True)
-    writer.write(event(2, "call"), durable=lambda: told.append("call"))
-    await turns(3)
-    write(writer, 3, told)
-    await turns(3)
-    assert told == store.notes == []
-    store.go_on.set()
-    await on_disk(told, 3)
-    assert told[:2] in (["call", 3], [3, "call"])
-    write(writer, 4, told)
-    await turns(3)
-    assert store.notes == [[4]]
-    await writer.close()
-
-
-async def test_a_batch_of_which_only_the_beginning_could_be_jotted_down_waits_as_a_whole():
-    store, told = Jotting(), []
-    writer = await busy_writer(store, held_back=True, commit=3600.0)
-    write(writer, 2, told)
-    await turns(3)
-    store.able = False
-    write(writer, 3, told)
-    await turns(3)
-    store.able = True
-    write(writer, 4, told)
-    await turns(3)
-    assert (told, store.notes) == ([2], [[2]])
-    store.go_on.set()
-    await on_disk(told, 4)
-    assert [each for each in told if isinstance(each, int)] == [2, 3, 4]
-    await writer.close()
-
-
-async def test_after_a_commit_has_failed_nothing_is_jotted_down():
-    class Full(Jotting):
+async def test_after_a_commit_has_failed_nobody_is_told_that_it_was_written():
+    class Full(Watched):
         def commit(self, run_id, epoch, events, spent):
             raise StoreFull("no room")
 
@@ -408,25 +238,24 @@ async def test_after_a_commit_has_failed_nothing_is_jotted_down():
     )
     write(writer, 1, told)
     await asyncio.wait_for(failed.wait(), 30)
-    assert told == [1]
     write(writer, 2, told)
     await turns(3)
-    assert (told, store.notes) == ([1], [[1]])
     await writer.close()
+    assert told == []
 
 
 async def test_what_is_written_while_the_scribe_closes_is_committed_too():
-    store, told = Jotting(), []
-    writer = await busy_writer(store, held_back=True, commit=3600.0)
-    write(writer, 2, told)
+    store, told = Held(), []
+    writer = open_writer(store)
+    write(writer, 1, told)
     closing = asyncio.ensure_future(writer.close())
     await turns(3)
-    write(writer, 3, told)
-    writer.write(event(4, "started"))
+    write(writer, 2, told)
+    writer.write(event(3, "started"))
     store.go_on.set()
     await asyncio.wait_for(closing, 30)
-    assert sum(store.sizes) == 4
-    assert {2, "2 on disk", 3, "3 on disk"} == set(told)
+    assert sum(store.sizes) == 3
+    assert {1, "1 on disk", 2, "2 on disk"} == set(told)
 
 
 async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too():

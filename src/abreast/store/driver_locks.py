@@ -77,16 +77,16 @@ class DriverLocks:
         finally:
             os.close(opened)
 
-    def file(self, number: int) -> int:
-        """The open file with the lock of a run; its driver decides on its contents."""
-        return self._held[number]
+    def empty(self, number: int) -> None:
+        """Empty the file of a lock that is held."""
+        os.ftruncate(self._held[number], 0)
 
     def path(self, number: int) -> Path:
         """The path of a run's lock file, whether it exists or not."""
         return self._directory / f"{number}.lock"
 
     def written_in(self) -> list[int]:
-        """Numbers of runs whose file is not empty: they are driven, or their driver was killed."""
+        """Numbers of runs whose file is not empty: their driver is one of an earlier version."""
         try:
             stems = [file.stem for file in self._directory.iterdir() if file.suffix == ".lock"]
         except OSError:  # no directory, or it may not be read

@@ -144,16 +144,6 @@ class MemoryStore:
                 kept.columns["last_seq"] = max(kept.columns["last_seq"], events[-1].seq)
                 kept.beat = max(kept.beat, events[-1].wall)
 
-    def jot(
-        self,
-        run_id: str,  # noqa: ARG002 - by the Store port
-        epoch: int,  # noqa: ARG002 - by the Store port
-        events: Sequence[Event],  # noqa: ARG002 - by the Store port
-        spent: Mapping[str, float],  # noqa: ARG002 - by the Store port
-    ) -> bool:
-        """Takes no notes: nothing survives this process, and a commit is fast."""
-        return False
-
     def sync(self) -> None:
         """Does nothing: there is no disk."""
 

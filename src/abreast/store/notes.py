@@ -1,29 +1,20 @@
-"""Write-ahead notes: events of a driver that are not committed yet, as lines in its lock file.
+"""Write-ahead notes: events that a driver of an earlier version had not committed when killed.
 
-A commit takes two thread switches, a line one system call; both survive a kill of the process. So
-an item's place is free as soon as its outcome is noted here, and commits can be grouped. A line is
-`[epoch, spent, events]`.
+They are lines in its lock file, `[epoch, spent, events]`. Nothing writes them any more: without
+them, 2,000 commands `true` take 5 to 8% more CPU time, and durable maps and model calls the same.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
 from abreast.core.events import Event
-from abreast.store.codec.json_text import is_text, json_writer
+from abreast.store.codec.json_text import is_text
 
-# Characters of bodies in one line. Longer bodies are written only once, by a commit.
-MAX_LINE_BODIES: Final = 64 * 1024
-MAX_FILE_BYTES: Final = 4 << 20  # a longer file takes no notes until commits have caught up
-MIN_TRUNCATE_BYTES: Final = MAX_FILE_BYTES >> 2  # a shorter file is not emptied after a commit
-_to_json: Final = json_writer()
 # What parsing a damaged line may raise; a power cut can leave one.
 _DAMAGED_LINE_ERRORS: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _EVENT_FIELD_TYPES: Final = (
@@ -36,59 +27,6 @@ _EVENT_FIELD_TYPES: Final = (
     (dict,),
     (str, NoneType),
 )
-
-
-class WriteAheadNotes:
-    """The notes of one driver, in an open file that only it writes. Any thread may use it."""
-
-    def __init__(self, opened: int) -> None:
-        """Empty the file: what was noted in it must have been committed."""
-        os.ftruncate(opened, 0)
-        self._opened: int | None = opened
-        # In a forked child the file descriptor may belong to another file.
-        self._owner = os.getpid()
-        self._lock = threading.Lock()
-        self._size = 0
-        self._newest = 0
-
-    def add(self, epoch: int, events: Sequence[Event], spent: Mapping[str, float]) -> bool:
-        """Note events, all or none; False if they must be committed directly.
-
-        That is so if they are too long, can't be written as plain JSON, or the file is full.
-        """
-        if sum(len(event[7]) for event in events if event[7]) > MAX_LINE_BODIES:
-            return False
-        try:
-            line = f"{_to_json((epoch, spent, events))}\n".encode()
-        except (TypeError, ValueError):  # a NaN, a frozen mapping or a lone surrogate
-            return False
-        with self._lock:
-            is_full = self._size > MAX_FILE_BYTES
-            if self._opened is None or is_full or self._owner != os.getpid():
-                return False
-            try:
-                is_complete = os.pwrite(self._opened, line, self._size) == len(line)
-            except OSError:
-                return False
-            if is_complete:
-                self._size += len(line)
-                self._newest = events[-1].seq
-        return is_complete  # an incomplete line is ignored, and overwritten by the next
-
-    def committed(self, seq: int) -> None:
-        """Empty the file if all notes, up to event `seq`, are in the database now."""
-        with self._lock:
-            is_long = self._size > MIN_TRUNCATE_BYTES
-            if self._opened is not None and is_long and self._newest <= seq:
-                # If it can't be emptied it may stay: committed events are never committed twice.
-                with suppress(OSError):
-                    os.ftruncate(self._opened, 0)
-                    self._size = 0
-
-    def close(self) -> None:
-        """Take no more notes; the file is closed by its owner."""
-        with self._lock:
-            self._opened = None
 
 
 def read_notes(path: Path, epoch: int, after: int) -> tuple[list[Event], Mapping[str, float]]:

@@ -118,8 +118,7 @@ class Store(Protocol):
     def take_over(self, run_id: str, driver: Driver) -> RunRow:
         """Become the driver of an existing run: its epoch goes up by one.
 
-        Raises `RunBusy` if another driver of it is alive. The write-ahead notes of the last driver
-        are committed first.
+        Raises `RunBusy` if another driver of it is alive.
         """
 
     def commit(
@@ -129,17 +128,6 @@ class Store(Protocol):
 
         When this returns they survive a kill of this process; after the next `sync`, a crash of the
         machine too.
-        """
-
-    def jot(
-        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
-    ) -> bool:
-        """Add events to the write-ahead notes, so that they survive a kill of this process.
-
-        Returns False, with nothing noted, if the notes can't take them. Noted events must be
-        committed later all the same. The next driver commits the notes of this one up to the first
-        gap: so once this has returned False, all events up to then must be committed before it is
-        called again.
         """
 
     def sync(self) -> None:

@@ -22,7 +22,7 @@ class CopiedStore(SqliteStore):
     """The runs of the store at `path` as they were when it was opened; a write is refused.
 
     SQLite can't read a store on a read-only mount, because it must write its log beside it. The
-    copy holds what is in the log, and the write-ahead notes of drivers that were killed. A write
+    copy holds what is in the log, and the notes of killed drivers of an earlier version. A write
     raises `StoreReadOnly`.
     """
 

@@ -1,8 +1,8 @@
 """The commit writer of a run: groups events into commits, and calls back once they are safe.
 
-Two threads: one commits, one fsyncs. Events that were added to the write-ahead notes at the end of
-a turn of the loop, or that were committed, survive a kill of this process: an item's place is free
-then. An fsync takes many times as long, and only after it is an outcome given to the caller.
+Two threads: one commits, one fsyncs. Events that were committed survive a kill of this process: an
+item's place is free then. An fsync takes many times as long, and only after it is an outcome given
+to the caller.
 """
 
 from __future__ import annotations
@@ -25,17 +25,12 @@ T = TypeVar("T")
 Callback: TypeAlias = Callable[[], None]
 
 MANY_WAITERS = 4  # callbacks of one fsync from which the next one waits for `flush`
-# Larger batches skip the notes and are committed directly: writing the notes takes longer than
-# waiting for the commit.
-DIRECT_COMMIT_EVENTS = 16
 
 
 @record(frozen=True, slots=True)
 class WriterIntervals:
     """How long the commit writer waits for more to write at once, all in seconds."""
 
-    commit: float = 0.016
-    """Between commits of events that are in the notes already."""
     flush: float = 0.004
     """Between fsyncs while many callbacks wait: fewer fsyncs with more callbacks each are faster
     for all of them."""
@@ -55,17 +50,6 @@ class _Batch:
     events: list[Event] = field(default_factory=list)
     written: list[Callback] = field(default_factory=list)
     durable: list[Callback] = field(default_factory=list)
-    is_urgent: bool = False
-    """A caller does nothing else until they are on disk."""
-    noted: int = 0
-    """How many of the events are in the write-ahead notes."""
-    is_scheduled: bool = False
-    """A timer is set that queues them."""
-
-    @property
-    def has_unnoted(self) -> bool:
-        """Whether some of the events are not in the notes."""
-        return self.noted < len(self.events)
 
 
 @record(frozen=True, slots=True)
@@ -80,12 +64,10 @@ class CommitListener:
 class CommitWriter:
     """Writes a run's events from a thread of its own.
 
-    Events of one turn of the loop are added to the write-ahead notes together. They are queued for
-    a commit `intervals.commit` after the batch before, or at once if a caller waits only for the
-    disk or if the notes can't take them. While a commit is in progress, the next batch fills up.
-    An event without callbacks (most are the start of an item) is committed with the next event
-    that has one. After a failed commit nothing more is written: acknowledged events stay, and
-    `CommitListener.failed` is called once.
+    Events of one turn of the loop are queued together; what is queued while a commit is in progress
+    shares the next one. An event without callbacks (most are the start of an item) is committed
+    with the next event that has one. After a failed commit nothing more is written: acknowledged
+    events stay, and `CommitListener.failed` is called once.
     """
 
     def __init__(
@@ -104,12 +86,7 @@ class CommitWriter:
         self._spent = spent
         self._loop = asyncio.get_running_loop()
         self._batch = _Batch()
-        self._commit_timer: asyncio.Handle | None = None  # queues the open batch
-        self._is_turn_scheduled = False  # `_end_turn` runs at the end of this turn of the loop
-        self._last_queued = float("-inf")  # loop time at which the last batch was queued
-        # Queued batches with events that are not in the notes. While there is one, later events
-        # can't be noted either: notes must have no gaps.
-        self._unnoted_batches = 0
+        self._commit_timer: asyncio.Handle | None = None  # queues events without callbacks
         self.broken = False
         self.failure: AbreastError | None = None
         """The first error of a commit or an fsync; nothing was written after it."""
@@ -135,24 +112,20 @@ class CommitWriter:
         """Write `event` later; never waits.
 
         On the loop, `written` is called once the event survives a kill of this process, and
-        `durable` once it is on disk. With `durable` alone the batch is committed at once.
+        `durable` once it is on disk.
         """
         batch = self._batch
         batch.events.append(event)
         if written is None and durable is None:
             if self._commit_timer is None:
-                self._set_commit_timer(
-                    self._loop.call_later(self._intervals.alone, self._on_commit_timer)
-                )
+                self._commit_timer = self._loop.call_later(self._intervals.alone, self._queue_batch)
             return
-        if not self._is_turn_scheduled:
-            self._is_turn_scheduled = True
-            self._loop.call_soon(self._end_turn)
+        if not batch.written and not batch.durable:
+            self._loop.call_soon(self._queue_batch)
         if written is not None:
             batch.written.append(written)
         if durable is not None:
             batch.durable.append(durable)
-            batch.is_urgent = batch.is_urgent or written is None
 
     def flush_soon(self) -> None:
         """Commit and fsync without delay: the caller can't go on before that."""
@@ -169,8 +142,6 @@ class CommitWriter:
 
     async def read(self, look: Callable[[], T]) -> T:
         """Call `look` in the writer's thread, after the commit of all acknowledged events."""
-        if self._batch.noted:
-            self._queue_batch()
         answer: asyncio.Future[T] = self._loop.create_future()
 
         def job() -> None:
@@ -197,55 +168,13 @@ class CommitWriter:
         self._flusher.join()
         await asyncio.sleep(0)  # let the last callbacks of both threads run first
 
-    def _set_commit_timer(self, leaving: asyncio.Handle | None) -> None:
+    def _queue_batch(self) -> None:
         if self._commit_timer is not None:
             self._commit_timer.cancel()
-        self._commit_timer = leaving
-
-    def _end_turn(self) -> None:
-        """At the end of a turn of the loop: note its events, and call the `written` callbacks."""
-        self._is_turn_scheduled = False
-        batch = self._batch
-        if batch.is_urgent or not self._note_events(batch):
-            self._queue_batch()
-            return
-        callbacks, batch.written = batch.written, []
-        wait = self._last_queued + self._intervals.commit - self._loop.time()
-        if wait <= 0:
-            self._queue_batch()
-        elif not batch.is_scheduled:
-            batch.is_scheduled = True
-            self._set_commit_timer(self._loop.call_later(wait, self._on_commit_timer))
-        _call_all(callbacks)
-
-    def _on_commit_timer(self) -> None:
-        """Queue the open batch; note its events first, or later ones could not be noted."""
-        if self._is_turn_scheduled:
-            self._last_queued = float("-inf")  # `_end_turn` queues it
-        else:
-            self._note_events(self._batch)
-            self._queue_batch()
-
-    def _note_events(self, batch: _Batch) -> bool:
-        """Add the batch's events to the write-ahead notes; False if they can't be noted."""
-        new_events = batch.events[batch.noted :]
-        if self._unnoted_batches or self.broken or len(new_events) >= DIRECT_COMMIT_EVENTS:
-            return False
-        if new_events and not self._store.jot(
-            self._row.id, self._row.epoch, new_events, self._spent()
-        ):
-            return False
-        batch.noted = len(batch.events)
-        return True
-
-    def _queue_batch(self) -> None:
-        self._set_commit_timer(None)
-        batch = self._batch
-        if batch.events:
+            self._commit_timer = None
+        if self._batch.events:
+            self._queue.put(self._batch)
             self._batch = _Batch()
-            self._last_queued = self._loop.time()
-            self._unnoted_batches += batch.has_unnoted
-            self._queue.put(batch)
 
     def _call_on_loop(self, call: Callable[..., object], *args: object) -> None:
         try:
@@ -346,7 +275,6 @@ class CommitWriter:
         self._call_on_loop(self._listener.failed, failure)
 
     def _acknowledge(self, batches: Sequence[_Batch], events: int, took: float) -> None:
-        self._unnoted_batches -= sum(batch.has_unnoted for batch in batches)
         for batch in batches:
             _call_all(batch.written)
         if not self._closing:  # an event about the last batch would need a batch itself

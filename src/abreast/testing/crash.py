@@ -14,9 +14,7 @@ from abreast.store.port import Store
 def crash_at(store: Store, commit: int, when: Literal["before", "after"] = "before") -> Store:
     """The same store, except that it kills the process before or after commit number `commit`.
 
-    The signal is SIGKILL, as in a real crash. Nothing is written to the notes ahead of the commits,
-    so that before a commit nothing of its content is stored. Use it in a child process, and resume
-    in another:
+    The signal is SIGKILL, as in a real crash. Use it in a child process, and resume in another:
 
         abreast.open_run("job", store=crash_at(SqliteStore("runs.db"), commit=3, when="after"))
     """
@@ -33,10 +31,6 @@ class _CrashingStore:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
-
-    def jot(self, *_: object) -> bool:
-        """Write no notes: every event is stored by a commit."""
-        return False
 
     def commit(
         self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]

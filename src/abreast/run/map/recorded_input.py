@@ -120,10 +120,6 @@ class RecordedInput:
 
     async def _refill_buffer(self) -> None:
         page = await self._read_events(self._buffered_seq, {ITEM_READ}, BUFFER_PAGE_EVENTS)
-        # Items that are in the write-ahead notes only can't be committed any more: the run is about
-        # to end.
-        if not page:
-            await self._wait()
         for event in page:
             _, bodies = items_read(event)
             self._add_to_buffer(

@@ -14,7 +14,7 @@ from abreast.core.errors import NoSuchRun, RunBusy, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
 from abreast.store.atomic_file import write_atomically
 from abreast.store.driver_locks import DriverLocks
-from abreast.store.notes import WriteAheadNotes, read_notes
+from abreast.store.notes import read_notes
 from abreast.store.os_errors import as_store_error
 from abreast.store.port import (
     PRUNED,
@@ -80,7 +80,6 @@ class SqliteStore:
         self._locks = DriverLocks(f"{real_path}-locks")
         # Numbers of the runs that this store drives; a number is never used again.
         self._driving: dict[str, int] = {}
-        self._notes: dict[str, WriteAheadNotes] = {}  # of those runs
         for number in self._locks.written_in():
             self._recover(number)
 
@@ -115,7 +114,7 @@ class SqliteStore:
                 run_id = _new_id(db, name) if run_id is None else _free_id(db, run_id)
                 [(number,)] = db.execute(sql("insert_run"), {**columns, "id": run_id}).fetchall()
                 self._lock_new_run(number, run_id)
-            self._start_driving(run_id, number)
+            self._driving[run_id] = number
         except BaseException:
             self._locks.free(number)
             raise
@@ -132,7 +131,7 @@ class SqliteStore:
                 self._commit_notes(db, number)
                 db.execute(sql("take_run"), {"number": number, "driver": driver_text(driver)})
             row = self.get(run_id)  # raises if it was removed just before it was locked
-            self._start_driving(run_id, number)
+            self._driving[run_id] = number
         except BaseException:
             self._locks.free(number)
             raise
@@ -163,19 +162,6 @@ class SqliteStore:
         with self._db.writing(sync=False) as db:
             if not _insert_events(db, *columns):
                 raise replaced(self.get(run_id), epoch)
-        notes = self._notes.get(run_id)
-        if notes is not None and events:
-            notes.committed(events[-1].seq)
-
-    def jot(
-        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
-    ) -> bool:
-        """Add events to the write-ahead notes, so that they survive a kill of this process.
-
-        Returns False, with nothing noted, if the notes can't take them.
-        """
-        notes = self._notes.get(run_id)
-        return notes is not None and notes.add(epoch, events, spent)
 
     def sync(self) -> None:
         """Flush everything committed so far to the disk."""
@@ -355,8 +341,6 @@ class SqliteStore:
     def close(self) -> None:
         """Close it and stop driving its runs; a second call does nothing."""
         self._db.close()
-        while self._notes:
-            self._notes.popitem()[1].close()
         self._locks.close()
         self._driving.clear()
 
@@ -376,7 +360,7 @@ class SqliteStore:
         if not self._try_lock(number):
             raise RunBusy(f"the lock of the new run {run_id} is held by another process")
         # Before the run is committed: what is in the file belonged to another run.
-        os.ftruncate(self._locks.file(number), 0)
+        self._locks.empty(number)
 
     def _try_lock(self, number: int) -> bool:
         for delay in LOCK_RETRY_DELAYS:
@@ -386,13 +370,8 @@ class SqliteStore:
             pause(delay)
         return False
 
-    def _start_driving(self, run_id: str, number: int) -> None:
-        with as_store_error(self.path):
-            self._notes[run_id] = WriteAheadNotes(self._locks.file(number))
-        self._driving[run_id] = number
-
     def _commit_notes(self, db: sqlite3.Connection, number: int) -> bool:
-        """Commit the events that the last driver of a run had noted and not committed.
+        """Commit the events that a driver of an earlier version had noted and not committed.
 
         False if there is no such run.
         """
@@ -428,8 +407,6 @@ class SqliteStore:
                     self._locks.free(number, for_good=is_committed)
 
     def _stop_driving(self, run_id: str, *, for_good: bool = False) -> None:
-        if run_id in self._notes:
-            self._notes.pop(run_id).close()
         number = self._driving.pop(run_id, None)
         if number is not None:
             self._locks.free(number, for_good=for_good)
