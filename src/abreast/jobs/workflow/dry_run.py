@@ -85,10 +85,7 @@ def _plan(
 
 def _resolve_early(value: Value, inputs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any value of a file
     """Return the value if the inputs alone decide it, else None."""
-    from abreast.jobs.workflow.spec import Common, FanIn
-
-    carrier = FanIn(Common("plan", "fan-in", 0), (), {"value": value})
-    if any(path[0] != "inputs" for path in reads([carrier])):
+    if any(path[0] != "inputs" for path in reads([value])):
         return None
     try:
         return resolve(value, {"inputs": dict(inputs)})

@@ -88,17 +88,6 @@ def _in_scope(steps: list[_Step]) -> Iterator[_Step]:
                 yield from _in_scope(within)
 
 
-@dataclass(slots=True)
-class _Gate:
-    step: _Step
-    gate: str
-    path: str
-    message: str
-    options: list[str]
-    on_reject: str
-    show_file: str
-
-
 class WorkflowView:
     """The state of a workflow run, built from its events."""
 
@@ -120,7 +109,8 @@ class WorkflowView:
     def __init__(self) -> None:
         """Start with no step and no gate."""
         self._root = _Step("", "workflow")
-        self._gates: dict[str, _Gate] = {}  # by path
+        # By path: the step, and the question in JSON's types.
+        self._gates: dict[str, tuple[_Step, dict[str, object]]] = {}
 
     def add(self, event: Event) -> None:
         """Add the next event."""
@@ -199,7 +189,6 @@ class WorkflowView:
 
     def _settle(self, event: Event, step: _Step, path: str) -> None:
         state = str(event.data.get("state"))
-        value: Mapping[str, Any] = {}
         if state == "failed":
             text = failure_in(event)
         elif state == "cancelled":
@@ -207,10 +196,8 @@ class WorkflowView:
         else:
             value = mapping(value_in(event))
             text = _summary_of(value)
-        if (
-            value.get("status") == "failed"
-        ):  # a rejected gate: its item is done, but it ends the run
-            state, text = "failed", str(value.get("error"))
+            if value.get("status") == "failed":  # a rejected gate: it is done, but it ends the run
+                state, text = "failed", str(value.get("error"))
         self._gates.pop(path, None)
         step.under_way.discard(path)
         step.states[path] = state
@@ -223,15 +210,15 @@ class WorkflowView:
         if step.type != "gate":  # the fan-out whose item it is
             return
         facts = mapping(value_in(event))
-        self._gates[path] = _Gate(
-            step,
-            short(event.data.get("gate"), _TEXT_LENGTH),
-            path,
-            short(facts.get("message"), _MESSAGE_LENGTH),
-            [short(one, _TEXT_LENGTH) for one in listed(facts.get("options"))[:20]],
-            short(facts.get("on_reject"), _TEXT_LENGTH),
-            short(facts.get("show_file"), _TEXT_LENGTH),
-        )
+        question: dict[str, object] = {
+            "gate": short(event.data.get("gate"), _TEXT_LENGTH),
+            "path": path,
+            "message": short(facts.get("message"), _MESSAGE_LENGTH),
+            "options": [short(one, _TEXT_LENGTH) for one in listed(facts.get("options"))[:20]],
+            "on_reject": short(facts.get("on_reject"), _TEXT_LENGTH),
+            "show_file": short(facts.get("show_file"), _TEXT_LENGTH) or None,
+        }
+        self._gates[path] = (step, question)
 
     # --- the view as JSON ------------------------------------------------------------------------
 
@@ -240,28 +227,17 @@ class WorkflowView:
         if state != "running":
             for step in _every(self._root):
                 step.under_way.clear()
-        writer = _StepWriter(state, Counter(id(gate.step) for gate in self._gates.values()))
+        writer = _StepWriter(state, Counter(id(step) for step, _ in self._gates.values()))
         steps = writer.steps(self._root.beneath[0][1] if self._root.beneath else [], ())
         total = sum(1 for _ in _every(self._root)) - 1
-        waiting = list(self._gates.values())
         return {
             "file": short(manifest_of(run, "workflow").get("file"), _TEXT_LENGTH),
             "state": state,
             "reason": short(run.reason, _TEXT_LENGTH),
             "steps": steps,
-            "gates": [
-                {
-                    "gate": one.gate,
-                    "path": one.path,
-                    "message": one.message,
-                    "options": one.options,
-                    "on_reject": one.on_reject,
-                    "show_file": one.show_file or None,
-                }
-                for one in waiting[:_MAX_GATES]
-            ],
+            "gates": [question for _, question in self._gates.values()][:_MAX_GATES],
             "decidable": state != "running",
-            "more_gates": max(0, len(waiting) - _MAX_GATES),
+            "more_gates": max(0, len(self._gates) - _MAX_GATES),
             "cut": None
             if total <= _MAX_STEPS
             else f"shown: {_MAX_STEPS:,} of {many(total, 'step')}",
@@ -371,10 +347,7 @@ def _with_names(step: _Step, above: tuple[str, ...]) -> Iterator[tuple[tuple[str
 
 
 def _every(step: _Step) -> Iterator[_Step]:
-    yield step
-    for _, steps in step.beneath:
-        for one in steps:
-            yield from _every(one)
+    return (one for _, one in _with_names(step, ()))
 
 
 def _summary_of(facts: Mapping[str, Any]) -> str:

@@ -11,16 +11,16 @@ from abreast.jobs.workflow.shell.scanner_state import (
     Context,
     ContextKind,
     HereDocument,
+    ScannerState,
     ValueForm,
     ValueSlot,
 )
-from abreast.jobs.workflow.shell.words import Words
 
 _HERE_WORD: Final = re.compile(r"[ \t]*((?:'[^'\n]*'|\"[^\"\n]*\"|\\[^\n]|[^\s;&|<>()'\"\\`])+)")
 _MAX_PENDING: Final = 20  # here-documents that begin on one line
 
 
-class HereDocuments(Words, ABC):
+class HereDocuments(ScannerState, ABC):
     """Enters and leaves here-documents."""
 
     @abstractmethod

@@ -4,6 +4,9 @@ In every case a value is inserted as the expansion of a variable, which no shell
 again. So a mistake here can split a value into words, or print the name of the variable; it can't
 run it. The places where a shell does read an expansion again (formulas, names of variables) are
 refused, or take whole numbers only.
+
+Values in single quotes, here-documents and `$(( ))` take 40 of the 660 statements of this package:
+to refuse them, the scanner would have to find the same beginnings and ends.
 """
 
 from __future__ import annotations
@@ -155,8 +158,8 @@ class Scanner(HereDocuments):
         letter = self._text[self._at]
         steps = {
             "\\": self._escape,
-            "'": self._open_single,
-            '"': self._open_double,
+            "'": self._open_quote,
+            '"': self._open_quote,
             "`": self._backtick,
             "$": self._dollar,
             "#": self._hash,
@@ -186,20 +189,12 @@ class Scanner(HereDocuments):
         frame.quoted = True
         self._take(2)
 
-    def _open_single(self, frame: Context) -> None:
-        frame.quoted = True
-        self._push(ContextKind.SINGLE, 1)
-        self._unquote()
-
-    def _open_double(self, frame: Context) -> None:
-        frame.quoted = True
-        self._push(ContextKind.DOUBLE, 1)
-        self._unquote()
-
-    def _unquote(self) -> None:
-        """Remove the quote that was just taken from the word."""
-        if owner := self._owner():
-            owner.word = (owner.word or "")[:-1]
+    def _open_quote(self, frame: Context) -> None:
+        frame.quoted, frame.word = True, frame.word or ""
+        is_single = self._next_is("'")
+        start = self._at
+        self._take(word=False)
+        self._nest(Context(ContextKind.SINGLE if is_single else ContextKind.DOUBLE, start))
 
     def _hash(self, frame: Context) -> None:
         if frame.word is not None:

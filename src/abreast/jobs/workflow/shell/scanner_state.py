@@ -1,4 +1,4 @@
-"""The state of the scanner: its position, the open contexts, and the pieces found so far."""
+"""The state of the scanner: its position, the open contexts, the words and the pieces so far."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 
 from abreast.jobs.files.expressions import Block, ExpressionInvalid
 from abreast.jobs.files.grammar import Expression
+from abreast.jobs.workflow.shell.commands import reads_input_as_code
 
 
 class ScriptInvalid(ExpressionInvalid):
@@ -74,6 +75,10 @@ MARK: Final = "\ufffc"  # stands for a value in a word
 _MAX_WORD_LENGTH: Final = 200  # characters of a word that are remembered
 _SUBSCRIPT: Final = re.compile(r"\w*\[(?!.*\]\+?=(?!=)).*", re.DOTALL)
 _MAX_DEPTH: Final = 100  # of nested contexts
+_BEFORE_COMMANDS: Final = frozenset(
+    {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "fi", "done"}
+)
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)\+?=")
 
 
 @dataclass(slots=True, eq=False)
@@ -129,7 +134,7 @@ class HereDocument:
 
 
 class ScannerState:
-    """The position in a script, and the basic moves from there."""
+    """The position in a script, the basic moves from there, and the ends of words and commands."""
 
     def __init__(self, text: str, blocks: Mapping[int, Block]) -> None:
         self.pieces: list[str | ValueSlot] = []
@@ -187,3 +192,54 @@ class ScannerState:
 
     def _warn(self, at: int, sentence: str) -> None:
         self.warnings.append((at, sentence))
+
+    def _end_word(self, frame: Context) -> None:
+        word, frame.word, quoted, frame.quoted = frame.word, None, frame.quoted, False
+        if word is None:
+            return
+        if frame.target:
+            frame.target = False
+        elif frame.kind is ContextKind.CASE and frame.pattern is not False:
+            self._end_case_word(frame, word)
+        elif frame.words or quoted:
+            self._add_word(frame, word)
+        elif word == "case":
+            self._nest(Context(ContextKind.CASE, self._at))
+        elif word == "esac" and frame.kind is ContextKind.CASE:
+            self._leave_case()
+        elif word not in _BEFORE_COMMANDS:
+            self._add_word(frame, word)
+
+    def _end_case_word(self, frame: Context, word: str) -> None:
+        if frame.pattern is None:
+            frame.pattern = True if word == "in" and frame.words else None
+            frame.words = [] if frame.pattern else [word]
+        elif word == "esac":
+            self._leave_case()
+
+    def _leave_case(self) -> None:
+        self._stack.pop()
+        self._stack[-1].words.append("esac")
+
+    def _add_word(self, frame: Context, word: str) -> None:
+        assigned = _ASSIGNMENT.match(word)
+        if assigned and MARK in word:
+            self._assigned.add(assigned[1])
+        if frame.words or not assigned:
+            frame.words.append(word)
+
+    def _end_command(self, frame: Context, *, piped: bool = False) -> None:
+        self._end_word(frame)
+        frame = self._stack[-1]
+        if frame.upstream and (program := reads_input_as_code(frame.words)):
+            for at in frame.upstream:
+                self._warn(
+                    at,
+                    f"{program} reads this value as code, through the pipe: "
+                    "hand it over as an argument instead",
+                )
+        frame.upstream = frame.upstream + frame.own if piped else []
+        frame.own = []
+        if frame.kind is not ContextKind.CASE or frame.pattern is not None:
+            frame.words = []
+        frame.target = False

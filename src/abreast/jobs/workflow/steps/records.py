@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from abreast.core.errors import AbreastError, Paused
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 Status: TypeAlias = Literal["completed", "failed", "paused", "skipped"]
 Fate: TypeAlias = Literal["completed", "failed", "paused", "aborted"]
-
-HALTING: Final[frozenset[Fate]] = frozenset({"failed", "paused", "aborted"})
 
 
 @dataclass(frozen=True, slots=True)
