@@ -32,7 +32,8 @@ def test_the_file_and_its_folders_are_made_for_the_owner_alone(tmp_path):
 
 
 def test_a_commit_is_on_disk_before_it_returns(store):
-    with store._db.alone() as writer, store._db.reading() as reader:
+    writer = store._db._writer
+    with store._db.reading() as reader:
         for connection, patience in (
             (writer, 100),
             (reader, 30_000),

@@ -59,16 +59,8 @@ class Database:
             self._check_open()
             self._check_writable()
             self._check_there()
-            db = self._writer
-            self._execute_with_retries(db, "BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                # SQLite may have rolled back by itself; the first error is the one to raise.
-                with suppress(sqlite3.Error):
-                    db.execute("ROLLBACK")
-                raise
+            with self._transaction(self._writer):
+                yield self._writer
         if sync:
             self.sync()
 
@@ -102,19 +94,13 @@ class Database:
             else:
                 self._idle.append(db)
 
-    @contextmanager
-    def alone(self) -> Iterator[sqlite3.Connection]:
-        """The write connection outside a transaction."""
+    def tidy(self) -> None:
+        """Give free space back to the disk."""
         with self._lock, as_store_error(self.path):
             self._check_open()
             self._check_writable()
-            yield self._writer
-
-    def tidy(self) -> None:
-        """Give free space back to the disk."""
-        with self.alone() as db:
-            self._execute_with_retries(db, "VACUUM")
-            self._execute_with_retries(db, "PRAGMA wal_checkpoint(TRUNCATE)")
+            self._execute_with_retries(self._writer, "VACUUM")
+            self._execute_with_retries(self._writer, "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Close every connection that isn't in use; the others close after their use."""
@@ -176,8 +162,7 @@ class Database:
         version = self._version(db, newest=len(scripts))
         self._use_wal(db)
         while version < len(scripts):
-            self._execute_with_retries(db, "BEGIN IMMEDIATE")
-            try:
+            with self._transaction(db):
                 # Another process may have migrated it meanwhile.
                 version = self._version(db, newest=len(scripts))
                 if version < len(scripts):
@@ -185,11 +170,18 @@ class Database:
                     version += 1
                     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                     db.execute(f"PRAGMA user_version = {version}")
-                db.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    db.execute("ROLLBACK")
-                raise
+
+    @contextmanager
+    def _transaction(self, db: sqlite3.Connection) -> Iterator[None]:
+        self._execute_with_retries(db, "BEGIN IMMEDIATE")
+        try:
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            # SQLite may have rolled back by itself; the first error is the one to raise.
+            with suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            raise
 
     def _version(self, db: sqlite3.Connection, newest: int) -> int:
         application, version, tables = db.execute(
