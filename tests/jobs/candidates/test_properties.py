@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
 from abreast.jobs.candidates.values.compare import compare, compare_snapshots
-from abreast.jobs.candidates.values.snapshot import pack, unpack
+from abreast.jobs.candidates.values.snapshot import pack
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
+from tests.jobs.candidates.snapshots import unpack
 from tests.jobs.candidates.things import Pair, Plain, Point, Row, Slotted, Still
 
 plain = st.one_of(

@@ -24,9 +24,10 @@ import pytest
 
 from abreast.jobs.candidates.rules import LOOSE, RELAXABLE, STRICT, Rules
 from abreast.jobs.candidates.values.compare import ValueVerdict, compare, compare_snapshots
-from abreast.jobs.candidates.values.snapshot import pack, unpack
+from abreast.jobs.candidates.values.snapshot import pack
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 from tests.jobs.candidates import things
+from tests.jobs.candidates.snapshots import unpack
 from tests.jobs.candidates.things import (
     Both,
     Classic,

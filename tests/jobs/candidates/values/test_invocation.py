@@ -1,7 +1,6 @@
 """Records of invocations, observed, encoded and judged, and forged ones, which must not pass."""
 
 import asyncio
-import json
 import pickle
 import subprocess
 import sys
@@ -21,8 +20,9 @@ from abreast.jobs.candidates.values.invocation import (
     observe,
     observe_async,
 )
-from abreast.jobs.candidates.values.snapshot import SnapshotInvalid, pack, show, unpack
+from abreast.jobs.candidates.values.snapshot import SnapshotInvalid, from_plain, pack, show
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
+from tests.jobs.candidates.snapshots import unpack
 from tests.jobs.candidates.things import Plain
 
 
@@ -275,7 +275,7 @@ GOOD = ["int", "int", "5", [], [], [], False]
 )
 def test_a_forged_snapshot_is_refused_if_anything_in_it_is_wrong(nodes):
     with pytest.raises(SnapshotInvalid):
-        unpack(json.dumps(nodes).encode())
+        from_plain(nodes)
 
 
 json_values = st.recursive(
@@ -326,7 +326,7 @@ def test_no_forged_snapshot_can_break_the_judge(one, other):
     found = []
     for nodes in (one, other):
         try:
-            found.append(unpack(json.dumps(nodes).encode()))
+            found.append(from_plain(nodes))
         except SnapshotInvalid:
             return
     for rules in (STRICT, LOOSE):
@@ -337,15 +337,15 @@ def test_no_forged_snapshot_can_break_the_judge(one, other):
         )
 
 
-def test_what_is_no_json_is_no_snapshot():
-    with pytest.raises(SnapshotInvalid):
-        unpack(b"[" * 100_000)
+def test_what_is_no_json_is_no_record():
+    with pytest.raises(RecordInvalid):
+        decode(b"[" * 100_000)
     assert str(unpack(pack(take_snapshot([1, 2.5])))) == "[1, 2.5]"
 
 
 def test_a_claim_of_being_beyond_comparison_is_never_the_same():
     for label in ("too large", "list", "abreast.jobs.candidates.values.object_layout.Beyond"):
-        claim = unpack(json.dumps([["unknown", label, "", [], [], [], False]]).encode())
+        claim = from_plain([["unknown", label, "", [], [], [], False]])
         assert compare_snapshots(take_snapshot([1]), claim).outcome == "cannot_compare"
         assert compare_snapshots(claim, claim).outcome == "cannot_compare"
 

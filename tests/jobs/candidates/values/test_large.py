@@ -1,6 +1,5 @@
 """Values too large to be recorded: compared by digest, then slice by slice, never ignored."""
 
-import json
 import math
 import sys
 from dataclasses import replace
@@ -17,11 +16,12 @@ from abreast.jobs.candidates.values import large
 from abreast.jobs.candidates.values.compare import compare, compare_snapshots
 from abreast.jobs.candidates.values.invocation import decode, encode, judge, observe
 from abreast.jobs.candidates.values.large import WantedSlices
-from abreast.jobs.candidates.values.snapshot import SnapshotInvalid, pack, unpack
+from abreast.jobs.candidates.values.snapshot import SnapshotInvalid, from_plain, pack
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 from abreast.worktrees.confinement import ResourceLimits
 from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.projects import quick
+from tests.jobs.candidates.snapshots import unpack
 from tests.jobs.candidates.watched import use_cache
 from tests.worktrees.repositories import make_repository
 
@@ -237,7 +237,7 @@ def test_what_is_read_again_must_be_what_was_digested():
 )
 def test_slices_that_do_not_add_up_are_no_snapshot(value):
     with pytest.raises(SnapshotInvalid):
-        unpack(json.dumps([["sliced", "list", value, [], [], [], True]]).encode())
+        from_plain([["sliced", "list", value, [], [], [], True]])
 
 
 def test_a_record_in_one_digest_is_the_same_as_one_that_is_known():

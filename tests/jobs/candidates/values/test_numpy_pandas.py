@@ -8,8 +8,9 @@ import pytest
 
 from abreast.jobs.candidates.rules import LOOSE, STRICT, Rules
 from abreast.jobs.candidates.values.compare import compare, compare_snapshots
-from abreast.jobs.candidates.values.snapshot import pack, unpack
+from abreast.jobs.candidates.values.snapshot import pack
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
+from tests.jobs.candidates.snapshots import unpack
 
 HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 HAS_PANDAS = importlib.util.find_spec("pandas") is not None

@@ -9,6 +9,7 @@ described by their content.
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import sys
 import types
@@ -19,6 +20,7 @@ from abreast.jobs.candidates.values.object_layout import (
     Beyond,
     Unreadable,
     ValueDescription,
+    fields_of,
     find,
     instance_dict,
     is_local_class,
@@ -38,28 +40,21 @@ def _function(value: types.FunctionType) -> ValueDescription:
     if standard and module != "__main__" and find(module, name) is value:
         return ValueDescription("named", f"{module}.{name}")
     cells = value.__closure__ or ()
+    closure = zip(value.__code__.co_freevars, cells, strict=True)
+    known = dict.keys(value.__globals__)
     state: list[tuple[str, object]] = [
         ("__code__", value.__code__),
         ("__defaults__", value.__defaults__),
         ("__kwdefaults__", value.__kwdefaults__),
         ("__qualname__", name),
+        *((f"<closure>.{free}", cell) for free, cell in closure),
+        *(
+            (f"<global>.{used}", dict.__getitem__(value.__globals__, used))
+            for used in sorted(_global_names(value.__code__))
+            if used in known
+        ),
     ]
-    state += [
-        (f"<closure>.{name}", cell)
-        for name, cell in zip(value.__code__.co_freevars, cells, strict=True)
-    ]
-    state += [(f"<global>.{name}", held) for name, held in _globals(value)]
     return ValueDescription("function", state=state)
-
-
-def _globals(function: types.FunctionType) -> Iterator[tuple[str, object]]:
-    for name in sorted(_global_names(function.__code__)):
-        held = dict.get(function.__globals__, name, _MISSING)
-        if held is not _MISSING:
-            yield name, held
-
-
-_MISSING = object()
 
 
 def _global_names(code: types.CodeType) -> set[str]:
@@ -79,26 +74,25 @@ def _code(value: types.CodeType) -> ValueDescription:
 
     Of the locals only their number counts.
     """
-    state: list[tuple[str, object]] = [
-        (name, getattr(value, name))
-        for name in (
-            "co_argcount",
-            "co_posonlyargcount",
-            "co_kwonlyargcount",
-            "co_flags",
-            "co_code",
-            "co_names",
-        )
-    ]
     parameters = (
         value.co_argcount
         + value.co_kwonlyargcount
         + bool(value.co_flags & 4)
         + bool(value.co_flags & 8)
     )
-    state += [("parameters", value.co_varnames[:parameters]), ("co_freevars", value.co_freevars)]
-    state += [("locals", len(value.co_varnames)), ("co_cellvars", value.co_cellvars)]
-    state += [("exceptions", getattr(value, "co_exceptiontable", b""))]
+    state: list[tuple[str, object]] = [
+        ("co_argcount", value.co_argcount),
+        ("co_posonlyargcount", value.co_posonlyargcount),
+        ("co_kwonlyargcount", value.co_kwonlyargcount),
+        ("co_flags", value.co_flags),
+        ("co_code", value.co_code),
+        ("co_names", value.co_names),
+        ("parameters", value.co_varnames[:parameters]),
+        ("co_freevars", value.co_freevars),
+        ("locals", len(value.co_varnames)),
+        ("co_cellvars", value.co_cellvars),
+        ("exceptions", value.co_exceptiontable),
+    ]
     return ValueDescription("object", state=state, items=value.co_consts)
 
 
@@ -109,36 +103,15 @@ def _cell(value: types.CellType) -> ValueDescription:
         return ValueDescription("object", identity=True)
 
 
-def _method(value: types.MethodType) -> ValueDescription:
-    return ValueDescription(
-        "object", state=[("__func__", value.__func__), ("__self__", value.__self__)]
-    )
-
-
 def _builtin(value: types.BuiltinFunctionType) -> ValueDescription:
     owner = value.__self__
-    name = value.__name__
     if owner is None or type(owner) is types.ModuleType:
-        return ValueDescription("named", f"{value.__module__}.{name}")
-    return ValueDescription("object", name, state=[("__self__", owner)])
-
-
-def _wrapper(value: types.MethodWrapperType) -> ValueDescription:
-    return ValueDescription("object", value.__name__, state=[("__self__", value.__self__)])
+        return ValueDescription("named", f"{value.__module__}.{value.__name__}")
+    return ValueDescription("object", value.__name__, state=[("__self__", owner)])
 
 
 def _descriptor(value: Any) -> ValueDescription:  # noqa: ANN401 - five types without a common base
     return ValueDescription("object", value.__name__, state=[("__objclass__", value.__objclass__)])
-
-
-def _fields(owner: type, *names: str) -> Callable[[Any], ValueDescription]:
-    getters = [
-        (name, cast("types.MemberDescriptorType", namespace_of(owner)[name]).__get__)
-        for name in names
-    ]
-    return lambda value: ValueDescription(
-        "object", state=[(name, get(value)) for name, get in getters]
-    )
 
 
 def _module(value: types.ModuleType) -> ValueDescription:
@@ -203,7 +176,10 @@ def _exception(value: BaseException) -> ValueDescription:
             continue
         for name, getter in namespace_of(cls).items():
             if name not in _IGNORED_ATTRIBUTES and _is_slot(getter):
-                _read_attribute(found, name, cast("types.GetSetDescriptorType", getter), value)
+                # Never set: `characters_written`, or the encoding of a UnicodeError.
+                with contextlib.suppress(AttributeError, TypeError):
+                    got = cast("types.GetSetDescriptorType", getter).__get__(value)
+                    found.setdefault(name, got)
     if found["__suppress_context__"]:
         found["__context__"] = None
     found["<message>"] = _message(value, found["args"])
@@ -228,15 +204,6 @@ _IGNORED_ATTRIBUTES = frozenset(
 )
 
 
-def _read_attribute(
-    found: dict[str, object], name: str, getter: types.GetSetDescriptorType, value: BaseException
-) -> None:
-    try:
-        found.setdefault(name, getter.__get__(value))
-    except (AttributeError, TypeError):
-        return  # never set: `characters_written`, or the encoding of a UnicodeError
-
-
 def _builtin_exceptions(cls: type) -> Iterator[type]:
     yield cls
     for one in cast("list[type]", type.__subclasses__(cls)):
@@ -248,9 +215,11 @@ KNOWN: dict[type, Callable[[Any], ValueDescription]] = {
     types.FunctionType: _function,
     types.CodeType: _code,
     types.CellType: _cell,
-    types.MethodType: _method,
+    types.MethodType: fields_of(types.MethodType, "__func__", "__self__"),
     types.BuiltinFunctionType: _builtin,
-    types.MethodWrapperType: _wrapper,
+    types.MethodWrapperType: lambda value: ValueDescription(
+        "object", value.__name__, state=[("__self__", value.__self__)]
+    ),
     types.WrapperDescriptorType: _descriptor,
     types.MethodDescriptorType: _descriptor,
     types.ClassMethodDescriptorType: _descriptor,
@@ -259,8 +228,8 @@ KNOWN: dict[type, Callable[[Any], ValueDescription]] = {
     types.ModuleType: _module,
     types.GenericAlias: _alias,
     types.UnionType: _alias,
-    property: _fields(property, "fget", "fset", "fdel"),
-    staticmethod: _fields(staticmethod, "__func__"),
-    classmethod: _fields(classmethod, "__func__"),
+    property: fields_of(property, "fget", "fset", "fdel"),
+    staticmethod: fields_of(staticmethod, "__func__"),
+    classmethod: fields_of(classmethod, "__func__"),
     **dict.fromkeys(_builtin_exceptions(BaseException), _exception),
 }

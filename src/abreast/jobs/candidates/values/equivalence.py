@@ -7,7 +7,8 @@ need only be close, nodes of one class may still differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from abreast.jobs.candidates.rules import Rules, seen_by
@@ -62,6 +63,10 @@ class GraphSide:
                 self._classify(group)
         return self._classes[index]
 
+    def numbers(self, indexes: Iterable[int]) -> Counter[int]:
+        """Return how many of these nodes are in each class."""
+        return Counter(self.equivalence(index).number for index in indexes)
+
     def _classify(self, group: list[int]) -> None:
         """Number the nodes of a cycle, or a single node, once all its other parts are numbered."""
         is_cycle = len(group) > 1 or group[0] in self.node(group[0]).parts
@@ -100,13 +105,8 @@ class GraphSide:
     def _compared_value(self, node: SnapshotNode) -> str | None:
         if self._is_coarse(node):
             return None
-        if (
-            node.kind == "float"
-            and not self.rules.signed_zero
-            and float.fromhex(node.value or "") == 0
-        ):
-            return "0"
-        return node.value
+        zero = node.kind == "float" and float.fromhex(node.value or "") == 0
+        return "0" if zero and not self.rules.signed_zero else node.value
 
 
 def _components(side: GraphSide, start: int, known: dict[int, Equivalence]) -> Iterator[list[int]]:
@@ -140,12 +140,8 @@ def _components(side: GraphSide, start: int, known: dict[int, Equivalence]) -> I
             if path:
                 low[path[-1][0]] = min(low[path[-1][0]], low[index])
             if low[index] == order[index]:
-                at = open_nodes.index(index, -_distance_from_end(open_nodes, index))
-                group, open_nodes[at:] = open_nodes[at:], []
+                # It is near the end, so a search from the front would be slower.
+                back = next(at for at, one in enumerate(reversed(open_nodes), 1) if one == index)
+                group, open_nodes[-back:] = open_nodes[-back:], []
                 is_open.difference_update(group)
                 yield group
-
-
-def _distance_from_end(open_nodes: list[int], index: int) -> int:
-    """Return a node's distance from the end: it is near, so a search from the front is slower."""
-    return next(back for back, one in enumerate(reversed(open_nodes), 1) if one == index)

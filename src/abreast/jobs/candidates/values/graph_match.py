@@ -7,7 +7,7 @@ that cycles end. If sharing counts, each mutable node has exactly one partner on
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -35,8 +35,8 @@ _TYPE_UNKNOWN = frozenset({"too large", "abreast.jobs.candidates.values.object_l
 
 
 @dataclass(frozen=True, slots=True)
-class ValueDifference:
-    """Where the two differ, and why."""
+class Finding:
+    """A place where the two are not known to be the same, and why."""
 
     path: Path
     left: int | None
@@ -44,17 +44,14 @@ class ValueDifference:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """Where the two can't be compared, and why."""
-
-    path: Path
-    left: int | None
-    right: int | None
-    reason: str
+class ValueDifference(Finding):
+    """Where the two differ."""
 
 
-Finding: TypeAlias = ValueDifference | Doubt
+class Doubt(Finding):
+    """Where the two can't be compared."""
+
+
 Unread: TypeAlias = tuple[int, int, int]
 """The index of the node on each side, and the index of the slice in it."""
 Pair: TypeAlias = tuple[int, int, Path]
@@ -133,22 +130,17 @@ class GraphMatch:
             if doubt:
                 self._add_doubt(Doubt(path, left, right, doubt))
             return []
-        reason = self._mismatch(left, right)
-        if reason:
+        if reason := self._mismatch(left, right):
             return ValueDifference(path, left, right, reason)
-        if self._rules.sharing and (one.identity or other.identity):
-            conflict = self._bind(left, right, path)
-            if conflict is not None:
-                if not self._guessed:
-                    return conflict
-                self._add_doubt(
-                    Doubt(
-                        path,
-                        left,
-                        right,
-                        "members of a set are alike, and which is which can't be told",
-                    )
-                )
+        if (
+            self._rules.sharing
+            and (one.identity or other.identity)
+            and (conflict := self._bind(left, right, path)) is not None
+        ):
+            if not self._guessed:
+                return conflict
+            alike = "members of a set are alike, and which is which can't be told"
+            self._add_doubt(Doubt(path, left, right, alike))
         content = self._compare_content(left, right, path)
         return (
             content
@@ -183,10 +175,9 @@ class GraphMatch:
         if one.type != other.type:
             return f"it is a {one.type}, and became a {other.type}"
         if one.kind.partition(":")[0] != other.kind.partition(":")[0]:
-            sizes = "sliced" in (one.kind, other.kind)
             return (
                 "it is of another size"
-                if sizes
+                if "sliced" in (one.kind, other.kind)
                 else f"it is a {one.type}, and became a {other.type}"
             )
         mine, yours = self._left.snapshot.classes.get(left), self._right.snapshot.classes.get(right)
@@ -334,8 +325,7 @@ class GraphMatch:
         """Return how two slices differ by the ordinary rules; None if they don't."""
         table: dict[object, int] = {}
         left, right = GraphSide(mine, self._rules, table), GraphSide(yours, self._rules, table)
-        found = GraphMatch(left, right, self._rules).run(0, 0)
-        if found is None:
+        if (found := GraphMatch(left, right, self._rules).run(0, 0)) is None:
             return None
         sides = [
             show(side.snapshot, at)
@@ -351,43 +341,18 @@ class GraphMatch:
         if not self._rules.dict_order and one.value != "ordered":
             return self._unordered_entries(one, other, path)
         keys, others = one.items[::2], other.items[::2]
-        unequal = self._first_unequal_key(keys, others)
         found: list[Pair | ValueDifference] = []
         for at, (mine, yours) in enumerate(zip(keys, others, strict=False)):
-            step: Path = (path, ("key", mine))
-            if at == unequal:
-                moved = Counter(map(self._number_left, keys)) == Counter(
-                    map(self._number_right, others)
-                )
+            ours, theirs = self._left.equivalence(mine), self._right.equivalence(yours)
+            if ours.number != theirs.number and not (ours.unreadable or theirs.unreadable):
+                moved = self._left.numbers(keys) == self._right.numbers(others)
                 reason = "the same keys come in another order" if moved else "the keys differ"
                 return [*found, ValueDifference((path, ("item", at)), mine, yours, reason)]
             found += [
                 (mine, yours, (path, ("place", at))),
-                (one.items[2 * at + 1], other.items[2 * at + 1], step),
+                (one.items[2 * at + 1], other.items[2 * at + 1], (path, ("key", mine))),
             ]
         return found + self._length_difference(keys, others, path)
-
-    def _first_unequal_key(self, keys: Sequence[int], others: Sequence[int]) -> int | None:
-        """Return the first position at which the keys can't be equal; None if there is none."""
-        pairs = zip(keys, others, strict=False)
-        return next(
-            (
-                at
-                for at, (mine, yours) in enumerate(pairs)
-                if self._number_left(mine) != self._number_right(yours)
-                and not self._is_unreadable(mine, yours)
-            ),
-            None,
-        )
-
-    def _number_left(self, index: int) -> int:
-        return self._left.equivalence(index).number
-
-    def _number_right(self, index: int) -> int:
-        return self._right.equivalence(index).number
-
-    def _is_unreadable(self, left: int, right: int) -> bool:
-        return self._left.equivalence(left).unreadable or self._right.equivalence(right).unreadable
 
     def _unordered_entries(
         self, one: SnapshotNode, other: SnapshotNode, path: Path
@@ -397,9 +362,10 @@ class GraphMatch:
             return pairs
         values = dict(zip(one.items[::2], one.items[1::2], strict=True))
         others = dict(zip(other.items[::2], other.items[1::2], strict=True))
-        keyed = [pair for pair in pairs if not isinstance(pair, ValueDifference)]
         return pairs + [
-            (values[mine], others[yours], (path, ("key", mine))) for mine, yours, _ in keyed
+            (values[pair[0]], others[pair[1]], (path, ("key", pair[0])))
+            for pair in pairs
+            if not isinstance(pair, ValueDifference)
         ]
 
     # --- sets
@@ -418,13 +384,12 @@ class GraphMatch:
             for side, one in ((self._left, mine), (self._right, yours))
         )
         groups: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-        for index in mine:
-            groups[self._left.equivalence(index).number][0].append(index)
-        for index in yours:
-            groups[self._right.equivalence(index).number][1].append(index)
-        unreadable = any(self._left.equivalence(one).unreadable for one in mine) or any(
-            self._right.equivalence(one).unreadable for one in yours
-        )
+        unreadable = False
+        for which, (side, members) in enumerate(((self._left, mine), (self._right, yours))):
+            for index in members:
+                equivalence = side.equivalence(index)
+                groups[equivalence.number][which].append(index)
+                unreadable = unreadable or equivalence.unreadable
         pairs: list[tuple[int, int]] = []
         for ours, theirs in groups.values():
             matched = self._match_members(ours, theirs) if len(ours) == len(theirs) else None
@@ -540,15 +505,12 @@ def path_text(side: GraphSide, path: Path) -> str:
     return "$" + "".join(reversed(steps))
 
 
+_PLAIN_STEPS = {"attribute": ".{}", "place": ".<key {}>", "item": "[{}]", "other": "{{…}}"}
+
+
 def _step(side: GraphSide, kind: str, what: int | str) -> str:
-    if kind == "attribute":
-        return f".{what}"
-    if kind == "place":
-        return f".<key {what}>"
-    if kind == "item":
-        return f"[{what}]"
-    if kind == "other":
-        return "{…}"
+    if kind in _PLAIN_STEPS:
+        return _PLAIN_STEPS[kind].format(what)
     node = side.snapshot.nodes[int(what)]
     text = json.dumps(node.value) if node.kind == "str" else show(side.snapshot, int(what), 40)
     return f"[{text}]" if kind == "key" else f"{{{text}}}"

@@ -79,24 +79,19 @@ class Slices:
 
 def slices_of(description: ValueDescription) -> Slices | None:
     """Return the slices of a large value; None if it is small, or has parts that are not atoms."""
-    mark, text = "", description.value or ""
-    if description.kind in _ROW_KINDS and isinstance(description.items, tuple | list):
-        if len(description.items) <= MAX_UNSLICED_ITEMS * (2 if description.kind == "map" else 1):
-            return None
+    kind, text, items = description.kind, description.value or "", description.items
+    if kind in _ROW_KINDS and isinstance(items, tuple | list):
         if (
-            not {*map(id, map(type, description.items))} <= _ATOM_TYPE_IDS
-        ):  # by id: a metaclass may hash as it likes
+            len(items) <= MAX_UNSLICED_ITEMS * (2 if kind == "map" else 1)
+            # By id: a metaclass may hash as it likes.
+            or not {*map(id, map(type, items))} <= _ATOM_TYPE_IDS
+        ):
             return None
-        row = _sorted(description.items) if description.kind == "set" else description.items
-        return Slices(description.kind, text or mark, row, ITEMS_PER_SLICE)
-    if len(text) > MAX_UNSLICED_TEXT and not description.items:
-        size = _element_size(description.kind)
-        return (
-            Slices(description.kind, mark, text, TEXT_PER_SLICE // size * size or size)
-            if size
-            else None
-        )
-    return None
+        # Members of a set are sorted by type and value, so that close floats are adjacent.
+        row = sorted(items, key=_sort_key) if kind == "set" else items
+        return Slices(kind, text, row, ITEMS_PER_SLICE)
+    size = _element_size(kind) if len(text) > MAX_UNSLICED_TEXT and not items else 0
+    return Slices(kind, "", text, TEXT_PER_SLICE // size * size or size) if size else None
 
 
 def _element_size(kind: str) -> int:
@@ -107,11 +102,6 @@ def _element_size(kind: str) -> int:
 
 
 _ATOM_TYPE_IDS: Final = frozenset(map(id, ATOMS.types))
-
-
-def _sorted(members: Sequence[object]) -> list[object]:
-    """Sort the members of a set by type and value, so that close floats are adjacent."""
-    return sorted(members, key=_sort_key)
 
 
 def _sort_key(one: object) -> tuple[str, bool, object]:

@@ -9,6 +9,7 @@ size, and its instances can't be compared.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,18 @@ class Owner:
     of: object
 
 
+def fields_of(
+    owner: type, *names: str, identity: bool = False
+) -> Callable[[object], ValueDescription]:
+    """Describe a value by fields, read by the descriptors of `owner`, whatever a subclass has."""
+    getters = [
+        (name, cast("MemberDescriptorType", namespace_of(owner)[name]).__get__) for name in names
+    ]
+    return lambda value: ValueDescription(
+        "object", state=[(name, get(value)) for name, get in getters], identity=identity
+    )
+
+
 def label_of(cls: type) -> str:
     """Return `module.qualname` of a class, whatever its metaclass says."""
     return f"{module_of(cls) or '?'}.{_qualname(cls)}"
@@ -148,8 +161,8 @@ def own_state(value: object, root: type) -> list[tuple[str, object]]:
     cls = type(value)
     while cls is not root:
         for name, member in _members(cls):
-            held = _read_slot(member, value)
-            if held is not _UNSET:
+            with contextlib.suppress(AttributeError):  # never set
+                held = member.__get__(value)
                 found[name if name not in found else f"{label_of(cls)}.{name}"] = held
         cls = cast("type", base_of(cls))
     for key, held in instance_dict(value):
@@ -164,32 +177,19 @@ def is_accounted(cls: type) -> bool:
     base = base_of(cls)
     if base is None or not is_plain_class(cls) or _item_size(cls) != _item_size(base):
         return False
-    grown = _POINTER_SIZE * len(_members(cls))
-    if _dict_offset(cls) and not _dict_offset(base) and not _flags(cls) & _MANAGED_DICT:
-        grown += _POINTER_SIZE
-    if _weakref_offset(cls) and not _weakref_offset(base) and not _flags(cls) & _MANAGED_WEAKREF:
-        grown += _POINTER_SIZE
-    return _basic_size(cls) - _basic_size(base) == grown
+    pointers = len(_members(cls))
+    for offset, managed in ((_dict_offset, _MANAGED_DICT), (_weakref_offset, _MANAGED_WEAKREF)):
+        pointers += bool(offset(cls) and not offset(base) and not _flags(cls) & managed)
+    return _basic_size(cls) - _basic_size(base) == _POINTER_SIZE * pointers
 
 
 def _members(cls: type) -> list[tuple[str, MemberDescriptorType]]:
     """Return the slots of a class, each once: not aliases, nor descriptors of other classes."""
-    found = {
-        name: one
+    return [
+        (name, one)
         for name, one in namespace_of(cls).items()
         if type(one) is MemberDescriptorType and one.__objclass__ is cls and one.__name__ == name
-    }
-    return list(found.items())
-
-
-_UNSET = object()
-
-
-def _read_slot(member: MemberDescriptorType, value: object) -> object:
-    try:
-        return member.__get__(value)
-    except AttributeError:
-        return _UNSET
+    ]
 
 
 def has_dict(cls: type) -> bool:

@@ -29,12 +29,6 @@ from abreast.jobs.candidates.values.object_layout import (
 _RLOCK_COUNT = re.compile(r"count=(\d+)")
 
 
-def _lock(value: Any) -> ValueDescription:  # noqa: ANN401 - the C type has no name in typing
-    return ValueDescription(
-        "object", state=[("locked", _thread.LockType.locked(value))], identity=True
-    )
-
-
 def _reentrant(value: Any) -> ValueDescription:  # noqa: ANN401 - the C type has no name in typing
     """Describe an RLock; most versions of Python show its count only in its `repr`."""
     found = _RLOCK_COUNT.search(_thread.RLock.__repr__(value))
@@ -84,7 +78,9 @@ def _refuse(what: str) -> Callable[[Any], ValueDescription]:
 
 
 KNOWN: Mapping[type, Callable[[Any], ValueDescription]] = {
-    _thread.LockType: _lock,
+    _thread.LockType: lambda value: ValueDescription(
+        "object", state=[("locked", _thread.LockType.locked(value))], identity=True
+    ),
     _thread.RLock: _reentrant,
     **dict.fromkeys((*_LAYERS, io.FileIO), _file),
     threading.Thread: _refuse("a thread"),

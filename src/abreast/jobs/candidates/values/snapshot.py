@@ -1,8 +1,8 @@
 """Snapshots: values as plain data, a flat graph of text nodes that is sent between processes.
 
 Nothing in a snapshot can run. That is why the judging process may read one from a process that it
-doesn't trust: `unpack` reads JSON and checks every field, and raises `SnapshotInvalid` for anything
-else.
+doesn't trust: `from_plain` checks every field of what JSON has, and raises `SnapshotInvalid` for
+anything else.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 _NODE_FIELDS = 7
 _SLICED_VALUE = re.compile(
-    r"[a-z]+(:[^ |]+)?\|[a-z]*\|[0-9]{1,15}\|[1-9][0-9]{0,9}( [0-9a-f]{32})*"
+    r"[a-z]+(:[^ |]+)?\|[a-z]*\|(?P<count>[0-9]{1,15})\|(?P<step>[1-9][0-9]{0,9})( [0-9a-f]{32})*"
 )
 _SHOWN_LEVELS = 4  # nesting levels that a shortened value shows
 _SHOWN_MEMBERS = 6  # members of each level that it shows
 
 
 class SnapshotInvalid(ValueError):
-    """The data is not a snapshot: it was truncated, or not written by `pack`."""
+    """The data is not a snapshot: it is not what `pack` writes."""
 
 
 class SnapshotNode(NamedTuple):
@@ -65,24 +65,15 @@ class ValueSnapshot:
 
 
 def pack(snapshot: ValueSnapshot) -> bytes:
-    """Return a snapshot as bytes, which `unpack` reads in any process."""
+    """Return a snapshot as JSON; `from_plain` reads what JSON has of it in any process."""
     return json.dumps(snapshot.nodes, separators=(",", ":")).encode("ascii")
 
 
-def unpack(data: bytes) -> ValueSnapshot:
-    """Return the snapshot in `data`. Raises `SnapshotInvalid` for anything but what `pack` writes.
-
-    Nothing in it is run.
-    """
-    try:
-        raw = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise SnapshotInvalid(f"not a snapshot: {error}") from None
-    return from_plain(raw)
-
-
 def from_plain(raw: object) -> ValueSnapshot:
-    """Return the snapshot that was read from JSON, after checking each field of each node."""
+    """Return the snapshot that was read from JSON, after checking each field of each node.
+
+    Raises `SnapshotInvalid` for anything but what `pack` writes. Nothing in it is run.
+    """
     if type(raw) is not list or not raw:
         raise SnapshotInvalid("not a snapshot: no list of nodes")
     return ValueSnapshot(tuple(_node(one, len(raw)) for one in raw))
@@ -92,64 +83,58 @@ def _node(raw: object, size: int) -> SnapshotNode:
     if type(raw) is not list or len(raw) != _NODE_FIELDS:
         raise SnapshotInvalid("not a snapshot: a node has seven fields")
     kind, label, value, items, names, attributes, identity = raw
-    if type(kind) is not str or type(label) is not str or type(identity) is not bool:
-        raise SnapshotInvalid("not a snapshot: a node without kind or type")
-    if value is not None and type(value) is not str:
-        raise SnapshotInvalid("not a snapshot: the value of a node is text")
-    node = SnapshotNode(
-        kind,
-        label,
-        value,
-        _indexes(items, size),
-        _texts(names),
-        _indexes(attributes, size),
-        identity,
+    _require(
+        "a node without kind or type",
+        type(kind) is str and type(label) is str and type(identity) is bool,
     )
-    _check(node)
+    _require("the value of a node is text", value is None or type(value) is str)
+    for part in (items, attributes):
+        _require(
+            "a part that isn't there",
+            type(part) is list and all(type(one) is int and 0 <= one < size for one in part),
+        )
+    _require(
+        "a name that is no text", type(names) is list and all(type(one) is str for one in names)
+    )
+    node = SnapshotNode(kind, label, value, tuple(items), tuple(names), tuple(attributes), identity)
+    try:
+        _check(node)
+    except (ValueError, OverflowError, struct.error, ZeroDivisionError) as error:
+        raise SnapshotInvalid(f"not a snapshot: {error}") from None
     return node
+
+
+def _require(wrong: str, fits: bool) -> None:  # noqa: FBT001 - what is wrong, unless it fits
+    if not fits:
+        raise SnapshotInvalid(f"not a snapshot: {wrong}")
 
 
 def _check(node: SnapshotNode) -> None:
     """Check what the comparison relies on, so that no forged node can make it fail."""
-    odd = node.kind == "map" and len(node.items) % 2
-    if odd or len(node.names) != len(node.attributes) or len(set(node.names)) != len(node.names):
-        raise SnapshotInvalid("not a snapshot: parts without their names")
-    try:
-        if node.kind == "float":
-            float.fromhex(node.value or "")
-        elif node.kind == "int":
-            int(node.value or "", 16)
-        elif node.kind.startswith("block:") and len(node.value or "") % struct.calcsize(
-            block_format(node)
-        ):
-            raise SnapshotInvalid("not a snapshot: a block that ends in the middle of a number")
-        elif node.kind.startswith("block:"):
-            block_bytes(node)
-        elif node.kind == "sliced" and not _is_sliced(node.value or ""):
-            raise SnapshotInvalid("not a snapshot: slices without their digests")
-    except (ValueError, OverflowError, struct.error, ZeroDivisionError) as error:
-        raise SnapshotInvalid(f"not a snapshot: {error}") from None
+    kind, value = node.kind, node.value or ""
+    _require(
+        "parts without their names",
+        not (kind == "map" and len(node.items) % 2)
+        and len({*node.names}) == len(node.names) == len(node.attributes),
+    )
+    if kind == "float":
+        float.fromhex(value)
+    elif kind == "int":
+        int(value, 16)
+    elif kind.startswith("block:"):
+        _require(
+            "a block that ends in the middle of a number",
+            len(value) % struct.calcsize(block_format(node)) == 0,
+        )
+        block_bytes(node)
+    elif kind == "sliced":
+        _require("slices without their digests", _is_sliced(value))
 
 
 def _is_sliced(value: str) -> bool:
     """Whether a value has the form of `Slices.digested`, with one digest for each slice."""
-    if not _SLICED_VALUE.fullmatch(value):
-        return False
-    head, *digests = value.split(" ")
-    count, step = map(int, head.split("|")[2:])
-    return len(digests) == -(-count // step)
-
-
-def _indexes(raw: object, size: int) -> tuple[int, ...]:
-    if type(raw) is not list or not all(type(one) is int and 0 <= one < size for one in raw):
-        raise SnapshotInvalid("not a snapshot: a part that isn't there")
-    return tuple(raw)
-
-
-def _texts(raw: object) -> tuple[str, ...]:
-    if type(raw) is not list or not all(type(one) is str for one in raw):
-        raise SnapshotInvalid("not a snapshot: a name that is no text")
-    return tuple(raw)
+    found = _SLICED_VALUE.fullmatch(value)
+    return found is not None and value.count(" ") == -(-int(found["count"]) // int(found["step"]))
 
 
 # --- blocks: many numbers in one node
@@ -185,9 +170,7 @@ def _shorten(nodes: Sequence[SnapshotNode], index: int, levels: int) -> str:
     items = [_shorten(nodes, one, levels - 1) for one in node.items[: 2 * _SHOWN_MEMBERS]]
     if node.kind == "map":
         items = [f"{key}: {value}" for key, value in zip(items[::2], items[1::2], strict=True)]
-        more = len(node.items) // 2 > _SHOWN_MEMBERS
-    else:
-        more = len(node.items) > _SHOWN_MEMBERS
+    more = len(node.items) // (2 if node.kind == "map" else 1) > _SHOWN_MEMBERS
     inner = ", ".join(items[:_SHOWN_MEMBERS]) + (", …" if more else "")
     opened, closed = _BRACKETS.get(node.type, ("", ""))
     if opened and not node.names:
@@ -217,18 +200,15 @@ def _show_block(node: SnapshotNode) -> str:
     return ", ".join(map(repr, first)) + (", …" if len(data) > size * _SHOWN_MEMBERS else "")
 
 
-def _show_int(node: SnapshotNode) -> str:
-    text = node.value or ""
-    return str(int(text, 16)) if len(text) < _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}"
+def _show_int(text: str) -> str:
+    return str(int(text, 16)) if len(text) < _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS]
 
 
 _SHOW_ATOM: dict[str, Callable[[SnapshotNode], str]] = {
     "none": lambda _: "None",
     "atom": lambda node: f"{node.type}({node.value})" if node.value else node.type,
     "bool": lambda node: str(node.value),
-    "int": lambda node: (
-        _show_int(node) if node.type == "int" else f"{node.type}({_show_int(node)})"
-    ),
+    "int": lambda node: _with_type(node, _show_int(node.value or "")),
     "float": lambda node: _with_type(node, str(float.fromhex(node.value or "nan"))),
     "str": lambda node: _with_type(node, repr((node.value or "")[:_SHOWN_CHARACTERS])),
     "bytes": lambda node: _with_type(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import array
 import collections
-import dataclasses
 import datetime as dt
 import decimal
 import enum
@@ -26,7 +25,7 @@ import weakref
 import zoneinfo
 from _io import _IOBase as IOBase
 from _random import Random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from abreast.jobs.candidates.values import code_types, numpy_pandas, resources
@@ -36,6 +35,7 @@ from abreast.jobs.candidates.values.object_layout import (
     Unreadable,
     ValueDescription,
     base_of,
+    fields_of,
     has_dict,
     instance_dict,
     is_accounted,
@@ -99,14 +99,11 @@ def _is_frozen(cls: type) -> bool:
     """Whether a class is a frozen dataclass: sharing an instance can't be told from a copy."""
     all_params = (namespace_of(one).get("__dataclass_params__") for one in mro_of(cls))
     params = next((params for params in all_params if params is not None), None)
-    return type(params) is _DATACLASS_PARAMS and cast("Any", params).frozen is True
+    return type(params) is type(_SAMPLE_PARAMS) and cast("Any", params).frozen is True
 
 
-class _DataclassSample:
-    """Used only to get the type of `__dataclass_params__`, which has no public name."""
-
-
-_DATACLASS_PARAMS = type(cast("Any", dataclasses.dataclass(_DataclassSample)).__dataclass_params__)
+# The type of `__dataclass_params__` has no public name.
+_SAMPLE_PARAMS = cast("Any", Beyond).__dataclass_params__
 
 
 def is_iterator(cls: type) -> bool:
@@ -192,10 +189,7 @@ def _dict(value: dict[object, object]) -> ValueDescription:
 
 def _default_dict(value: collections.defaultdict[object, object]) -> ValueDescription:
     description = _dict(value)
-    factory = namespace_of(collections.defaultdict)["default_factory"]
-    description.state.append(
-        ("default_factory", cast("types.MemberDescriptorType", factory).__get__(value))
-    )
+    description.state += fields_of(collections.defaultdict, "default_factory")(value).state
     return description
 
 
@@ -217,10 +211,9 @@ def _is_plain(key: object) -> bool:
 
 
 def _deque(value: collections.deque[object]) -> ValueDescription:
-    maxlen = namespace_of(collections.deque)["maxlen"]
     items = tuple(collections.deque.__iter__(value))
-    limit = cast("types.GetSetDescriptorType", maxlen).__get__(value)
-    return ValueDescription("items", items=items, state=[("maxlen", limit)], identity=True)
+    state = fields_of(collections.deque, "maxlen")(value).state
+    return ValueDescription("items", items=items, state=state, identity=True)
 
 
 def _view(name: str) -> Describer:
@@ -231,17 +224,12 @@ def _view(name: str) -> Describer:
 # --- blocks of bytes and numbers
 
 
-def _bytearray(value: bytearray) -> ValueDescription:
-    return ValueDescription(
-        "bytes", bytearray.__getitem__(value, slice(None)).decode("latin-1"), identity=True
-    )
-
-
 def _array(value: array.array[Any]) -> ValueDescription:
-    code = cast("types.GetSetDescriptorType", namespace_of(array.array)["typecode"]).__get__(value)
+    state = fields_of(array.array, "typecode")(value).state
+    code = cast("str", state[0][1])
     data = array.array.tobytes(value).decode("latin-1")
     form = f"@{code}" if code not in "uw" else f"{array.array(code).itemsize}s"
-    return ValueDescription(f"block:{form}", data, state=[("typecode", code)], identity=True)
+    return ValueDescription(f"block:{form}", data, state=state, identity=True)
 
 
 def _memoryview(value: memoryview) -> ValueDescription:
@@ -262,42 +250,22 @@ def _memoryview(value: memoryview) -> ValueDescription:
 # --- values with named parts
 
 
-def _fields(owner: type, *names: str, kind: str = "object", identity: bool = False) -> Describer:
-    """Read fields by the descriptors of `owner`, whatever a subclass put in their place."""
-    getters = [
-        (name, cast("types.MemberDescriptorType", namespace_of(owner)[name]).__get__)
-        for name in names
-    ]
-    return lambda value: ValueDescription(
-        kind, state=[(name, get(value)) for name, get in getters], identity=identity
-    )
-
-
-def _path(value: pathlib.PurePath) -> ValueDescription:
-    return ValueDescription("atom", str(value))
-
-
 def _zone(value: zoneinfo.ZoneInfo) -> ValueDescription:
     if value.key is None:
         raise Unreadable("a time zone from a file, without a name")
     return ValueDescription("atom", value.key)
 
 
-def _timezone(value: dt.timezone) -> ValueDescription:
-    return ValueDescription("object", items=dt.timezone.__getinitargs__(value))  # type: ignore[attr-defined] # not in typeshed
-
-
 def _reduced(read: Callable[[Any], Any]) -> Describer:
-    """Describe a value by the `__reduce__` of its C type."""
-    return lambda value: ValueDescription("object", items=_flat(read(value)))
-
-
-def _flat(parts: Iterable[object]) -> Iterator[object]:
-    for part in parts:
-        if type(part) is tuple:
-            yield from part
-        else:
-            yield part
+    """Describe a value by the `__reduce__` of its C type, its tuples flattened."""
+    return lambda value: ValueDescription(
+        "object",
+        items=[
+            one
+            for part in read(value)
+            for one in (cast("tuple[object, ...]", part) if type(part) is tuple else (part,))
+        ],
+    )
 
 
 def _stream(read: Callable[[Any], object], *names: str) -> Describer:
@@ -312,12 +280,8 @@ def _stream(read: Callable[[Any], object], *names: str) -> Describer:
 
 
 def _weak_reference(value: weakref.ref[Any]) -> ValueDescription:
-    callback = cast(
-        "types.GetSetDescriptorType", namespace_of(weakref.ref)["__callback__"]
-    ).__get__(value)
-    return ValueDescription(
-        "object", state=[("<to>", weakref.ref.__call__(value)), ("__callback__", callback)]
-    )
+    callback = fields_of(weakref.ref, "__callback__")(value).state
+    return ValueDescription("object", state=[("<to>", weakref.ref.__call__(value)), *callback])
 
 
 def _enum(value: object) -> ValueDescription:
@@ -344,10 +308,9 @@ _TIME_FIELDS = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
 
 
 def _date_and_time(value: dt.datetime) -> ValueDescription:
-    date = _fields(dt.date, *_DATE_FIELDS)(value)
-    return ValueDescription(
-        "object", state=[*date.state, *_fields(dt.datetime, *_TIME_FIELDS)(value).state]
-    )
+    date = fields_of(dt.date, *_DATE_FIELDS)(value)
+    date.state += fields_of(dt.datetime, *_TIME_FIELDS)(value).state
+    return date
 
 
 _DESCRIBERS: dict[type, Describer] = {
@@ -359,8 +322,8 @@ _DESCRIBERS: dict[type, Describer] = {
     bytes: _subclass_of_atom(bytes, lambda value: bytes.__getitem__(value, slice(None))),
     complex: _complex,
     decimal.Decimal: _decimal,
-    fractions.Fraction: _fields(fractions.Fraction, "_numerator", "_denominator"),
-    uuid.UUID: _fields(uuid.UUID, "int", "is_safe"),
+    fractions.Fraction: fields_of(fractions.Fraction, "_numerator", "_denominator"),
+    uuid.UUID: fields_of(uuid.UUID, "int", "is_safe"),
     list: _items("items", list.__iter__, identity=True),
     tuple: _items("items", tuple.__iter__, identity=False),
     set: _items("set", set.__iter__, identity=True),
@@ -373,21 +336,26 @@ _DESCRIBERS: dict[type, Describer] = {
     type({}.keys()): _view("<of>"),
     type({}.values()): _view("<of>"),
     type({}.items()): _view("<of>"),
-    bytearray: _bytearray,
+    bytearray: lambda value: ValueDescription(
+        "bytes", bytearray.__getitem__(value, slice(None)).decode("latin-1"), identity=True
+    ),
     array.array: _array,
     memoryview: _memoryview,
-    range: _fields(range, "start", "stop", "step"),
-    slice: _fields(slice, "start", "stop", "step"),
-    dt.timedelta: _fields(dt.timedelta, "days", "seconds", "microseconds"),
-    dt.date: _fields(dt.date, *_DATE_FIELDS),
-    dt.time: _fields(dt.time, *_TIME_FIELDS),
+    range: fields_of(range, "start", "stop", "step"),
+    slice: fields_of(slice, "start", "stop", "step"),
+    dt.timedelta: fields_of(dt.timedelta, "days", "seconds", "microseconds"),
+    dt.date: fields_of(dt.date, *_DATE_FIELDS),
+    dt.time: fields_of(dt.time, *_TIME_FIELDS),
     dt.datetime: _date_and_time,
-    dt.timezone: _timezone,
+    dt.timezone: lambda value: ValueDescription(
+        "object",
+        items=dt.timezone.__getinitargs__(value),  # type: ignore[attr-defined] # not in typeshed
+    ),
     dt.tzinfo: _no_content,
     zoneinfo.ZoneInfo: _zone,
-    **dict.fromkeys(_PATHS, _path),
-    re.Pattern: _fields(re.Pattern, "pattern", "flags"),
-    re.Match: _fields(re.Match, "re", "string", "pos", "endpos", "regs"),
+    **dict.fromkeys(_PATHS, lambda value: ValueDescription("atom", str(value))),
+    re.Pattern: fields_of(re.Pattern, "pattern", "flags"),
+    re.Match: fields_of(re.Match, "re", "string", "pos", "endpos", "regs"),
     io.StringIO: _stream(io.StringIO.__getstate__, "value", "newline", "position"),
     io.BytesIO: _stream(io.BytesIO.__getstate__, "value", "position"),
     operator.itemgetter: _reduced(operator.itemgetter.__reduce__),
@@ -396,7 +364,7 @@ _DESCRIBERS: dict[type, Describer] = {
     Random: lambda value: ValueDescription("object", items=Random.getstate(value), identity=True),
     weakref.ref: _weak_reference,
     types.SimpleNamespace: _no_content,
-    functools.partial: _fields(functools.partial, "func", "args", "keywords", identity=True),
+    functools.partial: fields_of(functools.partial, "func", "args", "keywords", identity=True),
     **code_types.KNOWN,
     **resources.KNOWN,
 }
