@@ -23,7 +23,13 @@ from abreast.jobs.candidates.inputs.mutate import (
     smaller,
 )
 from abreast.jobs.candidates.inputs.plain_values import NotPlain, Plain, from_snapshot, from_value
-from abreast.jobs.candidates.inputs.unusual import PREFIX, Hints, UnusualCalls, unusual_calls
+from abreast.jobs.candidates.inputs.unusual import (
+    PREFIX,
+    Hints,
+    UnusualCalls,
+    type_name,
+    unusual_calls,
+)
 from abreast.jobs.candidates.source.target import Target, find_function
 from abreast.jobs.candidates.values.invocation import Invocation
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot
@@ -67,11 +73,10 @@ class GeneratedCall:
     def to_json(self) -> dict[str, Any]:
         """Return it in the form that the child process reads."""
         owner, args, kwargs = self.whole.items
-        args = replace(args, kind="list")
         return {
             "name": self.name,
             "self": owner.to_json(),
-            "args": args.to_json(),
+            "args": replace(args, kind="list").to_json(),
             "kwargs": kwargs.to_json(),
         }
 
@@ -122,13 +127,11 @@ def generate(
         except NotPlain:
             failed += 1
     profile = ValueProfile(wholes)
-    makers = (
-        [_mutation_maker(list(wholes)[:_MAX_MUTATED_CALLS], profile, Hints(source, target))]
-        if wholes
-        else []
+    made_from = (
+        _mutation_maker(list(wholes)[:_MAX_MUTATED_CALLS], profile, Hints(source, target)),
+        _hint_maker(source, target, profile),
     )
-    hint_maker = _hint_maker(source, target, profile)
-    makers += [hint_maker] if hint_maker else []
+    makers = [maker for maker in made_from if maker]
     calls: dict[Plain, GeneratedCall] = {}
     for at in range(count if makers else 0):
         for attempt in range(_ATTEMPTS_PER_INPUT):
@@ -162,7 +165,9 @@ def whole_call(before: ValueSnapshot) -> Plain:
 
 def _mutation_maker(
     wholes: Sequence[Plain], profile: ValueProfile, hints: Hints
-) -> Callable[[SeededRandom], Plain]:
+) -> Callable[[SeededRandom], Plain] | None:
+    """Return a maker of calls from recorded ones; None if there are none."""
+
     def make(rng: SeededRandom) -> Plain:
         made = wholes[rng.below(len(wholes))]
         for _ in range(rng.between(1, 3)):
@@ -172,7 +177,7 @@ def _mutation_maker(
                 made = hints.keep(made, changed)
         return made
 
-    return make
+    return make if wholes else None
 
 
 # --- from type hints
@@ -207,7 +212,6 @@ def _hint_maker(
     return make
 
 
-_SCALARS: Final = frozenset({"int", "float", "str", "bool", "bytes", "None"})
 _CONTAINERS: Final = {
     **dict.fromkeys(
         ("list", "List", "Sequence", "Iterable", "Collection", "MutableSequence"), "list"
@@ -215,19 +219,20 @@ _CONTAINERS: Final = {
     **dict.fromkeys(("set", "Set", "MutableSet", "AbstractSet"), "set"),
     **dict.fromkeys(("frozenset", "FrozenSet"), "frozenset"),
 }
-_MAPS: Final = frozenset({"dict", "Dict", "Mapping", "MutableMapping"})
+_KINDS: Final = {
+    **dict.fromkeys(("int", "float", "str", "bool", "bytes", "None"), "scalar"),
+    **dict.fromkeys(_CONTAINERS, "row"),
+    **dict.fromkeys(("dict", "Dict", "Mapping", "MutableMapping"), "map"),
+    **{name: name for name in ("tuple", "union", "...")},
+}
 
 
 class _Hint:
     """An annotation from which values can be made."""
 
     def __init__(self, annotation: ast.expr | None) -> None:
-        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-            try:
-                annotation = ast.parse(annotation.value, mode="eval").body
-            except SyntaxError:
-                annotation = None
-        self._name, inner = _type_name(annotation)
+        self._name, inner = type_name(annotation)
+        self._kind = _KINDS.get(self._name, "")
         self._parts = [_Hint(one) for one in inner]
 
     @property
@@ -238,20 +243,6 @@ class _Hint:
             bool(self._kind)
             and len(self._parts) >= enough
             and all(part.known for part in self._parts)
-        )
-
-    @property
-    def _kind(self) -> str:
-        if self._name in _SCALARS:
-            return "scalar"
-        if self._name in _CONTAINERS:
-            return "row"
-        return (
-            "map"
-            if self._name in _MAPS
-            else self._name
-            if self._name in {"tuple", "union", "..."}
-            else ""
         )
 
     def make(self, rng: SeededRandom, profile: ValueProfile, pattern: Pattern) -> Plain:
@@ -285,27 +276,6 @@ class _Hint:
             "",
             tuple(one.make(rng, profile, (*pattern, str(at))) for at, one in enumerate(parts)),
         )
-
-
-def _type_name(annotation: ast.expr | None) -> tuple[str, list[ast.expr]]:
-    """Return the last part of a type's name, and the types in its brackets."""
-    if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
-        return "union", [annotation.left, annotation.right]
-    if isinstance(annotation, ast.Constant):
-        return (
-            "None" if annotation.value is None else "..." if annotation.value is ... else ""
-        ), []
-    if isinstance(annotation, ast.Subscript):
-        name, _ = _type_name(annotation.value)
-        inner = (
-            annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-        )
-        if name == "Optional":
-            return "union", [*inner, ast.Constant(None)]
-        return ("union" if name == "Union" else name), list(inner)
-    if isinstance(annotation, ast.Attribute):
-        return annotation.attr, []
-    return (annotation.id, []) if isinstance(annotation, ast.Name) else ("", [])
 
 
 def _scalar(name: str, rng: SeededRandom, profile: ValueProfile, pattern: Pattern) -> Plain:

@@ -18,6 +18,7 @@ from abreast.jobs.candidates.inputs.plain_values import Plain
 Pattern: TypeAlias = tuple[str, ...]
 _MAPS: Final = frozenset({"dict", "Counter", "OrderedDict", "defaultdict"})
 _LISTS: Final = frozenset({"list", "deque"})
+_SETS: Final = frozenset({"set", "frozenset"})
 _LETTERS: Final = " aZ0.é"
 _MAX_MEMBERS: Final = 40  # of a list that is doubled; a text may have twice as many characters
 
@@ -108,10 +109,9 @@ class ValueProfile:
                 return False
             if part.kind in _MAPS and facts.maps and facts.closed and not _is_closed(part):
                 return False
-            if part.kind in {"set", "frozenset"} or part.kind in _MAPS:
-                keys = part.items[::2] if part.kind in _MAPS else part.items
-                if len(set(keys)) != len(keys):
-                    return False
+            keys = _members(part) if part.kind in _MAPS or part.kind in _SETS else ()
+            if len(set(keys)) != len(keys):
+                return False
         return True
 
     def adjust(self, value: Plain) -> Plain:
@@ -123,7 +123,7 @@ class ValueProfile:
         facts = self.at(pattern)
         if value.kind in _LISTS and facts.rows and facts.ascending:
             items = tuple(sorted(items, key=Plain.order))
-        if value.kind in {"set", "frozenset"}:
+        if value.kind in _SETS:
             items = tuple(dict.fromkeys(items))
         if value.kind in _MAPS:
             pairs = dict(zip(items[::2], items[1::2], strict=True))
@@ -153,10 +153,9 @@ def _steps(value: Plain) -> Iterator[tuple[str, Plain]]:
 
 
 def _is_ascending(value: Plain) -> bool:
-    if len({one.kind for one in value.items}) > 1:
-        return False
-    keys = [one.order() for one in value.items]
-    return all(one <= other for one, other in pairwise(keys))
+    return len({one.kind for one in value.items}) <= 1 and all(
+        one.order() <= other.order() for one, other in pairwise(value.items)
+    )
 
 
 def _is_even(value: Plain) -> bool:
@@ -184,9 +183,7 @@ def _only_keys(value: Plain, keys: Iterable[Plain]) -> Plain:
 
 
 def _fits_list(facts: ValueFacts, part: Plain) -> bool:
-    if facts.ascending and not _is_ascending(part):
-        return False
-    return not facts.even or _is_even(part)
+    return (not facts.ascending or _is_ascending(part)) and (not facts.even or _is_even(part))
 
 
 # --- one mutation
@@ -196,20 +193,13 @@ def mutate(value: Plain, profile: ValueProfile, rng: SeededRandom) -> Plain:
     """Return the value with one part changed; the names of instance attributes stay."""
     parts = [
         (path, pattern, part)
-        for (path, part), (pattern, _) in _mutable_parts(value)
-        if part.kind in _MUTATIONS
+        for (path, part), (pattern, _) in zip(value.walk(), places(value), strict=True)
+        if part.kind in _MUTATIONS and "name" not in pattern
     ]
     if not parts:
         return value
     path, pattern, part = parts[rng.below(len(parts))]
     return profile.adjust(value.put(path, _MUTATIONS[part.kind](part, profile.at(pattern), rng)))
-
-
-def _mutable_parts(
-    value: Plain,
-) -> Iterator[tuple[tuple[tuple[int, ...], Plain], tuple[Pattern, Plain]]]:
-    whole = zip(value.walk(), places(value), strict=True)
-    return (one for one in whole if "name" not in one[1][0])
 
 
 def _mutate_int(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
@@ -248,8 +238,7 @@ def _mutate_float(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
 
 
 def _random_letter(facts: ValueFacts, rng: SeededRandom) -> str:
-    known = "".join(sorted(facts.letters))
-    letters = known * 3 + _LETTERS
+    letters = "".join(sorted(facts.letters)) * 3 + _LETTERS
     return letters[rng.below(len(letters))]
 
 

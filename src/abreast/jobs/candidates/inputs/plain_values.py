@@ -27,6 +27,10 @@ _CALL_ARGUMENTS: Final = {
     "datetime.timedelta": 3,
     "range": 3,
 }
+_TEXT_TYPES: Final = {
+    ("bytes", "bytearray"),
+    *((name, name) for name in ("bool", "int", "float", "str", "bytes")),
+}
 _BUILT_FROM_TEXT: Final = ("decimal.Decimal", "pathlib.PurePosixPath", "pathlib.PosixPath")
 
 
@@ -113,13 +117,10 @@ class _Reader:
 
     def _read(self, at: int) -> Plain:
         node = self._nodes[at]
-        text = node.value or ""
         if node.kind == "none":
             return Plain("none")
-        if node.kind in {"bool", "int", "float", "str"} and node.type == node.kind:
-            return Plain(node.kind, text)
-        if node.kind == "bytes" and node.type in {"bytes", "bytearray"}:
-            return Plain(node.type, text)
+        if (node.kind, node.type) in _TEXT_TYPES:
+            return Plain(node.type, node.value or "")
         return self._container(at) or self._other(at)
 
     def _container(self, at: int) -> Plain | None:
@@ -146,25 +147,23 @@ class _Reader:
 
     def _other(self, at: int) -> Plain:
         node = self._nodes[at]
-        if node.type in _BUILT_FROM_TEXT:
-            return Plain("text", f"{node.type}|{node.value}")
-        if node.kind == "enum":
-            return Plain("enum", f"{node.type}|{node.value}")
+        if node.type in _BUILT_FROM_TEXT or node.kind == "enum":
+            kind = "text" if node.type in _BUILT_FROM_TEXT else "enum"
+            return Plain(kind, f"{node.type}|{node.value}")
+        parts = tuple(map(self.read, node.attributes[: _CALL_ARGUMENTS.get(node.type)]))
         if node.type in _CALL_ARGUMENTS:
-            return Plain(
-                "call",
-                node.type,
-                tuple(self.read(one) for one in node.attributes[: _CALL_ARGUMENTS[node.type]]),
-            )
-        if node.kind == "object" and "." in node.type and not node.items and node.value is None:
-            state = [
-                part
-                for name, place in zip(node.names, node.attributes, strict=True)
-                for part in (Plain("str", name), self.read(place))
-            ]
-            if all(name.isidentifier() for name in node.names):
-                return Plain("instance", node.type, tuple(state))
-        raise NotPlain(f"a {node.type} can't be made again")
+            return Plain("call", node.type, parts)
+        if (
+            node.kind != "object"
+            or "." not in node.type
+            or node.items
+            or node.value is not None
+            or not all(name.isidentifier() for name in node.names)
+        ):
+            raise NotPlain(f"a {node.type} can't be made again")
+        state = zip(node.names, parts, strict=True)
+        pairs = ((Plain("str", name), part) for name, part in state)
+        return Plain("instance", node.type, tuple(one for pair in pairs for one in pair))
 
 
 # --- as Python code
@@ -188,19 +187,12 @@ def _show_other(value: Plain) -> str:
     if value.kind in {"text", "enum"}:
         label, _, content = value.text.partition("|")
         name = label.rpartition(".")[2]
-        return (
-            f"{name}.{content}"
-            if value.kind == "enum"
-            else f"{name}({_decimal_text(label, content)!r})"
-        )
+        shown = str(decimal.Decimal(content)) if label == "decimal.Decimal" else content
+        return f"{name}.{content}" if value.kind == "enum" else f"{name}({shown!r})"
     if value.kind in {"Counter", "OrderedDict", "defaultdict"}:
         factory = f"{value.text}, " if value.text else ""
         return f"{value.kind}({factory}{{{_show_pairs(value, '{}: {}')}}})"
     return f"{value.text.rpartition('.')[2] or value.kind}({_show_items(value)})"
-
-
-def _decimal_text(label: str, text: str) -> str:
-    return str(decimal.Decimal(text)) if label == "decimal.Decimal" else text
 
 
 _SHOW: Final[dict[str, Callable[[Plain], str]]] = {
@@ -219,20 +211,22 @@ _SHOW: Final[dict[str, Callable[[Plain], str]]] = {
 }
 
 
+_FROM_VALUE: Final[dict[type, Callable[[Any], Plain]]] = {
+    type(None): lambda _: Plain("none"),
+    bool: lambda value: Plain("bool", str(value)),
+    int: lambda value: Plain("int", f"{value:x}"),
+    float: lambda value: Plain("float", value.hex()),
+    str: lambda value: Plain("str", value),
+    list: lambda value: Plain("list", "", tuple(map(from_value, value))),
+    tuple: lambda value: Plain("tuple", "", tuple(map(from_value, value))),
+    dict: lambda value: Plain(
+        "dict", "", tuple(from_value(part) for pair in value.items() for part in pair)
+    ),
+}
+
+
 def from_value(value: object) -> Plain:
     """Return the description of a plain value. Raises NotPlain."""
-    if value is None:
-        return Plain("none")
-    if isinstance(value, bool | int):
-        return Plain("bool", str(value)) if isinstance(value, bool) else Plain("int", f"{value:x}")
-    if isinstance(value, float):
-        return Plain("float", value.hex())
-    if isinstance(value, str):
-        return Plain("str", value)
-    if isinstance(value, list | tuple):
-        return Plain(
-            "list" if isinstance(value, list) else "tuple", "", tuple(map(from_value, value))
-        )
-    if isinstance(value, dict):
-        return Plain("dict", "", tuple(from_value(part) for pair in value.items() for part in pair))
-    raise NotPlain(f"a {type(value).__name__}")
+    if type(value) not in _FROM_VALUE:
+        raise NotPlain(f"a {type(value).__name__}")
+    return _FROM_VALUE[type(value)](value)

@@ -76,7 +76,7 @@ class Probe:
             at = [
                 self._show_call(call)
                 for call in self.inputs.calls
-                if f", in {call.name}" == _input_named_in(behaviour.reason)
+                if behaviour.reason.endswith(f", in {call.name}")
             ]
             return replace(behaviour, reason=": ".join([behaviour.reason, *at]))
         if behaviour.verdict != "wrong":
@@ -125,30 +125,15 @@ class Probe:
         wholes = dict.fromkeys(profile.adjust(one) for one in call.smaller())
         prefix = PREFIX if call.name.startswith(PREFIX) else ""
         less = (one for one in wholes if one.size < call.whole.size)
-        fitting = sorted((one for one in less if profile.fits(one, hull=not prefix)), key=_size)
-        chosen = (
-            fitting
-            if len(fitting) <= _SHRINK_BATCH
-            else fitting[:: -(-len(fitting) // _SHRINK_BATCH)]
-        )
-        return replace(
-            self.inputs,
-            calls=tuple(
-                GeneratedCall(f"{prefix}smaller {at}", one) for at, one in enumerate(chosen)
-            ),
-        )
-
-
-def _size(one: object) -> int:
-    return int(getattr(one, "size", 0))
+        fitting = [one for one in less if profile.fits(one, hull=not prefix)]
+        fitting.sort(key=lambda one: one.size)
+        chosen = fitting[:: -(-len(fitting) // _SHRINK_BATCH) or 1]
+        calls = [GeneratedCall(f"{prefix}smaller {at}", one) for at, one in enumerate(chosen)]
+        return replace(self.inputs, calls=tuple(calls))
 
 
 def _smallest(calls: Sequence[GeneratedCall]) -> GeneratedCall:
     return min(calls, key=lambda call: call.whole.size)
-
-
-def _input_named_in(reason: str) -> str:
-    return reason[reason.rfind(", in ") :] if ", in " in reason else ""
 
 
 async def prepare(

@@ -13,7 +13,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, zip_longest
+from itertools import cycle, pairwise, zip_longest
 from typing import Final
 
 from abreast.jobs.candidates.inputs.mutate import Pattern, ValueProfile, places
@@ -99,6 +99,24 @@ _DATES: Final = (
     (2024, 1, 1),
     (1969, 12, 31),
 )
+_CALL_ARGUMENTS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
+    "datetime.date": _DATES,
+    "datetime.datetime": (
+        *((*day, 0, 0, 0, 0) for day in _DATES),
+        (9999, 12, 31, 23, 59, 59, 999_999),
+    ),
+    "datetime.timedelta": (
+        (0, 0, 0),
+        (0, 0, 1),
+        (-1, 86_399, 999_999),
+        (-1, 0, 0),
+        (365, 0, 0),
+        (999_999_999, 86_399, 999_999),
+    ),
+    "fractions.Fraction": ((0, 1), (1, 1), (-1, 3), (7, 2)),
+    "range": ((0, 0, 1), (5, 0, -1), (0, 10, 3), (-3, 3, 1)),
+}
+"""By type that is built by a call: the arguments of unusual ones."""
 _DECIMALS: Final = ("NaN", "Infinity", "-Infinity", "-0", "0E+3", "1E-30", "1E+30", "1.10", "-2.5")
 
 
@@ -157,11 +175,10 @@ def _put_into_calls(
     profile: ValueProfile,
 ) -> list[Plain]:
     """Put each value into one of the recorded calls, which take turns."""
-    found = []
-    for at, value in enumerate(values):
-        whole, path, _ = bases[at % len(bases)]
-        found.append(profile.adjust(whole.put(path, value)))
-    return found
+    return [
+        profile.adjust(whole.put(path, value))
+        for value, (whole, path, _) in zip(values, cycle(bases), strict=False)
+    ]
 
 
 def _related(whole: Plain) -> Iterator[Plain]:
@@ -185,8 +202,7 @@ def _related(whole: Plain) -> Iterator[Plain]:
 
 
 def _interleave(rows: Sequence[Sequence[Plain]]) -> Iterator[Plain]:
-    for column in zip_longest(*rows):
-        yield from (one for one in column if one is not None)
+    return (one for column in zip_longest(*rows) for one in column if one is not None)
 
 
 def _replaceable(whole: Plain) -> Iterator[tuple[tuple[int, ...], Pattern, Plain]]:
@@ -228,15 +244,8 @@ def _strings(part: Plain) -> Iterator[Plain]:
     text, half = part.text, len(part.text) // 2
     for at, one in enumerate(_CHARACTERS):
         yield Plain("str", (text[:half] + one + text[half:], one + text, text + one, one)[at % 4])
-    yield from (Plain("str", one) for one in _STRINGS)
-    yield from (
-        Plain("str", one) for one in (text.upper(), text.swapcase(), text[::-1], text + text)
-    )
-    yield from (Plain("str", one) for one in _CHARACTERS)
-
-
-def _bytes(part: Plain) -> Iterator[Plain]:
-    yield from (replace(part, text=text) for one in _BYTES for text in (one, part.text + one))
+    forms = (text.upper(), text.swapcase(), text[::-1], text + text)
+    yield from (Plain("str", one) for one in (*_STRINGS, *forms, *_CHARACTERS))
 
 
 def _lists(part: Plain) -> Iterator[Plain]:
@@ -268,42 +277,25 @@ def _other_sign(part: Plain) -> Plain:
 
 
 def _built_by_call(part: Plain) -> Iterator[Plain]:
-    rest = {"datetime.date": (), "datetime.datetime": (0, 0, 0, 0)}.get(part.text)
-    if rest is not None:
-        yield from (_call(part, *day, *rest) for day in _DATES)
-    if part.text == "datetime.datetime":
-        yield _call(part, 9999, 12, 31, 23, 59, 59, 999_999)
-    elif part.text == "datetime.timedelta":
-        values = (
-            (0, 0, 0),
-            (0, 0, 1),
-            (-1, 86_399, 999_999),
-            (-1, 0, 0),
-            (365, 0, 0),
-            (999_999_999, 86_399, 999_999),
-        )
-        yield from (_call(part, *one) for one in values)
-    elif part.text == "fractions.Fraction":
-        yield from (_call(part, *one) for one in ((0, 1), (1, 1), (-1, 3), (7, 2)))
-    elif part.text == "range":
-        yield from (_call(part, *one) for one in ((0, 0, 1), (5, 0, -1), (0, 10, 3), (-3, 3, 1)))
-
-
-def _call(part: Plain, *numbers: int) -> Plain:
-    return replace(part, items=tuple(map(from_value, numbers)))
+    for numbers in _CALL_ARGUMENTS.get(part.text, ()):
+        yield replace(part, items=tuple(map(from_value, numbers)))
 
 
 def _texts(part: Plain) -> Iterator[Plain]:
-    label, _, _ = part.text.partition("|")
-    if label == "decimal.Decimal":
-        yield from (Plain("text", f"{label}|{one}") for one in _DECIMALS)
+    if part.text.startswith("decimal.Decimal|"):
+        yield from (Plain("text", f"decimal.Decimal|{one}") for one in _DECIMALS)
 
 
 _MAKERS: Final[dict[str, Callable[[Plain], Iterator[Plain] | tuple[Plain, ...]]]] = {
     "float": _floats,
     "str": _strings,
     "bool": lambda part: (Plain("bool", "False" if part.text == "True" else "True"),),
-    **dict.fromkeys(("bytes", "bytearray"), _bytes),
+    **dict.fromkeys(
+        ("bytes", "bytearray"),
+        lambda part: tuple(
+            replace(part, text=text) for one in _BYTES for text in (one, part.text + one)
+        ),
+    ),
     **dict.fromkeys(("list", "deque", "set", "frozenset"), _lists),
     "call": _built_by_call,
     "text": _texts,
@@ -330,7 +322,11 @@ class Hints:
         self._hints = {one.arg: one.annotation for one in (*positional, *arguments.kwonlyargs)}
         defaults = zip(reversed(positional), reversed(arguments.defaults), strict=False)
         named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        self._none = {one.arg for one, default in (*defaults, *named) if _is_none(default)}
+        self._none = {
+            one.arg
+            for one, default in (*defaults, *named)
+            if isinstance(default, ast.Constant) and default.value is None
+        }
 
     def parameter(self, whole: Plain, path: tuple[int, ...]) -> str:
         """Return the name of the parameter at a path of a call; empty for `*args`."""
@@ -352,38 +348,41 @@ class Hints:
 
     def may_be_none(self, name: str) -> bool:
         """Whether the hint or the default allows None."""
-        return name in self._none or bool(_hint_names(self._hints.get(name)) & {"Optional", "None"})
+        return name in self._none or "None" in _hint_names(self._hints.get(name))
 
     def may_be_bool(self, name: str) -> bool:
         """Whether the hint allows a bool; `int` alone does not."""
         return "bool" in _hint_names(self._hints.get(name))
 
 
-def _is_none(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 def _hint_names(annotation: ast.expr | None) -> set[str]:
     """Return the names in a hint, without those in brackets of other types than unions."""
+    name, inner = type_name(annotation)
+    divisible = name == "union" or name in _RESTRICTING_HINTS
+    return {name}.union(*map(_hint_names, inner if divisible else ()))
+
+
+_CONSTANT_NAMES: Final[dict[object, str]] = {None: "None", ...: "..."}
+
+
+def type_name(annotation: ast.expr | None) -> tuple[str, list[ast.expr]]:
+    """Return the last part of a type's name, and the types in its brackets."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:
             annotation = ast.parse(annotation.value, mode="eval").body
         except SyntaxError:
-            return set()
-    if isinstance(annotation, ast.BinOp):
-        return _hint_names(annotation.left) | _hint_names(annotation.right)
-    if isinstance(annotation, ast.Subscript):
-        outer = _hint_names(annotation.value)
-        inner = (
-            annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-        )
-        return (
-            outer.union(*map(_hint_names, inner))
-            if outer & {"Optional", "Union", *_RESTRICTING_HINTS}
-            else outer
-        )
+            annotation = None
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
+        return "union", [annotation.left, annotation.right]
     if isinstance(annotation, ast.Constant):
-        return {"None"} if annotation.value is None else set()
+        return _CONSTANT_NAMES.get(annotation.value, ""), []
+    if isinstance(annotation, ast.Subscript):
+        name, _ = type_name(annotation.value)
+        held = annotation.slice
+        inner = held.elts if isinstance(held, ast.Tuple) else [held]
+        if name == "Optional":
+            return "union", [*inner, ast.Constant(None)]
+        return ("union" if name == "Union" else name), list(inner)
     if isinstance(annotation, ast.Attribute):
-        return {annotation.attr}
-    return {annotation.id} if isinstance(annotation, ast.Name) else set()
+        return annotation.attr, []
+    return (annotation.id, []) if isinstance(annotation, ast.Name) else ("", [])
