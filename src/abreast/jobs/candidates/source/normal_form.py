@@ -14,7 +14,6 @@ character.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -95,14 +94,6 @@ _INTROSPECTION_NAMES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NormalForm:
-    """The normal form of a source, and separately its docstrings, which don't run."""
-
-    code: str
-    docstrings: tuple[str, ...]
-
-
 def normal_form(source: str) -> str:
     """Return the normal form of a source. Raises `SyntaxError`.
 
@@ -111,32 +102,17 @@ def normal_form(source: str) -> str:
     >>> normal_form("def f(a): return a") == normal_form("def f(b): return b")
     False
     """
-    return normalise(source).code
-
-
-def normalise(source: str) -> NormalForm:
-    """Return the normal form of a source, and its docstrings. Raises `SyntaxError`."""
     try:
         tree = ast.parse(source)
-        if _inspects_itself(tree):
-            return NormalForm(f"as it is:\n{source}", ())
-        docstrings = tuple(_remove_docstrings(tree))
-        rename_locals(tree, source)
-        return NormalForm(ast.dump(tree), docstrings)
+        if not _inspects_itself(tree):
+            _remove_docstrings(tree)
+            rename_locals(tree, source)
+            return ast.dump(tree)
     except (RecursionError, MemoryError):  # nested too deeply for the parser
-        return NormalForm(f"as it is:\n{source}", ())
+        pass
     except ValueError as error:  # null bytes
         raise SyntaxError(str(error)) from None
-
-
-def same_code(one: str, other: str) -> bool:
-    """Whether two sources have the same normal form; invalid Python equals only itself."""
-    if one == other:
-        return True
-    try:
-        return normal_form(one) == normal_form(other)
-    except SyntaxError:
-        return False
+    return f"as it is:\n{source}"
 
 
 # --- duplicates
@@ -195,21 +171,16 @@ def _form_or_text(source: str) -> str:
 
 
 def _inspects_itself(tree: ast.Module) -> bool:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in _INTROSPECTION_NAMES:
-            return True
-        if isinstance(node, ast.Attribute) and node.attr in _INTROSPECTION_NAMES:
-            return True
-        if isinstance(node, ast.Import | ast.ImportFrom) and _imports_introspection(node):
-            return True
+    nodes = list(ast.walk(tree))
     safe_calls = [
-        node.func
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _has_constant_attribute(node)
+        node.func for node in nodes if isinstance(node, ast.Call) and _has_constant_attribute(node)
     ]
     return any(
-        isinstance(node, ast.Name) and node.id == "getattr" and node not in safe_calls
-        for node in ast.walk(tree)
+        (isinstance(node, ast.Name) and node.id in _INTROSPECTION_NAMES)
+        or (isinstance(node, ast.Attribute) and node.attr in _INTROSPECTION_NAMES)
+        or (isinstance(node, ast.Import | ast.ImportFrom) and _imports_introspection(node))
+        or (isinstance(node, ast.Name) and node.id == "getattr" and node not in safe_calls)
+        for node in nodes
     )
 
 
@@ -226,17 +197,14 @@ def _has_constant_attribute(node: ast.Call) -> bool:
 def _imports_introspection(node: ast.Import | ast.ImportFrom) -> bool:
     imported = {part for alias in node.names for part in alias.name.split(".")}
     if isinstance(node, ast.ImportFrom):
-        imported |= {
-            *(node.module or "").split("."),
-            *("*" for alias in node.names if alias.name == "*"),
-        }
+        imported |= {*(node.module or "").split(".")}
     return bool(imported & (_INTROSPECTION_NAMES | {"*"}))
 
 
-def _remove_docstrings(tree: ast.Module) -> Iterator[str]:
+def _remove_docstrings(tree: ast.Module) -> None:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node, clean=False)
-            if text is not None:
-                node.body[:1] = [] if node.body[1:] else [ast.Pass()]
-                yield text
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            node.body[:1] = [] if node.body[1:] else [ast.Pass()]

@@ -34,11 +34,12 @@ def from_directory(directory: Path) -> list[Proposal]:
 
 def from_file(path: Path) -> Proposal:
     """Return a Python file as a candidate, with an error as its result if it can't be read."""
+    proposal = Proposal(path.stem, "", "file")
     try:
         _check_size(path)
-        return Proposal(path.stem, read_source(path), "file")
+        return replace(proposal, text=read_source(path))
     except (CandidateInvalid, OSError) as error:
-        return Proposal(path.stem, "", "file", fault="error", reason=str(error))
+        return replace(proposal, fault="error", reason=str(error))
 
 
 def from_patches(
@@ -106,19 +107,17 @@ def _check_size(path: Path) -> None:
 
 
 def _from_patch(path: Path, target: Target, original: str, stop: StopRequest) -> Proposal:
+    proposal = Proposal(path.stem, "", "patch")
     try:
         _check_size(path)
         patch = path.read_bytes()
         with tempfile.TemporaryDirectory(prefix="abreast-patch-") as directory:
-            git = Git(Path(directory), stop)
-            return _apply_patch(git, patch, Proposal(path.stem, "", "patch"), target, original)
+            return _apply_patch(Git(Path(directory), stop), patch, proposal, target, original)
     except GitFailed as error:
         message = str(error).splitlines()[-1].removeprefix("error: ")
-        return Proposal(
-            path.stem, "", "patch", fault="error", reason=f"it can't be applied: {message}"
-        )
+        return replace(proposal, fault="error", reason=f"it can't be applied: {message}")
     except (CandidateInvalid, OSError) as error:
-        return Proposal(path.stem, "", "patch", fault="error", reason=str(error))
+        return replace(proposal, fault="error", reason=str(error))
 
 
 def _apply_patch(

@@ -11,6 +11,7 @@ import difflib
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -107,15 +108,17 @@ def candidate_text(original_text: str, target: Target, candidate_text: str) -> s
     """
     old, new = _parse(original_text, target.file), _parse(candidate_text, "the candidate")
     before = _function(old, target)
-    if _is_whole_file(old, new, target):
+    is_whole = _is_whole_file(old, new, target)
+    if is_whole:
         _check_same_kind(before, _function(new, target))
         if _bound_names(old.body) != {target.qualname}:
             return candidate_text
-        try:
-            return _splice(original_text, old, candidate_text, new, target)
-        except CandidateInvalid:
+    try:
+        return _splice(original_text, old, candidate_text, new, target)
+    except CandidateInvalid:
+        if is_whole:
             return candidate_text
-    return _splice(original_text, old, candidate_text, new, target)
+        raise
 
 
 def _splice(text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target) -> str:
@@ -154,7 +157,12 @@ def _function(tree: ast.Module, target: Target) -> Function:
 
 
 def _lookup(tree: ast.Module, qualname: str) -> Definition | None:
-    found = [one for name, one in _members(tree) if name == qualname and not _is_overload(one)]
+    found = [
+        one
+        for name, one in _members(tree)
+        if name == qualname
+        and "overload" not in {ast.unparse(by).rpartition(".")[2] for by in one.decorator_list}
+    ]
     if len(found) > 1:
         lines = ", ".join(str(one.lineno) for one in found)
         raise CandidateInvalid(
@@ -162,12 +170,6 @@ def _lookup(tree: ast.Module, qualname: str) -> Definition | None:
             "which is meant can't be said"
         )
     return found[0] if found else None
-
-
-def _is_overload(one: Definition) -> bool:
-    return any(
-        ast.unparse(decorator).rpartition(".")[2] == "overload" for decorator in one.decorator_list
-    )
 
 
 def _members(
@@ -295,9 +297,8 @@ class _Splice:
         )
         kept: list[ast.stmt] = []
         for one in body:
-            if isinstance(one, _IMPORTS) and not above:
-                continue
-            if ast.dump(one) in same or _has_no_effect(one):
+            is_import = isinstance(one, _IMPORTS) and not above
+            if is_import or ast.dump(one) in same or _has_no_effect(one):
                 continue
             names = _bound_names([one])
             if not names or isinstance(one, ast.Expr):
@@ -318,22 +319,14 @@ class _Splice:
         Empty if a body starts on the line of its `def`, or is indented differently.
         """
         first, after = self._before.body[0], self.expected.body[0]
-        if not (
-            isinstance(first, ast.Expr)
-            and isinstance(first.value, ast.Constant)
-            and len(self._before.body) > 1
-        ):
-            return []
+        indent = after.col_offset - self.expected.col_offset
         if (
-            not isinstance(first.value.value, str)
+            len(self._before.body) == 1
+            or ast.get_docstring(self._before, clean=False) is None
             or ast.get_docstring(self.expected, clean=False) is not None
-        ):
-            return []
-        if _first_line(after) <= self.expected.lineno or first.lineno <= self._before.lineno:
-            return []
-        if (
-            after.col_offset - self.expected.col_offset
-            != first.col_offset - self._before.col_offset
+            or _first_line(after) <= self.expected.lineno
+            or first.lineno <= self._before.lineno
+            or indent != first.col_offset - self._before.col_offset
         ):
             return []
         self._docstring_offset = _first_line(after) - self.expected.lineno
@@ -382,13 +375,9 @@ class _Splice:
         for number in range(start, (one.end_lineno or one.lineno) + 1):
             line = self._new_lines[number - 1]
             if number not in inside:
-                bare = (
-                    line.removeprefix(old_indent)
-                    if line.startswith(old_indent)
-                    else line.lstrip(" \t")
-                )
-                line = new_indent + bare if bare.strip() else bare
-                line = line.rstrip("\r\n") + self._newline
+                is_indented = line.startswith(old_indent)
+                bare = line.removeprefix(old_indent) if is_indented else line.lstrip(" \t")
+                line = (new_indent if bare.strip() else "") + bare.rstrip("\r\n") + self._newline
             found.append(line)
         if not found[-1].endswith(("\n", "\r")):
             found[-1] += self._newline
@@ -413,15 +402,12 @@ class _Splice:
             line = f"import {what}" if level < 0 else f"from {'.' * level}{module} import {what}"
             (future if module == "__future__" else plain).append(line + self._newline)
         body = list(self._old.body)
-        if body and isinstance(body[0], ast.Expr) and _has_no_effect(body[0]):
+        first = _first_line(body[0])
+        if isinstance(body[0], ast.Expr) and _has_no_effect(body[0]):
             docstring = body.pop(0)
             first = (docstring.end_lineno or docstring.lineno) + 1
-        else:
-            first = _first_line(body[0])
         last = first
-        for one in body:
-            if not isinstance(one, _IMPORTS):
-                break
+        for one in takewhile(lambda one: isinstance(one, _IMPORTS), body):
             last = (one.end_lineno or one.lineno) + 1
         lines[last - 1 : last - 1] = plain
         lines[first - 1 : first - 1] = future
