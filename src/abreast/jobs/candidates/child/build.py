@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import enum
 import fractions
+import functools
 import importlib
 import pathlib
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -35,12 +36,10 @@ def _find_class(label: str) -> Any:  # noqa: ANN401 - any class
     parts = label.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:cut]))
+            module = importlib.import_module(".".join(parts[:cut]))
         except ImportError:
             continue
-        for part in parts[cut:]:
-            found = getattr(found, part)
-        return found
+        return functools.reduce(getattr, parts[cut:], module)
     raise Unbuildable(f"there is no {label}")
 
 

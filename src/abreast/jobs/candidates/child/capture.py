@@ -58,6 +58,17 @@ def active() -> bool:
     return _ACTIVE_CALL.get() is not None
 
 
+@contextlib.contextmanager
+def _active_call(call: CapturedCall | object) -> Iterator[None]:
+    token = _ACTIVE_CALL.set(call)
+    try:
+        yield
+    finally:
+        # ValueError: an async generator was closed in another context.
+        with contextlib.suppress(ValueError):
+            _ACTIVE_CALL.reset(token)
+
+
 class Recorder:
     """Records every outermost call, named after the test and its number in that test."""
 
@@ -119,14 +130,9 @@ class Recorder:
         for call in list(self._open.values()):
             call.finish()
 
-    @contextlib.contextmanager
-    def untraced(self) -> Iterator[None]:
+    def untraced(self) -> contextlib.AbstractContextManager[None]:
         """Within this context, calls of the target are not recorded."""
-        token = _ACTIVE_CALL.set(_UNTRACED)
-        try:
-            yield
-        finally:
-            _ACTIVE_CALL.reset(token)
+        return _active_call(_UNTRACED)
 
     @contextlib.contextmanager
     def capturing_stdout(self) -> Iterator[None]:
@@ -178,10 +184,9 @@ class CapturedCall:
         method: bool,
     ) -> None:
         self._recorder, self._name = recorder, name
-        self._parts: dict[str, object] = (
-            {"self": args[0], "arguments": args[1:]} if method and args else {}
-        )
-        self._parts = {"arguments": args, **self._parts, "keywords": kwargs}
+        self._parts: dict[str, object] = {"arguments": args, "keywords": kwargs}
+        if method and args:
+            self._parts |= {"self": args[0], "arguments": args[1:]}
         self._ends: dict[str, object] = {}
         self._source: type | None = None
         self._steps: list[ValueSnapshot] = []
@@ -196,14 +201,8 @@ class CapturedCall:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Within this context, the target's own code runs."""
-        token = _ACTIVE_CALL.set(self)
-        try:
-            with self._recorder.capturing_stdout():
-                yield
-        finally:
-            # ValueError: an async generator was closed in another context.
-            with contextlib.suppress(ValueError):
-                _ACTIVE_CALL.reset(token)
+        with _active_call(self), self._recorder.capturing_stdout():
+            yield
 
     def raised(self, error: BaseException) -> None:
         """Record that the call ended with this exception."""
@@ -234,8 +233,7 @@ class CapturedCall:
 
     def _begin_yielding(self, source: object) -> list[object]:
         self._source = type(source)
-        held: list[object] = []
-        self._ends["yielded"] = held
+        self._ends["yielded"] = held = list[object]()
         return held
 
     def _record_value(self, held: list[object], value: object) -> None:
@@ -304,8 +302,7 @@ class CapturedCall:
     def finish(self) -> None:
         """Take the snapshot after the call, as one graph, and record the call."""
         # Taking the snapshot may call the target itself; that must not be recorded as a call.
-        token = _ACTIVE_CALL.set(self)
-        try:
+        with _active_call(self):
             after = _mark_inner_iterators(
                 self._recorder.snapshot_of(self._parts_in_order(), self._name, "after"),
                 self._source,
@@ -314,9 +311,6 @@ class CapturedCall:
             self._recorder.note(
                 self, Invocation(self._name, self._before, after, printed, tuple(self._steps))
             )
-        finally:
-            with contextlib.suppress(ValueError):
-                _ACTIVE_CALL.reset(token)
 
 
 def _mark_inner_iterators(after: ValueSnapshot, source: type | None) -> ValueSnapshot:

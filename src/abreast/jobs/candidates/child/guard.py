@@ -94,7 +94,7 @@ class PatchDetector:
         self._names = {
             name: frozenset(vars(module))
             for name, module in list(sys.modules.items())
-            if _is_module(module)
+            if type(module) is ModuleType
         }
 
     def rebound_names(self, places: Places) -> list[str]:
@@ -113,8 +113,7 @@ class PatchDetector:
             module = sys.modules.get(name)
             if (
                 name not in self._originals
-                and module is not None
-                and _is_module(module)
+                and type(module) is ModuleType
                 and not places.owns(module)
             ):
                 found += [
@@ -132,10 +131,6 @@ def _import_if_present(name: str) -> ModuleType | None:
         return importlib.import_module(name)
     except ImportError:  # this version of pytest has no such module
         return None
-
-
-def _is_module(value: object) -> bool:
-    return type(value) is ModuleType
 
 
 def _is_data(name: str, value: object) -> bool:
@@ -174,8 +169,7 @@ def functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
             yield key, plain
         elif isinstance(value, type) and value.__module__ == name:
             for inner, held in list(vars(value).items()):
-                plain = _unwrap_function(held)
-                if plain is not None:
+                if (plain := _unwrap_function(held)) is not None:
                     yield f"{key}.{inner}", plain
 
 
@@ -207,11 +201,8 @@ def code_digests(places: Places, target: str) -> dict[str, str]:
     for module in modules_of(places):
         if os.path.realpath(str(module.__file__)) != target:
             found[f"{module.__name__}::"] = ""  # it was loaded
-            held = functions_of(module)
-            found |= {
-                f"{module.__name__}::{name}": code_digest(function.__code__)
-                for name, function in held
-            }
+            for name, function in functions_of(module):
+                found[f"{module.__name__}::{name}"] = code_digest(function.__code__)
     return found
 
 
@@ -229,13 +220,10 @@ def state_digests(places: Places) -> dict[str, tuple[str, int]]:
         found[f"{module.__name__}::"] = ("", 0)  # it was loaded by then
         for name, value in _kept_values("", vars(module), module.__name__):
             found[f"{module.__name__}::{name}"] = _digest(value)
-    found["os::"], found["os::environ"] = ("", 0), _digest(_environment_variables())
+    # The environment without pytest's own variables.
+    variables = {name: one for name, one in os.environ.items() if not name.startswith("PYTEST_")}
+    found["os::"], found["os::environ"] = ("", 0), _digest(variables)
     return found | {name: (str(size), size) for name, size in _cache_sizes(places)}
-
-
-def _environment_variables() -> dict[str, str]:
-    """The environment without pytest's own variables."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
 def _kept_values(
@@ -245,8 +233,7 @@ def _kept_values(
         name = f"{above}{key}"
         if key.startswith(("__", "@")) or isinstance(value, ModuleType | _lru_cache_wrapper):
             continue
-        function = _unwrap_function(value)
-        if function is not None:
+        if (function := _unwrap_function(value)) is not None:
             if function.__module__ == module:
                 cells = [_cell_content(cell) for cell in function.__closure__ or ()]
                 yield (
@@ -295,12 +282,8 @@ def _function_attributes(value: object) -> list[dict[str, object]]:
         held = dict(vars(value))
         inner = CallDesk.function(value)
         value = inner if inner is not value else held.get("__wrapped__")
-        held = {
-            name: one
-            for name, one in held.items()
-            if name not in {"__wrapped__", "__signature__", "__watched__"}
-        }
-        found.append(held)
+        ignored = {"__wrapped__", "__signature__", "__watched__"}
+        found.append({name: one for name, one in held.items() if name not in ignored})
     return found
 
 

@@ -15,10 +15,10 @@ from abreast.jobs.candidates.child import guard
 from abreast.jobs.candidates.child.audit import Audit, around_import
 from abreast.jobs.candidates.child.capture import Function, Recorder
 from abreast.jobs.candidates.child.channel import Channel
-from abreast.jobs.candidates.child.install import TargetMissing, install
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, module_name, set_path
 from abreast.jobs.candidates.child.suite import Suite
 from abreast.jobs.candidates.child.trying import InputTrial
+from abreast.jobs.candidates.child.wrapping import TargetMissing, install
 
 
 class ChildProgram:
@@ -43,8 +43,7 @@ class ChildProgram:
         sys.meta_path.insert(0, SlotFinder(self._places, self._target, around))
         self._audit.start()
         code = self._run_tests() if self._orders["names"] else 0
-        inputs = self._orders.get("inputs")
-        if inputs:
+        if inputs := self._orders.get("inputs"):
             self._try_inputs(inputs)
         self._recorder.close()
         self._channel.send(

@@ -82,8 +82,7 @@ class SlotFinder(MetaPathFinder):
             ask = getattr(finder, "find_spec", None)
             if finder is self or ask is None:
                 continue
-            spec = cast("ModuleSpec | None", ask(name, path, target))
-            if spec is not None:
+            if (spec := cast("ModuleSpec | None", ask(name, path, target))) is not None:
                 return self._with_hook(self._relocate(name, spec))
         return None
 

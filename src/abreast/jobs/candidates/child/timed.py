@@ -34,9 +34,9 @@ from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, Module
 from typing import Any, NoReturn, cast
 
 from abreast.jobs.candidates.child.channel import Channel
-from abreast.jobs.candidates.child.install import find, install
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, set_path
 from abreast.jobs.candidates.child.suite import Suite
+from abreast.jobs.candidates.child.wrapping import find, install
 from abreast.jobs.candidates.values.invocation import Invocation, encode, observe
 from abreast.jobs.candidates.values.snapshot import pack
 from abreast.jobs.candidates.values.stdlib_types import is_iterator
@@ -340,8 +340,7 @@ def count_event(event: list[int], call: Callable[[], object]) -> dict[str, objec
         return {"uncounted": f"not known how, on {sys.platform} {os.uname().machine}"}
     system = ctypes.CDLL(None, use_errno=True)
     about = struct.pack("IIQQQQQQQ", event[0], 64, event[1], 0, 0, 0, _USER_ONLY, 0, 0)
-    counter = system.syscall(number, about, 0, -1, -1, 0)
-    if counter < 0:
+    if (counter := system.syscall(number, about, 0, -1, -1, 0)) < 0:
         why = ctypes.get_errno()
         none = (
             "this machine has no counter for them"

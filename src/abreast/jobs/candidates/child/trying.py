@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import signal
 import sys
@@ -89,9 +90,7 @@ class InputTrial:
         *path, name = qualname.split(".")
         if not path:
             return function
-        owner: Any = module
-        for part in path:
-            owner = getattr(owner, part)
+        owner: Any = functools.reduce(getattr, path, module)
         held = inspect.getattr_static(owner, name)
         if isinstance(held, staticmethod):
             return function

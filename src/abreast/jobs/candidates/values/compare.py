@@ -110,8 +110,7 @@ def _compare_nodes(
     table: dict[object, int] = {}
     mine, yours = GraphSide(original, rules, table), GraphSide(candidate, rules, table)
     match = GraphMatch(mine, yours, rules, contents=contents)
-    found = match.run(left, right)
-    if found is None:
+    if (found := match.run(left, right)) is None:
         return ValueVerdict("same")
     if not isinstance(found, Doubt):
         return _verdict("different", mine, yours, found)

@@ -267,8 +267,7 @@ class GraphMatch:
         found = self._compare_state(left, right, path)
         if one.kind != other.kind:
             return [*found, ValueDifference(path, left, right, "the numbers are of another format")]
-        at = first_difference(self._rules, one, other)
-        if at is not None:
+        if (at := first_difference(self._rules, one, other)) is not None:
             found.append(
                 ValueDifference((path, ("item", at)), left, right, f"element {at} differs")
             )
@@ -455,9 +454,8 @@ class GraphMatch:
                         return True
             return False
 
-        if not all(place(one, set()) for one in ours):
-            return None
-        return [(one, other) for other, one in owner.items()]
+        is_perfect = all(place(one, set()) for one in ours)
+        return [(one, other) for other, one in owner.items()] if is_perfect else None
 
     def _may_be_equal(self, left: int, right: int) -> bool:
         # Copying the partners found so far has its cost too.

@@ -26,7 +26,7 @@ observed and judged like all others.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -88,14 +88,13 @@ class Invocation:
         """Return it with one digest for each part, as for one that is too large to be recorded."""
         if self.digested:
             return self
-        printed = (
-            f"digest {whole_digest(self.stdout.encode('utf-8', 'surrogatepass'))}"
-            if self.stdout
-            else ""
-        )
-        steps = tuple(map(_as_whole_digest, self.steps))
+        printed = self.stdout.encode("utf-8", "surrogatepass")
         return Invocation(
-            self.name, _as_whole_digest(self.before), _as_whole_digest(self.after), printed, steps
+            self.name,
+            _as_whole_digest(self.before),
+            _as_whole_digest(self.after),
+            f"digest {whole_digest(printed)}" if printed else "",
+            tuple(map(_as_whole_digest, self.steps)),
         )
 
 
@@ -278,20 +277,16 @@ def judge(
         if seen[name] == 1:
             found += _differences(original, answers[name], rules, contents)
         else:
-            reason = (
-                "the candidate has no such invocation"
-                if not seen[name]
-                else "the candidate has it more than once"
+            part, reason = (
+                ("doubled", "the candidate has it more than once")
+                if seen[name]
+                else ("missing", "the candidate has no such invocation")
             )
-            found.append(
-                BehaviourFinding(
-                    name, "missing" if not seen[name] else "doubled", _different(reason)
-                )
-            )
-    extra = [name for name in seen if name not in expected]
+            found.append(BehaviourFinding(name, part, _different(reason)))
     return found + [
         BehaviourFinding(name, "extra", _different("only the candidate has this invocation"))
-        for name in extra
+        for name in seen
+        if name not in expected
     ]
 
 
@@ -312,41 +307,30 @@ def _differences(
     """
     if original.digested or candidate.digested:
         original, candidate = original.as_digests(), candidate.as_digests()
+    steps = enumerate(zip(original.steps, candidate.steps, strict=False))
     pairs = [
         ("before", original.before, candidate.before),
         ("after", original.after, candidate.after),
-    ]
-    pairs += [
-        (f"step {at}", mine, yours)
-        for at, (mine, yours) in enumerate(zip(original.steps, candidate.steps, strict=False))
+        *((f"step {at}", mine, yours) for at, (mine, yours) in steps),
     ]
     ending, other_ending = _ending(original.after), _ending(candidate.after)
+    name = original.name
     if ending[0] != other_ending[0]:
-        return [
-            BehaviourFinding(
-                original.name,
-                ending[0],
-                _different(
-                    f"it {ending[0]}, and now {other_ending[0]}", ending[1], other_ending[1]
-                ),
-            )
-        ]
+        reason = f"it {ending[0]}, and now {other_ending[0]}"
+        verdict = _different(reason, ending[1], other_ending[1])
+        return [BehaviourFinding(name, ending[0], verdict)]
     verdicts: list[tuple[str, ValueVerdict]] = []
     for part, mine, yours in pairs:
-        read = (
-            contents[0].get((original.name, part), {}),
-            contents[1].get((original.name, part), {}),
-        )
+        read = (contents[0].get((name, part), {}), contents[1].get((name, part), {}))
         verdicts.append((part, compare_snapshots(mine, yours, rules=rules, contents=read)))
-    found = [_finding(original.name, part, one) for part, one in _without_repeats(verdicts)]
+    found = [_finding(name, part, one) for part, one in _without_repeats(verdicts)]
     if len(original.steps) != len(candidate.steps):
         reason = f"{len(original.steps)} values became {len(candidate.steps)}"
-        found.append(BehaviourFinding(original.name, "yielded", _different(reason)))
+        found.append(BehaviourFinding(name, "yielded", _different(reason)))
     if original.stdout != candidate.stdout:
-        printed = _different(
-            "it printed something else", repr(original.stdout[-80:]), repr(candidate.stdout[-80:])
-        )
-        found.append(BehaviourFinding(original.name, "stdout", printed))
+        sides = repr(original.stdout[-80:]), repr(candidate.stdout[-80:])
+        printed = _different("it printed something else", *sides)
+        found.append(BehaviourFinding(name, "stdout", printed))
     return found
 
 
@@ -393,11 +377,10 @@ def _finding(name: str, part: str, verdict: ValueVerdict) -> BehaviourFinding:
 
 def to_read_again(findings: Sequence[BehaviourFinding]) -> tuple[Places, Places]:
     """Return the slices whose digests differ, of the original and of the candidate."""
-    ours: Places = {}
-    theirs: Places = {}
+    ours, theirs = defaultdict(set), defaultdict(set)
     for one in findings:
         part = "after" if one.part in _AFTER_PARTS else one.part
         for left, right, at in one.verdict.unread[:MAX_SLICES_READ_AGAIN]:
-            ours.setdefault((one.name, part), set()).add((left, at))
-            theirs.setdefault((one.name, part), set()).add((right, at))
+            ours[one.name, part].add((left, at))
+            theirs[one.name, part].add((right, at))
     return ours, theirs

@@ -35,10 +35,12 @@ def describe(value: object) -> ValueDescription | None:
         ("pandas", _pandas, ("DataFrame", "api")),
     ):
         module = sys.modules.get(name)
-        if module is not None and all(hasattr(module, one) for one in needed):
-            description = read(module, value)
-            if description is not None:
-                return description
+        if (
+            module is not None
+            and all(hasattr(module, one) for one in needed)
+            and (description := read(module, value)) is not None
+        ):
+            return description
     return None
 
 
@@ -69,13 +71,10 @@ def _random_generator(np: Any, value: Any) -> ValueDescription | None:  # noqa: 
             "object", state=[("bit_generator", value.bit_generator)], identity=True
         )
     if cls is random.RandomState:
-        state = {key: held for key, held in value.get_state(legacy=False).items() if key != "state"}
+        gauss = {key: held for key, held in value.get_state(legacy=False).items() if key != "state"}
         bits = value._bit_generator  # noqa: SLF001 - RandomState has no public name for it
-        return ValueDescription(
-            "object",
-            state=[("bit_generator", bits), ("gauss", state)],
-            identity=True,
-        )
+        state = [("bit_generator", bits), ("gauss", gauss)]
+        return ValueDescription("object", state=state, identity=True)
     if issubclass(cls, random.BitGenerator) or cls is random.SeedSequence:
         return ValueDescription("object", state=[("state", value.state)], identity=True)
     return None
@@ -132,14 +131,10 @@ def _array(np: Any, plain: Any) -> ValueDescription:  # noqa: ANN401 - not impor
     if kind.names is not None:
         fields = [(f"<field>.{name}", np.ascontiguousarray(plain[name])) for name in kind.names]
         return ValueDescription("items", state=[*state, *fields], identity=True)
-    if kind.kind == "O":
-        return ValueDescription("items", items=plain.ravel().tolist(), state=state, identity=True)
-    if kind.char in "gG":
-        return ValueDescription(
-            "items", items=[repr(one) for one in plain.ravel()], state=state, identity=True
-        )
-    if kind.kind not in "biufcMmSUV":
-        return ValueDescription("items", items=plain.ravel().tolist(), state=state, identity=True)
+    if kind.char in "gG" or kind.kind not in "biufcMmSUV":
+        row = plain.ravel()
+        items = [repr(one) for one in row] if kind.char in "gG" else row.tolist()
+        return ValueDescription("items", items=items, state=state, identity=True)
     return ValueDescription(
         f"block:{_struct_format(kind)}",
         plain.tobytes().decode("latin-1"),
@@ -150,17 +145,18 @@ def _array(np: Any, plain: Any) -> ValueDescription:  # noqa: ANN401 - not impor
 
 def _struct_format(kind: Any) -> str:  # noqa: ANN401 - not imported
     """Return the `struct` format of an element."""
-    order = (
-        ">" if kind.byteorder == ">" or (kind.byteorder == "=" and sys.byteorder == "big") else "<"
-    )
-    if kind.kind == "f":
-        return order + {2: "e", 4: "f", 8: "d"}[kind.itemsize]
-    if kind.kind in "iu":
-        letter = {1: "b", 2: "h", 4: "i", 8: "q"}[kind.itemsize]
-        return order + (letter.upper() if kind.kind == "u" else letter)
-    if kind.kind == "c":
-        return order + ("ff" if kind.itemsize == 8 else "dd")  # noqa: PLR2004 - bytes of a complex64
-    return f"{max(1, kind.itemsize)}s"
+    is_big = kind.byteorder == ">" or (kind.byteorder == "=" and sys.byteorder == "big")
+    letters = _STRUCT_FORMATS.get(kind.kind, {}).get(kind.itemsize)
+    return f"{'>' if is_big else '<'}{letters}" if letters else f"{max(1, kind.itemsize)}s"
+
+
+# By kind of a dtype, and the bytes of an element.
+_STRUCT_FORMATS = {
+    "f": {2: "e", 4: "f", 8: "d"},
+    "i": {1: "b", 2: "h", 4: "i", 8: "q"},
+    "u": {1: "B", 2: "H", 4: "I", 8: "Q"},
+    "c": {8: "ff", 16: "dd"},
+}
 
 
 # --- pandas
@@ -170,17 +166,22 @@ def _pandas(pd: Any, value: Any) -> ValueDescription | None:  # noqa: ANN401 - p
     cls = type(value)
     if value is pd.NA or value is pd.NaT:
         return ValueDescription("atom", "NA" if value is pd.NA else "NaT")
-    scalars = {pd.Timestamp: ("value", "unit", "tz"), pd.Timedelta: ("value", "unit")}
-    scalars |= {pd.Interval: ("left", "right", "closed"), pd.Period: ("ordinal", "freqstr")}
-    names = ByType[tuple[str, ...]](scalars).get(cls)
-    if names:
+    scalars = {
+        pd.Timestamp: ("value", "unit", "tz"),
+        pd.Timedelta: ("value", "unit"),
+        pd.Interval: ("left", "right", "closed"),
+        pd.Period: ("ordinal", "freqstr"),
+    }
+    if names := ByType[tuple[str, ...]](scalars).get(cls):
         return ValueDescription("object", state=[(name, getattr(value, name)) for name in names])
-    kinds = ((pd.DataFrame, _frame), (pd.Series, _series), (pd.Index, _index))
-    more = (
+    kinds = (
+        (pd.DataFrame, _frame),
+        (pd.Series, _series),
+        (pd.Index, _index),
         (pd.api.extensions.ExtensionArray, _extension),
         (pd.api.extensions.ExtensionDtype, _dtype),
     )
-    for kind, read in (*kinds, *more):
+    for kind, read in kinds:
         if issubclass(cls, kind):
             if is_local_class(cls) or not (module_of(cls) or "").startswith("pandas"):
                 raise Unreadable(f"a {kind.__name__} of a class that is not pandas' own")
@@ -229,9 +230,7 @@ def _index(pd: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not impor
 
 def _column(array: Any) -> Any:  # noqa: ANN401 - not imported
     """Return the values of a column without pandas' wrapper, and without sharing its memory."""
-    if type(array).__name__ == "NumpyExtensionArray":
-        return array.to_numpy().copy()
-    return array
+    return array.to_numpy().copy() if type(array).__name__ == "NumpyExtensionArray" else array
 
 
 def _extension(pd: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported

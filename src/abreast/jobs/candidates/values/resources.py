@@ -31,8 +31,7 @@ _RLOCK_COUNT = re.compile(r"count=(\d+)")
 
 def _reentrant(value: Any) -> ValueDescription:  # noqa: ANN401 - the C type has no name in typing
     """Describe an RLock; most versions of Python show its count only in its `repr`."""
-    found = _RLOCK_COUNT.search(_thread.RLock.__repr__(value))
-    if found is None:
+    if (found := _RLOCK_COUNT.search(_thread.RLock.__repr__(value))) is None:
         raise Unreadable("a lock that doesn't tell how often it is held")
     return ValueDescription("object", state=[("held", int(found[1]))], identity=True)
 

@@ -55,8 +55,7 @@ def describe(value: object) -> ValueDescription:
     """Describe a value. Raises `Unreadable`, with the reason, if its state can't be read."""
     cls = type(value)
     if cls not in KNOWN:
-        description = numpy_pandas.describe(value)
-        if description is not None:
+        if (description := numpy_pandas.describe(value)) is not None:
             return description
         if issubclass(cls, type):
             return code_types.describe_class(cast("type", value))
@@ -121,8 +120,7 @@ def is_iterator(cls: type) -> bool:
 
 def label(cls: type) -> str:
     """Return the name of a type; a type that uses the name of a known one is called false."""
-    known = LABELS.get(cls)
-    if known is not None:
+    if (known := LABELS.get(cls)) is not None:
         return known
     name = label_of(cls)
     return f"a false {name}" if is_plain_class(cls) and name in _RESERVED_NAMES else name

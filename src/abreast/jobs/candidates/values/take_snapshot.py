@@ -169,8 +169,7 @@ class _Walk:
         """Return the index of a value's node: a known one, a new atom, or a pending one."""
         if self._count >= (self._max_nodes if self._slices is None else MAX_DIGESTED_NODES):
             return self._overflow_node()
-        make_atom = ATOMS.get(type(value))
-        if make_atom is not None:
+        if (make_atom := ATOMS.get(type(value))) is not None:
             index = self._next_index()
             node = make_atom(cast("Any", value))
             if self._slices is not None and len(node.value or "") > MAX_UNSLICED_TEXT:
@@ -210,8 +209,7 @@ class _Walk:
 
     def _describe(self, index: int, value: object) -> None:
         cls = type(value)
-        info = self._type_info.get(id(cls))
-        if info is None:
+        if (info := self._type_info.get(id(cls))) is None:
             info = self._type_info[id(cls)] = _TypeInfo(cls)
         if info.is_iterator or (info.is_pending and not self._consume):
             self._open_iterator(index, value)
@@ -251,8 +249,7 @@ class _Walk:
         return slices.digested()
 
     def _set_described(self, index: int, description: ValueDescription, name: str) -> None:
-        digests = self._digest_slices(index, description)
-        if digests is not None:
+        if (digests := self._digest_slices(index, description)) is not None:
             description.kind, description.value, description.items = "sliced", digests, ()
         start = len(self._pending)
         items = tuple([self._node_of(one) for one in description.items])
