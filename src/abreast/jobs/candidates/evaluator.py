@@ -24,6 +24,7 @@ from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.source.checks import check_text
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.measure import MeasurePlan
+from abreast.jobs.candidates.timing.race import RaceOptions
 from abreast.jobs.candidates.timing.timed_calls import TimedCalls
 from abreast.jobs.candidates.timing.timing import line_profile, scout, time_candidate
 from abreast.jobs.candidates.values.graph_match import TOO_LARGE
@@ -36,6 +37,7 @@ _MAX_DIFFS: Final = 20
 _SLOWDOWN_ALLOWED: Final = 10  # a candidate may take this many times as long as the original
 MIN_WALL_SECONDS: Final = 60.0
 """Every run of the tests may take this long by the wall clock: the machine itself may be slow."""
+_NOT_SEEN: Final = "the original has not been seen yet"
 TraceReader: TypeAlias = Callable[[Places], Awaitable[Watched]]
 """Runs the tests of the original or the candidate again, to read the content at these places."""
 
@@ -47,8 +49,7 @@ def limits_for(limits: ResourceLimits, *originals: Watched) -> ResourceLimits:
     process that waits for ever: at ten times the original's time, and never before a minute. If no
     run has a known time, `limits` is returned unchanged.
     """
-    known = [one for one in originals if one.seconds]
-    if not known:
+    if not (known := [one for one in originals if one.seconds]):
         return limits
     cpu = math.ceil(_SLOWDOWN_ALLOWED * max(one.cpu for one in known))
     seconds = _SLOWDOWN_ALLOWED * max(one.seconds for one in known)
@@ -98,28 +99,33 @@ class Evaluator:
     def original(self) -> Watched:
         """The trace of the original. Raises RuntimeError before there is one."""
         if self._original is None:
-            raise RuntimeError("the original has not been seen yet")
+            raise RuntimeError(_NOT_SEEN)
         return self._original
 
     @property
     def inputs(self) -> TimedCalls:
         """The calls that are timed. Raises RuntimeError before they are chosen."""
         if self._inputs is None:
-            raise RuntimeError("the original has not been seen yet")
+            raise RuntimeError(_NOT_SEEN)
         return self._inputs
+
+    @property
+    def _original_slot(self) -> Slot:
+        if self._slot is None:
+            raise RuntimeError(_NOT_SEEN)
+        return self._slot
 
     async def begin(self, slot: Slot) -> OriginalTrace:
         """Trace the original twice and choose the calls to time. Raises `BaselineFailed`."""
+
+        async def once_more(wanted: Places | None = None) -> Watched:
+            await slot.reset()
+            return await self._trace_original(slot, self._tests, wanted=wanted)
+
         async with machine(alone=False):
             watched = await self._trace_original(slot, self._tests)
             check_baseline(watched, self.target.qualname, str(slot.path))
-            await slot.reset()
-            second = await self._trace_original(slot, self._tests)
-
-            async def once_more(wanted: Places) -> Watched:
-                await slot.reset()
-                return await self._trace_original(slot, self._tests, wanted=wanted)
-
+            second = await once_more()
             again = await self._compare_traces(watched, second, once_more, once_more)
             changing = any(one.verdict.reason.startswith(TOO_LARGE) for one in again.findings)
             if changing or again.verdict not in {"same", "undecided"}:
@@ -166,14 +172,13 @@ class Evaluator:
 
     async def _original_again(self, wanted: Places) -> Watched:
         """Trace the original again and read the content at the places in `wanted`."""
-        if self._slot is None:
-            raise RuntimeError("the original has not been seen yet")
+        slot = self._original_slot
         async with self._slot_lock:
-            await self._slot.reset()
+            await slot.reset()
             try:
-                return await self._trace_original(self._slot, self._tests, wanted=wanted)
+                return await self._trace_original(slot, self._tests, wanted=wanted)
             finally:
-                await self._slot.reset()
+                await slot.reset()
 
     async def _trace_candidate(
         self, slot: Slot, tests: Tests, inputs: bytes | None = None, wanted: Places | None = None
@@ -185,10 +190,9 @@ class Evaluator:
 
     async def _trace_original_inputs(self, inputs: bytes) -> Watched:
         """Trace the original with generated inputs. Its slot serves one such run at a time."""
-        if self._slot is None:
-            raise RuntimeError("the original has not been seen yet")
+        without_tests = replace(self._tests, names=())
         async with self._slot_lock:
-            return await self._trace_original(self._slot, replace(self._tests, names=()), inputs)
+            return await self._trace_original(self._original_slot, without_tests, inputs)
 
     async def check(self, slot: Slot, text: str) -> Checked:
         """Check a candidate, which is staged in `slot`.
@@ -212,7 +216,11 @@ class Evaluator:
             if behaviour.verdict in {"same", "undecided"} and self._bounds.generated:
                 probed = await self._try_generated_inputs(slot)
                 behaviour = behaviour if probed.verdict == "same" else probed
-        notes = (*_truncated_tests(self.original), *(self._probe.notes if self._probe else ()))
+        truncated = [
+            f"{test} calls it too often: the calls from number {first} on are not compared"
+            for test, first in self.original.cut.items()
+        ]
+        notes = (*truncated[:_MAX_DIFFS], *(self._probe.notes if self._probe else ()))
         return replace(
             _checked_from(behaviour, len(self.original.invocations), watched), notes=notes
         )
@@ -235,10 +243,11 @@ class Evaluator:
     async def time(self, original: Slot, candidate: Slot, text: str, seed: int) -> Timed:
         """Measure a candidate, staged in `candidate`, while nothing else runs on the machine."""
         del text
-        how = {"rules": self._bounds.rules, "plan": self._bounds.plan, "seed": seed}
+        options = RaceOptions(self._bounds.rules, self._bounds.plan, seed)
+        slots = (original, candidate)
         async with machine(alone=True):
             return await time_candidate(
-                (original, candidate), self.target, self._tests, self.inputs, how
+                slots, self.target, self._tests, self.inputs, options=options
             )
 
     async def profile(self, slot: Slot) -> list[ProfiledLine]:
@@ -253,26 +262,18 @@ class Evaluator:
         ]
 
 
-def _truncated_tests(original: Watched) -> list[str]:
-    """One note for each test of which not every call is compared."""
-    return [
-        f"{test} calls it too often: the calls from number {first} on are not compared"
-        for test, first in original.cut.items()
-    ][:_MAX_DIFFS]
-
-
 def _checked_from(behaviour: Behaviour, calls: int, watched: Watched | None = None) -> Checked:
     diffs = tuple(Diff.of(one) for one in behaviour.findings[:_MAX_DIFFS])
-    if watched is None:
-        return Checked(behaviour.verdict, behaviour.reason, diffs, invocations=calls)
-    return Checked(
-        behaviour.verdict,
-        behaviour.reason,
-        diffs,
-        watched.tests,
-        watched.passed,
-        calls,
-        watched.stdout,
-        watched.stderr,
-        watched.confinement,
+    found = Checked(behaviour.verdict, behaviour.reason, diffs, invocations=calls)
+    return (
+        found
+        if watched is None
+        else replace(
+            found,
+            tests=watched.tests,
+            passed=watched.passed,
+            stdout=watched.stdout,
+            stderr=watched.stderr,
+            layers=watched.confinement,
+        )
     )

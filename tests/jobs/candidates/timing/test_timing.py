@@ -13,10 +13,8 @@ from abreast.jobs.candidates.behaviour.traced_run import Tests
 from abreast.jobs.candidates.child import timed as timed_child
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.source.target import Target, candidate_text
-from abreast.jobs.candidates.timing import race as race_module
-from abreast.jobs.candidates.timing import timed_calls
 from abreast.jobs.candidates.timing.measure import MeasurePlan, measure
-from abreast.jobs.candidates.timing.race import Race
+from abreast.jobs.candidates.timing.race import Race, RaceOptions
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, choose
 from abreast.jobs.candidates.timing.timed_process import Made
 from abreast.jobs.candidates.timing.timing import line_profile, scout, time_candidate
@@ -83,8 +81,12 @@ def cache(tmp_path, monkeypatch):
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("ABREAST_CACHE", str(tmp_path / "cache"))
-    # Reuse processes for several blocks: starting them takes long, and the noise does not matter.
-    monkeypatch.setattr(race_module, "_BLOCK_START_SECONDS", 1e-9)
+
+
+def options(*, first=4, most=6, **more):
+    """Reuse processes for several blocks: starting them takes long, and noise does not matter."""
+    plan = MeasurePlan(first=first, most=most)
+    return RaceOptions(STRICT, plan, seed=7, block_start_seconds=1e-9, **more)
 
 
 @pytest.fixture
@@ -92,12 +94,13 @@ def project(tmp_path):
     return make_sums(tmp_path / "project")
 
 
-async def timed(project, text, *, most=6, inputs=INPUTS, target=TARGET, tests=TESTS):
+async def timed(project, text, *, most=6, inputs=INPUTS, target=TARGET, tests=TESTS, **more):
     """Time a candidate with a few blocks."""
     async with open_worktrees(project, 2) as trees:
         trees.slots[1].write_candidate(target.file, text)
-        how = {"rules": STRICT, "plan": MeasurePlan(first=4, most=most), "seed": 7}
-        return await time_candidate(trees.slots, target, tests, inputs, how)
+        return await time_candidate(
+            trees.slots, target, tests, inputs, options=options(most=most, **more)
+        )
 
 
 # --- which calls
@@ -185,7 +188,7 @@ def test_no_calls_are_an_error():
 
 def race(original, candidate, noise=0.0):
     """A race with these milliseconds of either side: first calls, later calls, and around them."""
-    found = Race(None, (None, None), TARGET, TESTS, INPUTS)
+    found = Race(None, (None, None), TARGET, TESTS, INPUTS, options=RaceOptions())
     for which, (first, later, around) in {
         "original": original,
         "candidate": candidate,
@@ -280,12 +283,9 @@ class Starts:
         return Made((0.001,) * len(chunks), 0.1, "as before", None)
 
 
-async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_for_all_arms(
-    monkeypatch,
-):
-    monkeypatch.setattr(race_module, "_BLOCK_START_SECONDS", 2.0)
+async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_for_all_arms():
     processes = Starts()
-    found = Race(processes, (None, None), TARGET, TESTS, INPUTS)
+    found = Race(processes, (None, None), TARGET, TESTS, INPUTS, options=RaceOptions())
     await measure(found.run_once, plan=MeasurePlan(first=5, most=5))
     assert len(processes.seeds) == 5
     assert all(len(seeds) == 1 for seeds in processes.seeds)
@@ -294,7 +294,7 @@ async def test_interpreters_are_fresh_for_every_block_and_one_order_of_sets_is_f
 
 async def test_where_starting_takes_long_they_are_used_for_some_blocks():
     processes = Starts()
-    found = Race(processes, (None, None), TARGET, TESTS, INPUTS)
+    found = Race(processes, (None, None), TARGET, TESTS, INPUTS, options=options())
     await measure(found.run_once, plan=MeasurePlan(first=12, most=12))
     assert len(processes.seeds) == 2
 
@@ -302,7 +302,7 @@ async def test_where_starting_takes_long_they_are_used_for_some_blocks():
 async def test_in_a_lap_all_arms_begin_on_one_cpu_and_in_the_next_on_another(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 3}, raising=False)
     processes = Starts()
-    found = Race(processes, (None, None), TARGET, TESTS, INPUTS)
+    found = Race(processes, (None, None), TARGET, TESTS, INPUTS, options=options())
     await measure(found.run_once, plan=MeasurePlan(first=4, most=4, laps=4))
     # Calls that are not timed may run on any CPU.
     known = [cpu for cpu in processes.cpus if cpu is not None]
@@ -342,13 +342,13 @@ async def test_a_candidate_that_is_much_faster_is_found_and_nothing_is_touched(p
     assert fingerprint(project) == before
 
 
-@pytest.mark.parametrize("event", [race_module._INSTRUCTIONS_EVENT, (1, 1)])
+@pytest.mark.parametrize("event", [RaceOptions().counted_event, (1, 1)])
 async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_is_said(
-    project, monkeypatch, event
+    project, event
 ):
     """For instructions, which not every machine counts, and a kernel clock, which all do."""
-    monkeypatch.setattr(race_module, "_INSTRUCTIONS_EVENT", event)
-    found = await timed(project, candidate_text(SLOW, TARGET, FAST), most=4)
+    text = candidate_text(SLOW, TARGET, FAST)
+    found = await timed(project, text, most=4, counted_event=event)
     if found.instruction_ratio is None:
         assert event == (0, 1)
         assert found.uncounted
@@ -387,16 +387,13 @@ async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_
         ),
     ],
 )
-async def test_what_behaves_otherwise_when_it_is_timed_is_refused(
-    project, monkeypatch, line, verdict, said
-):
-    monkeypatch.setattr(race_module, "MIN_ANSWER_SECONDS", 2.0)
+async def test_what_behaves_otherwise_when_it_is_timed_is_refused(project, line, verdict, said):
     head = (
         "import os\nimport sys\nSTATE = set()\n"
         "LATE = lambda: sys._getframe(3).f_code.co_name == '_timed'\n\n\n"
     )
     text = head + SLOW.replace("    found = 0\n", line + "    found = 0\n", 1)
-    found = await timed(project, text)
+    found = await timed(project, text, min_answer_seconds=2.0)
     assert found.verdict == verdict, found
     assert any(word in found.reason for word in said.split("|")), found.reason
 
@@ -472,24 +469,19 @@ def workload(place, **sizes):
 async def timed_as_chosen(project, text, *, most=20):
     """Time a candidate for `add`; return the calls that the scout chose, and the verdict."""
     async with open_worktrees(project, 2) as trees:
-        inputs = await scout(trees.slots[0], WORK, TESTS, 600)
+        inputs = await scout(trees.slots[0], WORK, TESTS, 600, round_seconds=SHORT_ROUND)
         trees.slots[1].write_candidate("sums.py", text)
-        how = {"rules": STRICT, "plan": MeasurePlan(first=6, most=most), "seed": 7}
-        return inputs, await time_candidate(trees.slots, WORK, TESTS, inputs, how)
+        return inputs, await time_candidate(
+            trees.slots, WORK, TESTS, inputs, options=options(first=6, most=most)
+        )
 
 
 LONG = 300_000
+SHORT_ROUND = 0.002  # seconds: LONG does not fit, though it takes only some milliseconds
 PATIENT = pytest.mark.timeout(600)
 
 
-@pytest.fixture
-def short_round(monkeypatch):
-    """Rounds so short that LONG does not fit, though it takes only some milliseconds."""
-    monkeypatch.setattr(timed_calls, "_MAX_ROUND_SECONDS", 0.002)
-
-
 @PATIENT
-@pytest.mark.usefixtures("short_round")
 async def test_a_candidate_that_is_slower_in_the_one_long_call_is_never_faster(tmp_path):
     project = workload(tmp_path / "work", short=2_000, other=1_500, long=LONG)
     text = STEPS.replace(
@@ -503,7 +495,6 @@ async def test_a_candidate_that_is_slower_in_the_one_long_call_is_never_faster(t
 
 
 @PATIENT
-@pytest.mark.usefixtures("short_round")
 async def test_a_candidate_that_is_much_faster_in_the_one_long_call_is_faster(tmp_path):
     project = workload(tmp_path / "work", short=2_000, other=1_500, long=LONG)
     text = STEPS.replace(
@@ -522,7 +513,6 @@ async def test_a_candidate_that_is_much_faster_in_the_one_long_call_is_faster(tm
 
 
 @PATIENT
-@pytest.mark.usefixtures("short_round")
 async def test_a_call_that_was_not_to_be_timed_and_is_slower_leaves_no_faster(tmp_path):
     """The second call does not fit into a short round beside the longest one."""
     project = workload(tmp_path / "work", long=LONG, second=LONG - 10, short=2_000)
@@ -595,8 +585,9 @@ async def test_methods_generators_and_coroutines_are_timed_to_their_end_and_inpu
                 inputs = await scout(trees.slots[0], target, TESTS, 60)
                 assert [one.name for one in inputs.chosen] == [call]
                 assert inputs.chosen[0].seconds > 0.0002
-            how = {"rules": STRICT, "plan": MeasurePlan(first=4, most=4), "seed": 7}
-            found = await time_candidate(trees.slots, target, TESTS, inputs, how)
+            found = await time_candidate(
+                trees.slots, target, TESTS, inputs, options=options(most=4)
+            )
             assert found.verdict not in {"refused", "error", "timeout"}, found
 
 
@@ -613,9 +604,10 @@ async def test_the_line_profile_counts_the_lines_of_the_target(project):
 
 async def test_cancelled_while_it_is_timed_no_process_is_left(project):
     async with open_worktrees(project, 2) as trees:
-        how = {"rules": STRICT, "plan": MeasurePlan(), "seed": 7}
         slow = TimedCalls((TimedCall("test_sums.py::test_many#0", 0.002, copyable=True),), 3, 50)
-        task = asyncio.create_task(time_candidate(trees.slots, TARGET, TESTS, slow, how))
+        task = asyncio.create_task(
+            time_candidate(trees.slots, TARGET, TESTS, slow, options=options(most=112))
+        )
         while not any(path.name.startswith("time-") for path in trees.slots[0].scratch.iterdir()):
             await asyncio.wait([task], timeout=0.05)
         task.cancel()

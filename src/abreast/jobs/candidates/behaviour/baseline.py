@@ -6,6 +6,7 @@ from typing import Final
 
 from abreast.core.errors import AbreastError
 from abreast.jobs.candidates.behaviour.trace import Watched
+from abreast.jobs.candidates.behaviour.verdict import join_names
 
 USAGE_EXIT: Final = 4  # pytest's exit code for arguments that it does not understand
 NO_TESTS_EXIT: Final = 5
@@ -17,7 +18,6 @@ PYTEST_EXITS: Final = {
 }
 _OUTPUT_LINES: Final = 12  # last lines of pytest's output that are shown
 CRASH: Final = "Fatal Python error"  # how the interpreter's report of a crash begins
-_MAX_NAMES: Final = 3  # of tests in a message
 
 
 class BaselineFailed(AbreastError):
@@ -59,27 +59,20 @@ def check_baseline(watched: Watched, qualname: str, top: str) -> None:
         raise BaselineFailed(
             f"no test passes on the code as it is ({watched.tests} were run)", lines
         )
-    failed = [name for name, word in watched.outcomes if word in {"failed", "error"}]
-    if failed:
+    if failed := [name for name, word in watched.outcomes if word in {"failed", "error"}]:
         message = watched.messages.get(failed[0], "")
-        why = f"{_join_names(failed)} failed before that: {message}".rstrip(": ")
+        why = f"{join_names(failed)} failed before that: {message}".rstrip(": ")
         raise BaselineFailed(f"no test calls {qualname}; {why}", lines)
     raise BaselineFailed(f"no test calls {qualname}: name tests that do with --tests", usage=False)
 
 
 def _last_lines(watched: Watched, top: str) -> tuple[str, ...]:
-    found: list[str] = []
-    for output in (watched.stdout, watched.stderr):
-        lines = [
-            line.rstrip().replace(f"{top}/", "") for line in output.splitlines() if line.strip()
-        ]
-        found = [*found, *lines]
+    found = [
+        line.rstrip().replace(f"{top}/", "")
+        for output in (watched.stdout, watched.stderr)
+        for line in output.splitlines()
+        if line.strip()
+    ]
     # The interpreter's crash report has the place first and pytest's innermost calls last.
     crash = next((at for at, line in enumerate(found) if CRASH in line), None)
     return tuple(found[-_OUTPUT_LINES:] if crash is None else found[crash : crash + _OUTPUT_LINES])
-
-
-def _join_names(names: list[str]) -> str:
-    return ", ".join(names[:_MAX_NAMES]) + (
-        f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    )

@@ -162,19 +162,18 @@ class Trace:
         self.contents: dict[tuple[str, str], dict[Place, ValueSnapshot]] = {}
         self.did: list[str] = []
         self.failed: list[str] = []
-        self.last = ""
-        """The test or input that was running when the trace ended."""
+        self.tried: list[str] = []
         self.end: Mapping[str, Any] | None = None
         readers: dict[str, Callable[[Any], None]] = {
-            "call": self._read_call,
+            "call": lambda content: self.invocations.extend(decode(content.encode("ascii"))),
             "test": self._read_test,
-            "left": self._read_left_out,
-            "cut": self._read_cut,
-            "content": self._read_content,
+            "left": lambda content: self.left.append(_require_text(content)),
+            "cut": lambda content: self._read_cut(*content),
+            "content": lambda content: self._read_content(*content),
             "dropped": self._read_dropped,
-            "did": self._read_action,
-            "failed": self._read_failure,
-            "trying": self._read_current,
+            "did": lambda content: self.did.append(_require_text(content)),
+            "failed": lambda content: self.failed.append(_require_text(content)),
+            "trying": lambda content: self.tried.append(_require_text(content)),
             "end": self._read_end,
         }
         # A truncated last line comes from a child that was killed; the lines before it are valid.
@@ -187,8 +186,10 @@ class Trace:
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 raise RecordInvalid("a line that the child did not write") from None
 
-    def _read_call(self, content: str) -> None:
-        self.invocations += decode(content.encode("ascii"))
+    @property
+    def last(self) -> str:
+        """The test or input that was running when the trace ended."""
+        return self.tried[-1] if self.tried else ""
 
     def _read_test(self, content: list[str]) -> None:
         name, word, message = map(_require_text, content)
@@ -198,31 +199,17 @@ class Trace:
         if message:
             self.messages[name] = message
 
-    def _read_left_out(self, content: str) -> None:
-        self.left.append(_require_text(content))
-
-    def _read_cut(self, content: list[Any]) -> None:
-        test, first = content
+    def _read_cut(self, test: object, first: Any) -> None:  # noqa: ANN401 - JSON
         self.cut.setdefault(_require_text(test), int(first))
 
-    def _read_content(self, content: list[Any]) -> None:
-        name, part, node, at, nodes = content
-        self.contents.setdefault((_require_text(name), _require_text(part)), {})[
-            int(node), int(at)
-        ] = from_plain(nodes)
+    def _read_content(self, name: object, part: object, *rest: Any) -> None:
+        node, at, nodes = rest
+        found = self.contents.setdefault((_require_text(name), _require_text(part)), {})
+        found[int(node), int(at)] = from_plain(nodes)
 
     def _read_dropped(self, content: list[str]) -> None:
         name, reason = map(_require_text, content)
         self.dropped.append((name, reason))
-
-    def _read_action(self, content: str) -> None:
-        self.did.append(_require_text(content))
-
-    def _read_failure(self, content: str) -> None:
-        self.failed.append(_require_text(content))
-
-    def _read_current(self, content: str) -> None:
-        self.last = _require_text(content)
 
     def _read_end(self, content: dict[str, Any]) -> None:
         if self.end is not None:

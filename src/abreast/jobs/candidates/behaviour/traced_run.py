@@ -18,7 +18,7 @@ import stat
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from abreast.executors.commands import CommandMissing, CommandRefused
 from abreast.jobs.candidates.behaviour.baseline import CRASH, PYTEST_EXITS
@@ -73,13 +73,14 @@ async def watch(
         data, files = await run_in_thread(
             lambda stop: (
                 _read_trace(place / "said"),
-                _changed_files(before, _file_states(slot.path, stop)),
+                # Each file that was changed has two states.
+                sorted({name for name, _ in before ^ _file_states(slot.path, stop)}),
             )
         )
     finally:
         with contextlib.suppress(OSError):  # closing the pool tries again, and reports why not
             await run_in_thread(lambda _: remove_tree(place))
-    return _watched_from(ran, limits, data, files)
+    return _watched_from(ran, limits, data, tuple(files))
 
 
 def _orders(
@@ -100,10 +101,10 @@ def _orders(
     return json.dumps(orders).encode("ascii")
 
 
-_FileState = tuple[int, int, int, int, int]
+_FileState: TypeAlias = tuple[str, tuple[int, int, int, int, int]]
 
 
-def _prepare(place: Path, slot: Slot, orders: bytes, stop: StopRequest) -> dict[str, _FileState]:
+def _prepare(place: Path, slot: Slot, orders: bytes, stop: StopRequest) -> set[_FileState]:
     place.mkdir(mode=0o700)
     write_bundle(place)
     (place / "orders.json").write_bytes(orders)
@@ -111,9 +112,9 @@ def _prepare(place: Path, slot: Slot, orders: bytes, stop: StopRequest) -> dict[
     return _file_states(slot.path, stop)
 
 
-def _file_states(top: Path, stop: StopRequest) -> dict[str, _FileState]:
+def _file_states(top: Path, stop: StopRequest) -> set[_FileState]:
     """Return the state of every file except compiled ones; any change to a file changes it."""
-    seen: dict[str, _FileState] = {}
+    seen: set[_FileState] = set()
     for above, directories, names in os.walk(top):
         stop.check()
         directories[:] = [name for name in directories if name != "__pycache__"]
@@ -121,21 +122,11 @@ def _file_states(top: Path, stop: StopRequest) -> dict[str, _FileState]:
             path = os.path.join(above, name)  # noqa: PTH118 - faster, for very many files
             with contextlib.suppress(OSError):
                 facts = os.lstat(path)
+                times = (facts.st_mtime_ns, facts.st_ctime_ns)
+                state = (facts.st_ino, facts.st_mode, facts.st_size, *times)
                 if not stat.S_ISSOCK(facts.st_mode):
-                    seen[os.path.relpath(path, top)] = (
-                        facts.st_ino,
-                        facts.st_mode,
-                        facts.st_size,
-                        facts.st_mtime_ns,
-                        facts.st_ctime_ns,
-                    )
+                    seen.add((os.path.relpath(path, top), state))
     return seen
-
-
-def _changed_files(before: dict[str, _FileState], after: dict[str, _FileState]) -> tuple[str, ...]:
-    return tuple(
-        sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    )
 
 
 def _read_trace(path: Path) -> bytes:
@@ -205,6 +196,8 @@ def _failure(
         return "timeout", f"it did not end within {limits.seconds:g} s{at}"
     if ran.why == "cpu":
         return "timeout", f"it did not end within {limits.cpu} s of CPU{at}"
+    if trace.failed:
+        return "error", trace.failed[0]
     return (
         _failure_before_end(ran, limits, trace, at)
         if trace.end is None
@@ -215,8 +208,6 @@ def _failure(
 def _failure_at_end(
     ran: ConfinedResult, trace: Trace, end: Mapping[str, Any]
 ) -> tuple[Failure | None, str]:
-    if trace.failed:
-        return "error", trace.failed[0]
     if not end["found"] and end["elsewhere"]:
         return "refused", f"the module is imported from {end['elsewhere'][0]}, not from the slot"
     if end["exit"] in PYTEST_EXITS and not trace.outcomes:
@@ -229,8 +220,6 @@ def _failure_at_end(
 def _failure_before_end(
     ran: ConfinedResult, limits: ResourceLimits, trace: Trace, at: str
 ) -> tuple[Failure, str]:
-    if trace.failed:
-        return "error", trace.failed[0]
     wants = {
         "memory": f"it asks for more memory than the {limits.memory >> 20} MB it may have{at}",
         "processes": f"it starts more than the {limits.processes} processes it may have{at}",
@@ -249,11 +238,8 @@ def _failure_before_end(
 
 
 def _last_line(ran: ConfinedResult) -> str:
-    for output in (ran.stderr, ran.stdout):
-        lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-        if lines:
-            return lines[-1].strip()[:300]
-    return "it said nothing"
+    stderr, stdout = (one.decode("utf-8", "replace").strip() for one in (ran.stderr, ran.stdout))
+    return (stderr or stdout or "it said nothing").splitlines()[-1].strip()[:300]
 
 
 __all__ = ["LIMITS", "Behaviour", "Tests", "Watched", "judge_behaviour", "watch"]

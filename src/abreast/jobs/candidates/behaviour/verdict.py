@@ -9,7 +9,12 @@ from typing import Literal
 from abreast.jobs.candidates.behaviour.trace import Watched
 from abreast.jobs.candidates.rules import Rules
 from abreast.jobs.candidates.values.compare import ValueVerdict
-from abreast.jobs.candidates.values.invocation import AllContents, BehaviourFinding, judge
+from abreast.jobs.candidates.values.invocation import (
+    AllContents,
+    BehaviourFinding,
+    Invocation,
+    judge,
+)
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot
 
 _MAX_NAMES = 3  # in a sentence
@@ -55,21 +60,17 @@ def judge_behaviour(
     if side_effects:
         return Behaviour("refused", "it " + "; it ".join(side_effects))
     kept = [one for one in candidate.invocations if original.knows(one.name)]
+    unrecorded = ValueVerdict("cannot_compare", "$", reason="it is too large, and was not recorded")
     findings = (
         *_test_findings(original, candidate),
         *judge(original.invocations, kept, rules=rules, contents=contents),
+        *(BehaviourFinding(name, "call", unrecorded) for name in original.left_out),
     )
-    findings += tuple(map(_unrecorded, original.left_out))
-    if findings and not all(one.verdict.outcome == "cannot_compare" for one in findings):
-        known_out_of_memory = {
-            one.name for one in original.invocations if raised(one.after) == "MemoryError"
-        }
-        out_of_memory = [
-            one.name
-            for one in kept
-            if raised(one.after) == "MemoryError" and one.name not in known_out_of_memory
-        ]
-        return _wrong_behaviour(findings, out_of_memory)
+    if any(one.verdict.outcome != "cannot_compare" for one in findings):
+        known = _out_of_memory(original.invocations)
+        return _wrong_behaviour(
+            findings, [name for name in _out_of_memory(kept) if name not in known]
+        )
     if elsewhere := [*_kept_state(original, candidate, own=False)]:
         return Behaviour("refused", f"it {elsewhere[0]}")
     return _undecided(findings) if findings else Behaviour("same", "")
@@ -82,6 +83,10 @@ def raised(after: ValueSnapshot) -> str | None:
         if after.nodes[key].value == "raised":
             return after.nodes[value].type.removeprefix("builtins.")
     return None
+
+
+def _out_of_memory(invocations: Sequence[Invocation]) -> list[str]:
+    return [one.name for one in invocations if raised(one.after) == "MemoryError"]
 
 
 def _wrong_behaviour(
@@ -101,21 +106,13 @@ def _wrong_behaviour(
     return Behaviour("wrong", sentence(first), findings)
 
 
-def _unrecorded(name: str) -> BehaviourFinding:
-    return BehaviourFinding(
-        name,
-        "call",
-        ValueVerdict("cannot_compare", "$", reason="it is too large, and was not recorded"),
-    )
-
-
 def _undecided(findings: tuple[BehaviourFinding, ...]) -> Behaviour:
     """Nothing differs, but something can't be compared: name each place and reason once."""
     named = dict.fromkeys(
         f"{one.part}{one.verdict.path.removeprefix('$')}: {one.verdict.reason}" for one in findings
     )
     return Behaviour(
-        "undecided", f"some of it can't be compared: {_join_names([*named], '; ')}", findings
+        "undecided", f"some of it can't be compared: {join_names([*named], '; ')}", findings
     )
 
 
@@ -130,44 +127,36 @@ def sentence(finding: BehaviourFinding) -> str:
 
 
 def _test_findings(original: Watched, candidate: Watched) -> Iterator[BehaviourFinding]:
-    after = dict(candidate.outcomes)
-    for name, word in original.outcomes:
-        now = after.get(name, "missing")
-        if word == "passed" and now != word:
-            message = candidate.messages.get(name, "")
-            yield BehaviourFinding(
-                name,
-                "test",
-                ValueVerdict("different", "$", word, now, f"the test is {now} {message}".strip()),
-            )
-    known = {name for name, _ in original.outcomes}
-    for name, word in candidate.outcomes:
-        if name not in known and word != "passed":
-            message = candidate.messages.get(name, "")
+    before, after = dict(original.outcomes), dict(candidate.outcomes)
+    for name in before | after:
+        was, now = before.get(name, "nothing"), after.get(name, "missing")
+        message = candidate.messages.get(name, "")
+        reason = f"the test is {now} {message}".strip()
+        if name not in before:
             reason = f"only the candidate has it: {message}"
-            yield BehaviourFinding(
-                name, "test", ValueVerdict("different", "$", "nothing", word, reason)
-            )
+        if now != "passed" and was in {"passed", "nothing"}:
+            verdict = ValueVerdict("different", "$", was, now, reason)
+            yield BehaviourFinding(name, "test", verdict)
 
 
 def _side_effects(original: Watched, candidate: Watched) -> Iterator[str]:
     """Side effects that the candidate has and the original has not."""
     before, after = original.signs, candidate.signs
     if patched := sorted(set(after.broken) - set(before.broken)):
-        yield f"patches {_join_names(patched)}"
+        yield f"patches {join_names(patched)}"
     changed = [
         name.replace("::", ".")
         for name, digest in before.codes.items()
         if after.codes.get(name) != digest and name.partition("::")[0] + "::" in after.codes
     ]
     if changed:
-        yield f"changes code that is not its own: {_join_names(changed)}"
+        yield f"changes code that is not its own: {join_names(changed)}"
     no_network = " (there is no network behind it)" if "network" in candidate.confinement else ""
     for one in after.did:
         if one not in before.did:
             yield one + (no_network if "socket" in one else "")
     if files := sorted(set(after.files) - set(before.files)):
-        yield f"touches other files: {_join_names(files)}"
+        yield f"touches other files: {join_names(files)}"
     yield from _kept_state(original, candidate, own=True)
 
 
@@ -182,14 +171,15 @@ def _kept_state(original: Watched, candidate: Watched, *, own: bool) -> Iterator
         name for name in new if (name.partition("::")[0] + "::" not in after.codes) == own
     ]:
         sizes = after.grown[grown[0]]
-        names = _join_names([name.replace("::", ".") for name in grown])
+        names = join_names([name.replace("::", ".") for name in grown])
         yield (
             f"keeps something from one call to the next: {names} "
             f"went from {sizes[0]} to {sizes[1]} parts"
         )
 
 
-def _join_names(names: list[str], between: str = ", ") -> str:
+def join_names(names: Sequence[str], between: str = ", ") -> str:
+    """Return the first three names, and how many more there are."""
     return between.join(names[:_MAX_NAMES]) + (
         f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     )

@@ -21,9 +21,9 @@ from typing import Any, Final
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.seeds import derive_seed
 from abreast.jobs.candidates.behaviour.trace import Tests
-from abreast.jobs.candidates.rules import Rules
+from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.source.target import Target
-from abreast.jobs.candidates.timing.measure import TimedTurn, Which
+from abreast.jobs.candidates.timing.measure import ARMS, MeasurePlan, TimedTurn
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, in_words
 from abreast.jobs.candidates.timing.timed_process import (
     LIFETIME_SECONDS,
@@ -31,27 +31,22 @@ from abreast.jobs.candidates.timing.timed_process import (
     Made,
     ProcessPlace,
     TimedProcess,
+    TimedProcesses,
     TimedProcessFailed,
     TimedProcessTimedOut,
 )
-from abreast.jobs.candidates.timing.timed_processes import TimedProcesses
 from abreast.jobs.candidates.values.invocation import Invocation, RecordInvalid, decode, judge
 from abreast.worktrees.slot import Slot
 
-# Starting the processes may take this long per block; if it takes longer, a generation of processes
-# is used for several blocks.
-_BLOCK_START_SECONDS: Final = 2.0
 _MAX_GENERATION_BLOCKS: Final = 10
 _GENERATION_SECONDS: Final = 300.0  # for the blocks of a generation, unless one takes longer
 _CANDIDATE_SLOWDOWN: Final = 10  # a candidate's process lives long enough for this factor
 _MIN_FIRST_CALL_SAVING: Final = 1 / 4  # of a first call; a smaller saving can't be seen in it
-_INSTRUCTIONS_EVENT: Final = (0, 1)  # of perf_event_open: hardware event, instructions
 _COUNT_REPEATS: Final = 3
 _COUNTING_SLOWDOWN: Final = 2  # a call may take this many times as long while something is counted
 _LONG_CALL_SECONDS: Final = 1.0  # the instructions of a longer call are counted once
 _NOISE_ERRORS: Final = 4.0  # standard errors of a median that count as noise
 _REGRESSION_RATIO: Final = 1.15  # an input that takes this many times as long is a regression
-_ARMS: Final[tuple[Which, ...]] = ("original", "candidate", "control")
 
 
 class BehavesOtherwise(TimedProcessFailed):
@@ -60,6 +55,23 @@ class BehavesOtherwise(TimedProcessFailed):
 
 class OriginalTimedOut(TimedProcessFailed):
     """The original took much longer than before: nothing can be measured now."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaceOptions:
+    """How results are compared, how much is measured, and the seed of the order of turns."""
+
+    rules: Rules = STRICT
+    plan: MeasurePlan = field(default_factory=MeasurePlan)
+    seed: int = 0
+    block_start_seconds: float = 2.0
+    """Starting the processes may take this long per block.
+
+    If it takes longer, a generation of processes is used for several blocks.
+    """
+    min_answer_seconds: float = MIN_ANSWER_SECONDS
+    counted_event: tuple[int, int] = (0, 1)
+    """Of perf_event_open; by default a hardware event, instructions."""
 
 
 @dataclass(slots=True)
@@ -89,9 +101,11 @@ class Race:
         target: Target,
         tests: Tests,
         inputs: TimedCalls,
+        *,
+        options: RaceOptions,
     ) -> None:
         """`slots` are the original's and the candidate's."""
-        self._processes = processes
+        self._processes, self._options = processes, options
         self._target, self._tests, self._inputs = target, tests, inputs
         original, candidate = slots
         self.arms = {
@@ -106,11 +120,9 @@ class Race:
         self._known_digests: dict[int, list[str]] = {}
         # On a shared machine a CPU may be slower than another for a while, so all arms begin a lap
         # on one CPU and the next lap on the next.
-        self._cpus: list[int | None] = [None]
-        if hasattr(os, "sched_getaffinity"):
-            self._cpus = [*sorted(os.sched_getaffinity(0))]
-        self.rules = Rules()
-        self.seed = 0
+        self._cpus: list[int | None] = (
+            [*sorted(os.sched_getaffinity(0))] if hasattr(os, "sched_getaffinity") else [None]
+        )
 
     async def run_once(self, turn: TimedTurn) -> float:
         """Make every chosen call in one arm's process, compare each, and return the seconds."""
@@ -137,11 +149,14 @@ class Race:
         began = SYSTEM_CLOCK.now()
         await self._processes.end()
         wanted = tuple(one.name for one in self._inputs.chosen)
-        hash_seed = derive_seed(self.seed, f"generation/{self._generation}") % 4_000_000_000
+        hash_seed = (
+            derive_seed(self._options.seed, f"generation/{self._generation}") % 4_000_000_000
+        )
         self._generation += 1
-        blocks = self._generation_blocks()
+        turns = len(ARMS) * self._inputs.laps * self._inputs.turn  # seconds, of a block
+        blocks = max(1, min(_MAX_GENERATION_BLOCKS, int(_GENERATION_SECONDS / turns)))
         alive = (
-            2 * MIN_ANSWER_SECONDS
+            2 * self._options.min_answer_seconds
             + blocks * self._inputs.laps * (2 + _CANDIDATE_SLOWDOWN) * self._inputs.turn
         )
         seconds = max(LIFETIME_SECONDS, 2 * alive)
@@ -149,25 +164,15 @@ class Race:
             ProcessPlace(
                 self.arms[which].slot, self._target, self._tests, wanted, hash_seed, seconds
             )
-            for which in _ARMS
+            for which in ARMS
         ]
-        for which, (process, _) in zip(_ARMS, await self._processes.start(places), strict=True):
+        for which, (process, _) in zip(ARMS, await self._processes.start(places), strict=True):
             self.arms[which].process = process
         for number in range(len(wanted)):  # the original first: the others are compared with it
             if number not in self._expected:
                 await self._make_call(self.arms["original"], "original", number)
         self._generation_end = block + max(
-            1, min(blocks, int((SYSTEM_CLOCK.now() - began) / _BLOCK_START_SECONDS))
-        )
-
-    def _generation_blocks(self) -> int:
-        """How many blocks one generation of processes may be used for."""
-        return max(
-            1,
-            min(
-                _MAX_GENERATION_BLOCKS,
-                int(_GENERATION_SECONDS / (len(_ARMS) * self._inputs.laps * self._inputs.turn)),
-            ),
+            1, min(blocks, int((SYSTEM_CLOCK.now() - began) / self._options.block_start_seconds))
         )
 
     async def _make_call(
@@ -178,7 +183,7 @@ class Race:
             raise RuntimeError("the process of this arm is not started")
         one, known = self._inputs.chosen[number], self._known_digests.setdefault(number, [])
         chunks = [1, *([self._inputs.rounds] * self._inputs.chunks_of(one))]
-        timeout = self._inputs.timeout_of(one, least=MIN_ANSWER_SECONDS)
+        timeout = self._inputs.timeout_of(one, least=self._options.min_answer_seconds)
         try:
             made = await arm.process.make(number, chunks, timeout, known, cpu)
         except TimedProcessTimedOut:
@@ -208,7 +213,7 @@ class Race:
             self._expected.setdefault(number, invocations[0])
         expected = self._expected[number]
         for invocation in invocations:
-            findings = judge([expected], [invocation], rules=self.rules)
+            findings = judge([expected], [invocation], rules=self._options.rules)
             if findings and which == "candidate":
                 raise BehavesOtherwise(
                     f"when it was timed, it behaved otherwise: {findings[0].verdict}"
@@ -252,7 +257,7 @@ class Race:
         found: list[int] = []
         for _ in range(_COUNT_REPEATS if one.seconds <= _LONG_CALL_SECONDS else 1):
             answer = await self._ask(
-                arm, number, one, {"do": "count", "event": _INSTRUCTIONS_EVENT}
+                arm, number, one, {"do": "count", "event": self._options.counted_event}
             )
             if answer is None:
                 return "it took too long"
@@ -271,13 +276,12 @@ class Race:
         """
         if arm.process is None:
             return None
+        # Counting allocations makes a call several times slower.
+        seconds = _COUNTING_SLOWDOWN * self._inputs.timeout_of(
+            one, least=self._options.min_answer_seconds
+        )
         try:
-            # Counting allocations makes a call several times slower.
-            return await arm.process.ask(
-                number,
-                order,
-                self._inputs.timeout_of(one, least=MIN_ANSWER_SECONDS) * _COUNTING_SLOWDOWN,
-            )
+            return await arm.process.ask(number, order, seconds)
         except TimedProcessTimedOut:
             await self._processes.end()
             self._generation_end = 0
@@ -296,7 +300,7 @@ class Race:
         """
         # A call that is made once a turn is always a first one.
         repeated = [at for at, one in enumerate(self._inputs.chosen) if self._inputs.chunks_of(one)]
-        first = {which: sum(self.arms[which].first[at] for at in repeated) for which in _ARMS}
+        first = {which: sum(self.arms[which].first[at] for at in repeated) for which in ARMS}
         # The quickest of both kinds: on a busy machine a median of one can't be compared with the
         # minimum of the other.
         later = {
@@ -314,14 +318,16 @@ class Race:
 
     def regressions(self) -> tuple[str, ...]:
         """Inputs for which the candidate takes longer, by medians."""
-        found = []
-        for number, one in enumerate(self._inputs.chosen):
-            was, now = (
-                median(self.arms[which].by_input[number]) for which in ("original", "candidate")
-            )
-            if now > _REGRESSION_RATIO * was:
-                found.append(f"{one.name} takes {now / was:.2f} times as long")
-        return tuple(found)
+        original, candidate = self.arms["original"].by_input, self.arms["candidate"].by_input
+        ratios = {
+            one.name: median(candidate[number]) / median(original[number])
+            for number, one in enumerate(self._inputs.chosen)
+        }
+        return tuple(
+            f"{name} takes {ratio:.2f} times as long"
+            for name, ratio in ratios.items()
+            if ratio > _REGRESSION_RATIO
+        )
 
     def works_elsewhere(self) -> bool | None:
         """Whether the saved work is done elsewhere: before the `go` or after the `done`.
@@ -330,7 +336,7 @@ class Race:
         time added around them; other load disturbs both alike.
         """
         inside, outside = (
-            {which: median(getattr(self.arms[which], word)) for which in _ARMS}
+            {which: median(getattr(self.arms[which], word)) for which in ARMS}
             for word in ("inside", "outside")
         )
         saved = inside["original"] - inside["candidate"]

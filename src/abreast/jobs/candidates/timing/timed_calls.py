@@ -10,7 +10,7 @@ from typing import Any, Final
 from abreast.jobs.candidates.timing.measure import MeasurePlan
 
 MOST_INPUTS: Final = 6
-_MAX_ROUND_SECONDS: Final = 0.06  # of a round over all inputs, except a long one
+MAX_ROUND_SECONDS: Final = 0.06  # of a round over all inputs, except a long one
 _MIN_ROUND_SECONDS: Final = 0.001  # of a round, so that communication is a small part of it
 # Of each input in a turn. The quickest counts: other load can only make a chunk slower.
 _MAX_CHUNKS: Final = 20
@@ -126,12 +126,14 @@ class TimedCalls:
         return tuple(found)
 
 
-def choose(calls: Sequence[Sequence[Any]]) -> TimedCalls:
+def choose(
+    calls: Sequence[Sequence[Any]], *, round_seconds: float = MAX_ROUND_SECONDS
+) -> TimedCalls:
     """Choose the longest of the different calls. Raises ValueError if there is none.
 
-    The longest is always chosen; others only as long as a round over them stays short. A call is a
-    name, seconds, a digest of its arguments (empty: not known, so it differs from all others), and
-    whether it can be copied.
+    The longest is always chosen; others only as long as a round over them takes no longer than
+    `round_seconds`. A call is a name, seconds, a digest of its arguments (empty: not known, so it
+    differs from all others), and whether it can be copied.
     """
     different = {
         str(digest) or f"name {name}": TimedCall(str(name), float(seconds), bool(copyable))
@@ -142,9 +144,7 @@ def choose(calls: Sequence[Sequence[Any]]) -> TimedCalls:
         raise ValueError("no test calls the target")
     chosen = found[:1]
     # The longest call does not use up the room if it is longer than a round.
-    room = _MAX_ROUND_SECONDS - (
-        chosen[0].seconds if chosen[0].seconds <= _MAX_ROUND_SECONDS else 0.0
-    )
+    room = round_seconds - (chosen[0].seconds if chosen[0].seconds <= round_seconds else 0.0)
     for one in found[1:]:
         if len(chosen) < MOST_INPUTS and one.seconds <= room:
             chosen.append(one)

@@ -1,12 +1,13 @@
-"""A confined process that waits before calls of the target and is told when to make them."""
+"""Confined processes that wait before calls of the target and are told when to make them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import select
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -26,6 +27,7 @@ MIN_ANSWER_SECONDS: Final = 60.0  # the shortest timeout for an answer: the mach
 LIFETIME_SECONDS: Final = 600.0
 _POLL_MILLISECONDS: Final = 100  # between checks whether the process has ended
 _MAX_ANSWER_BYTES: Final = 64 << 20
+_LEAVE_SECONDS: Final = 2.0  # that a process may take to end by itself
 
 
 class TimedProcessFailed(AbreastError):
@@ -261,3 +263,66 @@ class TimedProcess:
             raise TimedProcessFailed(
                 f"the process ended before it was told to ({how}) {' '.join(last_line)}".strip()
             )
+
+
+class TimedProcesses:
+    """The timed processes that are alive, as tasks of one task group."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        """Start without processes."""
+        self._group = group
+        self._alive: list[TimedProcess] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(
+        self, places: Sequence[ProcessPlace]
+    ) -> list[tuple[TimedProcess, dict[str, Any]]]:
+        """Start some at once, wait until each is ready, and return them with their answers."""
+        begun: list[TimedProcess] = []
+        for place in places:
+            process = TimedProcess(place)
+            self._alive.append(process)
+            await process.open()
+            self._tasks.append(self._group.create_task(process.live()))
+            begun.append(process)
+        found = [(process, await process.wait_until_ready()) for process in begun]
+        for place, (_, ready) in zip(places, found, strict=True):
+            if missing := [name for name in place.wanted if name not in ready.get("held", ())]:
+                failed = ready.get("failed", "")
+                raise TimedProcessFailed(
+                    f"the tests did not make the call {missing[0]} {failed}".strip()
+                )
+        return found
+
+    async def end(self) -> None:
+        """End them all."""
+        for process in self._alive:
+            process.leave()
+        if self._tasks:
+            _, slow = await asyncio.wait(self._tasks, timeout=_LEAVE_SECONDS)
+            for task in slow:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+        for process in self._alive:
+            await process.close()
+        self._alive.clear()
+        self._tasks.clear()
+
+
+@contextlib.asynccontextmanager
+async def open_timed_processes() -> AsyncIterator[TimedProcesses]:
+    """Within this context there are timed processes; all of them are ended with it.
+
+    An exception leaves it as it is, not in an exception group.
+    """
+    caught: Exception | None = None
+    async with asyncio.TaskGroup() as group:
+        processes = TimedProcesses(group)
+        try:
+            yield processes
+        except Exception as error:  # noqa: BLE001 - raised below
+            caught = error
+        finally:
+            await processes.end()
+    if caught is not None:
+        raise caught

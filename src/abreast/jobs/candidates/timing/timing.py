@@ -6,25 +6,25 @@ Each call starts from the state in which the tests made it. `scout` chooses the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Final
+from typing import Final, Literal
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.jobs.candidates.behaviour.trace import Tests
 from abreast.jobs.candidates.results import Timed
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.measure import Measurement, measure, turns_of
-from abreast.jobs.candidates.timing.race import OriginalTimedOut, Race
-from abreast.jobs.candidates.timing.timed_calls import TimedCalls, choose
+from abreast.jobs.candidates.timing.race import OriginalTimedOut, Race, RaceOptions
+from abreast.jobs.candidates.timing.timed_calls import MAX_ROUND_SECONDS, TimedCalls, choose
 from abreast.jobs.candidates.timing.timed_process import (
     MIN_ANSWER_SECONDS,
     ProcessPlace,
+    TimedProcesses,
     TimedProcessFailed,
     TimedProcessTimedOut,
+    open_timed_processes,
 )
-from abreast.jobs.candidates.timing.timed_processes import TimedProcesses, within_timed_processes
 from abreast.jobs.candidates.timing.untimed_calls import (
     PASSES,
     Pass,
@@ -43,15 +43,24 @@ _MIN_FIRST_CALL_SHARE: Final = 1 / 3  # that first calls must save of what repea
 _HIGH_RATIO: Final = 1.5  # a faster candidate must be proved to do its work where it is timed
 
 
-async def scout(slot: Slot, target: Target, tests: Tests, seconds: float) -> TimedCalls:
-    """Choose the calls to time, by two runs of the original. Raises `TimedProcessFailed`."""
-    found: list[TimedCalls] = []
+async def scout(
+    slot: Slot,
+    target: Target,
+    tests: Tests,
+    seconds: float,
+    *,
+    round_seconds: float = MAX_ROUND_SECONDS,
+) -> TimedCalls:
+    """Choose the calls to time, by two runs of the original. Raises `TimedProcessFailed`.
 
-    async def look(processes: TimedProcesses) -> None:
+    A run may take `seconds`; the chosen calls together take at most `round_seconds`, except the
+    longest.
+    """
+    async with open_timed_processes() as processes:
         place = ProcessPlace(slot, target, tests, seconds=seconds)
         _, answer = (await processes.start([place]))[0]
         try:
-            first = choose(answer["calls"])
+            first = choose(answer["calls"], round_seconds=round_seconds)
             # A busy machine may make a short call look long, so the next ones are timed too.
             first = first.beside(first.left[:_SCOUT_EXTRA_INPUTS])
         except (ValueError, TypeError, KeyError):
@@ -71,12 +80,9 @@ async def scout(slot: Slot, target: Target, tests: Tests, seconds: float) -> Tim
                 number, looks, first.timeout_of(one, least=MIN_ANSWER_SECONDS), ()
             )
             calls.append((one.name, min(made.chunks), one.name, one.copyable))
-        again = choose(calls)
+        again = choose(calls, round_seconds=round_seconds)
         left = sorted([*again.left, *first.left], key=lambda one: -one.seconds)
-        found.append(replace(again, of=first.of, left=tuple(left)))
-
-    await within_timed_processes(look)
-    return found[0]
+        return replace(again, of=first.of, left=tuple(left))
 
 
 async def time_candidate(
@@ -84,26 +90,22 @@ async def time_candidate(
     target: Target,
     tests: Tests,
     inputs: TimedCalls,
-    how: Mapping[str, Any],
+    *,
+    options: RaceOptions,
 ) -> Timed:
-    """Measure the candidate in the second slot against the original in the first.
-
-    `how` has `rules`, `plan` and `seed`.
-    """
-    found: list[Timed] = []
-
-    async def work(processes: TimedProcesses) -> None:
-        found.append(await _Timing(processes, slots, target, tests, how).run(inputs))
-
+    """Measure the candidate in the second slot against the original in the first."""
     try:
-        await within_timed_processes(work)
-    except TimedProcessTimedOut as error:
-        return Timed("timeout", str(error), inputs=len(inputs.chosen))
-    except OriginalTimedOut as error:
-        return Timed("undecided", str(error), inputs=len(inputs.chosen))
+        async with open_timed_processes() as processes:
+            return await _Timing(processes, slots, target, tests, options).run(inputs)
     except TimedProcessFailed as error:
-        return Timed("refused", str(error), inputs=len(inputs.chosen))
-    return found[0]
+        verdict: Literal["timeout", "undecided", "refused"] = (
+            "timeout"
+            if isinstance(error, TimedProcessTimedOut)
+            else "undecided"
+            if isinstance(error, OriginalTimedOut)
+            else "refused"
+        )
+        return Timed(verdict, str(error), inputs=len(inputs.chosen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class _Timing:
     slots: tuple[Slot, Slot]
     target: Target
     tests: Tests
-    how: Mapping[str, Any]
+    options: RaceOptions
 
     async def run(self, inputs: TimedCalls) -> Timed:
         """Return the verdict; for a faster one, compare all other calls of the tests as well."""
@@ -126,23 +128,21 @@ class _Timing:
             known = {one.name: one for one in inputs.left}
             inputs = inputs.beside([known.get(one.name, one) for one in more])
             found = await self._measure(inputs)
-        reason_against = (
-            doubt(comparison, inputs, found.low or 1.0) if found.verdict == "faster" else ""
-        )
-        if reason_against:
-            found = replace(
-                found, verdict="undecided", reason=f"{found.reason}; but {reason_against}"
-            )
-        names = ", ".join(one.name for one in more)
-        note = f"timed because it seemed slower in the tests: {names}" if names else ""
-        return replace(found, notes=(*found.notes, note)) if note else found
+            names = ", ".join(one.name for one in more)
+            note = f"timed because it seemed slower in the tests: {names}"
+            found = replace(found, notes=(*found.notes, note))
+        if found.verdict == "faster" and (
+            reason_against := doubt(comparison, inputs, found.low or 1.0)
+        ):
+            return _undecided(found, reason_against)
+        return found
 
     async def _measure(self, inputs: TimedCalls) -> Timed:
         """Return the verdict by these inputs alone."""
-        race = Race(self.processes, self.slots, self.target, self.tests, inputs)
-        race.rules, race.seed = self.how["rules"], self.how["seed"]
+        options = self.options
+        race = Race(self.processes, self.slots, self.target, self.tests, inputs, options=options)
         measurement = await measure(
-            race.run_once, plan=inputs.fitted(self.how["plan"]), seed=race.seed
+            race.run_once, plan=inputs.fitted(options.plan), seed=options.seed
         )
         one = measurement.candidate
         memory = await race.memory_ratio()
@@ -190,40 +190,34 @@ class _Timing:
 
         The latter is faster only when a call is repeated.
         """
-        plan, reason = inputs.fitted(self.how["plan"]), found.reason
+        plan = inputs.fitted(self.options.plan)
         elsewhere, share = race.works_elsewhere(), race.first_calls()
         high, block = (found.ratio or 0.0) > _HIGH_RATIO, found.blocks
         # It is known to be faster, but not yet that it does its work where it is timed.
         while high and block < plan.most and None in (elsewhere, share):
-            for turn in turns_of(block, race.seed, plan.laps):
+            for turn in turns_of(block, self.options.seed, plan.laps):
                 await race.run_once(turn)
             elsewhere, share, block = race.works_elsewhere(), race.first_calls(), block + 1
         if elsewhere:
-            reason_against = (
+            reason = (
                 "it works elsewhere than where it is timed: "
                 "on the whole, little of the time is saved"
             )
-            return replace(found, verdict="refused", reason=reason_against)
+            return replace(found, verdict="refused", reason=reason)
+        too_much = "too much goes on here to know that it"
         if elsewhere is None and high:
-            reason_against = (
-                f"{reason}; but too much goes on here "
-                "to know that it does its work where it is timed"
-            )
-            return replace(found, verdict="undecided", reason=reason_against)
+            return _undecided(found, f"{too_much} does its work where it is timed")
         if share is None and high:
-            reason_against = (
-                f"{reason}; but too much goes on here "
-                "to know that it is no faster only when a call is repeated"
-            )
-            return replace(found, verdict="undecided", reason=reason_against)
+            return _undecided(found, f"{too_much} is no faster only when a call is repeated")
         if share is not None and share < _MIN_FIRST_CALL_SHARE:
             saved = f"first calls save {max(0.0, share):.0%} of what later ones do"
-            return replace(
-                found,
-                verdict="refused",
-                reason=f"it is faster only when a call is repeated: {saved}",
-            )
+            reason = f"it is faster only when a call is repeated: {saved}"
+            return replace(found, verdict="refused", reason=reason)
         return found
+
+
+def _undecided(found: Timed, reason_against: str) -> Timed:
+    return replace(found, verdict="undecided", reason=f"{found.reason}; but {reason_against}")
 
 
 def _round_seconds(measurement: Measurement, inputs: TimedCalls) -> float:
@@ -234,15 +228,15 @@ def _round_seconds(measurement: Measurement, inputs: TimedCalls) -> float:
 def _sentence(measurement: Measurement, instructions: float | None) -> str:
     one = measurement.candidate
     ratio = f"{one.ratio:.2f}x [{one.low:.2f}, {one.high:.2f}]"
+    word = {
+        "faster": " as fast",
+        "slower": ": slower",
+        "same": ": no faster",
+        "undecided": ": can't be told from the noise",
+    }[measurement.verdict]
     counted = "" if instructions is None else f", {instructions:.2f}x the instructions"
     noise = f"noise {measurement.noise_floor:.1%}, {measurement.blocks} blocks{counted}"
-    words = {
-        "faster": f"{ratio} as fast ({noise})",
-        "slower": f"{ratio}: slower ({noise})",
-        "same": f"{ratio}: no faster ({noise})",
-        "undecided": f"{ratio}: can't be told from the noise ({noise})",
-    }
-    return words[measurement.verdict]
+    return f"{ratio}{word} ({noise})"
 
 
 async def line_profile(
@@ -253,8 +247,7 @@ async def line_profile(
     Raises `TimedProcessFailed`.
     """
     found: dict[int, tuple[int, float]] = {}
-
-    async def work(processes: TimedProcesses) -> None:
+    async with open_timed_processes() as processes:
         # Tracing every line makes a call some ten times slower, so long ones are profiled only if
         # there are no others.
         short = [one for one in inputs.chosen if one.seconds <= _PROFILED_CALL_SECONDS] or [
@@ -268,6 +261,4 @@ async def line_profile(
             for line, hits, seconds in answer.get("lines", ()):
                 before = found.get(int(line), (0, 0.0))
                 found[int(line)] = (before[0] + int(hits), before[1] + float(seconds))
-
-    await within_timed_processes(work)
     return found

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from abreast.jobs.candidates.behaviour.verdict import join_names
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, in_words
 
 PASSES: Final = 3  # of either side
@@ -21,7 +22,6 @@ _SLOWER_RATIO: Final = 1.15  # a call that takes this many times as long looks s
 _PASS_NOISE_SECONDS: Final = 50e-6  # by which a single call differs from pass to pass
 _MAX_SUSPECTS: Final = 12  # calls that look slower and are timed
 _SUSPECTS_SECONDS: Final = 5.0  # for the suspects of a candidate; the first may take any time
-_MAX_NAMES: Final = 3  # in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,10 @@ def doubt(found: UntimedComparison, inputs: TimedCalls, low: float) -> str:
     """
     timed = {one.name for one in inputs.chosen}
     if slower := [one.name for one in found.suspects if one.name not in timed]:
-        return f"{_join_names(slower)} {_seem_to_take(slower)} longer, and could not be timed"
+        seem = "seems" if len(slower) == 1 else "seem"
+        return f"{join_names(slower)} {seem} to take longer, and could not be timed"
     if found.missing:
-        missing = _join_names(list(found.missing))
+        missing = join_names(found.missing)
         return f"the tests did not make the call {missing} each time, so it could not be compared"
     if not found.complete:
         return "the tests make more calls than can be compared"
@@ -125,13 +126,3 @@ def doubt(found: UntimedComparison, inputs: TimedCalls, low: float) -> str:
             "which leaves nothing of the gain"
         )
     return ""
-
-
-def _seem_to_take(names: Sequence[str]) -> str:
-    return "seems to take" if len(names) == 1 else "seem to take"
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MAX_NAMES]) + (
-        f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    )
