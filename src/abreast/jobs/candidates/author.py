@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from abreast.core.outcome import Done
@@ -35,14 +36,16 @@ class AskableModel(Protocol):
         """Send one prompt and return the reply."""
 
 
+@dataclass(frozen=True, slots=True)
 class ModelAuthor:
-    """Asks a model for candidates. A reply is evaluated like a candidate from any other source."""
+    """Asks a model for candidates. A reply is evaluated like a candidate from any other source.
 
-    def __init__(self, model: AskableModel, target: Target, original: str) -> None:
-        """`original` is the text of the target's file."""
-        self._model = model
-        self._target = target
-        self._original = original
+    `original` is the text of the target's file.
+    """
+
+    _model: AskableModel
+    _target: Target
+    _original: str
 
     async def propose(self, run: Run, count: int, width: int) -> list[Proposal]:
         """Request `count` candidates side by side.
@@ -74,15 +77,17 @@ class ModelAuthor:
             f"This candidate for a faster `{self._target.qualname}` does not do "
             "what the original does.\n\n"
             f"The original:\n{_code_block(self._original)}\n\nThe candidate, as a patch:\n"
-            f"{_code_block(patch_of(self._original, text, self._target.file))}\n\n"
+            f"{self._patch(text)}\n\n"
             f"What differs:\n{_list_diffs(checked.diffs)}\n\nRepair it, and keep it fast. {_RULES}"
         )
+
+    def _patch(self, text: str) -> str:
+        return _code_block(patch_of(self._original, text, self._target.file))
 
     async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
         """Ask for a better version of each candidate: one request, one code block for each."""
         parts = [
-            f"Candidate {number} ({_speed(one)}):\n"
-            f"{_code_block(patch_of(self._original, one.text, self._target.file))}"
+            f"Candidate {number} ({_speed(one)}):\n{self._patch(one.text)}"
             for number, one in enumerate(faster, 1)
         ]
         reply = await self._ask(
@@ -98,8 +103,7 @@ class ModelAuthor:
     async def adapt(self, ancestry: Sequence[Tried]) -> str:
         """Ask for one more candidate, given one candidate and its ancestors, oldest first."""
         parts = [
-            f"{number}. {one.name}, {one.verdict} ({_speed(one)}):\n"
-            f"{_code_block(patch_of(self._original, one.text, self._target.file))}"
+            f"{number}. {one.name}, {one.verdict} ({_speed(one)}):\n{self._patch(one.text)}"
             for number, one in enumerate(ancestry, 1)
         ]
         return await self._ask_for_code(
@@ -133,10 +137,9 @@ def _code_block(text: str) -> str:
 
 def _list_diffs(diffs: Sequence[Diff]) -> str:
     shown = [f"- {str(one)[:_DIFF_CHARACTERS]}" for one in diffs[:_DIFFS_IN_REQUEST]]
-    more = (
-        [f"- and {len(diffs) - _DIFFS_IN_REQUEST} more"] if len(diffs) > _DIFFS_IN_REQUEST else []
-    )
-    return "\n".join([*shown, *more])
+    if len(diffs) > _DIFFS_IN_REQUEST:
+        shown.append(f"- and {len(diffs) - _DIFFS_IN_REQUEST} more")
+    return "\n".join(shown)
 
 
 def _speed(one: Tried) -> str:

@@ -354,8 +354,7 @@ class CandidateRun:
 
     async def _profile(self, tries: Run) -> None:
         """Make the line profile of the winner; if that fails, report the winner without one."""
-        winner = best_of(self.tried)
-        if winner is None:
+        if (winner := best_of(self.tried)) is None:
             return
         try:
             found = await tries.step(
@@ -372,8 +371,7 @@ class CandidateRun:
 
 
 def _require_item() -> CurrentItem:
-    found = current_item()
-    if found is None:
+    if (found := current_item()) is None:
         raise RuntimeError("a candidate is an item of a map")
     return found
 

@@ -8,9 +8,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.jobs.candidates.behaviour.trace import Watched
-from abreast.jobs.candidates.results import Checked, ProfiledLine, Timed, Tried, best_of, patch_of
+from abreast.jobs.candidates.results import (
+    Checked,
+    ProfiledLine,
+    Timed,
+    Tried,
+    best_of,
+    largest_noise_floor,
+    patch_of,
+)
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.timed_calls import TimedCalls
+from abreast.views.job_view import short
 
 _TEMPLATES: Final = Path(__file__).parent / "page"
 _REASON_CHARACTERS: Final = 160
@@ -38,12 +47,7 @@ class CandidatesReport:
     @property
     def noise_floor(self) -> float | None:
         """The largest noise floor of all measurements."""
-        floors = [
-            one.timed.noise_floor
-            for one in self.tried
-            if one.timed and one.timed.noise_floor is not None
-        ]
-        return max(floors, default=None)
+        return largest_noise_floor(self.tried)
 
     @property
     def uncounted(self) -> str:
@@ -77,7 +81,10 @@ class CandidatesReport:
                 "passed": watched.passed,
                 "invocations": len(watched.invocations),
                 "inputs": len(self.inputs.chosen) if self.inputs else 0,
-                "seconds": self._seconds(),
+                "seconds": next(
+                    (one.timed.seconds for one in self.tried if one.timed and one.timed.seconds),
+                    None,
+                ),
                 "different": self.inputs.of if self.inputs else 0,
                 "untimed": [one.name for one in self.inputs.left] if self.inputs else [],
             }
@@ -96,15 +103,11 @@ class CandidatesReport:
             "uncompared": self.uncompared,
         }
 
-    def _seconds(self) -> float | None:
-        return next(
-            (one.timed.seconds for one in self.tried if one.timed and one.timed.seconds), None
-        )
-
     def rows(self) -> list[tuple[str, str, str, str, str, str]]:
         """The verdict table: name, verdict, speed, interval, memory, why."""
         return [
-            (one.name, one.verdict, *_figures(one.timed), _short(one.reason)) for one in self.tried
+            (one.name, one.verdict, *_figures(one.timed), short(one.reason, _REASON_CHARACTERS))
+            for one in self.tried
         ]
 
     def counterexamples(self) -> list[str]:
@@ -192,8 +195,7 @@ class CandidatesReport:
         }
 
     def _profile_rows(self) -> list[dict[str, Any]]:
-        winner = self.winner
-        if winner is None:
+        if (winner := self.winner) is None:
             return []
         total = sum(line.seconds for line in self.profile) or 1.0
         code = winner.text.splitlines()
@@ -214,7 +216,3 @@ def _figures(timed: Timed | None) -> tuple[str, str, str]:
         return "-", "-", "-"
     memory = "-" if timed.memory_ratio is None else f"{timed.memory_ratio:.2f}x"
     return f"{timed.ratio:.2f}x", f"[{timed.low:.2f}, {timed.high:.2f}]", memory
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _REASON_CHARACTERS else f"{text[: _REASON_CHARACTERS - 1]}…"

@@ -187,6 +187,12 @@ def patch_of(original: str, text: str, file: str) -> str:
     )
 
 
+def largest_noise_floor(tried: Iterable[Tried]) -> float | None:
+    """Return the largest noise floor of all measurements; None if there is none."""
+    floors = [one.timed.noise_floor for one in tried if one.timed]
+    return max((one for one in floors if one is not None), default=None)
+
+
 def best_of(tried: Iterable[Tried]) -> Tried | None:
     """Return the winner; None if no candidate is faster.
 
@@ -201,8 +207,7 @@ def best_of(tried: Iterable[Tried]) -> Tried | None:
         for one in faster
         if one.timed
     }
-    fastest = max(faster, key=lambda one: bounds[one.name][0])
-    ratio, low, _ = bounds[fastest.name]
+    ratio, low, _ = max(bounds.values(), key=lambda bound: bound[0])
     like = [
         one
         for one in faster

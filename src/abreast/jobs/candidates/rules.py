@@ -55,8 +55,7 @@ class Rules:
 
     def without(self, *names: str) -> Rules:
         """Return these rules with the named ones relaxed. Raises `ValueError` for unknown names."""
-        unknown = set(names) - set(RELAXABLE)
-        if unknown:
+        if unknown := set(names) - set(RELAXABLE):
             raise ValueError(
                 f"no such rule: {', '.join(sorted(unknown))}; there are {', '.join(RELAXABLE)}"
             )

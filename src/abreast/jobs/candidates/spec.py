@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, cast
 
 _MAX_SHARE: Final = 10
 SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "model")
@@ -25,9 +25,8 @@ def _is_number(given: object, least: int) -> bool:
 
 
 def _is_share(given: object) -> bool:
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        return False
-    return 0 <= given < _MAX_SHARE
+    is_number = not isinstance(given, bool) and isinstance(given, int | float)
+    return is_number and 0 <= cast("float", given) < _MAX_SHARE
 
 
 _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {

@@ -16,7 +16,16 @@ from abreast.core.events import (
 )
 from abreast.core.item import escape, unescape
 from abreast.jobs.candidates.registry import Link, Registry, child_of
-from abreast.jobs.candidates.results import Checked, Diff, Proposal, Timed, Tried, best_of, patch_of
+from abreast.jobs.candidates.results import (
+    Checked,
+    Diff,
+    Proposal,
+    Timed,
+    Tried,
+    best_of,
+    largest_noise_floor,
+    patch_of,
+)
 from abreast.jobs.candidates.source.target import Target
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
@@ -96,11 +105,6 @@ class CandidatesView:
         shown = tried[:_MAX_CANDIDATES]
         if winner is not None and winner not in shown:
             shown = [*shown[:-1], winner]
-        floors = [
-            one.timed.noise_floor
-            for one in tried
-            if one.timed and one.timed.noise_floor is not None
-        ]
         seen = mapping(mapping(self._done.get(f"{_TRIES_STEP}/original")).get("watched"))
         room = [_ALL_PATCHES_CHARACTERS]
         return {
@@ -109,7 +113,7 @@ class CandidatesView:
             "threshold": number(spec.get("threshold")),
             "known": isinstance(original, str),
             "winner": winner and winner.name,
-            "noise_floor": number(max(floors, default=None)),
+            "noise_floor": number(largest_noise_floor(tried)),
             "baseline": {
                 "tests": seen.get("tests"),
                 "passed": seen.get("passed"),
@@ -146,12 +150,16 @@ class CandidatesView:
             if text.strip()
         )
         self._replay_round(registry, "-refined")
-        adapted = []
-        for one in registry.faster:
-            text = self._done.get(f"{_TRIES_STEP}/adapt-{one.name}")
-            if one.origin == "refinement" and isinstance(text, str) and text.strip():
-                adapted.append(child_of(one, text, "adaptive"))
-        registry.enter(adapted)
+        replies = [
+            (one, self._done.get(f"{_TRIES_STEP}/adapt-{one.name}"))
+            for one in registry.faster
+            if one.origin == "refinement"
+        ]
+        registry.enter(
+            child_of(one, text, "adaptive")
+            for one, text in replies
+            if isinstance(text, str) and text.strip()
+        )
         self._replay_round(registry, "-adapted")
         return list(registry.tried.values())
 
