@@ -5,43 +5,13 @@ from __future__ import annotations
 import marshal
 from functools import cache
 from importlib.util import MAGIC_NUMBER, cache_from_source
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from abreast.jobs.candidates.child import (
-    audit,
-    build,
-    capture,
-    channel,
-    guard,
-    main,
-    paths,
-    suite,
-    timed,
-    trying,
-    wrapping,
-)
-
 _CANDIDATES: Final = Path(__file__).parents[1]
 _PACKAGE, _BUNDLE = "abreast.jobs.candidates", "_abreast_child"
-_SHARED_MODULES: Final = (
-    "rules",
-    *(f"values/{path.stem}" for path in sorted((_CANDIDATES / "values").glob("[a-z]*.py"))),
-)
-_CHILD_MODULES: Final = (
-    audit,
-    build,
-    capture,
-    channel,
-    guard,
-    main,
-    paths,
-    suite,
-    timed,
-    trying,
-    wrapping,
-)
-
+_FOLDERS: Final = ("values", "child")
 _PYCACHE: Final = "__pycache__"
 # By PEP 552: a file with a source hash that is not checked when it is loaded.
 _PYC_HEADER: Final = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
@@ -63,12 +33,8 @@ main(place)
 def write_bundle(place: Path) -> None:
     """Write all modules of the child into a package in the directory `place`, which exists."""
     package = place / _BUNDLE
-    for folder in (
-        package / _PYCACHE,
-        package / "values" / _PYCACHE,
-        package / "child" / _PYCACHE,
-    ):
-        folder.mkdir(parents=True)
+    for folder in ("", *_FOLDERS):
+        (package / folder / _PYCACHE).mkdir(parents=True)
     for name, data in _files().items():
         (package / name).write_bytes(data)
 
@@ -79,12 +45,11 @@ def _files() -> dict[str, bytes]:
 
     An interpreter of another version ignores the compiled ones.
     """
-    found = {"__init__.py": b"", "values/__init__.py": b"", "child/__init__.py": b""}
-    for name in (
-        *(f"{name}.py" for name in _SHARED_MODULES),
-        *(f"child/{Path(str(one.__file__)).name}" for one in _CHILD_MODULES),
-    ):
-        text = (_CANDIDATES / name).read_text(encoding="utf-8").replace(_PACKAGE, _BUNDLE)
+    found = {"__init__.py": b"", **{f"{folder}/__init__.py": b"" for folder in _FOLDERS}}
+    folders = [sorted((_CANDIDATES / folder).glob("[a-z]*.py")) for folder in _FOLDERS]
+    for path in (_CANDIDATES / "rules.py", *chain(*folders)):
+        name = path.relative_to(_CANDIDATES).as_posix()
+        text = path.read_text(encoding="utf-8").replace(_PACKAGE, _BUNDLE)
         found[name] = text.encode("utf-8")
         compiled = Path(cache_from_source(name))
         found[str(compiled)] = _PYC_HEADER + marshal.dumps(

@@ -114,12 +114,9 @@ class ValueProfile:
                 return False
         return True
 
-    def adjust(self, value: Plain) -> Plain:
+    def adjust(self, value: Plain, pattern: Pattern = ()) -> Plain:
         """Return a value changed to fit better: sorted where all are sorted, each key once."""
-        return self._adjust(value, ())
-
-    def _adjust(self, value: Plain, pattern: Pattern) -> Plain:
-        items = tuple(self._adjust(part, (*pattern, step)) for step, part in _steps(value))
+        items = tuple(self.adjust(part, (*pattern, step)) for step, part in _steps(value))
         facts = self.at(pattern)
         if value.kind in _LISTS and facts.rows and facts.ascending:
             items = tuple(sorted(items, key=Plain.order))

@@ -80,7 +80,7 @@ def compare(
     # One walk for both: an iterator that both hold is consumed once.
     both = take_snapshot((original, candidate), bound=bound, nodes=2 * MAX_NODES)
     left, right = both.nodes[0].items
-    return _compare_nodes(both, left, both, right, rules)
+    return compare_snapshots(both, both, rules=rules, at=(left, right))
 
 
 def compare_snapshots(
@@ -89,28 +89,17 @@ def compare_snapshots(
     *,
     rules: Rules = STRICT,
     contents: tuple[Contents, Contents] = ({}, {}),
+    at: tuple[int, int] = (0, 0),
 ) -> ValueVerdict:
     """Compare two snapshots, which may be from other processes.
 
     `contents` has the slices that were read again, of both, where a value is too large to be
-    recorded.
+    recorded. `at` are the nodes where the comparison begins.
     """
-    return _compare_nodes(original, 0, candidate, 0, rules, contents=contents)
-
-
-def _compare_nodes(
-    original: ValueSnapshot,
-    left: int,
-    candidate: ValueSnapshot,
-    right: int,
-    rules: Rules,
-    *,
-    contents: tuple[Contents, Contents] = ({}, {}),
-) -> ValueVerdict:
     table: dict[object, int] = {}
     mine, yours = GraphSide(original, rules, table), GraphSide(candidate, rules, table)
     match = GraphMatch(mine, yours, rules, contents=contents)
-    if (found := match.run(left, right)) is None:
+    if (found := match.run(*at)) is None:
         return ValueVerdict("same")
     if not isinstance(found, Doubt):
         return _verdict("different", mine, yours, found)

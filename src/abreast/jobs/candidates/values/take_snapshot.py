@@ -248,11 +248,14 @@ class _Walk:
                 self._slices.found[node, at] = slices.content(at)
         return slices.digested()
 
-    def _set_described(self, index: int, description: ValueDescription, name: str) -> None:
+    def _set_described(
+        self, index: int, description: ValueDescription, name: str, known: tuple[int, ...] = ()
+    ) -> None:
+        """Record a value; `known` are the nodes of items that were read before."""
         if (digests := self._digest_slices(index, description)) is not None:
             description.kind, description.value, description.items = "sliced", digests, ()
         start = len(self._pending)
-        items = tuple([self._node_of(one) for one in description.items])
+        items = (*known, *[self._node_of(one) for one in description.items])
         names = tuple([name for name, _ in description.state])
         attributes = tuple([self._node_of(one) for _, one in description.state])
         # In the order of the parts, so that iterators are consumed in that order too.
@@ -308,14 +311,6 @@ class _Walk:
         self._node_by_id.pop()
         if iterator.has_compound:
             state = [*state, ("<afterwards>", iterator.alive)]
-        start = len(self._pending)
-        names = tuple(name for name, _ in state)
-        attributes = tuple(self._node_of(one) for _, one in state)
-        self._pending[start:] = reversed(self._pending[start:])
+        description = ValueDescription("iterator", state=state, identity=True)
         name = label(type(iterator.source))
-        self._set(
-            iterator.index,
-            SnapshotNode(
-                "iterator", name, None, tuple(iterator.items), names, attributes, identity=True
-            ),
-        )
+        self._set_described(iterator.index, description, name, tuple(iterator.items))
