@@ -281,8 +281,8 @@ def side(project, text=None, limits=LIMITS):
 async def test_a_difference_that_no_test_shows_is_found_and_made_small(project):
     async with project() as opened:
         assert (await opened.judge(SLOW_TO_DIFFER)).verdict == "same"
-        original = await opened.watch()
-        probe = await prepare(side(opened), original.invocations, ORIGINAL, opened.target)
+        recorded = opened.original.invocations
+        probe = await prepare(side(opened), recorded, ORIGINAL, opened.target)
         assert len(probe.inputs.calls) > 100
         assert probe.raises == {"ValueError"}
         behaviour = await probe.check(side(opened, HONEST), side(opened))
