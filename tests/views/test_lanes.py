@@ -12,7 +12,7 @@ from abreast.core import events as kinds
 from abreast.core.events import Event
 from abreast.core.outcome import Usage
 from abreast.testing import ManualClock
-from abreast.views import lane_rows, lanes
+from abreast.views import lane_fold, lanes
 from abreast.views.lanes import LaneChart
 
 
@@ -109,7 +109,7 @@ def folded(events, **how):
 def rows_of(chart):
     return [
         (strip.name, list(row.seen(0.0, chart.now)))
-        for strip in chart.strips.values()
+        for strip in chart.lanes.values()
         for row in strip.rows
     ]
 
@@ -117,8 +117,8 @@ def rows_of(chart):
 def seen(chart):
     """Everything that a drawing could show of a chart."""
     strips = [
-        (strip.name, strip.counts, strip.peak, list(strip.waiting.steps))
-        for strip in chart.strips.values()
+        (strip.name, strip.counts, strip.peak, list(strip.waited.steps))
+        for strip in chart.lanes.values()
     ]
     words = (
         chart.now,
@@ -146,7 +146,7 @@ def test_there_is_one_running_bar_for_each_item_that_executes(actions, window):
     for event in journal.events:
         chart.add(event)
         running = sum(
-            row.running is not None for strip in chart.strips.values() for row in strip.rows
+            row.running is not None for strip in chart.lanes.values() for row in strip.rows
         )
         assert running == chart.counts.running
     assert running == len(journal.executing)
@@ -182,10 +182,10 @@ def test_events_in_pages_give_the_same_as_all_at_once(actions, page):
 @given(journals)
 def test_what_ran_long_enough_to_be_seen_is_there(actions):
     chart = folded(written(actions).events, window=1_000_000.0)
-    assert chart.now < chart.window
+    assert chart.now < chart.window.seconds
     bars = [bar for _, bars in rows_of(chart) for bar in bars]
     ended = chart.settled + chart.counts.retried + chart.counts.running
-    assert sum(bar.count for bar in bars) >= ended - sum(bar.state == "crashed" for bar in bars)
+    assert sum(bar.attempts for bar in bars) >= ended - sum(bar.state == "crashed" for bar in bars)
 
 
 def long_journal(items):
@@ -205,14 +205,13 @@ def test_memory_stays_flat_however_long_the_run(whole):
     bars = rows_of(chart)[0][1]
     assert chart.now == pytest.approx(1000)
     assert len(bars) < 5000
-    assert not chart._places
-    assert not chart._unsettled
-    assert all(not one.members for one in chart._maps.values())
+    assert not chart._open
+    assert not chart._outcomes._unsettled
     if whole:
         assert bars[0].since == pytest.approx(0)
-        assert sum(bar.count for bar in bars) == 10_000
+        assert sum(bar.attempts for bar in bars) == 10_000
     else:
-        assert bars[0].end >= chart.now - chart.window
+        assert bars[0].end >= chart.window.begin(chart.now)
 
 
 def test_the_rate_is_that_of_the_last_seconds():
@@ -230,15 +229,15 @@ def test_a_wide_lane_keeps_a_row_for_each_item_but_what_ran_only_of_those_that_f
     for path in paths:
         journal.item(kinds.ITEM_STARTED, path, index=0, attempt=1)
     chart = folded(journal.events)
-    assert len(chart.strips["wide"].rows) == chart.peak == 1000
+    assert len(chart.lanes["wide"].rows) == chart.peak == 1000
     journal.time += 1
     before = len(journal.events)
     for path in paths:
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done")
     for event in journal.events[before:]:
         chart.add(event)
-    assert sum(len(bars) for _, bars in rows_of(chart)) == lane_rows._MAX_KEPT_ROWS
-    assert (chart.counts.done, chart.strips["wide"].peak) == (1000, 1000)
+    assert sum(len(bars) for _, bars in rows_of(chart)) == lanes._MAX_KEPT_ROWS
+    assert (chart.counts.done, chart.lanes["wide"].peak) == (1000, 1000)
 
 
 def test_items_so_short_that_their_start_was_not_written_are_drawn_by_their_ends():
@@ -255,19 +254,19 @@ def test_items_so_short_that_their_start_was_not_written_are_drawn_by_their_ends
         [(round(bar.start, 2), round(bar.end, 2)) for bar in bars] for _, bars in rows_of(chart)
     ]
     # No two overlap in one row.
-    assert drawn == [[(0.5, 1.0), (1.1, 1.2), (1.25, 1.3)], [(0.6, 1.1)]]
+    assert drawn == [[(0.5, 1.0)], [(0.6, 1.1), (1.1, 1.2), (1.25, 1.3)]]
     assert (chart.counts.done, chart.counts.running, chart.peak) == (4, 0, 2)
 
 
 def test_lanes_beyond_counting_are_one():
     journal = Journal()
-    for number in range(lanes._MAX_LANES + 10):
+    for number in range(lane_fold._MAX_LANES + 10):
         path = journal.read(f"lane {number}")
         journal.item(kinds.ITEM_STARTED, path, index=0, attempt=1)
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done")
     chart = folded(journal.events)
-    assert len(chart.strips) == lanes._MAX_LANES + 1
-    assert chart.strips[lanes.OTHERS].counts.done == 10
+    assert len(chart.lanes) == lane_fold._MAX_LANES + 1
+    assert chart.lanes[lane_fold.OTHERS].counts.done == 10
 
 
 def test_what_was_executing_at_a_crash_is_shown_as_cut_and_time_goes_on_from_there():
@@ -338,15 +337,15 @@ def test_usage_adds_up_and_an_unknown_price_stays_unknown():
             kinds.CALL_SETTLED, f"{path}/call/0", "test", state="done", **{**used, "usd": price}
         )
         journal.item(kinds.ITEM_SETTLED, path, index=0, state="done", **{**used, "usd": price})
-    assert folded(journal.events[:-3]).usage.usd == 0.75
-    assert folded(journal.events).usage == Usage(3, 30, 15, None)
+    assert folded(journal.events[:-3]).costs.usage.usd == 0.75
+    assert folded(journal.events).costs.usage == Usage(3, 30, 15, None)
 
 
 def test_a_call_that_was_cut_off_counts_no_use():
     journal = Journal()
     used = {"requests": 1, "input_tokens": 10, "output_tokens": 5, "usd": 0.5, "estimate": True}
     journal.add(kinds.CALL_SETTLED, "run/work/0000/call/0", "test", state="cancelled", **used)
-    assert folded(journal.events).usage == Usage()
+    assert folded(journal.events).costs.usage == Usage()
 
 
 # --- the events of real runs ----------------------------------------------------------------------
@@ -387,10 +386,10 @@ async def test_a_lane_never_shows_more_rows_than_it_has_slots():
         await run.map(sleeper(clock), [1.0] * 9, width=5, lane=lambda _: "two").values()
 
     chart = await charted(work, lanes={"two": abreast.Slots(2)})
-    assert list(chart.strips) == ["two"]
+    assert list(chart.lanes) == ["two"]
     assert [len(bars) for _, bars in rows_of(chart)] == [5, 4]
-    assert chart.strips["two"].peak == 2
-    assert max(high for _, high, _ in chart.strips["two"].waiting.steps) == 7
+    assert chart.lanes["two"].peak == 2
+    assert max(high for _, high, _ in chart.lanes["two"].waited.steps) == 7
     assert chart.counts.waiting == chart.counts.running == 0
 
 
@@ -407,9 +406,9 @@ async def test_items_without_a_lane_are_shown_by_their_map_and_nested_maps_toget
         await run.step("last", nap, 1.0)
 
     chart = await charted(work)
-    assert list(chart.strips) == ["outer", "outer/*/inner", "outer/*/sum", "last"]
-    assert [strip.counts.done for strip in chart.strips.values()] == [6, 12, 6, 1]
-    assert [strip.peak for strip in chart.strips.values()] == [2, 4, 2, 1]
+    assert list(chart.lanes) == ["outer", "outer/*/inner", "outer/*/sum", "last"]
+    assert [strip.counts.done for strip in chart.lanes.values()] == [6, 12, 6, 1]
+    assert [strip.peak for strip in chart.lanes.values()] == [2, 4, 2, 1]
     assert chart.state == "done"
     assert not chart._maps
 

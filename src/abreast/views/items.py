@@ -1,14 +1,18 @@
-"""The items of a run, kept in columns: found by path, sorted, filtered and paged."""
+"""The results of a run: its items, kept in columns to be sorted and paged, and kinds of failure."""
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from abreast.core.events import Event
 from abreast.core.item import unescape
-from abreast.views.attempts import DONE, RUNNING, SPECULATIVE, STATES
+from abreast.views.job_view import listed, number, whole
+from abreast.views.lane_rows import DONE, RUNNING, SEVERITY, SPECULATIVE, STATES
+from abreast.views.run_reader import error_of
 
 SORTS: Final = (
     "order",
@@ -25,6 +29,11 @@ SORTS: Final = (
 """What items can be sorted by; `order` is the order in which they were first seen."""
 _WAITING_FIELDS: Final = ("queued", "waited", "backoff")
 
+_MAX_KINDS: Final = 200  # counted separately; all further ones are counted as one
+_MESSAGE_CHARACTERS: Final = 160  # of a message that are compared and kept
+_NUMBER: Final = re.compile(r"\d+")
+_OTHERS: Final = ("others", "")
+
 
 class Items:
     """All items that were started or have ended, in the order in which they were first seen."""
@@ -32,17 +41,19 @@ class Items:
     def __init__(self) -> None:
         """Start with no items."""
         self.paths: list[str] = []
-        self.counts = [0] * len(STATES)
+        self.counts = dict.fromkeys(STATES, 0)
         self.state = bytearray()
         self._places: dict[str, int] = {}
         self._lanes: list[str] = []
-        self._attempts = array("l")
-        self._error = array("l")
-        self._began = array("d")
-        self._waited = array("d")
-        self._took = array("d")
-        self._usd = array("d")
-        self._tokens = array("l")
+        self._columns: dict[str, array[Any]] = {
+            "began": array("d"),
+            "waited": array("d"),
+            "took": array("d"),
+            "attempts": array("l"),
+            "usd": array("d"),
+            "tokens": array("l"),
+            "error": array("l"),
+        }
 
     def __len__(self) -> int:
         """Return the number of items."""
@@ -58,57 +69,58 @@ class Items:
         if at is None:
             at = self._places[path] = len(self.paths)
             self.paths.append(path)
-            self.state.append(RUNNING)
+            self.state.append(SEVERITY[RUNNING])
             self.counts[RUNNING] += 1
             self._lanes.append(lane)
-            self._attempts.append(1)
-            self._error.append(-1)
-            self._began.append(start)
-            self._waited.append(start - since)
-            self._took.append(0.0)
-            self._usd.append(0.0)
-            self._tokens.append(0)
+            for column, value in zip(
+                self._columns.values(), (start, start - since, 0.0, 1, 0.0, 0, -1), strict=True
+            ):
+                column.append(value)
         else:
             self._mark(at, RUNNING)
-            self._attempts[at] += 1
+            self._columns["attempts"][at] += 1
         return at
 
-    def settle(self, event: Event, lane: str, state: int, now: float, error: int) -> None:
+    def settle(self, event: Event, lane: str, state: str, now: float, error: int) -> None:
         """Record the outcome of an item."""
         at = self._places.get(event.path)
         if at is None:
             at = self.begin(event.path, lane, now, now)
-        data = event.data
-        service = data.get("service")
         self._mark(at, state)
-        self._error[at] = error
-        self._took[at] = sum(service) if isinstance(service, list) else now - self._began[at]
-        self._waited[at] = sum(_number(data[name]) for name in _WAITING_FIELDS if name in data)
-        attempts = data.get("attempts")
-        self._attempts[at] = attempts if isinstance(attempts, int) else 1
+        data = event.data
+        numbers = {name: number(value) or 0.0 for name, value in data.items()}
+        columns = self._columns
+        columns["error"][at] = error
+        columns["took"][at] = (
+            sum(listed(data["service"])) if "service" in data else now - columns["began"][at]
+        )
+        columns["waited"][at] = sum(numbers.get(name, 0.0) for name in _WAITING_FIELDS)
+        columns["attempts"][at] = whole(data.get("attempts", 1)) or 1
         if "requests" in data:
-            self._usd[at] = _number(data.get("usd"))
-            self._tokens[at] = int(
-                _number(data.get("input_tokens")) + _number(data.get("output_tokens"))
+            columns["usd"][at] = numbers.get("usd", 0.0)
+            columns["tokens"][at] = int(
+                sum(numbers.get(name, 0) for name in ("input_tokens", "output_tokens"))
             )
 
-    def end(self, at: int, state: int, now: float) -> None:
+    def end(self, path: str, state: str, now: float) -> None:
         """End an item without an outcome: its driver is gone, or its map has ended."""
-        if at >= 0 and self.state[at] == RUNNING:
+        at = self.find(path)
+        if at >= 0 and self.state[at] == SEVERITY[RUNNING]:
             self._mark(at, state)
-            self._took[at] = now - self._began[at]
+            self._columns["took"][at] = now - self._columns["began"][at]
 
     def take_up(self) -> None:
         """Count speculative items as done: a later driver uses what ended after an interrupt."""
         if self.counts[SPECULATIVE]:
-            self.state = self.state.replace(bytes((SPECULATIVE,)), bytes((DONE,)))
+            before, after = (bytes((SEVERITY[state],)) for state in (SPECULATIVE, DONE))
+            self.state = self.state.replace(before, after)
             self.counts[DONE] += self.counts[SPECULATIVE]
             self.counts[SPECULATIVE] = 0
 
-    def _mark(self, at: int, state: int) -> None:
-        self.counts[self.state[at]] -= 1
+    def _mark(self, at: int, state: str) -> None:
+        self.counts[STATES[self.state[at]]] -= 1
         self.counts[state] += 1
-        self.state[at] = state
+        self.state[at] = SEVERITY[state]
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -125,56 +137,76 @@ class Items:
         most: int,
     ) -> tuple[int, list[dict[str, object]]]:
         """How many items match, and at most `most` of their rows from `at` on."""
-        found: Iterable[int] = range(len(self.paths))
-        if states:
-            wanted = {STATES.index(state) for state in states if state in STATES}
-            found = [one for one in found if self.state[one] in wanted]
-        if lane:
-            found = [one for one in found if self._lanes[one] == lane]
-        if error is not None:
-            found = [one for one in found if self._error[one] == error]
-        if text:
-            sought = text.lower()
-            found = [one for one in found if sought in self.paths[one].lower()]
-        places = list(found)
-        key = self._key(sort)
-        if key is not None:
-            places.sort(key=key, reverse=down)
-        elif down:
-            places.reverse()
+        wanted = {SEVERITY[state] for state in states if state in STATES}
+        errors = self._columns["error"]
+        sought = text.lower()
+        places = [
+            one
+            for one, path in enumerate(self.paths)
+            if (not states or self.state[one] in wanted)
+            and (not lane or self._lanes[one] == lane)
+            and (error is None or errors[one] == error)
+            and sought in path.lower()
+        ]
+        keys: dict[str, Sequence[Any]] = {
+            "order": range(len(self.paths)),
+            "key": self.paths,
+            "state": self.state,
+            "lane": self._lanes,
+            **self._columns,
+        }
+        places.sort(key=keys[sort].__getitem__, reverse=down)
         return len(places), [self.row(one) for one in places[at : at + most]]
 
     def row(self, at: int) -> dict[str, object]:
         """One item as a row, in JSON's own types."""
         path = self.paths[at]
+        values = {name: column[at] for name, column in self._columns.items()}
         return {
             "path": path,
             "key": unescape(path.rpartition("/")[2]),
             "state": STATES[self.state[at]],
             "lane": self._lanes[at],
-            "began": round(self._began[at], 4),
-            "waited": round(self._waited[at], 4),
-            "took": round(self._took[at], 4),
-            "attempts": self._attempts[at],
-            "usd": self._usd[at],
-            "tokens": self._tokens[at],
-            "error": self._error[at],
+            **values,
+            **{name: round(values[name], 4) for name in ("began", "waited", "took")},
         }
 
-    def _key(self, sort: str) -> Callable[[int], Any] | None:
-        columns: dict[str, Sequence[object]] = {
-            "key": self.paths,
-            "state": self.state,
-            "lane": self._lanes,
-            "began": self._began,
-            "waited": self._waited,
-            "took": self._took,
-            "attempts": self._attempts,
-            "usd": self._usd,
-            "tokens": self._tokens,
-        }
-        return columns[sort].__getitem__ if sort in columns else None
+
+@dataclass(slots=True)
+class FailureKind:
+    """Failures of one type whose messages differ only in their numbers, with an example."""
+
+    type: str
+    message: str
+    path: str
+    items: int = 0
+    retried: int = 0
+    last: float = 0.0
 
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
+class FailureKinds:
+    """The kinds of failure, in the order in which they were first seen."""
+
+    def __init__(self) -> None:
+        """Start with no kinds."""
+        self.kinds: list[FailureKind] = []
+        self._places: dict[tuple[str, str], int] = {}
+
+    def add(self, event: Event, *, retried: bool = False) -> int:
+        """Count a failure; return the index of its kind."""
+        error = error_of(event)
+        message = error.message.strip().partition("\n")[0]
+        key = (error.kind, _NUMBER.sub("#", message[:_MESSAGE_CHARACTERS]))
+        if key not in self._places and len(self.kinds) >= _MAX_KINDS:
+            key = _OTHERS
+        at = self._places.get(key)
+        if at is None:
+            at = self._places[key] = len(self.kinds)
+            self.kinds.append(FailureKind(error.kind, message[:_MESSAGE_CHARACTERS], event.path))
+        kind = self.kinds[at]
+        kind.last = event.wall
+        if retried:
+            kind.retried += 1
+        else:
+            kind.items += 1
+        return at

@@ -1,4 +1,4 @@
-"""What the views of jobs share: the `JobView` protocol, and readers for recorded values.
+"""What the views of jobs share: `JobView`, `LiveText`, and readers for recorded values.
 
 The readers accept whatever a run holds and return values that can be sent as JSON.
 """
@@ -6,7 +6,8 @@ The readers accept whatever a run holds and return values that can be sent as JS
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from abreast.core.errors import StoreError
@@ -32,6 +33,23 @@ class JobView(Protocol):
 
         `state` is the run's state as users see it (`crashed` for a run without a driver).
         """
+
+
+class LiveText(ABC):
+    """What the live line of a job says; the terminal draws it."""
+
+    delay: ClassVar[float] = 0.0
+    """Seconds before it is drawn for the first time."""
+    interval: ClassVar[float] = 0.1
+    """Seconds between two drawings, at least."""
+
+    @abstractmethod
+    def add(self, *args: Any, **kwargs: Any) -> bool:
+        """Add the next news; return whether the line may have changed."""
+
+    @abstractmethod
+    def parts(self) -> Iterable[tuple[str, str]]:
+        """The parts of the line, each with its style; a part without text is left out."""
 
 
 def short(text: object, most: int) -> str:

@@ -3,62 +3,86 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from abreast.core import events
 from abreast.core.driven_time import DrivenTime
 from abreast.core.events import Event
-from abreast.views.lane_rows import CRASHED, RUNNING, LaneLevel
+from abreast.views.job_view import number
+from abreast.views.lane_rows import CRASHED, RUNNING
+from abreast.views.levels import LaneLevel, TimeWindow
 
 CONCURRENCY: Final = "concurrency"
-_FIRST_WINDOW: Final = 0.25  # seconds; the window of a whole run grows with it from here
 _GRAINS: Final = 1000  # per window: changes within one grain are one step
 _MAX_DECISIONS: Final = 2000  # kept of a lane, the newest
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A change of a limit, in the run's own time."""
+    """A change of a limit, in the run's own time, as it was recorded."""
 
     at: float
-    dimension: str
-    old: float | None
-    new: float | None
-    cause: str
-    held: float | None = None
+    data: Mapping[str, Any]
 
-    @classmethod
-    def of(cls, at: float, data: Any) -> Decision:  # noqa: ANN401 - of an event
-        """The decision that an event records."""
-        numbers = {name: _number(data.get(name)) for name in ("old", "new", "held")}
-        return cls(
-            at,
-            str(data.get("dimension") or data.get("limit") or "?"),
-            cause=str(data.get("cause")),
-            **numbers,
-        )
+    @property
+    def new(self) -> float | None:
+        """The limit from now on, if it was changed."""
+        return number(self.data.get("new"))
+
+    @property
+    def cause(self) -> str:
+        """Why it was decided: `429`, `header`, `room`, `quota`."""
+        return str(self.data.get("cause"))
+
+    @property
+    def dimension(self) -> str:
+        """What is limited: `concurrency`, `requests`, `tokens`."""
+        return str(self.data.get("dimension") or self.data.get("limit") or "?")
+
+    def plain(self) -> dict[str, object]:
+        """The decision in JSON's own types."""
+        old, held = (number(self.data.get(name)) for name in ("old", "held"))
+        return {
+            "at": self.at,
+            "dimension": self.dimension,
+            "old": old,
+            "new": self.new,
+            "cause": self.cause,
+            "held": held,
+        }
 
     def spoken(self) -> str:
         """The decision as a sentence."""
         if self.cause == "quota":
             return "the quota is used up: the lane is parked"
-        change = f" {_shown(self.old)} -> {_shown(self.new)}" if self.new is not None else ""
-        held = f", held for {self.held:.3g} s" if self.held else ""
-        return f"{self.dimension}{change} ({self.cause}{held})"
+        old, held = (number(self.data.get(name)) for name in ("old", "held"))
+        change = f" {_shown(old)} -> {_shown(self.new)}" if self.new is not None else ""
+        wait = f", held for {held:.3g} s" if held else ""
+        return f"{self.dimension}{change} ({self.cause}{wait})"
 
 
-@dataclass(slots=True)
-class CallFlow:
-    """One lane's calls and decisions."""
+class LimitChanges:
+    """The decisions on one lane's limits, and how many calls at once were allowed over time."""
 
-    name: str
-    flying: LaneLevel = field(default_factory=LaneLevel)
-    decisions: deque[Decision] = field(default_factory=lambda: deque(maxlen=_MAX_DECISIONS))
-    calls: int = 0
-    peak: int = 0
-    rejections: int = 0
-    paths: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        """Start without decisions."""
+        self.decisions: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
+        self.steps: list[tuple[float, float]] = []
+        self.rejections = 0
+
+    def add(self, at: float, data: Mapping[str, Any]) -> Decision:
+        """Add the next decision."""
+        decision = Decision(at, data)
+        self.decisions.append(decision)
+        self.rejections += decision.cause == "429"
+        if decision.dimension == CONCURRENCY and decision.new is not None:
+            old = number(data.get("old"))
+            if not self.steps and old is not None:
+                self.steps.append((0.0, float(old)))
+            self.steps.append((at, float(decision.new)))
+        return decision
 
     def allowed(self, dimension: str) -> float | None:
         """The limit that was decided last."""
@@ -70,10 +94,37 @@ class CallFlow:
         return next(limits, None)
 
 
+class CallFlow(LimitChanges):
+    """One lane's calls in flight, and the decisions on its limits."""
+
+    def __init__(self, name: str, window: TimeWindow) -> None:
+        """Start without calls."""
+        super().__init__()
+        self.name = name
+        self.flying = LaneLevel(window)
+        self.calls = self.peak = 0
+        self.paths: set[str] = set()
+        """Of the calls in flight."""
+
+    def start(self, path: str, now: float) -> None:
+        """Start a call, unless it has started already."""
+        if path not in self.paths:
+            self.paths.add(path)
+            self.flying.change(1, now)
+            self.peak = max(self.peak, self.flying.value)
+
+    def end(self, paths: Iterable[str], now: float) -> None:
+        """End those of these calls that are in flight."""
+        ended = self.paths.intersection(paths)
+        self.paths -= ended
+        if ended:
+            self.flying.change(-len(ended), now)
+
+
 class LimitChart:
     """The limits of one run so far, computed from events of the `KINDS`.
 
-    Its time is that of `abreast.views.lanes.LaneChart`.
+    Its time is that of `abreast.views.lane_fold.LaneFold`.
     """
 
     KINDS: ClassVar = frozenset(
@@ -89,70 +140,44 @@ class LimitChart:
 
     def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
         """Start before the first event."""
-        self.window = _FIRST_WINDOW if whole else window
-        self.whole = whole
+        self.window = TimeWindow(window, _GRAINS, whole=whole)
         self.now = 0.0
+        self.time = DrivenTime()
         self.state, self.reason = RUNNING, ""
         self.flows: dict[str, CallFlow] = {}
-        self._time = DrivenTime()
-
-    def at(self, wall: float) -> float:
-        """The run's own time at a wall-clock time, while the run is driven."""
-        return self._time.at(wall)
 
     def cut(self) -> None:
         """End all calls in flight: the driver is gone."""
         self.state = CRASHED
         for flow in self.flows.values():
-            self._change_in_flight(flow, -len(flow.paths))
-            flow.paths.clear()
+            flow.end(flow.paths, self.now)
 
     def add(self, event: Event) -> None:
         """Add the next event."""
         if event.kind not in self.KINDS:
             return
-        self.now = self._time.take(event)
-        while self.whole and self.now > self.window:
-            self.window *= 2
+        self.now = self.time.take(event)
+        self.window.grow(self.now)
         if event.kind in (events.RUN_STARTED, events.RUN_RESUMED):
             self.cut()
             self.state = RUNNING
         elif event.kind == events.RUN_ENDED:
             self.state = str(event.data.get("state"))
         elif event.lane is not None:
-            self._add_to(self.flows.setdefault(event.lane, CallFlow(event.lane)), event)
+            if event.lane not in self.flows:
+                self.flows[event.lane] = CallFlow(event.lane, self.window)
+            self._add_to(self.flows[event.lane], event)
 
     def _add_to(self, flow: CallFlow, event: Event) -> None:
         if event.kind == events.CALL_STARTED:
-            if event.path not in flow.paths:
-                flow.paths.add(event.path)
-                self._change_in_flight(flow, 1)
+            flow.start(event.path, self.now)
         elif event.kind == events.CALL_SETTLED:
             flow.calls += 1
-            self._end_calls(flow, [event.path])
-        else:
-            decision = Decision.of(self.now, event.data)
-            flow.decisions.append(decision)
-            if decision.cause == "429":
-                flow.rejections += 1
-                # A rejected call is no longer in flight; it starts again.
-                self._end_calls(
-                    flow, [path for path in flow.paths if path.startswith(f"{event.path}/")]
-                )
-
-    def _end_calls(self, flow: CallFlow, paths: list[str]) -> None:
-        ended = flow.paths.intersection(paths)
-        flow.paths -= ended
-        if ended:
-            self._change_in_flight(flow, -len(ended))
-
-    def _change_in_flight(self, flow: CallFlow, by: int) -> None:
-        flow.flying.change(by, self.now, self.window / _GRAINS)
-        flow.peak = max(flow.peak, flow.flying.value)
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+            flow.end([event.path], self.now)
+        elif flow.add(self.now, event.data).cause == "429":
+            # A rejected call is no longer in flight; it starts again.
+            beneath = f"{event.path}/"
+            flow.end([path for path in flow.paths if path.startswith(beneath)], self.now)
 
 
 def _shown(number: float | None) -> str:

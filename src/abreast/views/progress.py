@@ -1,102 +1,129 @@
-"""Progress and cost of each run, for the list of runs; each look counts only new events."""
+"""How far runs have come: items done and failed, and what they cost.
+
+An item that is run again counts once.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.events import CALL_SETTLED, ITEM_SETTLED, ITEMS_COMPLETE, Event
+from abreast.core.events import (
+    ATTEMPT_FAILED,
+    CALL_SETTLED,
+    ITEM_READ,
+    ITEM_SETTLED,
+    ITEM_STARTED,
+    ITEMS_COMPLETE,
+    LIMIT_CHANGED,
+    Event,
+    count_read,
+)
 from abreast.store.port import RunRow, Store
+from abreast.views.costs import Costs
+from abreast.views.job_view import whole
+from abreast.views.lane_rows import CANCELLED, DONE, FAILED
+from abreast.views.run_reader import Follower
 
 _KINDS: Final = frozenset({ITEM_SETTLED, CALL_SETTLED, ITEMS_COMPLETE})
-_PAGE_EVENTS: Final = 1000  # read at once
 _COUNT_SECONDS: Final = 0.25  # of counting for one answer; the next one counts on
 _MAX_RUNS: Final = 1000  # whose counts are kept
-_MAX_UNSETTLED: Final = 10_000  # failed or cancelled items remembered, in case they are run again
+_MAX_UNSETTLED: Final = 65_536  # failed or cancelled items remembered, in case they are run again
 
 
-@dataclass(slots=True)
-class _Tally:
-    done: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    total: int | None = None
-    usd: float = 0.0
-    unpriced: int = 0
-    tokens: int = 0
-    after: int = 0
-    unsettled: dict[str, str] = field(default_factory=dict)
+class OutcomeCounts:
+    """Counts outcomes, each in the place of an earlier one of the same item."""
+
+    def __init__(self) -> None:
+        """Start without outcomes."""
+        self.settled = 0
+        self._unsettled: dict[int, tuple[Counter[str], str]] = {}
+
+    def settle(self, path: str, state: str, counts: Counter[str]) -> None:
+        """Count the outcome of an item in `counts`."""
+        mark = hash(path)
+        if (before := self._unsettled.pop(mark, None)) is not None:
+            before[0][before[1]] -= 1
+            self.settled -= 1
+        counts[state] += 1
+        self.settled += 1
+        if state in (FAILED, CANCELLED) and len(self._unsettled) < _MAX_UNSETTLED:
+            self._unsettled[mark] = (counts, state)
+
+
+class RunProgress:
+    """The counts of one run so far, from all its events or from those of some kinds."""
+
+    def __init__(
+        self, *, read: int = 0, complete: bool = False, done: int = 0, failed: int = 0
+    ) -> None:
+        """Start from the counts of earlier drivers."""
+        self.read = read
+        self.total: int | None = 0 if complete else None
+        self.running = self.rejections = 0
+        self.ended = Counter({DONE: done, FAILED: failed})
+        self.costs = Costs()
+        self._outcomes = OutcomeCounts()
+
+    @property
+    def over(self) -> int:
+        """How many items are done or have failed."""
+        return self.ended[DONE] + self.ended[FAILED]
 
     def add(self, event: Event) -> None:
-        data = event.data
-        if event.kind == ITEMS_COMPLETE:
-            count = data.get("items")
-            self.total = (self.total or 0) + (count if isinstance(count, int) else 0)
+        """Add the next event."""
+        if event.kind == ITEM_READ:
+            self.read += count_read(event)
+        elif event.kind == ITEMS_COMPLETE:
+            self.total = (self.total or 0) + (whole(event.data.get("items")) or 0)
+        elif event.kind == ITEM_STARTED:
+            self.running += 1
+        elif event.kind == ATTEMPT_FAILED:
+            self.running -= 1
         elif event.kind == CALL_SETTLED:
-            if data.get("state") == "cancelled":  # it holds a reservation, not a known usage
-                return
-            usd = data.get("usd")
-            self.unpriced += usd is None
-            self.usd += usd if isinstance(usd, (int, float)) else 0.0
-            for name in ("input_tokens", "output_tokens"):
-                count = data.get(name)
-                self.tokens += count if isinstance(count, int) else 0
-        else:
-            self._settle(event.path, str(data.get("state")))
-
-    def _settle(self, path: str, state: str) -> None:
-        before = self.unsettled.pop(path, None)
-        if before is not None:
-            setattr(self, before, getattr(self, before) - 1)
-        if state in ("done", "failed", "cancelled"):
-            setattr(self, state, getattr(self, state) + 1)
-            if state != "done" and len(self.unsettled) < _MAX_UNSETTLED:
-                self.unsettled[path] = state
+            self.costs.add(event.data)
+        elif event.kind == LIMIT_CHANGED:
+            self.rejections += event.data.get("cause") == "429"
+        elif event.kind == ITEM_SETTLED:
+            self.running -= 1
+            self._outcomes.settle(event.path, str(event.data.get("state")), self.ended)
 
 
 class Tallies:
-    """The counts of the runs that were listed."""
+    """The counts of the runs that were listed; each look counts only new events."""
 
     def __init__(self, store: Store) -> None:
         """Count nothing yet."""
         self._store = store
         self._lock = threading.Lock()
-        self._tallies: OrderedDict[tuple[str, float], _Tally] = OrderedDict()
+        self._tallies: OrderedDict[tuple[str, float], tuple[RunProgress, Follower]] = OrderedDict()
 
     def update(self, rows: Sequence[RunRow]) -> None:
         """Count the new events of these runs, for at most a quarter of a second."""
         until = SYSTEM_CLOCK.now() + _COUNT_SECONDS
         with self._lock:
             for row in rows:
-                tally = self._tallies.setdefault((row.id, row.created), _Tally())
-                while tally.after < row.last_seq and SYSTEM_CLOCK.now() < until:
-                    page = self._store.events(
-                        row.id, after=tally.after, limit=_PAGE_EVENTS, kinds=_KINDS
-                    )
-                    for event in page:
-                        tally.add(event)
-                    tally.after = (
-                        page[-1].seq
-                        if len(page) == _PAGE_EVENTS
-                        else max(row.last_seq, tally.after)
-                    )
+                tally, reader = self._tallies.setdefault(
+                    (row.id, row.created), (RunProgress(), Follower(self._store))
+                )
+                reader.read(row, tally.add, _KINDS, until)
             while len(self._tallies) > _MAX_RUNS:
                 self._tallies.popitem(last=False)
 
     def of(self, row: RunRow) -> dict[str, object]:
         """The counts of a run so far; `counted` says whether they are complete."""
-        tally = self._tallies.get((row.id, row.created)) or _Tally()
+        tally, reader = self._tallies.get(
+            (row.id, row.created), (RunProgress(), Follower(self._store))
+        )
+        used = tally.costs.total
         return {
-            "done": tally.done,
-            "failed": tally.failed,
-            "cancelled": tally.cancelled,
+            **{state: tally.ended[state] for state in (DONE, FAILED, CANCELLED)},
             "total": tally.total,
-            "usd": tally.usd,
-            "unpriced": tally.unpriced,
-            "tokens": tally.tokens,
-            "counted": tally.after >= row.last_seq,
+            "usd": used["usd"],
+            "unpriced": tally.costs.unpriced,
+            "tokens": int(used["input"] + used["output"]),
+            "counted": reader.after >= row.last_seq,
         }

@@ -5,13 +5,53 @@ A reader neither waits for the run's driver nor holds it up: each call is one re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import Final
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import RecordedError
 from abreast.core.events import Event
 from abreast.store.codec import codec
 from abreast.store.port import ControlRequest, Recorded, RunRow, Store
+
+_PAGE_EVENTS: Final = 2000  # read at once
+_CLOCK_INTERVAL: Final = 64  # events between two checks of the time limit
+
+
+class Follower:
+    """Reads the journal of a run into a fold: each time only the events that are new."""
+
+    def __init__(self, store: Store) -> None:
+        """Read nothing yet."""
+        self.after = 0
+        self._store = store
+
+    def read(
+        self,
+        row: RunRow,
+        add: Callable[[Event], None],
+        kinds: Collection[str],
+        until: float = math.inf,
+    ) -> bool:
+        """Add the new events of these kinds, until a time of the system clock at most.
+
+        Returns whether there were any. `row` is read before the events: those that are written in
+        between are left for the next time.
+        """
+        news = False
+        while self.after < row.last_seq and SYSTEM_CLOCK.now() < until:
+            page = self._store.events(row.id, after=self.after, limit=_PAGE_EVENTS, kinds=kinds)
+            for event in page:
+                add(event)
+                self.after = event.seq
+                if event.seq % _CLOCK_INTERVAL == 0 and SYSTEM_CLOCK.now() > until:
+                    return True
+            news = news or bool(page)
+            if len(page) < _PAGE_EVENTS:
+                self.after = max(row.last_seq, self.after)
+        return news
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,256 +1,143 @@
-"""The web page's view of a run: events folded into lanes, items, errors and spending.
+"""The web page's view of a run: all its attempts in lanes, its items, errors and spending.
 
-Its only input is the events, in order, so an old run and a live one are the same to it. Its time is
-the time that the run was driven: the time between a crash and the resume is left out, and marked by
-a seam.
+Bars are kept in columns (arrays), so that 100,000 of them need little memory.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final
 
 from abreast.core import events
-from abreast.core.driven_time import DrivenTime
 from abreast.core.events import Event
-from abreast.core.item import unescape
-from abreast.views.attempts import (
-    CANCELLED,
-    CRASHED,
-    DONE,
-    FAILED,
-    RETRIED,
-    RUNNING,
-    SPECULATIVE,
-    AttemptBar,
-    AttemptLane,
-)
-from abreast.views.failures import FailureKinds
-from abreast.views.items import Items
+from abreast.views.items import FailureKinds, Items
+from abreast.views.job_view import whole
+from abreast.views.lane_fold import LaneFold
+from abreast.views.lane_rows import FAILED, SEVERITY, STATES, Lane, LaneBar, LaneRow
+from abreast.views.limits import LimitChanges
 
-_MAX_LANES: Final = 64  # shown separately; all further ones are shown as one
-_OTHERS: Final = "others"
-_MAX_DECISIONS: Final = 2000  # kept of a lane, the newest
+CALLS: Final = "calls · "
+"""What the name of a lane of model calls begins with."""
 
 
-class RunView:
-    """One run so far, computed from events of the `KINDS`."""
+class AttemptRow(LaneRow):
+    """A row that keeps all its bars, in columns."""
+
+    def __init__(self, find: Callable[[str], int]) -> None:
+        """Start free; `find` gives the index of an item."""
+        super().__init__()
+        self._find = find
+        self.since, self.start, self.end = array("d"), array("d"), array("d")
+        self.state, self.item = bytearray(), array("l")
+
+    def __len__(self) -> int:
+        """How many bars there are."""
+        return len(self.end)
+
+    def keep(self, bar: LaneBar) -> None:
+        """Add a bar that has ended."""
+        start = max(bar.start, self.free_since)
+        self.since.append(min(bar.since, start))
+        self.start.append(start)
+        self.end.append(max(bar.end, start))
+        self.state.append(SEVERITY[bar.state])
+        self.item.append(self._find(bar.path))
+        self.free_since = self.end[-1]
+
+    def between(
+        self, begin: float, finish: float, now: float
+    ) -> Iterator[tuple[float, float, float, int, int]]:
+        """The bars that waited or ran within a period, in order; the running one ends `now`."""
+        at = bisect_left(self.end, begin)
+        columns = (self.since, self.start, self.end, self.state, self.item)
+        for values in zip(*(column[at:] for column in columns), strict=True):
+            if values[0] > finish:
+                break
+            yield values
+        if (bar := self.running) is not None and bar.start <= finish:
+            yield bar.since, bar.start, now, SEVERITY[bar.state], self._find(bar.path)
+
+
+class AttemptLane(Lane[AttemptRow]):
+    """A lane of the page, with the changes of its limit."""
+
+    def __init__(self, name: str, find: Callable[[str], int]) -> None:
+        """Start with no rows."""
+        super().__init__(name, lambda: AttemptRow(find))
+        self.limits = LimitChanges()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many attempts ended in each state."""
+        return {
+            state: sum(row.state.count(place) for row in self.rows)
+            for place, state in enumerate(STATES)
+        }
+
+
+class RunView(LaneFold[AttemptLane]):
+    """One run so far, with everything that its page shows."""
 
     def __init__(self) -> None:
         """Start before the first event."""
-        self.seq = 0
-        self.now = 0.0
-        self.time = DrivenTime()
-        self.state, self.reason = "running", ""
-        self.lanes: dict[str, AttemptLane] = {}
+        super().__init__()
         self.items = Items()
         self.errors = FailureKinds()
-        self.seams: list[float] = []
-        self.total: int | None = None
-        self.read = 0
         self.width = 0
         self.timing_dependent: set[str] = set()
         self.spent: dict[str, array[float]] = {
             name: array("d") for name in ("at", "usd", "input", "output")
         }
-        self.models: dict[str, dict[str, float]] = {}
-        self.unpriced = 0
-        self._maps: dict[str, str] = {}
 
-    def add(self, event: Event) -> None:
-        """Add the next event."""
-        self.seq = event.seq
-        handle = self._HANDLERS.get(event.kind)
-        if handle is None:
-            return
-        self.now = self.time.take(event)
-        handle(self, event)
+    def _make_lane(self, name: str) -> AttemptLane:
+        return AttemptLane(name, self.items.find)
 
-    def cut(self) -> None:
-        """End everything that waits or runs as crashed: the driver is gone."""
-        self.state = "crashed"
-        self._end_all(CRASHED)
+    def _resumed(self) -> None:
+        self.items.take_up()
 
-    def _end_all(self, state: int) -> None:
-        for lane in self.lanes.values():
-            lane.waiting.clear()
-            for path in list(lane.running):
-                self.items.end(lane.running[path].bar.item, state, self.now)
-                lane.finish(path, self.now, state)
+    def _began(self, lane: AttemptLane, bar: LaneBar) -> None:
+        self.items.begin(bar.path, lane.name, bar.since, bar.start)
 
-    # --- runs and maps ----------------------------------------------------------------------------
-
-    def _run_started(self, event: Event) -> None:
-        if event.kind == events.RUN_RESUMED:
-            self._end_all(CRASHED)
-            self.items.take_up()  # the next driver uses what ended after an interrupt
-            self.seams.append(self.now)
-        self.state, self.reason = "running", ""
-
-    def _run_ended(self, event: Event) -> None:
-        self._end_all(CANCELLED)
-        self.state, self.reason = (
-            str(event.data.get("state", "done")),
-            str(event.data.get("reason") or self.reason),
-        )
-
-    def _map_started(self, event: Event) -> None:
-        self._maps[event.path] = self._label(event.path)
-        width = event.data.get("width")
-        self.width = max(self.width, width if isinstance(width, int) else 0)
-
-    def _map_stopped(self, event: Event) -> None:
-        self.reason = f"it stopped at item {event.data.get('at')} ({event.data.get('reason')})"
-
-    def _map_ended(self, event: Event) -> None:
-        self.timing_dependent.update(
-            filter(None, str(event.data.get("timing_dependent") or "").split(","))
-        )
-
-    def _item_read(self, event: Event) -> None:
-        self.read += events.count_read(event)
-
-    def _items_complete(self, event: Event) -> None:
-        count = event.data.get("items")
-        self.total = (self.total or 0) + (count if isinstance(count, int) else 0)
-
-    # --- items ------------------------------------------------------------------------------------
-
-    def _item_queued(self, event: Event) -> None:
-        self._lane(event).waiting[event.path] = self.now
-
-    def _item_started(self, event: Event) -> None:
-        lane = self._lane(event)
-        if event.path in lane.running:
-            lane.finish(event.path, self.now, CRASHED)
-        since = lane.waiting.pop(event.path, self.now)
-        item = self.items.begin(event.path, lane.name, since, self.now)
-        lane.begin(event.path, AttemptBar(since, self.now, self.now, RUNNING, item))
-
-    def _attempt_failed(self, event: Event) -> None:
-        lane = self._lane(event)
-        if event.path in lane.running:
-            lane.finish(event.path, self.now, RETRIED)
+    def _retried(self, event: Event, lane: AttemptLane) -> None:  # noqa: ARG002 - counted by kind
         self.errors.add(event, retried=True)
-        lane.waiting[event.path] = self.now
 
-    def _item_settled(self, event: Event) -> None:
-        lane, data = self._lane(event), event.data
-        state = _state(data)
-        took = _numbers(data.get("service"))
-        since = lane.waiting.pop(event.path, None)
-        if event.path in lane.running:
-            lane.finish(event.path, self.now, state)
-        elif took:
-            start = max(0.0, self.now - took[-1])
-            waited = start - _number(data.get("waited")) if since is None else since
-            item = self.items.begin(event.path, lane.name, waited, start)
-            lane.brief(AttemptBar(max(0.0, min(waited, start)), start, self.now, state, item))
+    def _settled(self, event: Event, lane: AttemptLane, state: str) -> None:
         error = self.errors.add(event) if state == FAILED else -1
         self.items.settle(event, lane.name, state, self.now, error)
 
-    # --- calls of models, and limits --------------------------------------------------------------
+    def _abandon(self, path: str, state: str) -> None:
+        self.items.end(path, state, self.now)
+        super()._abandon(path, state)
+
+    def _map_started(self, event: Event) -> None:
+        super()._map_started(event)
+        self.width = max(self.width, whole(event.data.get("width")) or 0)
+
+    def _map_ended(self, event: Event) -> None:
+        super()._map_ended(event)
+        names = str(event.data.get("timing_dependent") or "").split(",")
+        self.timing_dependent.update(filter(None, names))
 
     def _call_settled(self, event: Event) -> None:
-        data: Mapping[str, Any] = event.data
-        lane = self._lane(event, calls=True)
-        took = _numbers(data.get("service"))
-        start = max(0.0, self.now - (took[-1] if took else 0.0))
-        since = max(0.0, start - _number(data.get("waited")))
-        item = self.items.find(event.path.rpartition("/call/")[0])
-        lane.brief(AttemptBar(since, start, self.now, _state(data), item))
-        if data.get("state") != "cancelled":  # it holds a reservation, not a known usage
-            self._spend(data)
-
-    def _spend(self, data: Mapping[str, Any]) -> None:
-        used = {
-            "requests": _number(data.get("requests")),
-            "usd": _number(data.get("usd")),
-            "input": _number(data.get("input_tokens")),
-            "output": _number(data.get("output_tokens")),
-        }
-        self.unpriced += data.get("usd", 0) is None
-        self.spent["at"].append(self.now)
-        for name in ("usd", "input", "output"):
-            self.spent[name].append(used[name])
-        total = self.models.setdefault(str(data.get("model", "")), dict.fromkeys(used, 0.0))
-        for name, value in used.items():
-            total[name] += value
+        item = event.path.rpartition("/call/")[0]
+        self._lane(event, CALLS).brief(self._brief_bar(item, event.data, None))
+        if used := self.costs.add(event.data):
+            self.spent["at"].append(self.now)
+            for name in ("usd", "input", "output"):
+                self.spent[name].append(used[name])
 
     def _limit_changed(self, event: Event) -> None:
-        lane, data = self._lane(event, calls=True), event.data
-        new = data.get("new")
-        if data.get("dimension") == "concurrency" and isinstance(new, (int, float)):
-            old = data.get("old")
-            if not lane.limits and isinstance(old, (int, float)):
-                lane.limits.append((0.0, float(old)))
-            lane.limits.append((self.now, float(new)))
-        lane.decisions.append({"at": round(self.now, 4), **data})
-        del lane.decisions[:-_MAX_DECISIONS]
+        self._lane(event, CALLS).limits.add(self.now, event.data)
 
-    # --- names ------------------------------------------------------------------------------------
-
-    def _lane(self, event: Event, *, calls: bool = False) -> AttemptLane:
-        name = event.lane if event.lane is not None else self._map_of(event.path)
-        key = f"calls · {name}" if calls else name
-        found = self.lanes.get(key)
-        if found is None:
-            if len(self.lanes) >= _MAX_LANES:
-                key = _OTHERS
-            found = self.lanes.setdefault(key, AttemptLane(key, calls))
-        return found
-
-    def _map_of(self, path: str) -> str:
-        """The name of the map that an item belongs to; the steps of one scope share a lane."""
-        above = path.rpartition("/")[0] or path
-        found = self._maps.get(path) or self._maps.get(above)
-        if found is None:
-            found = self._maps[above] = self._label(above)
-        return found
-
-    def _label(self, path: str) -> str:
-        """The map's path without its run; the maps beneath all items of another share a label."""
-        root, _, label = path.partition("/")
-        above = path.rpartition("/")[0]
-        while above:
-            parent = self._maps.get(above.rpartition("/")[0])
-            if parent is not None and above not in self._maps and self.items.find(above) >= 0:
-                return f"{parent}/*{unescape(path.removeprefix(above))}"
-            above = above.rpartition("/")[0]
-        return unescape(label or root)
-
-    _HANDLERS: ClassVar[dict[str, Callable[[RunView, Event], None]]] = {
-        events.RUN_STARTED: _run_started,
-        events.RUN_RESUMED: _run_started,
-        events.RUN_ENDED: _run_ended,
+    _HANDLERS: ClassVar[dict[str, Callable[[Any, Event], None]]] = {
+        **LaneFold._HANDLERS,  # noqa: SLF001 - its own base
         events.MAP_STARTED: _map_started,
-        events.MAP_STOPPED: _map_stopped,
         events.MAP_ENDED: _map_ended,
-        events.ITEM_READ: _item_read,
-        events.ITEMS_COMPLETE: _items_complete,
-        events.ITEM_QUEUED: _item_queued,
-        events.ITEM_STARTED: _item_started,
-        events.ATTEMPT_FAILED: _attempt_failed,
-        events.ITEM_SETTLED: _item_settled,
         events.CALL_SETTLED: _call_settled,
         events.LIMIT_CHANGED: _limit_changed,
     }
     KINDS: ClassVar = frozenset(_HANDLERS)
     ENOUGH: ClassVar = KINDS - {events.ITEM_QUEUED, events.ITEM_READ}
     """The kinds that suffice for a run that has ended: its outcomes say how long items waited."""
-
-
-def _state(data: Mapping[str, Any]) -> int:
-    state = data.get("state")
-    if state == "done":
-        return SPECULATIVE if data.get("speculative") else DONE
-    return CANCELLED if state == "cancelled" else FAILED
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
-
-
-def _numbers(value: object) -> list[float]:
-    return [_number(part) for part in value] if isinstance(value, list) else []

@@ -10,7 +10,7 @@ from typing import Final, cast
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow
 from abreast.views.job_view import JobView, listed, mapping
-from abreast.views.run_reader import RunReader
+from abreast.views.run_reader import Follower, RunReader
 
 _VIEWS: Final = {
     "sample": ("abreast.jobs.sample.view", "SampleView"),
@@ -20,7 +20,6 @@ _VIEWS: Final = {
     "plan": ("abreast.jobs.plan.view", "PlanView"),
     "map": ("abreast.jobs.map.view", "MapView"),
 }
-_CLOCK_INTERVAL: Final = 64  # events between two checks of the time limit
 
 
 class JobViewReader:
@@ -33,7 +32,7 @@ class JobViewReader:
         """Read nothing yet. A run whose kind is not a job's is shown as a map."""
         self.kind = kind if kind in _VIEWS else "map"
         self._fold: JobView | None = None
-        self._after = 0
+        self._reader: Follower | None = None
         self._lock = threading.Lock()
 
     def view(
@@ -44,21 +43,17 @@ class JobViewReader:
         The first value is in JSON's own types; the second says how much of the journal is read,
         from 0 to 1. Raises `NoSuchRun` if the run was removed.
         """
-        # The row is read before the events: an event in between is read the next time.
         run: RunRow = journal.run()
         until = SYSTEM_CLOCK.now() + seconds
         with self._lock:
-            if self._fold is None:  # a job's module is imported on first use
+            if (
+                self._fold is None or self._reader is None
+            ):  # a job's module is imported on first use
                 module, name = _VIEWS[self.kind]
                 self._fold = cast("JobView", getattr(import_module(module), name)())
-            for event in journal.events(self._fold.KINDS, after=self._after):
-                self._fold.add(event)
-                self._after = event.seq
-                if event.seq % _CLOCK_INTERVAL == 0 and SYSTEM_CLOCK.now() > until:
-                    break
-            else:
-                self._after = max(self._after, run.last_seq)
-            read = 1.0 if self._after >= run.last_seq else self._after / run.last_seq
+                self._reader = Follower(journal.store)
+            self._reader.read(run, self._fold.add, self._fold.KINDS, until)
+            read = min(1.0, self._reader.after / (run.last_seq or 1))
             return self._fold.plain(run, journal.state(run)), read
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from abreast.views.attempts import RUNNING, STATES, AttemptLane
-from abreast.views.run_view import RunView
+from abreast.views.lane_rows import STATES
+from abreast.views.run_view import CALLS, AttemptLane, RunView
 
 _MAX_BARS: Final = 16_000  # bars in one window; in the worst case there are twice as many
 _MAX_ROWS: Final = 200  # rows of a lane; where more are in use, neighbours share one
@@ -29,7 +29,9 @@ def window(
     """
     end = max(end, begin + 1e-6)
     columns = max(50, min(columns, _MAX_COLUMNS))
-    shown = [lane for lane in view.lanes.values() if lane.rows or lane.waiting or lane.decisions]
+    shown = [
+        lane for lane in view.lanes.values() if lane.rows or lane.waiting or lane.limits.decisions
+    ]
     rows = sum(len(lane.rows) for lane in shown)
     grain = (end - begin) / max(1, min(columns, _MAX_BARS // max(1, rows)))
     return {
@@ -49,54 +51,34 @@ def _lane(
     begin, end = period
     share = -(-len(lane.rows) // _MAX_ROWS) or 1
     busy, waits = _Level(begin, end), _Level(begin, end)
-    current: dict[int, list[tuple[float, float, float, int, int]]] = {}
-    for running in lane.running.values():
-        bar = running.bar
-        if bar.start <= end:
-            current.setdefault(running.row, []).append(
-                (bar.since, bar.start, now, RUNNING, bar.item)
-            )
     for since in lane.waiting.values():
         waits.add(since, now)
     rows: list[Flat] = []
     for at, row in enumerate(lane.rows):
         if at % share == 0:
             rows.append([])
-        _merge(
-            rows[-1],
-            _ended_and_running(row.between(begin, end), current.get(at, ())),
-            (grain, end),
-            busy,
-            waits,
-        )
-    waiting = len(lane.waiting)
+        _merge(rows[-1], row.between(begin, end, now), (grain, end), busy, waits)
+    calls = lane.name.startswith(CALLS)
+    decisions = [one for one in lane.limits.decisions if begin <= one.at <= end][-500:]
     return {
         "name": lane.name,
-        "calls": lane.calls,
+        "calls": calls,
         "rows": rows,
         "share": share,
         "running": len(lane.running),
-        "waiting": waiting,
-        "counts": dict(zip(STATES, lane.counts, strict=True)),
+        "waiting": len(lane.waiting),
+        "counts": lane.counts,
         "busy": busy.means(),
         "waits": waits.means(),
-        "width": view.width if not lane.calls else 0,
+        "width": 0 if calls else view.width,
         "limits": _limits(lane, begin, end),
-        "decisions": [one for one in lane.decisions if begin <= _at(one) <= end][-500:],
+        "decisions": [{"at": round(one.at, 4), **one.data} for one in decisions],
     }
-
-
-def _ended_and_running(
-    ended: Iterator[tuple[float, float, float, int, int]], running: object
-) -> Iterator[tuple[float, ...]]:
-    yield from ended
-    if isinstance(running, list):
-        yield from running
 
 
 def _merge(
     flat: Flat,
-    bars: Iterator[tuple[float, ...]],
+    bars: Iterator[tuple[float, float, float, int, int]],
     scale: tuple[float, float],
     busy: _Level,
     waits: _Level,
@@ -118,11 +100,11 @@ def _merge(
             continue
         if end - last_since < grain and flat:
             flat[-4] = round(end, 4)
-            flat[-3] = max(flat[-3], int(state))
+            flat[-3] = max(flat[-3], state)
             flat[-2] += 1
         else:
             last_since = since
-            flat += (round(since, 4), round(start, 4), round(end, 4), int(state), 1, int(item))
+            flat += (round(since, 4), round(start, 4), round(end, 4), state, 1, item)
 
 
 class _Level:
@@ -159,8 +141,8 @@ class _Level:
 
 def _limits(lane: AttemptLane, begin: float, end: float) -> list[tuple[float, float]]:
     """The limit at `begin`, and its changes until `end`; of several within a bin, the last."""
-    before = [limit for limit in lane.limits if limit[0] <= begin]
-    within = [limit for limit in lane.limits if begin < limit[0] <= end]
+    before = [limit for limit in lane.limits.steps if limit[0] <= begin]
+    within = [limit for limit in lane.limits.steps if begin < limit[0] <= end]
     grain = (end - begin) / (4 * _BINS)
     kept: list[tuple[float, float]] = [(begin, before[-1][1])] if before else []
     for at, value in within:
@@ -168,11 +150,6 @@ def _limits(lane: AttemptLane, begin: float, end: float) -> list[tuple[float, fl
             kept.pop()
         kept.append((round(at, 4), value))
     return kept
-
-
-def _at(decision: dict[str, object]) -> float:
-    at = decision.get("at")
-    return at if isinstance(at, float) else 0.0
 
 
 def spending(view: RunView, now: float, points: int = 300) -> dict[str, object]:

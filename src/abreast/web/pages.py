@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
-from abreast.views.attempts import STATES
 from abreast.views.item import item_of
 from abreast.views.items import SORTS
 from abreast.views.progress import Tallies
@@ -114,12 +113,8 @@ def head(source: PageSource, run_id: str, _: Query) -> Answer:
 def head_of(run: OpenRun) -> Answer:
     """The same for an open run whose lock the caller holds."""
     row, view = run.row, run.view
-    usage = {
-        name: sum(total[name] for total in view.models.values())
-        for name in ("requests", "usd", "input", "output")
-    }
     waiting = sum(len(lane.waiting) for lane in view.lanes.values())
-    counts = {**dict(zip(STATES, view.items.counts, strict=True)), "waiting": waiting}
+    counts = {**view.items.counts, "waiting": waiting}
     until = row.ended if run.over else SYSTEM_CLOCK.wall()
     return {
         "id": row.id,
@@ -139,8 +134,8 @@ def head_of(run: OpenRun) -> Answer:
         "read": round(run.progress, 3),
         "counts": counts,
         "total": view.total,
-        "usage": {**usage, "unpriced": view.unpriced},
-        "models": view.models,
+        "usage": {**view.costs.total, "unpriced": view.costs.unpriced},
+        "models": view.costs.models,
         "width": view.width,
         "timing_dependent": sorted(view.timing_dependent),
         "manifest": row.manifest,
@@ -180,7 +175,7 @@ def spending(source: PageSource, run_id: str, _: Query) -> Answer:
         run.refresh_if_stale()
         return {
             "version": run.version,
-            "models": run.view.models,
+            "models": run.view.costs.models,
             **lane_window.spending(run.view, run.now),
         }
 

@@ -8,12 +8,12 @@ from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, Store
+from abreast.views.run_reader import Follower
 from abreast.views.run_view import RunView
 from abreast.web.job_views import JobViewReader
 
 _MAX_OPEN_RUNS: Final = 6  # kept in memory; another run is read from its start again
 _MAX_WINDOWS: Final = 8  # computed windows kept of a run that has ended
-_PAGE_EVENTS: Final = 2000  # events read at once
 _DRIVER_CHECK_INTERVAL: Final = 5  # refreshes without an event between two checks for a driver
 READ_SECONDS: Final = 0.25
 """The longest reading for one answer: a long journal is shown while it is still being read."""
@@ -44,7 +44,7 @@ class OpenRun:
         self._store = store
         self._quiet_refreshes = 0
         self._kinds = RunView.KINDS if row.state == "running" else RunView.ENOUGH
-        self._after = 0
+        self._reader = Follower(store)
         self._refreshed = -READ_SECONDS
 
     @property
@@ -87,23 +87,10 @@ class OpenRun:
     def _read(self, row: RunRow, seconds: float) -> None:
         if row.state == "running" and self._kinds is not RunView.KINDS:
             self._kinds = RunView.KINDS  # it was resumed
-        until = SYSTEM_CLOCK.now() + seconds
-        while row.last_seq > self._after:
-            page = self._store.events(
-                row.id, after=self._after, limit=_PAGE_EVENTS, kinds=self._kinds
-            )
-            for event in page:
-                self.view.add(event)
-            self.version += bool(page)
+        if self._reader.read(row, self.view.add, self._kinds, SYSTEM_CLOCK.now() + seconds):
+            self.version += 1
             self.windows.clear()
-            self._after = (
-                page[-1].seq
-                if len(page) == _PAGE_EVENTS
-                else max(row.last_seq, page[-1].seq if page else 0)
-            )
-            if SYSTEM_CLOCK.now() > until:
-                break
-        self.caught_up = row.last_seq <= self._after
+        self.caught_up = row.last_seq <= self._reader.after
 
     def _check_driver(self, row: RunRow) -> None:
         """Set the state of the run to `crashed` if it is recorded as running but has no driver.
@@ -124,7 +111,7 @@ class OpenRun:
         if (
             not driven
             and self.state != "crashed"
-            and self._store.get(row.id).last_seq == self._after
+            and self._store.get(row.id).last_seq == self._reader.after
         ):
             self.view.cut()
             self.version += 1
@@ -133,7 +120,7 @@ class OpenRun:
     @property
     def progress(self) -> float:
         """How much of the journal is read, from 0 to 1."""
-        return 1.0 if self.caught_up else self._after / max(1, self.row.last_seq)
+        return 1.0 if self.caught_up else self._reader.after / max(1, self.row.last_seq)
 
 
 class StoreReader:

@@ -93,7 +93,7 @@ class DemoDisplay:
 
         with self._lock:
             state = self._chart.state
-            now = self._chart.at(SYSTEM_CLOCK.wall()) if state == RUNNING else self._chart.now
+            now = self._chart.time.at(SYSTEM_CLOCK.wall()) if state == RUNNING else self._chart.now
             return draw(self._chart, self.run, state, now, canvas_of(self._console))
 
     @contextmanager

@@ -22,6 +22,7 @@ from abreast.store.port import RunRow, Store
 from abreast.views.lane_rows import CRASHED, RUNNING
 from abreast.views.lanes import LaneChart
 from abreast.views.limits import LimitChart
+from abreast.views.run_reader import Follower
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _LOOK_INTERVAL: Final = 0.2  # seconds between two looks
 _LIVE_WINDOW: Final = 60.0  # seconds that are drawn of a run that goes on
-_EVENTS_PER_PAGE: Final = 500
 _FILE_WIDTH: Final = 100  # columns of a drawing in a file or a pipe
 _LOOKS_PER_LINE: Final = 5  # between two lines, if nothing can be redrawn
 _QUIET_LOOKS: Final = 5  # without an event, before the run's driver is checked
@@ -60,7 +60,7 @@ class WatchView:
         self.id = row.id
         self.state: str = row.state
         self._store = store
-        self._after = 0
+        self._reader = Follower(store)
         self._quiet_looks = 0
         self._driven = row.state == RUNNING and store.driven(row.id)
         make = LimitChart if limits else LaneChart
@@ -75,13 +75,13 @@ class WatchView:
     @property
     def now(self) -> float:
         """The time of the drawing, in seconds since the run started."""
-        return float(self.chart.now if self.over else self.chart.at(SYSTEM_CLOCK.wall()))
+        return float(self.chart.now if self.over else self.chart.time.at(SYSTEM_CLOCK.wall()))
 
     def look(self) -> bool:
         """Read the events since the last look; return whether there were any."""
         # Before the events: an ended run may be shown only after all its events are read.
         row = self._store.get(self.id)
-        news = self._read(row)
+        news = self._reader.read(row, self.chart.add, self.chart.KINDS)
         self.state = row.state
         self._quiet_looks = 0 if news else self._quiet_looks + 1
         # `driven` takes the run's lock for a moment if no driver holds it, so it is called only
@@ -91,21 +91,9 @@ class WatchView:
             self._driven = self._store.driven(self.id)
             row = self._store.get(self.id)
             if not self._driven and row.state == RUNNING:
-                self._read(row)
+                self._reader.read(row, self.chart.add, self.chart.KINDS)
                 self.chart.cut()
                 self.state = CRASHED
-        return news
-
-    def _read(self, row: RunRow) -> bool:
-        after = self._after
-        while page := self._store.events(
-            self.id, after=self._after, limit=_EVENTS_PER_PAGE, kinds=self.chart.KINDS
-        ):
-            self._after = page[-1].seq
-            for event in page:
-                self.chart.add(event)
-        news = self._after > after
-        self._after = max(self._after, row.last_seq)
         return news
 
     def draw(self, console: Console) -> Any:  # noqa: ANN401 - what rich prints

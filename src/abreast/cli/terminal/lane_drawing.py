@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Final, TypeAlias
 from xml.sax.saxutils import escape
@@ -22,9 +22,8 @@ from abreast.views.lane_rows import (
     RETRIED,
     RUNNING,
     LaneBar,
-    LaneRows,
 )
-from abreast.views.lanes import LaneChart
+from abreast.views.lanes import ChartLane, LaneChart
 from abreast.views.limits import LimitChart
 
 WAITING: Final = "waiting"
@@ -58,7 +57,7 @@ _NAME_WIDTH: Final = 20  # characters of a lane's name
 _TICK_STEPS: Final = (1, 2, 5, 10, 15, 30, 60)  # times a power of ten seconds, or of minutes
 _MINUTE: Final = 60  # seconds
 
-VisibleLane: TypeAlias = tuple[LaneRows, list[list[LaneBar]]]
+VisibleLane: TypeAlias = tuple[ChartLane, list[list[LaneBar]]]
 Shade: TypeAlias = "tuple[str, int] | None"
 """The colour of a part of a cell: a state in one of its two shades, or nothing."""
 
@@ -74,7 +73,7 @@ class DrawingFrame:
     @classmethod
     def of(cls, chart: LaneChart | LimitChart, now: float, columns: int) -> DrawingFrame:
         """The whole time that the chart still holds."""
-        begin = 0.0 if chart.whole else max(0.0, now - chart.window)
+        begin = chart.window.begin(now)
         least = _MIN_SECONDS_LIVE if chart.state == RUNNING else _MIN_SECONDS
         return cls(begin, max(now, begin + least), columns)
 
@@ -112,7 +111,11 @@ def clock(seconds: float) -> str:
 def summary_parts(chart: LaneChart, now: float) -> list[tuple[str, str]]:
     """The parts of the summary, each with the state that gives its colour."""
     counts = chart.counts
-    of = f" of {chart.read}{'' if chart.complete else '+'}" if chart.read > chart.settled else ""
+    of = (
+        f" of {chart.read}{'+' if chart.total is None else ''}"
+        if chart.read > chart.settled
+        else ""
+    )
     parts = [(f"{counts.done}{of} done", DONE)]
     others = (
         (name, getattr(counts, name)) for name in (FAILED, RUNNING, WAITING, RETRIED, CANCELLED)
@@ -122,10 +125,10 @@ def summary_parts(chart: LaneChart, now: float) -> list[tuple[str, str]]:
         parts.append((f"{counts.speculative} past the stop", CANCELLED))
     rate = chart.rate(now) if chart.state == RUNNING else chart.settled / now if now else 0.0
     parts += [(f"{rate:.1f}/s", ""), (f"peak {chart.peak}", "")]
-    if chart.usage.requests:
-        tokens = chart.usage.input_tokens + chart.usage.output_tokens
-        dollars = f", {chart.usage.usd:.4f} usd" if chart.usage.usd is not None else ""
-        parts.append((f"{chart.usage.requests} req, {tokens} tok{dollars}", ""))
+    if chart.costs.usage.requests:
+        tokens = chart.costs.usage.input_tokens + chart.costs.usage.output_tokens
+        dollars = f", {chart.costs.usage.usd:.4f} usd" if chart.costs.usage.usd is not None else ""
+        parts.append((f"{chart.costs.usage.requests} req, {tokens} tok{dollars}", ""))
     return parts
 
 
@@ -143,7 +146,7 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
     """The run as JSON values."""
     lanes = [
         {"lane": strip.name, **asdict(strip.counts), "peak": strip.peak}
-        for strip in chart.strips.values()
+        for strip in chart.lanes.values()
     ]
     return {
         "run": run,
@@ -151,11 +154,11 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
         "reason": chart.reason,
         "elapsed": round(now, 3),
         "read": chart.read,
-        "complete": chart.complete,
+        "complete": chart.total is not None,
         **asdict(chart.counts),
         "rate": round(chart.rate(now), 3),
         "peak": chart.peak,
-        "spent": asdict(chart.usage) if chart.usage.requests else None,
+        "spent": asdict(chart.costs.usage) if chart.costs.usage.requests else None,
         "lanes": lanes,
     }
 
@@ -176,11 +179,11 @@ class Canvas:
 def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> Text:
     """The whole drawing."""
     margin = (
-        max([cell_len(_name(strip)) for strip in chart.strips.values()] + [len("99 waiting")]) + 2
+        max([cell_len(_name(strip)) for strip in chart.lanes.values()] + [len("99 waiting")]) + 2
     )
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - margin))
     lines = [_header(chart, run, state, now), Text()]
-    shown = _visible_lanes(chart, frame, canvas.height - 5 - 2 * len(chart.strips))
+    shown = _visible_lanes(chart, frame, canvas.height - 5 - 2 * len(chart.lanes))
     for strip, rows in shown:
         for bars in rows:
             name = _name(strip) if bars is rows[0] else ""
@@ -189,7 +192,7 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
                 .append(set_cell_size(name, margin), "bold")
                 .append_text(_bar_row(bars, frame, chart.seams, canvas))
             )
-        if strip.waiting.steps:
+        if strip.waited.steps:
             lines.append(_waiting_row(strip, frame, margin, _most_waiting(chart), canvas))
         if hidden := len(strip.rows) - len(rows):
             lines.append(Text(f"{'':{margin}}and {hidden} more rows", "dim"))
@@ -200,7 +203,7 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
     return Text("\n", no_wrap=True, end="").join(lines)
 
 
-def _name(strip: LaneRows) -> str:
+def _name(strip: ChartLane) -> str:
     name = one_line(strip.name)
     return name if len(name) <= _NAME_WIDTH else f"{name[:9]}..{name[-9:]}"
 
@@ -221,7 +224,7 @@ def _visible_lanes(chart: LaneChart, frame: DrawingFrame, room: int) -> list[Vis
     """The lanes with their non-empty rows, at most `room` rows in all."""
     lanes = [
         (strip, [row for row in strip.rows if row.seen_since(frame.begin)])
-        for strip in chart.strips.values()
+        for strip in chart.lanes.values()
     ]
     most = max((len(rows) for _, rows in lanes), default=0)
     while most > 1 and sum(min(len(rows), most) for _, rows in lanes) > room:
@@ -275,7 +278,7 @@ def _label_cells(bar: LaneBar, first: int, after: int) -> dict[int, tuple[str, S
 
 def _bar_label(bar: LaneBar) -> str:
     """The item's key without leading zeros; empty for a bar of several items."""
-    label = one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.count == 1 else ""
+    label = one_line(bar.key.lstrip("0") or bar.key[-1:]) if bar.attempts == 1 else ""
     return label if cell_len(label) == len(label) else ""
 
 
@@ -325,7 +328,7 @@ def _plain_cell(parts: Sequence[Shade], canvas: Canvas) -> str:
 
 
 def _waiting_row(
-    strip: LaneRows, frame: DrawingFrame, margin: int, most: int, canvas: Canvas
+    strip: ChartLane, frame: DrawingFrame, margin: int, most: int, canvas: Canvas
 ) -> Text:
     """How many items waited, as a row of small columns."""
     columns = _highest(strip, frame)
@@ -340,15 +343,15 @@ def _waiting_row(
 def _most_waiting(chart: LaneChart) -> int:
     """The most that waited in any lane: all lanes are drawn to this scale."""
     return max(
-        (high for strip in chart.strips.values() for _, high, _ in strip.waiting.steps), default=0
+        (high for strip in chart.lanes.values() for _, high, _ in strip.waited.steps), default=0
     )
 
 
-def _highest(strip: LaneRows, frame: DrawingFrame) -> list[int]:
+def _highest(strip: ChartLane, frame: DrawingFrame) -> list[int]:
     """The highest number that waited in each column."""
     columns = [0] * frame.columns
     value, at = 0, 0
-    for when, high, last in (*strip.waiting.steps, (frame.end, 0, 0)):
+    for when, high, last in (*strip.waited.steps, (frame.end, 0, 0)):
         column = min(int(frame.place(when)), frame.columns - 1)
         for between in range(at, column + 1):
             columns[between] = max(columns[between], value)
@@ -368,7 +371,7 @@ def _axis(frame: DrawingFrame, canvas: Canvas) -> str:
 def _states(shown: Iterable[VisibleLane]) -> list[str]:
     """The states that appear in the drawing."""
     found = {bar.state for _, rows in shown for bars in rows for bar in bars}
-    if any(strip.waiting.steps for strip, _ in shown):
+    if any(strip.waited.steps for strip, _ in shown):
         found.add(WAITING)
     return [state for state in _COLOURS if state in found]
 
@@ -421,7 +424,7 @@ def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
         for bars in rows:
             body += (_svg_bar(bar, frame, y) for bar in bars) if few else _svg_bars(bars, frame, y)
             y += _ROW_HEIGHT
-        if strip.waiting.steps:
+        if strip.waited.steps:
             body += _waiting_area(strip, frame, y, _most_waiting(chart))
             y += _WAITING_HEIGHT
         y += 10
@@ -461,8 +464,8 @@ def _merge_row(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
             last = joined[-1]
             if bar.end - last.start < grain and (bar.state == last.state or grain > length / 8):
                 longer = max(last, bar, key=lambda either: either.end - either.start)
-                joined[-1] = replace(
-                    longer, start=last.start, end=bar.end, count=last.count + bar.count
+                joined[-1] = longer._replace(
+                    start=last.start, end=bar.end, attempts=last.attempts + bar.attempts
                 )
             else:
                 joined.append(bar)
@@ -496,7 +499,7 @@ def _svg_bar(bar: LaneBar, frame: DrawingFrame, y: int) -> str:
     return drawn
 
 
-def _waiting_area(strip: LaneRows, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
+def _waiting_area(strip: ChartLane, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
     """How many items waited over time, as an area."""
     heights = _highest(strip, DrawingFrame(frame.begin, frame.end, frame.columns // 4))
     if top := max(heights):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
@@ -11,7 +10,8 @@ from rich.text import Text
 
 from abreast.cli.errors import one_line
 from abreast.cli.terminal.lane_drawing import Canvas, DrawingFrame, clock
-from abreast.views.lane_rows import RUNNING, LaneLevel
+from abreast.views.lane_rows import RUNNING
+from abreast.views.levels import LaneLevel
 from abreast.views.limits import CONCURRENCY, CallFlow, LimitChart
 
 _PLOT_LINES: Final = 8  # height of a plot
@@ -42,7 +42,7 @@ def snapshot(chart: LimitChart, run: str, state: str, now: float) -> dict[str, A
             "peak": flow.peak,
             "calls": flow.calls,
             "rejections": flow.rejections,
-            "decisions": [asdict(decision) for decision in flow.decisions],
+            "decisions": [decision.plain() for decision in flow.decisions],
         }
         for flow in chart.flows.values()
     ]
