@@ -15,9 +15,9 @@ from contextlib import closing, suppress
 
 import pytest
 
-from abreast.cli.terminal.candidates_line import CandidatesLine
 from abreast.core.errors import NoSuchRun
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
+from abreast.jobs.candidates.view import CandidatesLive
 from abreast.store.port import each_event
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import open_storm
@@ -574,19 +574,22 @@ def happened(kind, path):
     return Event(1, kind, path, 0.0, 0.0)
 
 
-def test_a_line_shows_who_is_checked_and_who_is_measured(capsys):
-    line = CandidatesLine()
-    line(happened(ITEM_STARTED, "optimize/tries/candidate/a/behaviour"))
-    line(happened(ITEM_STARTED, "optimize/tries/candidate/b/behaviour"))
-    assert line.text() == "behaviour  [a]  [b]  0 checked"
-    line(happened(ITEM_SETTLED, "optimize/tries/candidate/a/behaviour"))
-    line(happened(ITEM_STARTED, "optimize/sources"))
-    assert line.text() == "behaviour  [b]  1 checked"
-    line(happened(ITEM_STARTED, "optimize/tries/measure/a"))
-    assert line.text() == "measuring a, alone"
-    line(happened(ITEM_SETTLED, "optimize/tries/measure/a"))
-    line.end()
-    assert capsys.readouterr().err.endswith("\x1b[2K")
+def test_a_line_shows_who_is_checked_and_who_is_measured():
+    live = CandidatesLive()
+
+    def said():
+        return "  ".join(text for text, _ in live.parts())
+
+    live.add(happened(ITEM_STARTED, "optimize/tries/candidate/a/behaviour"))
+    live.add(happened(ITEM_STARTED, "optimize/tries/candidate/b/behaviour"))
+    assert said() == "behaviour  [a]  [b]  0 checked"
+    live.add(happened(ITEM_SETTLED, "optimize/tries/candidate/a/behaviour"))
+    live.add(happened(ITEM_STARTED, "optimize/sources"))
+    assert said() == "behaviour  [b]  1 checked"
+    live.add(happened(ITEM_STARTED, "optimize/tries/measure/a"))
+    assert said() == "measuring a, alone"
+    live.add(happened(ITEM_SETTLED, "optimize/tries/measure/a"))
+    assert said() == "behaviour  [b]  1 checked"
 
 
 # --- going on

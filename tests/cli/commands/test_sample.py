@@ -12,7 +12,7 @@ from abreast.store.sqlite.store import SqliteStore
 from abreast.system.paths import cache_directory
 from abreast.testing.storm import start_process
 from tests.cli.shell import Shell
-from tests.cli.terminal.test_progress import on_a_terminal
+from tests.cli.terminal.test_live_line import on_a_terminal
 
 LANES = """
 [lanes.storm]

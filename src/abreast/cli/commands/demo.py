@@ -26,8 +26,8 @@ from abreast.cli.demo.reviews import MODEL, WeightsFetch, reviews, run_reviews, 
 from abreast.cli.demo.workflow import quickstart, run_quickstart
 from abreast.cli.errors import UsageError
 from abreast.cli.stores import StoreChoice
+from abreast.cli.terminal.live_line import wants_progress
 from abreast.cli.terminal.outcome_text import Row, row_of
-from abreast.cli.terminal.progress import wants_progress
 from abreast.cli.terminal.tables import say, say_json
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.events import ITEM_SETTLED, Event

@@ -16,10 +16,11 @@ from abreast.cli.jobs.map.input_lines import InputLines, check_input
 from abreast.cli.jobs.map.job import MapJob
 from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.stores import LAST, StoreChoice
+from abreast.cli.terminal.live_line import LiveLine, wants_progress
 from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.printer import STDOUT, write_all
-from abreast.cli.terminal.progress import Progress, wants_progress
 from abreast.core.item import position_key
+from abreast.jobs.map.view import MapLive
 from abreast.run.map.options import check_name
 
 _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
@@ -123,7 +124,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
     seed = config.get(SEED, given["seed"])
     choice = StoreChoice(config, given["store"])
     view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    progress = Progress(given["name"]) if wants_progress() and not view.quiet else None
+    progress = LiveLine(MapLive(given["name"])) if wants_progress() and not view.quiet else None
     if job.input is None and os.isatty(0) and not view.quiet:
         tell("reading the items from the terminal, one per line; end them with Ctrl-D")
     start = MapStart(given["name"], seed=seed, tags=given["tags"])

@@ -12,11 +12,13 @@ from abreast.cli.jobs.map.input_lines import check_input
 from abreast.cli.jobs.map.job import INPUT, MapJob
 from abreast.cli.jobs.map.recorded import tally
 from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.progress import Progress, wants_progress
+from abreast.cli.terminal.live_line import LiveLine, wants_progress
 from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, count_read
 from abreast.core.item import escape
+from abreast.jobs.map.view import MapLive
 from abreast.run.run import Resume
 from abreast.store.port import RunRow, Store
+from abreast.views.progress import RunProgress
 
 _EVENTS_PER_PAGE: Final = 1000
 
@@ -73,9 +75,10 @@ def _input_complete(store: Store, row: RunRow) -> bool:
     )
 
 
-def _progress(store: Store, row: RunRow, *, complete: bool) -> Progress:
+def _progress(store: Store, row: RunRow, *, complete: bool) -> LiveLine:
     count = tally(store, row.id)
     read = after = 0
     while page := store.events(row.id, after=after, kinds={ITEM_READ}, limit=_EVENTS_PER_PAGE):
         read, after = read + sum(map(count_read, page)), page[-1].seq
-    return Progress(row.id, read=read, complete=complete, done=count.done, failed=count.failed)
+    before = RunProgress(read=read, complete=complete, done=count.done, failed=count.failed)
+    return LiveLine(MapLive(row.id, before))

@@ -20,19 +20,17 @@ from abreast.cli.jobs.map.process_groups import ProcessGroups
 from abreast.cli.jobs.map.prompt import configured_lanes, read_schema
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import LAST, StoreChoice
-from abreast.cli.terminal.live_line import LiveLine, closing_line
+from abreast.cli.terminal.live_line import LiveLine, closing_line, wants_progress
 from abreast.cli.terminal.outcome_text import error_sentence, json_line
 from abreast.cli.terminal.printer import STDOUT, write_all
-from abreast.cli.terminal.progress import wants_progress
 from abreast.cli.terminal.tables import say_facts, say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import BranchesFailed, CallFailed
-from abreast.core.events import Event
 from abreast.core.seeds import derive_seed
 from abreast.jobs.sample.arguments import SampleJob
-from abreast.jobs.sample.job import DRAW_ENDED, DRAW_STARTED
 from abreast.jobs.sample.results import SampleAttempt, SampleResult
 from abreast.jobs.sample.spec import SampleSpec
+from abreast.jobs.sample.view import SampleLive
 from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.models.port import Request
 from abreast.run.calls.model import Caller
@@ -80,7 +78,9 @@ class SampleDriver:
         self._run_id = ""
         self._started_at = SYSTEM_CLOCK.now()
         self._line = (
-            _BranchLine() if wants_progress() and not view.quiet and not view.json else None
+            LiveLine(SampleLive())
+            if wants_progress() and not view.quiet and not view.json
+            else None
         )
 
     @classmethod
@@ -299,24 +299,3 @@ def print_dry_run(driver: SampleDriver, *, as_json: bool) -> int:
         }
     )
     return 0
-
-
-class _BranchLine(LiveLine):
-    """Shows branches and rounds on one line of a terminal; an observer of events."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rounds: dict[int, int] = {}
-        self._ended = 0
-
-    def __call__(self, event: Event) -> None:
-        """Show the round of each branch."""
-        branch, number = event.data.get("branch"), event.data.get("round")
-        if event.kind == DRAW_STARTED and isinstance(branch, int) and isinstance(number, int):
-            self._rounds[branch] = number + 1
-        elif event.kind == DRAW_ENDED:
-            self._ended += 1
-        else:
-            return
-        rounds = " ".join(f"{one}:{self._rounds[one]}" for one in sorted(self._rounds))
-        self.show(f"branch:round {rounds}  {self._ended} draws ended")

@@ -2,48 +2,64 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any
 
 from abreast.cli.errors import one_line
 from abreast.cli.signals import Interrupts
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.views.job_view import LiveText
 
 
-class ClosableLine(Protocol):
-    """A live line that can be erased permanently."""
-
-    def close(self, *, wait: bool = True) -> None:
-        """Erase it; nothing is drawn from now on.
-
-        Without `wait`, it may stay if a thread is drawing at this moment.
-        """
+def wants_progress() -> bool:
+    """Whether a live line can be drawn: stderr is a terminal that can move its cursor."""
+    return (
+        sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    )
 
 
 class LiveLine:
-    """Draws a text on stderr in place of the previous one.
+    """Draws what a job tells about its progress on stderr; an observer of events.
 
     Observers draw from several threads, hence the lock.
     """
 
-    def __init__(self) -> None:
-        """Nothing is drawn yet."""
-        self._lock = threading.Lock()
-        self._closed = False
-        self._drawn_text = ""
+    def __init__(self, source: LiveText) -> None:
+        """Draw the parts of `source`, as often as it wants."""
+        from rich.console import Console
 
-    def show(self, text: str) -> None:
-        """Draw it, unless the line is closed."""
+        self._console = Console(stderr=True, highlight=False)
+        self._source = source
+        self._lock = threading.Lock()
+        self._due = SYSTEM_CLOCK.now() + source.delay
+        self._visible = self._closed = False
+
+    def __call__(self, *news: Any) -> None:
+        """Hand news to the source, and draw the line if it has changed and it is time."""
+        changed, now = self._source.add(*news), SYSTEM_CLOCK.now()
+        if changed and now >= self._due:
+            self._due = now + self._source.interval
+            with self._lock:
+                self._draw()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Erase the line while something else is written, and draw it again."""
         with self._lock:
-            if not self._closed:
-                self._write(one_line(text))
+            visible = self._visible
+            self._erase()
+            yield
+            if visible:
+                self._draw()
 
     def end(self) -> None:
         """Erase the line; a later event may draw it again."""
         with self._lock:
-            self._write("")
+            self._erase()
 
     def close(self, *, wait: bool = True) -> None:
         """Erase the line permanently.
@@ -53,19 +69,29 @@ class LiveLine:
         self._closed = True
         if self._lock.acquire(blocking=wait):
             try:
-                if self._drawn_text:
-                    self._write("")
+                self._erase()
             finally:
                 self._lock.release()
 
-    def _write(self, text: str) -> None:
-        self._drawn_text = text
-        sys.stderr.write(f"\r\x1b[2K{text}")
-        sys.stderr.flush()
+    def _draw(self) -> None:
+        from rich.text import Text
+
+        self._erase()
+        if not self._closed:
+            parts = [(one_line(text), style) for text, style in self._source.parts() if text]
+            line = Text("  ").join(Text(*part) for part in parts)
+            self._console.print(line, end="", no_wrap=True, overflow="ellipsis", crop=True)
+            self._visible = True
+
+    def _erase(self) -> None:
+        if self._visible:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+            self._visible = False
 
 
 @contextmanager
-def closing_line(line: ClosableLine | None, interrupts: Interrupts) -> Iterator[None]:
+def closing_line(line: LiveLine | None, interrupts: Interrupts) -> Iterator[None]:
     """Erase the line when the block ends or a signal arrives, before a message is printed."""
     if line is None:
         yield

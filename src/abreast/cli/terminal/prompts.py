@@ -6,24 +6,18 @@ import sys
 from collections.abc import Awaitable, Callable
 from itertools import islice
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import click
 
 from abreast.cli.errors import one_line
+from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.visible import visible
 from abreast.executors.tasks import LocalExecutor
 from abreast.jobs.workflow.spec import WorkflowInput
 from abreast.jobs.workflow.tools import GateQuestion
 
 _MAX_FILE_LINES: Final = 200  # of a file that a gate shows
-
-
-class ErasableLine(Protocol):
-    """A live line that must be erased before a prompt."""
-
-    def end(self) -> None:
-        """Erase it."""
 
 
 def can_prompt() -> bool:
@@ -44,7 +38,7 @@ def ask_for_input(one: WorkflowInput) -> str:
 
 
 def decide_on_terminal(
-    line: ErasableLine | None,
+    line: LiveLine | None,
 ) -> Callable[[GateQuestion], Awaitable[str | None]]:
     """A function that prompts for a gate's decision in a thread; other steps go on."""
 

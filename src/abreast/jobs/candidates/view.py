@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, Final
 
@@ -29,6 +29,7 @@ from abreast.jobs.candidates.results import (
 from abreast.jobs.candidates.source.target import Target
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
+    LiveText,
     failure_in,
     listed,
     manifest_of,
@@ -228,6 +229,46 @@ class CandidatesView:
             "more_diffs": max(0, len(checked.diffs) - _MAX_DIFFS) if checked else 0,
             "path": next((self._paths[place] for place in places if place in self._paths), None),
         }
+
+
+class CandidatesLive(LiveText):
+    """The live line: which candidates are checked, which one is measured, how many are done."""
+
+    interval = 0.0
+
+    def __init__(self) -> None:
+        """Start without candidates."""
+        self._checked: list[str] = []
+        self._measured = ""
+        self._ended: set[str] = set()
+
+    def add(self, event: Event) -> bool:
+        """Add an event; the start or end of a check or a measurement changes the line."""
+        parts = event.path.split("/")
+        if event.kind not in (ITEM_STARTED, ITEM_SETTLED) or len(parts) < 4:  # noqa: PLR2004 - run, tries, map, name
+            return False
+        began, kind, name = event.kind == ITEM_STARTED, parts[2], parts[3]
+        if kind.startswith("measure"):
+            self._measured = name if began else ""
+            self._ended |= set() if began else {name}
+        elif kind.startswith("candidate") and any(
+            one.startswith("behaviour") for one in parts[4:5]
+        ):
+            if began:
+                self._checked.append(name)
+            elif name in self._checked:
+                self._checked.remove(name)
+                self._ended.add(name)
+        return True
+
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """The parts of the line, each with its style."""
+        if self._measured:
+            yield f"measuring {self._measured}, alone", ""
+            return
+        yield "behaviour", ""
+        yield from ((f"[{name}]", "") for name in self._checked)
+        yield f"{len(self._ended)} checked", ""
 
 
 def _candidate_at(place: str) -> tuple[str, str] | None:

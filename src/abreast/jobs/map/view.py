@@ -1,14 +1,17 @@
-"""The view of a plain map: equal outcomes are grouped, so that many items fit in a few lines."""
+"""The view of a plain map: equal outcomes in groups, so that many fit in a few lines."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.store.port import RunRow
-from abreast.views.job_view import many, mapping, short, value_in
+from abreast.views.job_view import LiveText, many, mapping, short, value_in
+from abreast.views.progress import RunProgress
 
 _MAX_GROUPS: Final = 2_000  # further outcomes are counted together
 _MAX_GROUPS_SHOWN: Final = 20
@@ -69,6 +72,39 @@ class MapView:
             ],
             "cut": f"{many(left, 'item')} in other groups" if left else None,
         }
+
+
+class MapLive(LiveText):
+    """The live line of a map: items done, items read, items per second, and what they cost."""
+
+    delay = 0.1
+
+    def __init__(self, name: str, progress: RunProgress | None = None) -> None:
+        """Start from the counts of earlier drivers."""
+        self._name = name
+        self._progress = progress or RunProgress()
+        self._over_before = self._progress.over
+        self._started_at = SYSTEM_CLOCK.now()
+
+    def add(self, event: Event) -> bool:
+        """Count the event."""
+        self._progress.add(event)
+        return True
+
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """The parts of the line, each with its style."""
+        now = self._progress
+        elapsed = max(SYSTEM_CLOCK.now() - self._started_at, 1e-3)
+        used = now.costs.total
+        tokens = round(used["input"] + used["output"])
+        yield self._name, ""
+        yield f"{now.over}/{now.read}{'+' if now.total is None else ''}", ""
+        yield f"{now.running} running", "cyan"
+        yield f"{now.ended['failed']} failed" if now.ended["failed"] else "", "red"
+        yield f"{(now.over - self._over_before) / elapsed:.1f}/s", "dim"
+        yield f"{tokens:,} tokens" if tokens else "", "dim"
+        yield f"{used['usd']:.4g} usd" if used["usd"] else "", "dim"
+        yield f"held {now.rejections} times" if now.rejections else "", "yellow"
 
 
 def _summary(event: Event, state: str) -> str:

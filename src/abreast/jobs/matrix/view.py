@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from statistics import fmean, median
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import StoreError
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.item import unescape
@@ -15,8 +16,21 @@ from abreast.jobs.matrix.design.cells import CurrentCells, Design
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.spec import CONTROL_LANE
 from abreast.store.port import RunRow
-from abreast.views.job_view import manifest_of, many, mapping, number, short, value_in, whole
+from abreast.views.job_view import (
+    LiveText,
+    manifest_of,
+    many,
+    mapping,
+    number,
+    short,
+    value_in,
+    whole,
+)
 from abreast.views.run_reader import error_of
+
+if TYPE_CHECKING:
+    from abreast.jobs.matrix.call_notes import LaneCount
+    from abreast.jobs.matrix.job import MatrixTally
 
 _STUDY_GIVEN: Final = "study-given"
 _REPLY: Final = "reply"
@@ -27,6 +41,7 @@ _MAX_SCORES: Final = 8
 _MAX_CELLS: Final = 1200  # listed, of all arms together
 _MAX_ARM_CELLS: Final = 12  # listed of one arm, the worst first
 _TEXT_CHARACTERS: Final = 120
+_MAX_OF_UNIT: Final = 90  # seconds or minutes; from here on the next larger unit is used
 _PRICES: Final = ("usd", "tokens", "seconds")
 
 
@@ -284,3 +299,53 @@ def _front(arms: Sequence[Mapping[str, Any]], name: str, price: str) -> list[int
             best, known = worse, cost
             found.append(at)
     return found
+
+
+class MatrixLive(LiveText):
+    """The live line of a study: cells, lanes, 429s, cost so far and in all, and the time left."""
+
+    def __init__(self, cells: Mapping[str, int], widths: Mapping[str, int]) -> None:
+        """Take each lane's number of cells and width."""
+        self._cells, self._widths = cells, widths
+        self._started_at = SYSTEM_CLOCK.now()
+
+    def watch(self, tally: MatrixTally, lanes: Mapping[str, LaneCount]) -> None:
+        """Take the counts that the study keeps, before its first cell."""
+        self._tally, self._lanes = tally, lanes
+
+    def add(self, _lane: str, _outcome: object) -> bool:
+        """A cell has ended; the study has counted it."""
+        return True
+
+    def parts(self, elapsed: float | None = None) -> Iterator[tuple[str, str]]:
+        """The parts of the line; `elapsed` replaces the seconds since the start."""
+        tally, lanes = self._tally, self._lanes
+        rejections = sum(lane.throttled for lane in lanes.values())
+        yield f"{tally.done + tally.failed}/{sum(self._cells.values())} cells", ""
+        yield f"{tally.failed} failed" if tally.failed else "", ""
+        for name, lane in lanes.items():
+            yield f"{name} {lane.now}/{self._widths.get(name, lane.now)}", ""
+        yield f"{rejections} x 429" if rejections else "", ""
+        if elapsed is None:
+            elapsed = SYSTEM_CLOCK.now() - self._started_at
+        spent = whole = 0.0
+        seconds_left: dict[str, float] = {}
+        for name, counts in tally.lanes.items():
+            ended = counts.done + counts.failed
+            still_open = max(0, self._cells.get(name, 0) - ended)
+            spent += counts.usd
+            # The cost at the end if further cells cost the same on average.
+            whole += counts.usd + (counts.usd / ended * still_open if ended else 0.0)
+            if counts.fresh:  # lanes have different speeds, and recorded cells say nothing of them
+                seconds_left[name] = elapsed / counts.fresh * still_open
+        yield f"{spent:.4g} of about {whole:.3g} usd" if spent else "", ""
+        if seconds_left:
+            last = max(seconds_left, key=lambda name: seconds_left[name])
+            yield f"{_duration_text(seconds_left[last])} left ({last})", ""
+
+
+def _duration_text(seconds: float) -> str:
+    if seconds < _MAX_OF_UNIT:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < _MAX_OF_UNIT else f"{minutes / 60:.1f} h"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from abreast.core.events import CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED, Event
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
+    LiveText,
     listed,
     manifest_of,
     many,
@@ -94,11 +95,11 @@ class SampleView:
             self._add_settled_branch(event, self._branches[event.path])
 
     def _add_draw(self, event: Event) -> None:
-        branch, number_of_round = whole(event.data.get("branch")), whole(event.data.get("round"))
-        if branch is None or number_of_round is None:
+        branch, round_of_round = whole(event.data.get("branch")), whole(event.data.get("round"))
+        if branch is None or round_of_round is None:
             return
         self._branches[event.path] = branch
-        place = (branch, number_of_round)
+        place = (branch, round_of_round)
         draw = self._draws.setdefault(place, _Draw(whole(event.data.get("number")) or 0))
         if event.kind == _DRAW_STARTED:
             draw.state = "drawing"
@@ -115,9 +116,9 @@ class SampleView:
         for one in map(
             mapping, listed(value_in(event)) if event.data.get("state") == "done" else ()
         ):
-            if (number_of_round := whole(one.get("round"))) is None:
+            if (round_of_round := whole(one.get("round"))) is None:
                 continue
-            place = (branch, number_of_round)
+            place = (branch, round_of_round)
             draw = self._draws.setdefault(place, _Draw(whole(one.get("number")) or 0))
             draw.state = str(one.get("state"))
             draw.text = short(one.get("text"), _TEXT_CHARACTERS)
@@ -153,7 +154,7 @@ class SampleView:
             {branch: path for path, branch in self._branches.items()},
         )
         chosen = self._chosen()
-        deepest = max((number_of_round + 1 for _, number_of_round in self._draws), default=1)
+        deepest = max((round_of_round + 1 for _, round_of_round in self._draws), default=1)
         rounds = min(deepest, _MAX_ROUNDS)
         begun = sorted(paths)
         shown = begun[: max(1, _MAX_DRAWS // rounds)]
@@ -214,8 +215,8 @@ class SampleView:
     def _by_round(self) -> list[dict[str, object]]:
         """Count the draws of each round by state, over all branches."""
         counts: dict[int, Counter[str]] = {}
-        for (_, number_of_round), draw in self._draws.items():
-            counts.setdefault(number_of_round, Counter())[draw.state] += 1
+        for (_, round_of_round), draw in self._draws.items():
+            counts.setdefault(round_of_round, Counter())[draw.state] += 1
         return [{"round": one, **counts[one]} for one in sorted(counts)[:_MAX_ROUNDS]]
 
     @staticmethod
@@ -223,3 +224,31 @@ class SampleView:
         parts = [f"{shown:,} of {many(begun, 'branch')}"] if shown < begun else []
         parts += [f"{rounds} of {many(deepest, 'round')}"] if rounds < deepest else []
         return f"shown: {' and '.join(parts)}" if parts else None
+
+
+class SampleLive(LiveText):
+    """The live line of a sample: the round of each branch, and how many draws have ended."""
+
+    interval = 0.0
+
+    def __init__(self) -> None:
+        """Start without branches."""
+        self._rounds: dict[int, int] = {}
+        self._ended = 0
+
+    def add(self, event: Event) -> bool:
+        """Add an event; those of draws change the line."""
+        branch, round_ = event.data.get("branch"), event.data.get("round")
+        if event.kind == _DRAW_STARTED and isinstance(branch, int) and isinstance(round_, int):
+            self._rounds[branch] = round_ + 1
+        elif event.kind == _DRAW_ENDED:
+            self._ended += 1
+        else:
+            return False
+        return True
+
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """The parts of the line, each with its style."""
+        rounds = " ".join(f"{branch}:{self._rounds[branch]}" for branch in sorted(self._rounds))
+        yield f"branch:round {rounds}", ""
+        yield f"{self._ended} draws ended", ""

@@ -20,6 +20,7 @@ from abreast.core.events import (
 from abreast.core.item import escape, unescape
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
+    LiveText,
     failure_in,
     listed,
     manifest_of,
@@ -30,6 +31,7 @@ from abreast.views.job_view import (
     value_in,
     whole,
 )
+from abreast.views.progress import RunProgress
 
 _OUTLINED: Final = "workflow-outlined"
 _FAN_OUT_STARTED: Final = "fan-out-started"
@@ -39,6 +41,7 @@ _MAX_STEPS: Final = 300  # steps that are shown
 _MAX_GATES: Final = 20  # gates that are shown
 _MESSAGE_LENGTH: Final = 20_000  # characters of a gate's message
 _TEXT_LENGTH: Final = 300  # characters of any other text
+_PATH_WIDTH: Final = 60  # characters of a path in the live line
 _BUDGET_SUFFIX: Final = ":budget"  # of the path of a budget's scope, which contains a step
 _LOOPS: Final = ("while", "do-while")
 _BRANCHES: Final = ("if", "switch")  # their steps are journaled beside them, not beneath
@@ -242,6 +245,28 @@ class WorkflowView:
             if total <= _MAX_STEPS
             else f"shown: {_MAX_STEPS:,} of {many(total, 'step')}",
         }
+
+
+class WorkflowLive(LiveText):
+    """The live line of a workflow: how many steps are done, and the newest one."""
+
+    def __init__(self) -> None:
+        """Start without steps."""
+        self._progress = RunProgress()
+        self._path = ""
+
+    def add(self, event: Event) -> bool:
+        """Count the event."""
+        self._progress.add(event)
+        self._path = event.path.partition("/")[2][-_PATH_WIDTH:]
+        return event.kind in (ITEM_STARTED, ITEM_SETTLED)
+
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """The parts of the line, each with its style."""
+        done, failed = (self._progress.ended[state] for state in ("done", "failed"))
+        failures = f", {failed} failed" if failed else ""
+        yield f"{done} done{failures}, {max(0, self._progress.running)} running", ""
+        yield self._path, ""
 
 
 class _StepWriter:

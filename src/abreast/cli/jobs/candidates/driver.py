@@ -26,9 +26,7 @@ from abreast.cli.jobs.map.prompt import configured_lanes
 from abreast.cli.jobs.matrix.page import short_path
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import FOLDER, StoreChoice
-from abreast.cli.terminal.candidates_line import CandidatesLine
-from abreast.cli.terminal.live_line import closing_line
-from abreast.cli.terminal.progress import wants_progress
+from abreast.cli.terminal.live_line import LiveLine, closing_line, wants_progress
 from abreast.cli.terminal.tables import say, say_facts, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.outcome import Done
@@ -56,6 +54,7 @@ from abreast.jobs.candidates.source.target import (
 )
 from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
 from abreast.jobs.candidates.timing.measure import MeasurePlan
+from abreast.jobs.candidates.view import CandidatesLive
 from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.run.run import Resume, Run
 from abreast.store.port import JsonValue, RunRow, Store
@@ -207,7 +206,7 @@ class CandidatesDriver:
             return runner.run(self._drive(store, start))
 
     async def _drive(self, store: Store, start: CandidatesStart) -> int:
-        line = CandidatesLine() if wants_progress() and not self._view.quiet else None
+        line = LiveLine(CandidatesLive()) if wants_progress() and not self._view.quiet else None
         stopped: EarlyExit | None = None
         with Interrupts(ProcessGroups().kill) as interrupts:
             try:
@@ -224,7 +223,7 @@ class CandidatesDriver:
         store: Store,
         start: CandidatesStart,
         interrupts: Interrupts,
-        line: CandidatesLine | None,
+        line: LiveLine | None,
     ) -> None:
         spec = self._spec
         async with AsyncExitStack() as stack:

@@ -20,10 +20,9 @@ from abreast.cli.jobs.map.job import INPUT, ITEMS, KIND, MapJob
 from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.live_line import closing_line
+from abreast.cli.terminal.live_line import LiveLine, closing_line
 from abreast.cli.terminal.outcome_text import pieces_as_json, pieces_as_text
 from abreast.cli.terminal.printer import OutputLost, Piece, Printer
-from abreast.cli.terminal.progress import Progress
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.core.frozen import record
@@ -95,7 +94,7 @@ class MapDriver:
         start: MapStart,
         choice: StoreChoice,
         view: OutputOptions,
-        progress: Progress | None,
+        progress: LiveLine | None,
     ) -> None:
         """Nothing starts before the driver is entered."""
         self._job = job

@@ -29,9 +29,7 @@ from abreast.cli.jobs.matrix.page import (
 from abreast.cli.jobs.matrix.provenance import provenance
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.live_line import closing_line
-from abreast.cli.terminal.matrix_line import MatrixLine
-from abreast.cli.terminal.progress import wants_progress
+from abreast.cli.terminal.live_line import LiveLine, closing_line, wants_progress
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import Halted, WorkflowInvalid
@@ -41,6 +39,7 @@ from abreast.jobs.matrix.job import Matrix, without
 from abreast.jobs.matrix.recorded_rows import answered, cells_of, changes
 from abreast.jobs.matrix.spec import CONTROL_LANE, CellChoice, Study
 from abreast.jobs.matrix.spent import spent_of
+from abreast.jobs.matrix.view import MatrixLive
 from abreast.models.lanes import LaneSettings, missing_extra, split_name
 from abreast.run.run import Resume, Run
 from abreast.store.port import JsonValue, RunRow, Store
@@ -330,11 +329,8 @@ class MatrixDriver:
         self, store: Store, run: Run, row: RunRow | None, cells: int
     ) -> tuple[int, Matrix | None]:
         """Run it; return the exit code, and the matrix unless the run stopped early."""
-        line = (
-            MatrixLine(self._per_lane(), self.widths)
-            if wants_progress() and not self._view.quiet
-            else None
-        )
+        progress = MatrixLive(self._per_lane(), self.widths)
+        line = LiveLine(progress) if wants_progress() and not self._view.quiet else None
         code = DONE
         with Interrupts(self._groups.kill) as interrupts:
             bounds: dict[str, Any] = self._config.workflow()  # some of the fields of Tools
@@ -357,8 +353,7 @@ class MatrixDriver:
                 told=line,
                 only=self._answered(store, row),
             )
-            if line is not None:
-                line.watch(matrix.tally, bench.lanes)
+            progress.watch(matrix.tally, bench.lanes)
             try:
                 with closing_line(line, interrupts):
                     async with bench, enter_run(run, interrupts):

@@ -24,12 +24,10 @@ from abreast.cli.jobs.workflow.runners import check_arguments
 from abreast.cli.jobs.workflow.text import result_text
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.live_line import closing_line
+from abreast.cli.terminal.live_line import LiveLine, closing_line, wants_progress
 from abreast.cli.terminal.printer import STDOUT, write_all
-from abreast.cli.terminal.progress import wants_progress
 from abreast.cli.terminal.prompts import ask_for_input, can_prompt, decide_on_terminal
 from abreast.cli.terminal.tables import say_json
-from abreast.cli.terminal.workflow_line import WorkflowLine
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, Halted, Paused, WorkflowInvalid
 from abreast.jobs.workflow.inputs import resolve_inputs
@@ -39,6 +37,7 @@ from abreast.jobs.workflow.load.load import load
 from abreast.jobs.workflow.rehearsal import Rehearsal
 from abreast.jobs.workflow.secret_inputs import Secrets
 from abreast.jobs.workflow.spec import Workflow
+from abreast.jobs.workflow.view import WorkflowLive
 from abreast.run.run import Resume
 from abreast.store.codec import codec
 from abreast.store.port import JsonValue, RunRow, Store, each_event
@@ -200,7 +199,9 @@ class WorkflowDriver:
         self._run_id = ""
         self._started_at = SYSTEM_CLOCK.now()
         self._line = (
-            WorkflowLine() if wants_progress() and not view.quiet and not view.json else None
+            LiveLine(WorkflowLive())
+            if wants_progress() and not view.quiet and not view.json
+            else None
         )
 
     def print_warnings(self) -> None:

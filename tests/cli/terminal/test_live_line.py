@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from abreast.cli.terminal.progress import Progress
+from abreast.cli.terminal.live_line import LiveLine
 from abreast.core.events import (
     ATTEMPT_FAILED,
     ITEM_READ,
@@ -19,6 +19,9 @@ from abreast.core.events import (
     ITEMS_COMPLETE,
     Event,
 )
+from abreast.jobs.map.view import MapLive
+from abreast.views.job_view import LiveText
+from abreast.views.progress import RunProgress
 from tests.cli.shell import ABREAST, PATIENCE
 
 
@@ -107,21 +110,56 @@ def test_a_terminal_that_gives_the_items_is_asked_for_them(abreast):
     os.close(ours)
 
 
-def event(kind, **data):
-    return Event(1, kind, "map/items/0000", 0.0, 0.0, None, data)
+def event(kind, path="map/items/0000", **data):
+    return Event(1, kind, path, 0.0, 0.0, None, data)
 
 
 def test_the_line_counts_what_happens():
-    progress = Progress("map", read=2, done=1)
+    live = MapLive("map", RunProgress(read=2, done=1))
+
+    def said():
+        return "  ".join(text for text, _ in live.parts() if text)
+
     for kind in (ITEM_READ, ITEM_STARTED, ATTEMPT_FAILED, ITEM_STARTED, ITEM_STARTED):
-        progress(event(kind))
-    assert progress._line().plain.startswith("map  1/3+  2 running  ")
-    progress(event(ITEM_SETTLED, state="failed"))
-    progress(event(ITEM_SETTLED, state="done"))
-    progress(event(ITEM_READ, index=3, count=40))
-    assert progress._line().plain.startswith("map  3/43+  ")
-    progress(event(ITEMS_COMPLETE))
-    assert progress._line().plain.startswith("map  3/43  0 running  1 failed  ")
+        live.add(event(kind))
+    assert said().startswith("map  1/3+  2 running  ")
+    live.add(event(ITEM_SETTLED, state="failed"))
+    live.add(event(ITEM_SETTLED, "map/items/0001", state="done"))
+    live.add(event(ITEM_READ, index=3, count=40))
+    assert said().startswith("map  3/43+  ")
+    live.add(event(ITEMS_COMPLETE))
+    assert said().startswith("map  3/43  0 running  1 failed  ")
+
+
+class Counted(LiveText):
+    """As many events as were added."""
+
+    interval = 0.0
+
+    def __init__(self):
+        self.events = 0
+
+    def add(self, _):
+        self.events += 1
+        return True
+
+    def parts(self):
+        return [("events", ""), ("", "red"), (f"{self.events}\x1b", "dim")]
+
+
+def test_a_line_steps_aside_is_drawn_again_and_ends_for_good(capsys):
+    line = LiveLine(Counted())
+    line(event(ITEM_READ))
+    assert capsys.readouterr().err == "events  1"
+    with line.aside():
+        assert capsys.readouterr().err == "\r\x1b[2K"
+    assert capsys.readouterr().err == "events  1"
+    line.end()
+    line(event(ITEM_READ))
+    assert capsys.readouterr().err == "\r\x1b[2Kevents  2"
+    line.close()
+    line(event(ITEM_READ))
+    assert capsys.readouterr().err == "\r\x1b[2K"
 
 
 # --- Ctrl-C --------------------------------------------------------------------------------------
