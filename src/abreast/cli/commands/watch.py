@@ -27,7 +27,7 @@ from abreast.views.run_reader import Follower
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from abreast.cli.terminal.lane_drawing import Canvas
+    from abreast.cli.terminal.drawing import Canvas
 
 _LOOK_INTERVAL: Final = 0.2  # seconds between two looks
 _LIVE_WINDOW: Final = 60.0  # seconds that are drawn of a run that goes on
@@ -239,7 +239,7 @@ def can_redraw(console: Console) -> bool:
 
 def canvas_of(console: Console) -> Canvas:
     """The canvas of a console; a pipe or a file gets all rows, in a width of 100 columns."""
-    from abreast.cli.terminal.lane_drawing import Canvas
+    from abreast.cli.terminal.drawing import Canvas
 
     plain = not console.encoding.startswith("utf")
     size = console.size

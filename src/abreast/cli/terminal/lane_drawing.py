@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from typing import Any, Final, TypeAlias
-from xml.sax.saxutils import escape
 
 from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from rich.text import Text
 
 from abreast.cli.errors import one_line
+from abreast.cli.terminal.drawing import (
+    Canvas,
+    DrawingFrame,
+    axis,
+    elapsed,
+    highest,
+    svg_file,
+    svg_text,
+)
 from abreast.views.lane_rows import (
     CANCELLED,
     CRASHED,
@@ -24,7 +32,6 @@ from abreast.views.lane_rows import (
     LaneBar,
 )
 from abreast.views.lanes import ChartLane, LaneChart
-from abreast.views.limits import LimitChart
 
 WAITING: Final = "waiting"
 
@@ -51,58 +58,11 @@ _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " .:-=+*#%"
 _BLOCKS: Final = " ▏▎▍▌▋▊▉"
 _PARTS_PER_CELL: Final = len(_BLOCKS)
-_MIN_SECONDS: Final = 0.05  # that a drawing spans at least
-_MIN_SECONDS_LIVE: Final = 5.0  # while the run goes on, so that its first bars don't keep shrinking
 _NAME_WIDTH: Final = 20  # characters of a lane's name
-_TICK_STEPS: Final = (1, 2, 5, 10, 15, 30, 60)  # times a power of ten seconds, or of minutes
-_MINUTE: Final = 60  # seconds
 
 VisibleLane: TypeAlias = tuple[ChartLane, list[list[LaneBar]]]
 Shade: TypeAlias = "tuple[str, int] | None"
 """The colour of a part of a cell: a state in one of its two shades, or nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrawingFrame:
-    """The part of the run's time that is drawn, and on how many columns (or pixels)."""
-
-    begin: float
-    end: float
-    columns: int
-
-    @classmethod
-    def of(cls, chart: LaneChart | LimitChart, now: float, columns: int) -> DrawingFrame:
-        """The whole time that the chart still holds."""
-        begin = chart.window.begin(now)
-        least = _MIN_SECONDS_LIVE if chart.state == RUNNING else _MIN_SECONDS
-        return cls(begin, max(now, begin + least), columns)
-
-    def place(self, when: float) -> float:
-        """The column of a moment."""
-        return min(max((when - self.begin) / (self.end - self.begin), 0.0), 1.0) * self.columns
-
-    def ticks(self, apart: int) -> Iterator[tuple[int, str]]:
-        """Columns of round times with their labels, at least `apart` columns apart."""
-        step = _round_step(apart * (self.end - self.begin) / self.columns)
-        first, last = math.ceil(self.begin / step - 1e-9), math.floor(self.end / step + 1e-9)
-        return ((round(self.place(at * step)), clock(at * step)) for at in range(first, last + 1))
-
-
-def _round_step(least: float) -> float:
-    """The shortest round time that is at least `least` seconds."""
-    if least > _TICK_STEPS[-1]:
-        return 60 * _round_step(least / 60)
-    power = 1.0 if least > 1 else 10.0 ** math.floor(math.log10(least))
-    return next(step * power for step in _TICK_STEPS if step * power >= least * 0.999)
-
-
-def clock(seconds: float) -> str:
-    """A time in the run: `0.25 s`, `4 s`, `1:30`, `2:05:00`."""
-    if seconds < _MINUTE:
-        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
-    minutes, rest = divmod(round(seconds), _MINUTE)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 # --- in words ------------------------------------------------------------------------------------
@@ -135,11 +95,7 @@ def summary_parts(chart: LaneChart, now: float) -> list[tuple[str, str]]:
 def summary_line(chart: LaneChart, run: str, state: str, now: float) -> str:
     """The run in one line of plain text."""
     parts = ", ".join(part for part, _ in summary_parts(chart, now))
-    return f"{one_line(run)} {state} {_elapsed(chart, now)}: {parts}"
-
-
-def _elapsed(chart: LaneChart, now: float) -> str:
-    return f"{'for' if chart.state == RUNNING else 'after'} {clock(round(now, 1))}"
+    return f"{one_line(run)} {state} {elapsed(chart, now)}: {parts}"
 
 
 def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, Any]:
@@ -166,16 +122,6 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
 # --- in a terminal -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Canvas:
-    """The size of the output, and whether it has colours and more than ASCII."""
-
-    width: int = 100
-    height: int = 1000
-    colour: bool = False
-    ascii: bool = False
-
-
 def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> Text:
     """The whole drawing."""
     margin = (
@@ -197,7 +143,7 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
         if hidden := len(strip.rows) - len(rows):
             lines.append(Text(f"{'':{margin}}and {hidden} more rows", "dim"))
     lines += [
-        Text(" " * margin + _axis(frame, canvas), "dim"),
+        Text(" " * margin + axis(frame, canvas), "dim"),
         Text(" " * margin).append_text(_legend(shown, canvas)),
     ]
     return Text("\n", no_wrap=True, end="").join(lines)
@@ -214,7 +160,7 @@ def _header(chart: LaneChart, run: str, state: str, now: float) -> Text:
         .append(f"{one_line(run)}  ", "bold")
         .append(state, _text_style(state if state in _COLOURS else CANCELLED))
     )
-    line.append(f" {_elapsed(chart, now)}", "dim")
+    line.append(f" {elapsed(chart, now)}", "dim")
     for part, kind in summary_parts(chart, now):
         line.append("   ").append(part, _text_style(kind) if kind else "dim")
     return line
@@ -331,7 +277,7 @@ def _waiting_row(
     strip: ChartLane, frame: DrawingFrame, margin: int, most: int, canvas: Canvas
 ) -> Text:
     """How many items waited, as a row of small columns."""
-    columns = _highest(strip, frame)
+    columns = highest(strip.waited, frame)
     marks = _ASCII_LEVELS if canvas.ascii else _LEVELS
     line = "".join(marks[-(-value * (len(marks) - 1) // most)] for value in columns)
     return Text(
@@ -345,27 +291,6 @@ def _most_waiting(chart: LaneChart) -> int:
     return max(
         (high for strip in chart.lanes.values() for _, high, _ in strip.waited.steps), default=0
     )
-
-
-def _highest(strip: ChartLane, frame: DrawingFrame) -> list[int]:
-    """The highest number that waited in each column."""
-    columns = [0] * frame.columns
-    value, at = 0, 0
-    for when, high, last in (*strip.waited.steps, (frame.end, 0, 0)):
-        column = min(int(frame.place(when)), frame.columns - 1)
-        for between in range(at, column + 1):
-            columns[between] = max(columns[between], value)
-        columns[column] = max(columns[column], high)
-        value, at = last, column
-    return columns
-
-
-def _axis(frame: DrawingFrame, canvas: Canvas) -> str:
-    line = ""
-    for column, name in frame.ticks(12):
-        if column + len(name) + 1 <= frame.columns:
-            line = f"{line:{column}}{'|' if canvas.ascii else '╵'}{name}"
-    return line
 
 
 def _states(shown: Iterable[VisibleLane]) -> list[str]:
@@ -397,17 +322,6 @@ _MAX_ROWS: Final = 32
 _MAX_BARS: Final = 1500  # keeps the file under 60 KB
 _MAX_LABELLED_BARS: Final = 250  # up to so many get round corners and labels
 _GREY: Final = "#9aa4b2"
-_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" \
-viewBox="0 0 {wide} {high}">
-<title>{title}</title>
-<style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;\
-fill:#9aa4b2}}
-.b{{font-weight:700;fill:#e6edf3}}.k{{font-size:11px;fill:#0b0f14;text-anchor:middle}}\
-.m{{text-anchor:middle}}</style>
-<rect width="{wide}" height="{high}" rx="10" fill="#0f141b"/>
-{body}
-</svg>
-"""
 
 
 def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
@@ -418,9 +332,9 @@ def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
     shown = _merge_bars(_visible_lanes(chart, frame, _MAX_ROWS), frame)
     few = sum(len(bars) for _, rows in shown for bars in rows) <= _MAX_LABELLED_BARS
     for strip, rows in shown:
-        body.append(_svg_text(20, y + 15, _name(strip), "b"))
+        body.append(svg_text(20, y + 15, _name(strip), "b"))
         if hidden := len(strip.rows) - len(rows):
-            body.append(_svg_text(20, y + 15 + _ROW_HEIGHT, f"+{hidden} rows"))
+            body.append(svg_text(20, y + 15 + _ROW_HEIGHT, f"+{hidden} rows"))
         for bars in rows:
             body += (_svg_bar(bar, frame, y) for bar in bars) if few else _svg_bars(bars, frame, y)
             y += _ROW_HEIGHT
@@ -429,20 +343,16 @@ def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
             y += _WAITING_HEIGHT
         y += 10
     grid = [f'<path d="M{_LEFT + x} {_TOP - 8}V{y}" stroke="#222a35"/>' for x, _ in frame.ticks(90)]
-    grid += (_svg_text(_LEFT + x, y + 18, name, "m") for x, name in frame.ticks(90))
+    grid += (svg_text(_LEFT + x, y + 18, name, "m") for x, name in frame.ticks(90))
     for seam in chart.seams:
         x = _LEFT + frame.place(seam)
         dashed = f'stroke="{_COLOURS[CRASHED][1]}" stroke-dasharray="4 3"'
         body.append(f'<path d="M{x:.1f} {_TOP - 14}V{y}" {dashed}/>')
-        body.append(_svg_text(round(x), _TOP - 17, "resumed", "m"))
-    head = [_svg_text(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
+        body.append(svg_text(round(x), _TOP - 17, "resumed", "m"))
+    head = [svg_text(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
     parts = "\n".join([*head, *grid, *body, *_svg_legend(shown, y + 46)])
-    return _SVG.format(
-        wide=_SVG_WIDTH,
-        high=y + _BOTTOM,
-        title=escape(summary_line(chart, run, state, now)),
-        body=parts,
-    )
+    title = summary_line(chart, run, state, now)
+    return svg_file(_SVG_WIDTH, y + _BOTTOM, title, parts)
 
 
 def _merge_bars(shown: list[VisibleLane], frame: DrawingFrame) -> list[VisibleLane]:
@@ -495,13 +405,13 @@ def _svg_bar(bar: LaneBar, frame: DrawingFrame, y: int) -> str:
         drawn += f'<path d="M{since:.1f} {y + 10}H{start:.1f}" {dashed}/>'
     label = _bar_label(bar)
     if label and width > 7 * len(label) + 4:
-        drawn += _svg_text(round(start + width / 2), y + 14, label, "k")
+        drawn += svg_text(round(start + width / 2), y + 14, label, "k")
     return drawn
 
 
 def _waiting_area(strip: ChartLane, frame: DrawingFrame, y: int, most: int) -> Iterator[str]:
     """How many items waited over time, as an area."""
-    heights = _highest(strip, DrawingFrame(frame.begin, frame.end, frame.columns // 4))
+    heights = highest(strip.waited, DrawingFrame(frame.begin, frame.end, frame.columns // 4))
     if top := max(heights):
         foot = y + _WAITING_HEIGHT - 6
         points = "".join(
@@ -509,11 +419,11 @@ def _waiting_area(strip: ChartLane, frame: DrawingFrame, y: int, most: int) -> I
         )
         area = f'<path d="M{_LEFT} {foot}{points}V{foot}z"'
         yield f'{area} fill="{_COLOURS[WAITING][0]}" opacity=".45"/>'
-        yield _svg_text(20, y + 18, f"{top} {WAITING}")
+        yield svg_text(20, y + 18, f"{top} {WAITING}")
 
 
 def _headline(chart: LaneChart, state: str, now: float, x: int) -> str:
-    spans = [(state, state), (f" {_elapsed(chart, now)}", "")]
+    spans = [(state, state), (f" {elapsed(chart, now)}", "")]
     for part, kind in summary_parts(chart, now):
         spans += ((" · ", ""), (part, kind))
     inked = (
@@ -528,10 +438,5 @@ def _svg_legend(shown: Iterable[VisibleLane], y: int) -> Iterator[str]:
     for state in _states(shown):
         faint = 0.45 if state == WAITING else 1
         shape = f'y="{y - 10}" width="12" height="12" rx="3" opacity="{faint}"'
-        yield f'<rect x="{x}" {shape} fill="{_COLOURS[state][1]}"/>{_svg_text(x + 18, y, state)}'
+        yield f'<rect x="{x}" {shape} fill="{_COLOURS[state][1]}"/>{svg_text(x + 18, y, state)}'
         x += 42 + 8 * len(state)
-
-
-def _svg_text(x: float, y: float, text: str, kind: str = "") -> str:
-    styled = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y}"{styled}>{escape(text)}</text>'

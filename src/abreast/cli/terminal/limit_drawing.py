@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
 from rich.text import Text
 
 from abreast.cli.errors import one_line
-from abreast.cli.terminal.lane_drawing import Canvas, DrawingFrame, clock
-from abreast.views.lane_rows import RUNNING
-from abreast.views.levels import LaneLevel
+from abreast.cli.terminal.drawing import (
+    Canvas,
+    DrawingFrame,
+    axis,
+    clock,
+    elapsed,
+    highest,
+    svg_file,
+    svg_text,
+)
 from abreast.views.limits import CONCURRENCY, CallFlow, LimitChart
 
 _PLOT_LINES: Final = 8  # height of a plot
@@ -30,7 +36,7 @@ _RATE_UNITS: Final = {
 def summary_line(chart: LimitChart, run: str, state: str, now: float) -> str:
     """The lanes in one line of plain text."""
     parts = "; ".join(f"{flow.name}: {_summary(flow)}" for flow in chart.flows.values())
-    return f"{run} {state} {_elapsed(chart, now)}: {parts or 'no call to a model yet'}"
+    return f"{run} {state} {elapsed(chart, now)}: {parts or 'no call to a model yet'}"
 
 
 def snapshot(chart: LimitChart, run: str, state: str, now: float) -> dict[str, Any]:
@@ -53,7 +59,7 @@ def draw(chart: LimitChart, run: str, state: str, now: float, canvas: Canvas) ->
     """All lanes, one below the other."""
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - _MARGIN))
     lines = [
-        Text().append(f"{one_line(run)}  ", "bold").append(f"{state} {_elapsed(chart, now)}", "dim")
+        Text().append(f"{one_line(run)}  ", "bold").append(f"{state} {elapsed(chart, now)}", "dim")
     ]
     if not chart.flows:
         lines.append(Text("no call to a model is recorded"))
@@ -82,10 +88,6 @@ def draw(chart: LimitChart, run: str, state: str, now: float, canvas: Canvas) ->
                 )
             )
     return Text("\n", no_wrap=True, end="").join(lines)
-
-
-def _elapsed(chart: LimitChart, now: float) -> str:
-    return f"{'for' if chart.state == RUNNING else 'after'} {clock(round(now, 1))}"
 
 
 def _summary(flow: CallFlow) -> str:
@@ -121,24 +123,7 @@ def _plot(flow: CallFlow, frame: DrawingFrame, canvas: Canvas) -> Iterator[Text]
             .append(f"{'|' if canvas.ascii else '│'}", "dim")
             .append("".join(cells))
         )
-    axis = ""
-    for column, name in frame.ticks(12):
-        if column + len(name) + 1 <= frame.columns:
-            axis = f"{axis:{column}}{'|' if canvas.ascii else '╵'}{name}"
-    yield Text(f"{'':{_MARGIN}}{axis}", "dim")
-
-
-def highest(level: LaneLevel, frame: DrawingFrame) -> list[int]:
-    """The highest number in each column."""
-    columns = [0] * frame.columns
-    value, at = 0, 0
-    for when, high, last in (*level.steps, (frame.end, level.value, level.value)):
-        column = min(int(frame.place(when)), frame.columns - 1)
-        for between in range(at, column + 1):
-            columns[between] = max(columns[between], value)
-        columns[column] = max(columns[column], high)
-        value, at = last, column
-    return columns
+    yield Text(f"{'':{_MARGIN}}{axis(frame, canvas)}", "dim")
 
 
 def _limits(flow: CallFlow, frame: DrawingFrame) -> list[float | None]:
@@ -156,16 +141,6 @@ def _limits(flow: CallFlow, frame: DrawingFrame) -> list[float | None]:
 # --- as an SVG -----------------------------------------------------------------------------------
 
 _SVG_WIDTH, _LEFT, _RIGHT, _LANE_HEIGHT, _TOP = 960, 64, 24, 150, 64  # pixels
-_SVG: Final = """<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" \
-viewBox="0 0 {wide} {high}">
-<title>{title}</title>
-<style>text{{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;\
-fill:#9aa4b2}}
-.b{{font-weight:700;fill:#e6edf3}}.m{{text-anchor:middle}}.e{{text-anchor:end}}</style>
-<rect width="{wide}" height="{high}" rx="10" fill="#0f141b"/>
-{body}
-</svg>
-"""
 _FLYING, _LIMIT, _REJECTED = "#2f76e8", "#e3b341", "#e5484d"
 
 
@@ -173,8 +148,8 @@ def svg(chart: LimitChart, run: str, state: str, now: float) -> str:
     """The drawing as a file that loads nothing from elsewhere."""
     frame = DrawingFrame.of(chart, now, _SVG_WIDTH - _LEFT - _RIGHT)
     body = [
-        _svg_text(20, 30, run, "b"),
-        _svg_text(20 + 8 * (len(run) + 2), 30, f"{state} {_elapsed(chart, now)}"),
+        svg_text(20, 30, run, "b"),
+        svg_text(20 + 8 * (len(run) + 2), 30, f"{state} {elapsed(chart, now)}"),
     ]
     y = _TOP
     for flow in chart.flows.values():
@@ -184,9 +159,9 @@ def svg(chart: LimitChart, run: str, state: str, now: float) -> str:
     for place, (colour, word) in enumerate(keys):
         x = _LEFT + 130 * place
         square = f'<rect x="{x}" y="{y - 12}" width="12" height="12" rx="3" fill="{colour}"/>'
-        body.append(f"{square}{_svg_text(x + 18, y - 2, word)}")
-    title = escape(summary_line(chart, run, state, now))
-    return _SVG.format(wide=_SVG_WIDTH, high=y + 18, title=title, body="\n".join(body))
+        body.append(f"{square}{svg_text(x + 18, y - 2, word)}")
+    title = summary_line(chart, run, state, now)
+    return svg_file(_SVG_WIDTH, y + 18, title, "\n".join(body))
 
 
 def _svg_lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:
@@ -197,15 +172,15 @@ def _svg_lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:
     shown = [limit if limit is not None and limit <= 1.5 * top else None for limit in limits]
     top = round(1.1 * max(top, *(limit for limit in shown if limit is not None), 1))
     foot = y + 24 + _LANE_HEIGHT
-    yield _svg_text(20, y + 10, flow.name, "b") + _svg_text(
+    yield svg_text(20, y + 10, flow.name, "b") + svg_text(
         20 + 8 * (len(flow.name) + 2), y + 10, _summary(flow)
     )
     for part in (0, top // 2, top):
         height = foot - _LANE_HEIGHT * part / top
         yield f'<path d="M{_LEFT} {height:.1f}H{_SVG_WIDTH - _RIGHT}" stroke="#222a35"/>'
-        yield _svg_text(_LEFT - 8, height + 4, f"{part}", "e")
+        yield svg_text(_LEFT - 8, height + 4, f"{part}", "e")
     for x, name in frame.ticks(110):
-        yield _svg_text(_LEFT + x, foot + 18, name, "m")
+        yield svg_text(_LEFT + x, foot + 18, name, "m")
     area = "".join(f"V{foot - _LANE_HEIGHT * value / top:.1f}h{step}" for value in flying)
     yield f'<path d="M{_LEFT} {foot}{area}V{foot}z" fill="{_FLYING}" opacity=".55"/>'
     line, pen = "", False
@@ -223,8 +198,3 @@ def _svg_lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:
     )
     if cuts:
         yield f'<path d="{cuts}" stroke="{_REJECTED}" stroke-width="2"/>'
-
-
-def _svg_text(x: float, y: float, text: str, kind: str = "") -> str:
-    styled = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:g}" y="{y:g}"{styled}>{escape(text)}</text>'
