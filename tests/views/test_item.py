@@ -7,7 +7,6 @@ from abreast.core.errors import NoSuchRun
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import MemoryStore
 from abreast.views.item import item_of
-from abreast.views.run_reader import RunReader
 
 LINES = [f"line {number}\nof {number}" for number in range(230)]
 
@@ -28,9 +27,7 @@ async def read_lines(store, key=None):
 
 
 def given(store, key, run_id="mine-1"):
-    said = item_of(
-        RunReader(store, run_id), store.get(run_id), f"mine/items/{key}", lambda *_: None
-    )["input"]
+    said = item_of(store, store.get(run_id), f"mine/items/{key}", lambda *_: None)["input"]
     return said and said["text"]
 
 
@@ -43,9 +40,7 @@ async def test_every_item_is_shown_with_its_own_line(store, together, monkeypatc
     assert given(store, "0230") is None
     assert given(store, "no-number") is None
     with pytest.raises(NoSuchRun):
-        item_of(
-            RunReader(store, "mine-1"), store.get("mine-1"), "other/items/0000", lambda *_: None
-        )
+        item_of(store, store.get("mine-1"), "other/items/0000", lambda *_: None)
 
 
 async def test_an_item_with_a_key_of_its_own_is_found_by_its_place(store):

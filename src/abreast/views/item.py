@@ -18,8 +18,8 @@ from abreast.core.events import (
 from abreast.core.item import unescape
 from abreast.store.codec.codec import decode_plain
 from abreast.store.codec.json_text import json_writer
-from abreast.store.port import Recorded, RunRow
-from abreast.views.run_reader import RunReader, error_of, value_of
+from abreast.store.port import Recorded, RunRow, Store
+from abreast.views.run_reader import error_of, value_of
 
 ItemFacts = dict[str, object]
 _MAX_TEXT_CHARACTERS: Final = 100_000  # of one text on the page
@@ -30,7 +30,7 @@ _JSON: Final = json_writer()
 
 
 def item_of(
-    journal: RunReader,
+    store: Store,
     row: RunRow,
     path: str,
     prompt_of: Callable[[RunRow, str, object], str | None],
@@ -39,15 +39,19 @@ def item_of(
 
     Raises `NoSuchRun` if nothing is recorded of it.
     """
-    found = journal.recorded([path]).get(path) if path else None
+    found = store.recorded(row.id, [path]).get(path) if path else None
     happened = (
-        list(journal.events({ATTEMPT_FAILED, LIMIT_WAITED}, prefix=path, most=500)) if path else []
+        store.events(row.id, kinds={ATTEMPT_FAILED, LIMIT_WAITED}, prefix=path, limit=500)
+        if path
+        else []
     )
-    read = _item_input(journal, row, path, found)
-    calls = list(journal.events({CALL_SETTLED}, prefix=path, most=_MAX_CALLS)) if path else []
+    read = _item_input(store, row, path, found)
+    calls = (
+        store.events(row.id, kinds={CALL_SETTLED}, prefix=path, limit=_MAX_CALLS) if path else []
+    )
     started = {
         event.path: event
-        for event in journal.events({CALL_STARTED}, prefix=path, most=_MAX_CALLS)
+        for event in store.events(row.id, kinds={CALL_STARTED}, prefix=path, limit=_MAX_CALLS)
         if event.body
     }
     if (
@@ -85,7 +89,7 @@ def item_of(
         ],
         "beneath": [
             _nested_outcome(one)
-            for one in journal.outcomes(prefix=f"{path}/", most=_MAX_NESTED_OUTCOMES)
+            for one in store.outcomes(row.id, prefix=f"{path}/", limit=_MAX_NESTED_OUTCOMES)
         ]
         if path
         else [],
@@ -93,7 +97,7 @@ def item_of(
     return facts if found is None else {**facts, **_outcome(found)}
 
 
-def _item_input(journal: RunReader, row: RunRow, path: str, found: Recorded | None) -> str | None:
+def _item_input(store: Store, row: RunRow, path: str, found: Recorded | None) -> str | None:
     """The item's input as JSON, if the journal has it.
 
     Items that can be read only once, such as lines of a pipe, are recorded as they are read.
@@ -104,19 +108,22 @@ def _item_input(journal: RunReader, row: RunRow, path: str, found: Recorded | No
     if index is None and key.isdecimal():  # it still runs, and its key is its position
         index = int(key)
     return (
-        _input_at(journal, row, f"{root}/{_INPUT}", index)
+        _input_at(store, row, f"{root}/{_INPUT}", index)
         if rest and isinstance(index, int)
         else None
     )
 
 
-def _input_at(journal: RunReader, row: RunRow, prefix: str, index: int) -> str | None:
+def _input_at(store: Store, row: RunRow, prefix: str, index: int) -> str | None:
     """The input at a position; its event is found by binary search, since events are in order."""
     first, texts = 0, list[str]()
     low, high = 0, row.last_seq
     while low < high:
         middle = (low + high) // 2
-        event = next(iter(journal.events({ITEM_READ}, prefix=prefix, after=middle, most=1)), None)
+        event = next(
+            iter(store.events(row.id, kinds={ITEM_READ}, prefix=prefix, after=middle, limit=1)),
+            None,
+        )
         if event is None or items_read(event)[0] > index:
             high = middle
         else:

@@ -107,17 +107,16 @@ class Tallies:
         with self._lock:
             for row in rows:
                 tally, reader = self._tallies.setdefault(
-                    (row.id, row.created), (RunProgress(), Follower(self._store))
+                    (row.id, row.created), (RunProgress(), Follower())
                 )
-                reader.read(row, tally.add, _KINDS, until)
+                if SYSTEM_CLOCK.now() < until:
+                    reader.read(self._store, row, tally.add, _KINDS, until)
             while len(self._tallies) > _MAX_RUNS:
                 self._tallies.popitem(last=False)
 
     def of(self, row: RunRow) -> dict[str, object]:
         """The counts of a run so far; `counted` says whether they are complete."""
-        tally, reader = self._tallies.get(
-            (row.id, row.created), (RunProgress(), Follower(self._store))
-        )
+        tally, reader = self._tallies.get((row.id, row.created), (RunProgress(), Follower()))
         used = tally.costs.total
         return {
             **{state: tally.ended[state] for state in (DONE, FAILED, CANCELLED)},

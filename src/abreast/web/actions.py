@@ -12,7 +12,7 @@ from typing import TypeAlias
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
-from abreast.views.run_reader import RunReader
+from abreast.views.run_reader import shown_state
 from abreast.web.job_views import waiting_gates
 
 Launch: TypeAlias = Callable[[Sequence[str]], str | None]
@@ -34,7 +34,7 @@ def act(
     Raises `ActionRefused` if the action is unknown or does not fit the run's state.
     """
     row = store.get(run_id)
-    state = RunReader(store, run_id).state(row)
+    state = shown_state(store, row)
     if action == "cancel":
         return _cancel(
             store, launch, row, state, _text_field(fields, "reason") or "cancelled in the page"
@@ -53,7 +53,7 @@ def act(
         gate, option = _text_field(fields, "gate"), _text_field(fields, "option")
         if not gate or not option or "=" in gate:
             raise ActionRefused("a decision needs the name of its gate and one of its options")
-        if option not in waiting_gates(RunReader(store, run_id), row.kind).get(gate, ()):
+        if option not in waiting_gates(store, row).get(gate, ()):
             # Without this check, `--input` could also change an input of the run.
             raise ActionRefused(f"no gate {gate} of {row.id} waits for {option!r}")
         arguments = ["resume", "--input", f"{gate}={option}", "--", row.id]

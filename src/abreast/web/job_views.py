@@ -8,18 +8,19 @@ from importlib import import_module
 from typing import Final, cast
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.store.port import RunRow
+from abreast.store.port import RunRow, Store
 from abreast.views.job_view import JobView, listed, mapping
-from abreast.views.run_reader import Follower, RunReader
+from abreast.views.run_reader import Follower, shown_state
 
-_VIEWS: Final = {
-    "sample": ("abreast.jobs.sample.view", "SampleView"),
-    "workflow": ("abreast.jobs.workflow.view", "WorkflowView"),
-    "matrix": ("abreast.jobs.matrix.view", "MatrixView"),
-    "candidates": ("abreast.jobs.candidates.view", "CandidatesView"),
-    "plan": ("abreast.jobs.plan.view", "PlanView"),
-    "map": ("abreast.jobs.map.view", "MapView"),
+JOB_VIEWS: Final = {
+    "sample": "SampleView",
+    "workflow": "WorkflowView",
+    "matrix": "MatrixView",
+    "candidates": "CandidatesView",
+    "plan": "PlanView",
+    "map": "MapView",
 }
+"""The kinds of runs that are jobs, each with the class in its `view` module."""
 
 
 class JobViewReader:
@@ -30,35 +31,32 @@ class JobViewReader:
 
     def __init__(self, kind: str) -> None:
         """Read nothing yet. A run whose kind is not a job's is shown as a map."""
-        self.kind = kind if kind in _VIEWS else "map"
+        self.kind = kind if kind in JOB_VIEWS else "map"
         self._fold: JobView | None = None
-        self._reader: Follower | None = None
+        self._follower = Follower()
         self._lock = threading.Lock()
 
     def view(
-        self, journal: RunReader, seconds: float = math.inf
+        self, store: Store, run_id: str, seconds: float = math.inf
     ) -> tuple[dict[str, object], float]:
         """Read new events for at most `seconds`, and return what the job shows.
 
         The first value is in JSON's own types; the second says how much of the journal is read,
         from 0 to 1. Raises `NoSuchRun` if the run was removed.
         """
-        run: RunRow = journal.run()
+        run = store.get(run_id)
         until = SYSTEM_CLOCK.now() + seconds
         with self._lock:
-            if (
-                self._fold is None or self._reader is None
-            ):  # a job's module is imported on first use
-                module, name = _VIEWS[self.kind]
-                self._fold = cast("JobView", getattr(import_module(module), name)())
-                self._reader = Follower(journal.store)
-            self._reader.read(run, self._fold.add, self._fold.KINDS, until)
-            read = min(1.0, self._reader.after / (run.last_seq or 1))
-            return self._fold.plain(run, journal.state(run)), read
+            if self._fold is None:  # a job's module is imported on first use
+                module = import_module(f"abreast.jobs.{self.kind}.view")
+                self._fold = cast("JobView", getattr(module, JOB_VIEWS[self.kind])())
+            self._follower.read(store, run, self._fold.add, self._fold.KINDS, until)
+            read = min(1.0, self._follower.after / (run.last_seq or 1))
+            return self._fold.plain(run, shown_state(store, run)), read
 
 
-def waiting_gates(journal: RunReader, kind: str) -> dict[str, list[str]]:
+def waiting_gates(store: Store, row: RunRow) -> dict[str, list[str]]:
     """The gates of a run that wait for a decision, with the options of each."""
-    view, _ = JobViewReader(kind).view(journal)
+    view, _ = JobViewReader(row.kind).view(store, row.id)
     gates = [mapping(gate) for gate in listed(view.get("gates"))]
     return {str(gate["gate"]): [str(option) for option in gate["options"]] for gate in gates}

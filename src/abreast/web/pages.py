@@ -12,8 +12,9 @@ from abreast.store.port import RunRow, Store
 from abreast.views.item import item_of
 from abreast.views.items import SORTS
 from abreast.views.progress import Tallies
-from abreast.views.run_reader import RunReader
+from abreast.views.run_reader import shown_state
 from abreast.web import lane_window
+from abreast.web.job_views import JOB_VIEWS
 from abreast.web.store_reader import READ_SECONDS, OpenRun, StoreReader
 
 Query: TypeAlias = Mapping[str, str]
@@ -26,11 +27,6 @@ _RESUMABLE: Final = frozenset(
     {"crashed", "interrupted", "spent", "failed", "halted", "paused", "cancelled"}
 )
 _RETRIABLE: Final = frozenset({"done", "failed", "halted"})
-_JOB_KINDS: Final = frozenset({"map", "sample", "workflow", "matrix", "plan", "candidates"})
-"""The kinds of run that `abreast resume` can resume.
-
-The run of a script is resumed by starting the script again.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +58,7 @@ def runs(source: PageSource, query: Query) -> Answer:
     )
     rows = source.store.runs(limit=_MAX_SEARCHED_RUNS)
     kinds = sorted({row.kind for row in rows})
-    states = {
-        row.id: RunReader(source.store, row.id).state(row) for row in rows if row.state == "running"
-    }
+    states = {row.id: shown_state(source.store, row) for row in rows if row.state == "running"}
     found = [
         row
         for row in rows
@@ -141,10 +135,11 @@ def head_of(run: OpenRun) -> Answer:
         "manifest": row.manifest,
         "can": {
             "cancel": run.state == "running",
-            "resume": row.kind in _JOB_KINDS
+            # The run of a script is resumed by starting the script again.
+            "resume": row.kind in JOB_VIEWS
             and run.state in _RESUMABLE
             and not is_over(row.state, row.reason),
-            "retry": row.kind in _JOB_KINDS and run.state in _RETRIABLE and counts["failed"] > 0,
+            "retry": row.kind in JOB_VIEWS and run.state in _RETRIABLE and counts["failed"] > 0,
         },
     }
 
@@ -228,8 +223,7 @@ def item(source: PageSource, run_id: str, query: Query) -> Answer:
         with run.lock:
             place = _whole(query, "place")
             path = run.view.items.paths[place] if place < len(run.view.items) else ""
-    journal = RunReader(source.store, run_id)
-    return item_of(journal, journal.run(), path, source.prompt_of)
+    return item_of(source.store, source.store.get(run_id), path, source.prompt_of)
 
 
 def job(source: PageSource, run_id: str, _: Query) -> Answer:
@@ -238,7 +232,7 @@ def job(source: PageSource, run_id: str, _: Query) -> Answer:
     `read` is the part of the journal that is read so far; call again until it is 1.
     """
     shown = source.reader.get(run_id).job
-    view, read = shown.view(RunReader(source.store, run_id), READ_SECONDS)
+    view, read = shown.view(source.store, run_id, READ_SECONDS)
     return {"kind": shown.kind, "view": view, "read": round(read, 3)}
 
 

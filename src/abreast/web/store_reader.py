@@ -44,7 +44,7 @@ class OpenRun:
         self._store = store
         self._quiet_refreshes = 0
         self._kinds = RunView.KINDS if row.state == "running" else RunView.ENOUGH
-        self._reader = Follower(store)
+        self._reader = Follower()
         self._refreshed = -READ_SECONDS
 
     @property
@@ -87,7 +87,9 @@ class OpenRun:
     def _read(self, row: RunRow, seconds: float) -> None:
         if row.state == "running" and self._kinds is not RunView.KINDS:
             self._kinds = RunView.KINDS  # it was resumed
-        if self._reader.read(row, self.view.add, self._kinds, SYSTEM_CLOCK.now() + seconds):
+        if self._reader.read(
+            self._store, row, self.view.add, self._kinds, SYSTEM_CLOCK.now() + seconds
+        ):
             self.version += 1
             self.windows.clear()
         self.caught_up = row.last_seq <= self._reader.after

@@ -4,7 +4,6 @@ import json
 
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.store.port import Driver
-from abreast.views.run_reader import RunReader
 from abreast.web.job_views import JobViewReader
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x00\ud800\u202e"
@@ -16,7 +15,7 @@ MOST = 1_500_000
 def viewed(store, run_id, told=None):
     """What the page gets, as it gets it: JSON, bounded."""
     told = told or JobViewReader(store.get(run_id).kind)
-    view, read = told.view(RunReader(store, run_id))
+    view, read = told.view(store, run_id)
     assert read == 1
     text = json.dumps(view, allow_nan=False)
     assert len(text) < MOST

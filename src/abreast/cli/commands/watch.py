@@ -60,7 +60,7 @@ class WatchView:
         self.id = row.id
         self.state: str = row.state
         self._store = store
-        self._reader = Follower(store)
+        self._reader = Follower()
         self._quiet_looks = 0
         self._driven = row.state == RUNNING and store.driven(row.id)
         make = LimitChart if limits else LaneChart
@@ -81,7 +81,7 @@ class WatchView:
         """Read the events since the last look; return whether there were any."""
         # Before the events: an ended run may be shown only after all its events are read.
         row = self._store.get(self.id)
-        news = self._reader.read(row, self.chart.add, self.chart.KINDS)
+        news = self._reader.read(self._store, row, self.chart.add, self.chart.KINDS)
         self.state = row.state
         self._quiet_looks = 0 if news else self._quiet_looks + 1
         # `driven` takes the run's lock for a moment if no driver holds it, so it is called only
@@ -91,7 +91,7 @@ class WatchView:
             self._driven = self._store.driven(self.id)
             row = self._store.get(self.id)
             if not self._driven and row.state == RUNNING:
-                self._reader.read(row, self.chart.add, self.chart.KINDS)
+                self._reader.read(self._store, row, self.chart.add, self.chart.KINDS)
                 self.chart.cut()
                 self.state = CRASHED
         return news
