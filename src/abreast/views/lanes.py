@@ -153,7 +153,8 @@ class LaneChart(LaneFold[ChartLane]):
     @property
     def settled(self) -> int:
         """How many items have an outcome."""
-        return self._outcomes.settled
+        counts = self.counts
+        return counts.done + counts.failed + counts.cancelled + counts.speculative
 
     @property
     def peak(self) -> int:

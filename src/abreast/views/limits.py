@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from abreast.core import events
@@ -19,48 +18,29 @@ _GRAINS: Final = 1000  # per window: changes within one grain are one step
 _MAX_DECISIONS: Final = 2000  # kept of a lane, the newest
 
 
-@dataclass(frozen=True, slots=True)
 class Decision:
-    """A change of a limit, in the run's own time, as it was recorded."""
+    """A change of a limit, in the run's own time, as it was recorded (`data`)."""
 
-    at: float
-    data: Mapping[str, Any]
-
-    @property
-    def new(self) -> float | None:
-        """The limit from now on, if it was changed."""
-        return number(self.data.get("new"))
-
-    @property
-    def cause(self) -> str:
-        """Why it was decided: `429`, `header`, `room`, `quota`."""
-        return str(self.data.get("cause"))
-
-    @property
-    def dimension(self) -> str:
-        """What is limited: `concurrency`, `requests`, `tokens`."""
-        return str(self.data.get("dimension") or self.data.get("limit") or "?")
+    def __init__(self, at: float, data: Mapping[str, Any]) -> None:
+        """Read what is limited, how the limit changed and why, and how long the lane is held."""
+        self.at, self.data = at, data
+        self.dimension = str(data.get("dimension") or data.get("limit") or "?")
+        self.old, self.new, self.held = (number(data.get(name)) for name in ("old", "new", "held"))
+        self.cause = str(data.get("cause"))
 
     def plain(self) -> dict[str, object]:
         """The decision in JSON's own types."""
-        old, held = (number(self.data.get(name)) for name in ("old", "held"))
         return {
-            "at": self.at,
-            "dimension": self.dimension,
-            "old": old,
-            "new": self.new,
-            "cause": self.cause,
-            "held": held,
+            name: getattr(self, name) for name in ("at", "dimension", "old", "new", "cause", "held")
         }
 
     def spoken(self) -> str:
         """The decision as a sentence."""
         if self.cause == "quota":
             return "the quota is used up: the lane is parked"
-        old, held = (number(self.data.get(name)) for name in ("old", "held"))
-        change = f" {_shown(old)} -> {_shown(self.new)}" if self.new is not None else ""
-        wait = f", held for {held:.3g} s" if held else ""
-        return f"{self.dimension}{change} ({self.cause}{wait})"
+        change = f" {_shown(self.old)} -> {_shown(self.new)}" if self.new is not None else ""
+        held = f", held for {self.held:.3g} s" if self.held else ""
+        return f"{self.dimension}{change} ({self.cause}{held})"
 
 
 class LimitChanges:
@@ -78,9 +58,8 @@ class LimitChanges:
         self.decisions.append(decision)
         self.rejections += decision.cause == "429"
         if decision.dimension == CONCURRENCY and decision.new is not None:
-            old = number(data.get("old"))
-            if not self.steps and old is not None:
-                self.steps.append((0.0, float(old)))
+            if not self.steps and decision.old is not None:
+                self.steps.append((0.0, float(decision.old)))
             self.steps.append((at, float(decision.new)))
         return decision
 

@@ -39,7 +39,6 @@ class OutcomeCounts:
 
     def __init__(self) -> None:
         """Start without outcomes."""
-        self.settled = 0
         self._unsettled: dict[int, tuple[Counter[str], str]] = {}
 
     def settle(self, path: str, state: str, counts: Counter[str]) -> None:
@@ -47,9 +46,7 @@ class OutcomeCounts:
         mark = hash(path)
         if (before := self._unsettled.pop(mark, None)) is not None:
             before[0][before[1]] -= 1
-            self.settled -= 1
         counts[state] += 1
-        self.settled += 1
         if state in (FAILED, CANCELLED) and len(self._unsettled) < _MAX_UNSETTLED:
             self._unsettled[mark] = (counts, state)
 

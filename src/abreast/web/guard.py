@@ -15,6 +15,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
+from starlette.responses import PlainTextResponse, Response
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -65,7 +67,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if not self._is_beneath(scope["path"]):
-            await _send_not_found(send)
+            await Response(status_code=404)(scope, receive, send)  # it does not identify the page
             return
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
@@ -84,7 +86,9 @@ class Guard:
         if refused is None:
             await self._app(scope, receive, send_with_headers)
         else:
-            await _refuse(send_with_headers, *refused)
+            status, sentence = refused
+            answer = PlainTextResponse(f"{sentence}\n", status)
+            await answer(scope, receive, send_with_headers)
 
     def _refusal(
         self, method: str, headers: dict[str, str], query: bytes
@@ -132,21 +136,3 @@ def _is_same_origin(headers: dict[str, str], host: str) -> bool:
     if origin is None:
         return headers.get("sec-fetch-site") == "same-origin"
     return origin.lower() == f"http://{host}"
-
-
-async def _send_not_found(send: Send) -> None:
-    """Answer 404 with no body and no headers that would identify the page."""
-    await send(
-        {"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]}
-    )
-    await send({"type": "http.response.body", "body": b""})
-
-
-async def _refuse(send: Send, status: int, sentence: str) -> None:
-    body = f"{sentence}\n".encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -152,14 +152,8 @@ def lanes(source: PageSource, run_id: str, query: Query) -> Answer:
     run = source.reader.get(run_id)
     with run.lock:
         run.refresh_if_stale()
-        now = run.now
-        begin, end = _number(query, "begin", 0.0), _number(query, "end", now)
-        columns = _whole(query, "columns", 1000)
-        # The window of a run that has ended does not change.
-        shown = run.windows.get((begin, end, columns)) if run.over else None
-        if shown is None:
-            shown = lane_window.window(run.view, now, begin=begin, end=end, columns=columns)
-            run.windows[(begin, end, columns)] = shown
+        begin, end = _number(query, "begin", 0.0), _number(query, "end", run.now)
+        shown = run.window(begin, end, _whole(query, "columns", 1000))
         return {"version": run.version, **shown}
 
 

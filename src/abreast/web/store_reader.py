@@ -11,21 +11,13 @@ from abreast.store.port import RunRow, Store
 from abreast.views.run_reader import Follower
 from abreast.views.run_view import RunView
 from abreast.web.job_views import JobViewReader
+from abreast.web.lane_window import window
 
 _MAX_OPEN_RUNS: Final = 6  # kept in memory; another run is read from its start again
 _MAX_WINDOWS: Final = 8  # computed windows kept of a run that has ended
 _DRIVER_CHECK_INTERVAL: Final = 5  # refreshes without an event between two checks for a driver
 READ_SECONDS: Final = 0.25
 """The longest reading for one answer: a long journal is shown while it is still being read."""
-
-
-class _RecentWindows(OrderedDict[tuple[float, float, int], dict[str, object]]):
-    """The most recently requested windows, by begin, end and columns."""
-
-    def __setitem__(self, period: tuple[float, float, int], shown: dict[str, object]) -> None:
-        super().__setitem__(period, shown)
-        if len(self) > _MAX_WINDOWS:
-            self.popitem(last=False)
 
 
 class OpenRun:
@@ -40,7 +32,7 @@ class OpenRun:
         self.state: str = row.state
         self.caught_up = False
         self.version = 0
-        self.windows: _RecentWindows = _RecentWindows()
+        self._windows: dict[tuple[float, float, int], dict[str, object]] = {}
         self._store = store
         self._quiet_refreshes = 0
         self._kinds = RunView.KINDS if row.state == "running" else RunView.ENOUGH
@@ -91,7 +83,7 @@ class OpenRun:
             self._store, row, self.view.add, self._kinds, SYSTEM_CLOCK.now() + seconds
         ):
             self.version += 1
-            self.windows.clear()
+            self._windows.clear()
         self.caught_up = row.last_seq <= self._reader.after
 
     def _check_driver(self, row: RunRow) -> None:
@@ -118,6 +110,17 @@ class OpenRun:
             self.view.cut()
             self.version += 1
         self.state = "running" if driven else "crashed"
+
+    def window(self, begin: float, end: float, columns: int) -> dict[str, object]:
+        """The lanes in a period; those of a run that has ended do not change, and are kept."""
+        period = (begin, end, columns)
+        if not self.over or period not in self._windows:
+            if len(self._windows) >= _MAX_WINDOWS:
+                del self._windows[next(iter(self._windows))]
+            self._windows[period] = window(
+                self.view, self.now, begin=begin, end=end, columns=columns
+            )
+        return self._windows[period]
 
     @property
     def progress(self) -> float:

@@ -55,14 +55,11 @@ def decide_on_terminal(
 
 
 def _ask_on_terminal(question: GateQuestion) -> str:
-    say = _say
-    say(f"\n{one_line(question.step)}: {question.message}\n")
+    lines = [f"\n{one_line(question.step)}: {question.message}"]
     if question.show_file:
-        for text in _file_lines(question.show_file):
-            say(f"  {text}\n")
-    for number, option in enumerate(question.options, 1):
-        say(f"  [{number}] {option}\n")
-    sys.stderr.flush()
+        lines += [f"  {text}" for text in _file_lines(question.show_file)]
+    lines += [f"  [{number}] {option}" for number, option in enumerate(question.options, 1)]
+    click.echo(visible("\n".join(lines)), err=True)
     while True:
         try:
             answer = input().strip()
@@ -76,12 +73,9 @@ def _ask_on_terminal(question: GateQuestion) -> str:
         found = next((one for one in question.options if one.lower() == answer.lower()), None)
         if found is not None:
             return found
-        say(f"write a number from 1 to {len(question.options)}, or one of the words\n")
-        sys.stderr.flush()
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(visible(text))
+        click.echo(
+            f"write a number from 1 to {len(question.options)}, or one of the words", err=True
+        )
 
 
 def _file_lines(path: str) -> list[str]:
