@@ -51,7 +51,8 @@ class JobViewReader:
                 module = import_module(f"abreast.jobs.{self.kind}.view")
                 self._fold = cast("JobView", getattr(module, JOB_VIEWS[self.kind])())
             self._follower.read(store, run, self._fold.add, self._fold.KINDS, until)
-            read = min(1.0, self._follower.after / (run.last_seq or 1))
+            after = self._follower.after
+            read = 1.0 if after >= run.last_seq else after / run.last_seq
             return self._fold.plain(run, shown_state(store, run)), read
 
 
