@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from abreast.cli.terminal.lane_drawing import Canvas
+from abreast.cli.terminal.drawing import Canvas
 from abreast.cli.terminal.limit_drawing import draw, snapshot, summary_line, svg
 from abreast.core.events import Event
 from abreast.testing.storm import start_process

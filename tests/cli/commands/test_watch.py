@@ -13,13 +13,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
-from abreast.cli.commands import watch
 from abreast.cli.commands.watch import WatchView
-from abreast.cli.terminal.lane_drawing import Canvas, DrawingFrame, clock, draw, summary_line, svg
+from abreast.cli.terminal.drawing import Canvas, DrawingFrame, clock
+from abreast.cli.terminal.lane_drawing import draw, summary_line, svg
 from abreast.core import events as kinds
 from abreast.core.events import Event
 from abreast.store.port import Driver
 from abreast.testing import MemoryStore
+from abreast.views import run_reader
 from abreast.views.lanes import LaneChart
 from tests.cli.shell import ABREAST, PATIENCE, end
 
@@ -342,7 +343,7 @@ def test_pages_do_not_show_in_the_picture(kept, monkeypatch):
     store.end(row.id, row.epoch, "done", "", 1.0)
     pictures = set()
     for page in (1, 7, 1000):
-        monkeypatch.setattr(watch, "_EVENTS_PER_PAGE", page)
+        monkeypatch.setattr(run_reader, "_PAGE_EVENTS", page)
         view = WatchView(store, store.get(row.id), None)
         view.look()
         pictures.add(draw(view.chart, row.id, view.state, view.now, Canvas()).plain)
