@@ -12,14 +12,14 @@ from abreast.assembly.names import open_model
 from abreast.cli import options
 from abreast.cli.config import SEED, Config
 from abreast.cli.errors import FAILED, UsageError, one_line, tell
-from abreast.cli.jobs.map.prompt import (
+from abreast.cli.jobs.model_options import (
     configured_lanes,
     default_model,
     read_schema,
     read_temperature,
-    read_tokens,
     reply_as_json,
 )
+from abreast.cli.jobs.request import read_number
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.printer import STDOUT, write_all
@@ -52,7 +52,7 @@ def command(*, question: str, **given: Any) -> int:
         "schema": read_schema(given["schema"]),
         "seed": config.get(SEED, given["seed"]),
         "temperature": read_temperature(given["temperature"]),
-        "max_tokens": read_tokens(given["max_tokens"]),
+        "max_tokens": read_number("--max-tokens", given["max_tokens"]),
     }
     name = default_model(config, given["model"])
     choice = StoreChoice(config, given["store"])

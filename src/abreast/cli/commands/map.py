@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import Any
 
 import click
 
-from abreast.cli import options, units
-from abreast.cli.config import BUDGET, KEEP, RETRIES, SEED, TIMEOUT, WIDTH, Config
-from abreast.cli.errors import UsageError, tell
-from abreast.cli.jobs.map.driver import MapDriver, MapStart, OutputOptions, check_work
-from abreast.cli.jobs.map.input_lines import InputLines, check_input
+from abreast.cli import options
+from abreast.cli.config import BUDGET, KEEP, RETRIES, TIMEOUT, WIDTH, Config
+from abreast.cli.errors import UsageError
+from abreast.cli.jobs.driver import drive
+from abreast.cli.jobs.map.driver import MapDriver
 from abreast.cli.jobs.map.job import MapJob
-from abreast.cli.jobs.map.template import UnstartedItem
-from abreast.cli.stores import LAST, StoreChoice
-from abreast.cli.terminal.live_line import LiveLine, wants_progress
-from abreast.cli.terminal.outcome_text import json_line
-from abreast.cli.terminal.printer import STDOUT, write_all
-from abreast.core.item import position_key
-from abreast.jobs.map.view import MapLive
-from abreast.run.map.options import check_name
+from abreast.cli.jobs.request import new_request, read_number
 
 _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
 
@@ -118,27 +110,17 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
     """  # noqa: D301 - click reads the character \b: the next paragraph is not wrapped
     config = Config.load()
     job = _job(config, arguments, given)
-    _check(job, given["name"])
-    if given["dry_run"]:
-        return _print_dry_run(job, as_json=given["as_json"])
-    seed = config.get(SEED, given["seed"])
-    choice = StoreChoice(config, given["store"])
-    view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    progress = LiveLine(MapLive(given["name"])) if wants_progress() and not view.quiet else None
-    if job.input is None and os.isatty(0) and not view.quiet:
-        tell("reading the items from the terminal, one per line; end them with Ctrl-D")
-    start = MapStart(given["name"], seed=seed, tags=given["tags"])
-    replays = (job.model or "").startswith("replay/")  # of a run that must be in the store
-    with (
-        MapDriver(job, start, choice, view, progress) as driver,
-        choice.existing() if replays else choice.open() as store,
-    ):
-        return driver.run(store)
+    if job.executor not in ("local", "process"):
+        raise UsageError(
+            f"--executor: there is no executor {job.executor!r}; choose local or process"
+        )
+    request = new_request(config, given["name"], given)
+    return drive(MapDriver(job, request), request)
 
 
 def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> MapJob:
     source = given["input_file"]
-    model_options = _model_options(config, given)
+    asked = _model_options(config, given)
     return MapJob(
         cwd=os.getcwd(),  # noqa: PTH109 - stored as text
         command=arguments,
@@ -147,16 +129,16 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
         null=given["null"],
         input=os.path.abspath(source) if source not in (None, "-") else None,  # noqa: PTH100 - text
         key=given["key"],
-        width=_width(config, model_options, given),
+        width=_width(config, asked, given),
         halt=given["halt"],
-        until=_until(given["until"]),
+        until=read_number("--until", given["until"]),
         retries=config.get(RETRIES, given["retries"]),
         timeout=config.get(TIMEOUT, given["timeout"]),
         budget=config.get(BUDGET, given["budget"]),
         executor=given["executor"],
         keep=config.get(KEEP, given["keep"]),
         prompt=given["prompt"],
-        **model_options,
+        **asked,
     )
 
 
@@ -181,64 +163,14 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         return {}
     if not given["prompt"].strip():
         raise UsageError("--prompt is empty; write: abreast map --prompt 'Classify: {}' < lines")
-    from abreast.cli.jobs.map import prompt
+    from abreast.cli.jobs import model_options
 
     return {
-        "model": prompt.default_model(config, given["model"]),
+        "model": model_options.default_model(config, given["model"]),
         "system": given["system"],
         "cache": given["cache"],
-        "schema": prompt.read_schema(given["schema"]),
-        "temperature": prompt.read_temperature(given["temperature"]),
-        "max_tokens": prompt.read_tokens(given["max_tokens"]),
+        "schema": model_options.read_schema(given["schema"]),
+        "temperature": model_options.read_temperature(given["temperature"]),
+        "max_tokens": read_number("--max-tokens", given["max_tokens"]),
         "lane_width": given["lane_width"],
     }
-
-
-def _until(given: str | None) -> int | None:
-    try:
-        return None if given is None else units.number(given, least=1)
-    except ValueError as error:
-        raise UsageError(f"--until: {error}") from None
-
-
-def _check(job: MapJob, name: str) -> None:
-    """Raise `UsageError` for errors that are visible before anything is read or started."""
-    if job.executor not in ("local", "process"):
-        raise UsageError(
-            f"--executor: there is no executor {job.executor!r}; choose local or process"
-        )
-    if name == LAST:
-        raise UsageError(f"--name: {LAST!r} stands for the newest run; choose another name")
-    try:
-        check_name(name)
-    except ValueError as error:
-        raise UsageError(f"--name: {error}") from None
-    check_work(job)
-    _ = job.key_of, job.arguments
-    if job.input is not None:
-        check_input(job.input)
-
-
-def _print_dry_run(job: MapJob, *, as_json: bool) -> int:
-    """Print the commands that would run, one per line, quoted for a shell."""
-    for index, value in enumerate(
-        InputLines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
-    ):
-        key = job.key_of(value) if job.key_of is not None else position_key(index)
-        words = _dry_run_words(job, value, UnstartedItem(index, key))
-        line = (
-            json_line({"key": key, "index": index, "argv": words}) if as_json else shlex.join(words)
-        )
-        write_all(STDOUT, f"{line}\n".encode("utf-8", "surrogateescape"))
-    return 0
-
-
-def _dry_run_words(job: MapJob, value: object, where: UnstartedItem) -> list[str]:
-    """The command of one item; for a prompt, the model and the prompt."""
-    if job.command:
-        return job.arguments.fill(value, where)
-    return (
-        [str(job.model), *job.question.fill(value, where)]
-        if job.prompt
-        else [str(job.call), str(value)]
-    )

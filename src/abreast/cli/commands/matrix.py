@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from abreast.cli import options, units
-from abreast.cli.config import BUDGET, SEED, Config
-from abreast.cli.errors import UsageError
-from abreast.cli.jobs.map.driver import OutputOptions
+from abreast.cli import options
+from abreast.cli.config import Config
 from abreast.cli.stores import StoreChoice
-from abreast.run.run import Resume
-from abreast.store.port import RunRow, Store
 
 
 @click.group("matrix")
@@ -92,59 +87,10 @@ def run(*, file: str, **given: Any) -> int:
     Cells go by their content. An edited prompt runs again in its cells alone, and which these are
     is said beforehand. At the end the report is written to .abreast/reports, beside the store.
     """
-    from abreast.cli.commands.run import read_text
+    from abreast.cli.jobs.job_file import read_text
+    from abreast.cli.jobs.matrix.driver import drive_study
 
-    return run_study(file, read_text(file), **given)
-
-
-def run_study(file: str, text: str, **given: Any) -> int:
-    """Run a study's file; return the exit code."""
-    from abreast.cli.jobs.matrix.driver import MatrixDriver, StudyFile
-
-    config = Config.load()
-    choice = StoreChoice(config, given["store"])
-    view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    width, repeats = given.get("lane_width"), given.get("repeats")
-    if width is not None and "=" not in width:
-        width = _number("--lane-width", width)
-    repeats = None if repeats is None else _number("--repeats", repeats)
-    source = StudyFile(
-        file,
-        text,
-        str(Path(file).resolve().parent),
-        width,
-        config.get(BUDGET, given["budget"]),
-        list(given.get("models", ())),
-        list(given.get("strategies", ())),
-        list(given.get("inputs", ())),
-        repeats,
-        bool(given.get("adaptive")),
-    )
-    driver = MatrixDriver(source, choice, view, report=not given.get("no_report"))
-    if given["dry_run"]:
-        from abreast.cli.jobs.matrix.dry_run import print_dry_run
-
-        with choice.look() as looked:
-            return print_dry_run(driver, looked, as_json=view.json)
-    seed = config.get(SEED, given["seed"])
-    with choice.open() as store:
-        row = None if given.get("no_resume") else _newest(store, driver.study.name)
-        resume: Resume = (
-            "never" if row is None else "retry" if given.get("rerun_failed") else "must"
-        )
-        return driver.run(store, row=row, resume=resume, seed=seed, tags=given["tags"])
-
-
-def _number(flag: str, given: str) -> int:
-    try:
-        return units.number(given, least=1)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from None
-
-
-def _newest(store: Store, name: str) -> RunRow | None:
-    row = store.newest(name)
-    return row if row is not None and row.kind == "matrix" else None
+    return drive_study(file, read_text(file), given)
 
 
 @command.command("report")
@@ -166,18 +112,15 @@ def report(*, run: str, out: str | None, every: bool, store: str | None, as_json
 @options.quiet
 @options.common
 @click.argument("file", metavar="FILE")
-def score(*, file: str, no_report: bool, store: str | None, as_json: bool, quiet: bool) -> int:
+def score(*, file: str, **given: Any) -> int:
     """Score the replies of FILE's study again, by the scores that it has now.
 
     No model is asked, except judges.
     """
-    from abreast.cli.commands.run import read_text
+    from abreast.cli.jobs.job_file import read_text
     from abreast.cli.jobs.matrix.report import rescore
 
-    view = OutputOptions(as_json, quiet, options.is_verbose())
-    return rescore(
-        file, read_text(file), StoreChoice(Config.load(), store), view, report=not no_report
-    )
+    return rescore(file, read_text(file), {**given, "seed": None, "tags": ()})
 
 
 @command.command("export")

@@ -10,7 +10,7 @@ import click
 from abreast.cli import options
 from abreast.cli.config import Config
 from abreast.cli.errors import FAILED, UsageError, tell
-from abreast.cli.jobs.map.prompt import configured_lanes
+from abreast.cli.jobs.model_options import configured_lanes
 from abreast.cli.terminal.tables import say_json, say_table
 from abreast.core.errors import CallFailed
 from abreast.models.embedded.weights import KNOWN, fetch, is_present

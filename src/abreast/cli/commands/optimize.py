@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
 
-from abreast.cli import options, units
-from abreast.cli.config import BUDGET, SEED, Config
-from abreast.cli.errors import UsageError, one_line
-from abreast.cli.jobs.map.driver import OutputOptions
-from abreast.cli.stores import StoreChoice
-from abreast.jobs.candidates.spec import CandidatesSpec
+from abreast.cli import options
 
 candidate_options = options.group_of(
     click.option(
@@ -129,77 +123,12 @@ def command(*, target: str, **given: Any) -> int:
       abreast optimize pkg/words.py::top --tests tests/test_words.py --candidates drafts/ --width 4
       abreast optimize pkg/words.py::Bag.add --tests tests --model openai/gpt-4o-mini --budget 20req
     """  # noqa: D301 - click wants the character itself
+    from abreast.cli.jobs.candidates.driver import drive_candidates
+
     refs = [ref.strip() for ref in (given.pop("refs") or "").split(",") if ref.strip()]
     facts = {
         "command": given.pop("agent"),
         "refs": refs,
         "refine": False if given.pop("no_refine") else None,
     }
-    return run_candidates({"target": target, **facts}, "optimize", given)
-
-
-def run_candidates(
-    facts: dict[str, Any], name: str, given: dict[str, Any], *, where: str = ""
-) -> int:
-    """Run candidates by flags and `facts`; `where` is the place in a job file, for errors."""
-    from abreast.cli.jobs.candidates.driver import CandidatesDriver, CandidatesStart
-    from abreast.cli.jobs.sample import check_run_name
-
-    config = Config.load()
-    check_run_name(given.get("name") or name)
-    words = (
-        "candidates",
-        "patches",
-        "model",
-        "python",
-        "compare",
-        "exceptions",
-        "output",
-        "timeout",
-    )
-    facts = {**facts, **{word: given[word] for word in words if given.get(word) is not None}}
-    facts |= {
-        word: number
-        for word in ("proposals", "repairs", "width", "generated", "blocks")
-        if (number := _number(word, given.get(word))) is not None
-    }
-    facts |= {"threshold": _share(given["threshold"])} if given.get("threshold") else {}
-    facts |= {"tests": list(given["tests"])} if given.get("tests") else {}
-    facts |= {"budget": budget} if (budget := config.get(BUDGET, given.get("budget"))) else {}
-    try:
-        spec = CandidatesSpec.of(facts, where or name)
-        units.duration(spec.timeout)
-    except ValueError as error:
-        raise UsageError(one_line(str(error))) from None
-    choice = StoreChoice(config, given["store"])
-    view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    cwd = os.getcwd()  # noqa: PTH109 - stored as text
-    driver = CandidatesDriver(spec, choice, view, cwd=cwd, must_win=name == "verify")
-    if given.get("dry_run") or given.get("check"):
-        return driver.print_dry_run()
-    with choice.open() as store:
-        start = CandidatesStart(
-            given.get("name") or name, config.get(SEED, given["seed"]), given["tags"]
-        )
-        return driver.run(store, start)
-
-
-_MINIMUM = {"proposals": 1, "blocks": 4}
-
-
-def _number(word: str, given: object) -> int | None:
-    try:
-        return None if given is None else units.number(given, least=_MINIMUM.get(word, 0))
-    except ValueError as error:
-        raise UsageError(f"--{word}: {error}") from None
-
-
-def _share(given: str) -> float:
-    text = given.strip()
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%") from None
-    if not 0 <= share < 10:  # noqa: PLR2004 - more is certainly a mistake
-        raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%")
-    return share
+    return drive_candidates({"target": target, **facts}, "optimize", given)

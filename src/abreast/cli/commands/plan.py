@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from abreast.cli import options
-from abreast.cli.config import BUDGET, SEED, Config
+from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import UsageError, os_error_text, tell
-from abreast.cli.jobs.map.driver import OutputOptions
 from abreast.cli.jobs.plan.job import KIND, ORDERS, PlanJob, make_plan, repair_tree
 from abreast.cli.jobs.plan.leftovers import clear_leftovers
+from abreast.cli.jobs.plan.show import print_plan
+from abreast.cli.jobs.request import new_request
 from abreast.cli.stores import StoreChoice, find_run
-from abreast.cli.terminal.tables import say_json
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import score as score_of
 from abreast.jobs.plan.spec import Plan
@@ -144,16 +144,7 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
 @options.quiet
 @options.common
 @click.argument("path", metavar="[PATH]", default=".")
-def run(
-    *,
-    name: str,
-    tags: tuple[str, ...],
-    seed: str | None,
-    store: str | None,
-    as_json: bool,
-    quiet: bool,
-    **given: Any,
-) -> int:
+def run(*, name: str, **given: Any) -> int:
     """Run a command, a function or a model on every subplan of PATH, each in its own worktree.
 
     The subplans run side by side. PATH itself is not touched: `abreast plan apply RUN` merges what
@@ -164,34 +155,15 @@ def run(
       abreast plan run --call codemods:rename_keyword
       abreast plan run -m openai/gpt-4o-mini --prompt "Add type hints."
     """  # noqa: D301 - click wants the character itself
+    from abreast.cli.jobs.driver import drive
+    from abreast.cli.jobs.plan.driver import PlanDriver
+
     config = Config.load()
+    shared = {word: given.pop(word) for word in ("tags", "seed", "store", "as_json", "quiet")}
     facts = {**given, "budget": config.get(BUDGET, given["budget"])}
     job = PlanJob.of(facts, os.getcwd(), lambda word: f"--{word.replace('_', '-')}")  # noqa: PTH109 - text
-    return run_job(
-        job, config, name=name, tags=tags, seed=seed, store=store, as_json=as_json, quiet=quiet
-    )
-
-
-def run_job(
-    job: PlanJob,
-    config: Config,
-    *,
-    name: str,
-    tags: tuple[str, ...],
-    seed: str | None,
-    store: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    """Run a plan, from flags or a file; return the exit code."""
-    from abreast.cli.jobs.plan.driver import PlanDriver, PlanStart
-    from abreast.cli.jobs.sample import check_run_name
-
-    check_run_name(name)
-    choice = StoreChoice(config, store)
-    driver = PlanDriver(job, choice, OutputOptions(as_json, quiet, options.is_verbose()))
-    with choice.open() as opened:
-        return driver.run(opened, PlanStart(name, config.get(SEED, seed), tags))
+    request = new_request(config, name, shared)
+    return drive(PlanDriver(job, request), request)
 
 
 @command.command("resume")
@@ -302,33 +274,4 @@ def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:
     except OSError as error:
         raise UsageError(f"--html: {html} can't be written ({os_error_text(error)})") from None
     tell(f"wrote {html}")
-    return 0
-
-
-def print_plan(
-    plan: Plan,
-    imports: Imports,
-    *,
-    ids: bool = False,
-    as_json: bool = False,
-    only_score: bool = False,
-) -> int:
-    """Print a plan: as JSON, as a tree with its score, or the score alone."""
-    from abreast.jobs.plan.tree_text import score_lines, show, to_json
-    from abreast.worktrees.merge.names import printable
-
-    report = score_of(plan, imports)
-    if as_json:
-        say_json(to_json(plan, report))
-        return 0
-    from rich.console import Console
-
-    console = Console(
-        highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False
-    )
-    if only_score:
-        for line in score_lines(plan, report):
-            console.print(printable(line), markup=False)
-    else:
-        console.print(show(plan, report, ids=ids))
     return 0

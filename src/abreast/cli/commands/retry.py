@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from abreast.cli import options
+from abreast.cli.commands.resume import changes_of, resume_request
 from abreast.cli.commands.show import find_item
-from abreast.cli.config import RETRIES, TIMEOUT, WIDTH, Config
+from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, tell
+from abreast.cli.jobs.driver import drive
+from abreast.cli.jobs.map.driver import MapDriver
 from abreast.cli.jobs.map.job import MapJob
 from abreast.cli.jobs.map.recorded import tally
-from abreast.cli.jobs.resume import resume_map
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.core.item import unescape
 from abreast.store.port import RunRow, Store
@@ -24,17 +28,7 @@ from abreast.store.port import RunRow, Store
 @options.timeout
 @options.quiet
 @options.common
-def command(
-    *,
-    run: str,
-    keys: tuple[str, ...],
-    width: str | None,
-    retries: str | None,
-    timeout: str | None,
-    quiet: bool,
-    store: str | None,
-    as_json: bool,
-) -> int:
+def command(*, run: str, keys: tuple[str, ...], store: str | None, **given: Any) -> int:
     """Run the failed items of RUN again: those named by KEY, or all of them.
 
     Then go on with what is left of it.
@@ -43,19 +37,15 @@ def command(
     choice = StoreChoice(config, store)
     with choice.existing() as opened:
         row = find_run(opened, run)
-        changes = {
-            "width": None if width is None else config.get(WIDTH, width),
-            "retries": None if retries is None else config.get(RETRIES, retries),
-            "timeout": None if timeout is None else config.get(TIMEOUT, timeout),
-        }
-        job = MapJob.of_run(row).with_changes(**changes)
+        job = MapJob.of_run(row).with_changes(**changes_of(config, given))
         named = tuple(_failed_key(opened, row, key) for key in keys)
         if row.state == "done" and not tally(opened, row.id).failed:
             tell(f"nothing to retry: no item of {row.id} failed")
             return 0
-        return resume_map(
-            opened, row, job, choice, resume="retry", keys=named, as_json=as_json, quiet=quiet
+        request = resume_request(
+            row, given, choice=choice, store=opened, resume="retry", retry_keys=named
         )
+        return drive(MapDriver(job, request, row), request)
 
 
 def _failed_key(store: Store, row: RunRow, key: str) -> str:

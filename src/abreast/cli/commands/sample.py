@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from typing import Any
 
 import click
 
-from abreast.cli import options, units
-from abreast.cli.config import BUDGET, SEED, Config
+from abreast.cli import options
+from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import UsageError
-from abreast.cli.jobs.map.driver import OutputOptions
-from abreast.cli.jobs.map.prompt import default_model, read_schema, read_temperature, read_tokens
-from abreast.cli.jobs.sample import (
-    SampleDriver,
-    SampleStart,
-    check_run_name,
-    print_dry_run,
-    seed_of,
-)
-from abreast.cli.stores import StoreChoice
+from abreast.cli.jobs.model_options import default_model, read_schema, read_temperature
+from abreast.cli.jobs.request import new_request, read_number
+from abreast.cli.jobs.sample import drive_spec
 from abreast.jobs.sample.arguments import ERRORS
 from abreast.jobs.sample.branch_order import PICKS
 from abreast.jobs.sample.spec import SampleSpec
@@ -98,20 +89,8 @@ def command(question: str, **given: Any) -> int:
     cost. The exit code is 0 if a draw passed, 1 if none did, 3 if a budget is spent.
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
-    check_run_name(given["name"])
-    spec = _spec(config, question, given)
-    choice = StoreChoice(config, given["store"])
-    view = OutputOptions(given["as_json"], given["quiet"], options.is_verbose())
-    cwd = os.getcwd()  # noqa: PTH109 - stored as text
-    driver = SampleDriver(spec, choice, view, cwd=cwd, lane_width=given["lane_width"])
-    if given["dry_run"]:
-        return print_dry_run(driver, as_json=given["as_json"])
-    driver.check()
-    start = SampleStart(
-        given["name"], seed=seed_of(spec, config.get(SEED, given["seed"])), tags=given["tags"]
-    )
-    with driver.store() as store:
-        return driver.run(store, start)
+    request = new_request(config, given["name"], given)
+    return drive_spec(_spec(config, question, given), request, given["lane_width"])
 
 
 def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
@@ -123,7 +102,7 @@ def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
         raise UsageError(
             f"--on-error: choose one of {', '.join(ERRORS)}, not {given['on_error']!r}"
         )
-    spec = SampleSpec(
+    return SampleSpec(
         question,
         model=default_model(config, given["model"]),
         judge=given["judge"],
@@ -134,15 +113,9 @@ def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
         system=given["system"],
         schema=read_schema(given["schema"]),
         temperature=read_temperature(given["temperature"]),
-        max_tokens=read_tokens(given["max_tokens"]),
+        max_tokens=read_number("--max-tokens", given["max_tokens"]),
         budget=config.get(BUDGET, given["budget"]),
         explain=given["explain"],
+        breadth=read_number("--breadth", given["breadth"]) or 1,
+        depth=read_number("--depth", given["depth"]) or 1,
     )
-    return replace(spec, breadth=_number("breadth", given), depth=_number("depth", given))
-
-
-def _number(name: str, given: dict[str, Any]) -> int:
-    try:
-        return units.number(given[name], least=1)
-    except ValueError as error:
-        raise UsageError(f"--{name}: {error}") from None

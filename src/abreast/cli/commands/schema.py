@@ -7,12 +7,13 @@ import json
 import click
 
 from abreast.cli import options
+from abreast.cli.jobs.table import JOBS, find_name
 from abreast.cli.terminal.tables import say
 
 
 @click.command("schema")
 @options.verbose
-@click.argument("kind", type=click.Choice(["workflow", "plan"]))
+@click.argument("kind", type=click.Choice([name for name, job in JOBS.items() if job.schema]))
 def command(*, kind: str) -> int:
     """Print the JSON Schema of a workflow's or a plan's file.
 
@@ -20,12 +21,6 @@ def command(*, kind: str) -> int:
       abreast schema workflow > workflow.schema.json
       # and in the file's first line: # yaml-language-server: $schema=workflow.schema.json
     """  # noqa: D301 - click wants the character itself
-    if kind == "plan":
-        from abreast.cli.jobs.plan.job import plan_schema
-
-        say(json.dumps(plan_schema(), indent=2))
-        return 0
-    from abreast.jobs.workflow.load.json_schema import workflow_schema
-
-    say(json.dumps(workflow_schema(), indent=2))
+    schema = find_name(JOBS[kind].schema or "")
+    say(json.dumps(schema(), indent=2))
     return 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from abreast.cli.commands.optimize import candidate_options, run_candidates
+from abreast.cli.commands.optimize import candidate_options
 
 
 @click.command("verify")
@@ -23,4 +23,6 @@ def command(*, patch: str, target: str, **given: Any) -> int:
     \b
       abreast verify faster.patch --target pkg/words.py::top --tests tests/test_words.py
     """  # noqa: D301 - click wants the character itself
-    return run_candidates({"target": target, "patch": patch}, "verify", given)
+    from abreast.cli.jobs.candidates.driver import drive_candidates
+
+    return drive_candidates({"target": target, "patch": patch}, "verify", given)

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.assembly.names import open_model, open_run
+from abreast.assembly.names import open_model
 from abreast.cli import units
-from abreast.cli.config import Config
+from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, tell
 from abreast.cli.jobs.candidates.failures import PERMANENT_FAILURES, permanent_exit
-from abreast.cli.jobs.early_exit import STOPS, EarlyExit, early_exit_by
-from abreast.cli.jobs.map.driver import OutputOptions, enter_run
-from abreast.cli.jobs.map.process_groups import ProcessGroups
-from abreast.cli.jobs.map.prompt import configured_lanes
+from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
+from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.matrix.page import short_path
+from abreast.cli.jobs.model_options import configured_lanes
+from abreast.cli.jobs.request import RunRequest, new_request, read_number, recorded_facts
 from abreast.cli.signals import Interrupts
-from abreast.cli.stores import FOLDER, StoreChoice
-from abreast.cli.terminal.live_line import LiveLine, closing_line, wants_progress
+from abreast.cli.stores import FOLDER
+from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.tables import say, say_facts, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.outcome import Done
@@ -56,71 +55,60 @@ from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
 from abreast.jobs.candidates.timing.measure import MeasurePlan
 from abreast.jobs.candidates.view import CandidatesLive
 from abreast.models.lanes import LaneSettings, check_keys, split_name
-from abreast.run.run import Resume, Run
+from abreast.run.run import Run
 from abreast.store.port import JsonValue, RunRow, Store
 from abreast.system.file_names import file_name
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.git import GitFailed, find_repository
 
-KIND: Final = "candidates"
+_LEAST: Final = {"proposals": 1, "repairs": 0, "width": 0, "generated": 0, "blocks": 4}
 _INTERPRETER_TIMEOUT: Final = 60.0  # seconds that an interpreter may take to start
 
 
-@dataclass(frozen=True, slots=True)
-class CandidatesStart:
-    """Whether the run is new or resumed, and its name, seed and tags."""
-
-    name: str
-    seed: int | None = None
-    tags: tuple[str, ...] = ()
-    resume: Resume = "never"
-    run_id: str | None = None
-
-
-class CandidatesDriver:
+class CandidatesDriver(JobDriver):
     """Drives one run of candidates; with `must_win`, it fails unless a candidate is faster."""
 
+    kind = "candidates"
+
     def __init__(
-        self,
-        spec: CandidatesSpec,
-        choice: StoreChoice,
-        view: OutputOptions,
-        *,
-        cwd: str,
-        must_win: bool = False,
+        self, spec: CandidatesSpec, request: RunRequest, *, cwd: str, must_win: bool = False
     ) -> None:
-        """Find the target and the tests; nothing starts before `run`.
+        """Find the target and the tests.
 
         Raises `UsageError` for errors that are visible beforehand.
         """
-        self._spec, self._choice, self._view, self._cwd = spec, choice, view, Path(cwd)
-        self._must_win = must_win
+        super().__init__(request)
+        self._spec, self._cwd, self._must_win = spec, Path(cwd), must_win
         self._root, self.target = self._find_target()
         self._original = read_source(self._root / self.target.file)
         self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(self._cwd))
-        self._check_model()
+        if spec.model is not None:
+            try:
+                check_keys([split_name(spec.model, self._lanes)[0]])
+            except ValueError as error:
+                raise UsageError(f"--model: {error}") from None
         self._bench = Evaluator(self.target, self._original, self._tests(), self._read_bounds())
+        self._author: ModelAuthor | None = None
         self._trials: CandidateRun | None = None
         self._failed = False
-        self._run_id = ""
-        self._started_at = SYSTEM_CLOCK.now()
+
+    @classmethod
+    def of_file(cls, given: JobFile) -> int:
+        """Drive the candidates of a file; return the exit code."""
+        facts = given.facts(cls.kind, "a target and tests")
+        return drive_candidates(facts, "optimize", given.flags, where=f"{given.file}: candidates")
 
     @classmethod
     def of_run(
-        cls, row: RunRow, choice: StoreChoice, view: OutputOptions, budget: str | None = None
+        cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], _inputs: Sequence[str]
     ) -> CandidatesDriver:
         """The driver of a recorded run, with another budget if one is given."""
-        facts: Any = row.manifest.get(KIND)
-        if not isinstance(facts, dict):
-            raise UsageError(
-                f"{row.id} was made by another version of abreast, "
-                "and this one doesn't know all of it"
-            )
+        facts = recorded_facts(row, cls.kind)
         spec = CandidatesSpec.of(
             {word: value for word, value in facts["spec"].items() if value is not None}
         )
-        changed = replace(spec, budget=budget or spec.budget)
-        return cls(changed, choice, view, cwd=facts["cwd"], must_win=bool(facts["must_win"]))
+        changed = replace(spec, budget=changes["budget"] or spec.budget)
+        return cls(changed, request, cwd=facts["cwd"], must_win=bool(facts["must_win"]))
 
     # --- reading the specification ---------------------------------------------------------------
 
@@ -175,13 +163,6 @@ class CandidatesDriver:
             spec.generated,
         )
 
-    def _check_model(self) -> None:
-        if self._spec.model is not None:
-            try:
-                check_keys([split_name(self._spec.model, self._lanes)[0]])
-            except ValueError as error:
-                raise UsageError(f"--model: {error}") from None
-
     def print_dry_run(self) -> int:
         """Print what would be tried; return the exit code."""
         spec = self._spec
@@ -195,73 +176,48 @@ class CandidatesDriver:
             if spec.model is None
             else "one for each proposal, repair and adaptation, one for refinement",
         }
-        say_json(facts) if self._view.json else say_facts(facts)
+        say_json(facts) if self.view.json else say_facts(facts)
         return DONE
 
     # --- running ---------------------------------------------------------------------------------
 
-    def run(self, store: Store, start: CandidatesStart) -> int:
-        """Run the candidates; return the exit code."""
-        with asyncio.Runner() as runner:
-            return runner.run(self._drive(store, start))
+    def live_line(self, _store: Store | None) -> LiveLine:
+        """The candidates that are checked or measured."""
+        return LiveLine(CandidatesLive())
 
-    async def _drive(self, store: Store, start: CandidatesStart) -> int:
-        line = LiveLine(CandidatesLive()) if wants_progress() and not self._view.quiet else None
-        stopped: EarlyExit | None = None
-        with Interrupts(ProcessGroups().kill) as interrupts:
-            try:
-                with closing_line(line, interrupts):
-                    await self._open_and_run(store, start, interrupts, line)
-            except PERMANENT_FAILURES as error:
-                stopped = permanent_exit(error)
-            except STOPS as error:
-                stopped = early_exit_by(error, interrupts)
-        return self._print_end(stopped)
-
-    async def _open_and_run(
-        self,
-        store: Store,
-        start: CandidatesStart,
-        interrupts: Interrupts,
-        line: LiveLine | None,
-    ) -> None:
+    async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
+        """Open the model that proposes or repairs, if there is one."""
         spec = self._spec
-        async with AsyncExitStack() as stack:
-            author = None
-            if spec.model is not None:
-                model = await stack.enter_async_context(
-                    open_model(spec.model, lanes=self._lanes, store=store)
-                )
-                author = ModelAuthor(model, self.target, self._original)
-            facts: dict[str, JsonValue] = {
-                "spec": spec.plain(),
-                "cwd": str(self._cwd),
-                "must_win": self._must_win,
-                "target": str(self.target),
-                "original": self._original,
-            }
-            run = open_run(
-                start.name,
-                store=store,
-                budget=spec.budget,
-                seed=start.seed,
-                resume=start.resume,
-                tags=start.tags,
-                run_id=start.run_id,
-                kind=KIND,
-                hooks=[line] if line else (),
-                manifest={KIND: facts},
+        if spec.model is not None:
+            model = await stack.enter_async_context(
+                open_model(spec.model, lanes=self._lanes, store=store)
             )
-            how = EvaluationOptions(max(1, spec.width), repairs=spec.repairs, refine=spec.refine)
-            context = CandidatesContext(
-                self.target, self._original, self._root, self._bench, author, how
-            )
-            self._trials = trials = CandidateRun(context, lambda text: tell(one_line(text)))
-            async with enter_run(run, interrupts):
-                self._run_id = run.id or ""
-                await trials.run(run, lambda: self._proposals(run, author))
-                interrupts.stop_cancelling()
-                self._failed = run.results.why_failed is not None
+            self._author = ModelAuthor(model, self.target, self._original)
+        facts: dict[str, JsonValue] = {
+            "spec": spec.plain(),
+            "cwd": str(self._cwd),
+            "must_win": self._must_win,
+            "target": str(self.target),
+            "original": self._original,
+        }
+        return {"budget": spec.budget, "manifest": {self.kind: facts}}
+
+    async def work(self, run: Run, _stack: AsyncExitStack) -> None:
+        """Try the candidates."""
+        spec = self._spec
+        how = EvaluationOptions(max(1, spec.width), repairs=spec.repairs, refine=spec.refine)
+        context = CandidatesContext(
+            self.target, self._original, self._root, self._bench, self._author, how
+        )
+        self._trials = CandidateRun(context, lambda text: tell(one_line(text)))
+        await self._trials.run(run, lambda: self._proposals(run, self._author))
+        self._failed = run.results.why_failed is not None
+
+    def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
+        """Without a hint to resume for a failure that a resume can't mend."""
+        if isinstance(error, PERMANENT_FAILURES):
+            return permanent_exit(error)
+        return super().early_exit(error, interrupts)
 
     async def _proposals(self, run: Run, author: ModelAuthor | None) -> Sequence[Proposal]:
         spec = self._spec
@@ -348,19 +304,26 @@ class CandidatesDriver:
             self.target, self._original, trials.tried, bench.original, bench.inputs, trials.profile
         )
 
-    def _print_end(self, stopped: EarlyExit | None) -> int:
-        report = self.report()
-        if stopped is not None and not any(one.timed or one.checked for one in report.tried):
-            return stopped.tell(self._run_id, self._choice)
-        if self._view.json:
-            say_json(report.plain())
-        elif not self._view.quiet:
-            self._print_report(report)
-        self._write_files(report)
-        if stopped is not None:
-            return stopped.tell(self._run_id, self._choice)
+    def print_stop(self, stopped: EarlyExit) -> int:
+        """Print what is known so far, and why the run ended; return the exit code."""
+        if any(one.timed or one.checked for one in self.report().tried):
+            self._print_and_write()
+        return super().print_stop(stopped)
+
+    def print_result(self) -> int:
+        """Print and write the report; return the exit code."""
+        report = self._print_and_write()
         lost = self._failed or (self._must_win and report.winner is None)
         return FAILED if lost else DONE
+
+    def _print_and_write(self) -> CandidatesReport:
+        report = self.report()
+        if self.view.json:
+            say_json(report.plain())
+        elif not self.view.quiet:
+            self._print_report(report)
+        self._write_files(report)
+        return report
 
     def _print_report(self, report: CandidatesReport) -> None:
         if report.tried:
@@ -373,7 +336,7 @@ class CandidatesDriver:
             ):
                 say(one_line(f"{one.name}: slower for one input: {regression}"))
         say(report.headline())
-        if report.watched is not None and not self._view.quiet:
+        if report.watched is not None and not self.view.quiet:
             if (
                 report.inputs is not None
                 and report.inputs.untimed
@@ -385,16 +348,16 @@ class CandidatesDriver:
             tell(f"confinement: {one_line(report.walls)}")
             if report.uncounted:
                 tell(f"instructions are not counted: {one_line(report.uncounted)}")
-            seconds = SYSTEM_CLOCK.now() - self._started_at
+            seconds = SYSTEM_CLOCK.now() - self.started_at
             noise = "" if report.noise_floor is None else f", noise floor {report.noise_floor:.1%}"
-            tell(f"{len(report.tried)} candidates in {seconds:.1f} s{noise} ({self._run_id})")
+            tell(f"{len(report.tried)} candidates in {seconds:.1f} s{noise} ({self.run_id})")
 
     def _write_files(self, report: CandidatesReport) -> None:
         """Write the page beside the store, and the winner's patch there or to `--output`."""
-        folder = (self._choice.path.parent if self._choice.path else self._cwd / FOLDER) / "reports"
-        name = file_name(self._run_id or KIND)
+        folder = (self.choice.path.parent if self.choice.path else self._cwd / FOLDER) / "reports"
+        name = file_name(self.run_id or self.kind)
         named = folder / f"{name}.patch"
-        files: dict[Path, str] = {folder / f"{name}.html": report.html({"run": self._run_id})}
+        files: dict[Path, str] = {folder / f"{name}.html": report.html({"run": self.run_id})}
         if report.patch:
             files[self._cwd / self._spec.output if self._spec.output else named] = report.patch
         for path, text in files.items():
@@ -409,7 +372,7 @@ class CandidatesDriver:
                     if path.suffix == ".html"
                     else "apply the winner with: git apply"
                 )
-                if not (self._view.json or self._view.quiet):
+                if not (self.view.json or self.view.quiet):
                     tell(f"{what} {short_path(path)}")
 
 
@@ -433,3 +396,50 @@ def _check_pytest(python: str, root: Path) -> None:
         raise UsageError(
             f"--python: pytest is not installed for {python}, and the tests are run by it"
         )
+
+
+def drive_candidates(
+    facts: dict[str, Any], name: str, given: Mapping[str, Any], *, where: str = ""
+) -> int:
+    """Drive candidates by flags and `facts`; `where` is the place in a job file, for errors."""
+    config = Config.load()
+    request = new_request(config, given.get("name") or name, given)
+    words = (
+        "candidates",
+        "patches",
+        "model",
+        "python",
+        "compare",
+        "exceptions",
+        "output",
+        "timeout",
+    )
+    facts = {**facts, **{word: given[word] for word in words if given.get(word) is not None}}
+    facts |= {
+        word: number
+        for word in ("proposals", "repairs", "width", "generated", "blocks")
+        if (number := read_number(f"--{word}", given.get(word), least=_LEAST.get(word, 0)))
+        is not None
+    }
+    facts |= {"threshold": _share(given["threshold"])} if given.get("threshold") else {}
+    facts |= {"tests": list(given["tests"])} if given.get("tests") else {}
+    facts |= {"budget": budget} if (budget := config.get(BUDGET, given.get("budget"))) else {}
+    try:
+        spec = CandidatesSpec.of(facts, where or name)
+        units.duration(spec.timeout)
+    except ValueError as error:
+        raise UsageError(one_line(str(error))) from None
+    cwd = os.getcwd()  # noqa: PTH109 - stored as text
+    driver = CandidatesDriver(spec, request, cwd=cwd, must_win=name == "verify")
+    return drive(driver, replace(request, dry_run=request.dry_run or request.check_only))
+
+
+def _share(given: str) -> float:
+    text = given.strip()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%") from None
+    if not 0 <= share < 10:  # noqa: PLR2004 - more is certainly a mistake
+        raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%")
+    return share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from abreast.cli.errors import FAILED, USAGE, one_line, tell
-from abreast.cli.jobs.early_exit import EarlyExit
+from abreast.cli.jobs.driver import EarlyExit
 from abreast.core.errors import AbreastError
 from abreast.jobs.candidates.behaviour.baseline import BaselineFailed
 from abreast.jobs.candidates.job import TreeChanged

@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
-from abreast.assembly.names import open_run
 from abreast.cli.errors import DONE, FAILED, UsageError, tell
-from abreast.cli.jobs.early_exit import STOPS, EarlyExit, early_exit_by
+from abreast.cli.jobs.driver import EarlyExit, JobDriver
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.map.command import CommandWork, check_command
-from abreast.cli.jobs.map.input_lines import InputLines
+from abreast.cli.jobs.map.input_lines import InputLines, check_input
 from abreast.cli.jobs.map.job import INPUT, ITEMS, KIND, MapJob
-from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
+from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
+from abreast.cli.jobs.map.template import UnstartedItem
+from abreast.cli.jobs.request import RunRequest
 from abreast.cli.signals import Interrupts
-from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.live_line import LiveLine, closing_line
-from abreast.cli.terminal.outcome_text import pieces_as_json, pieces_as_text
-from abreast.cli.terminal.printer import OutputLost, Piece, Printer
+from abreast.cli.terminal.live_line import LiveLine
+from abreast.cli.terminal.outcome_text import json_line, pieces_as_json, pieces_as_text
+from abreast.cli.terminal.printer import STDOUT, OutputLost, Piece, Printer, write_all
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
+from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, count_read
 from abreast.core.frozen import record
+from abreast.core.item import escape, position_key
 from abreast.core.outcome import NO_USAGE, Outcome, Usage
+from abreast.jobs.map.view import MapLive
 from abreast.run.map.journal import FunctionChanged
 from abreast.run.map.scheduler import LeftBehind
 from abreast.run.results import StoppedAtFailure
-from abreast.run.run import Resume, Run
-from abreast.store.port import Store
+from abreast.run.run import Run
+from abreast.store.port import RunRow, Store, each_event
+from abreast.views.progress import RunProgress
 
 if TYPE_CHECKING:
     from abreast.executors.commands import Commands
@@ -39,30 +44,6 @@ if TYPE_CHECKING:
     from abreast.run.calls.model import Caller
 
 _PRINT_BATCH: Final = 256  # outcomes printed at once
-
-
-@record(frozen=True, slots=True)
-class OutputOptions:
-    """--json, --quiet, --verbose."""
-
-    json: bool = False
-    quiet: bool = False
-    verbose: bool = False
-
-
-@record(frozen=True, slots=True)
-class MapStart:
-    """Whether the run is new or resumed, and its name, seed and tags."""
-
-    name: str
-    seed: int | None = None
-    tags: tuple[str, ...] = ()
-    resume: Resume = "never"
-    run_id: str | None = None
-    retry_keys: tuple[str, ...] = ()
-    input_complete: bool = False
-    input_lost: bool = False
-    """An earlier driver died before it had read anything: an empty input is now an error."""
 
 
 @record(slots=True)
@@ -81,131 +62,154 @@ class _Counts:
             self.used = self.used + outcome.usage
 
 
-class MapDriver:
-    """Drives one run of a map; `run` blocks until the run ends and returns the exit code.
+class MapDriver(JobDriver):
+    """Drives one run of a map."""
 
-    with MapDriver(job, start, choice, view, progress) as driver, choice.open() as store:
-        return driver.run(store)
-    """
+    kind = KIND
+    resume_modes = ("must", "retry")
+    failures = (UsageError,)
 
-    def __init__(
-        self,
-        job: MapJob,
-        start: MapStart,
-        choice: StoreChoice,
-        view: OutputOptions,
-        progress: LiveLine | None,
-    ) -> None:
-        """Nothing starts before the driver is entered."""
+    def __init__(self, job: MapJob, request: RunRequest, row: RunRow | None = None) -> None:
+        """Read how far earlier drivers of `row` came, if it is given."""
+        super().__init__(request)
+        self.replays = (job.model or "").startswith("replay/")
         self._job = job
-        self._start = start
-        self._choice = choice
-        self._view = view
-        self._progress = progress
-        self._groups = ProcessGroups()
+        self._name = request.name
+        self._row = row
         self._counts = _Counts()
-        self._run_id = ""
         self._output_error: OutputLost | None = None
         self._caller: Caller | None = None
-        self._started_at = SYSTEM_CLOCK.now()
+        self._commands: Commands | None = None
+        self._progress: LiveLine | None = None
         self._started_early: SupervisorProcess | None = None
+        self._input_complete = self._input_lost = False
+        if row is not None:
+            store = request.opened
+            self._input_complete = is_complete(store, row)
+            # An earlier driver died before it had read anything: an empty input is now an error.
+            self._input_lost = not self._input_complete and not store.events(
+                row.id, kinds={ITEM_READ}, limit=1
+            )
 
-    def __enter__(self) -> Self:
-        """Start the supervisor of commands early: it starts while the store and run are opened."""
+    @classmethod
+    def of_run(
+        cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], _inputs: Sequence[str]
+    ) -> MapDriver:
+        """The driver of a recorded run, with those changes that aren't None."""
+        return cls(MapJob.of_run(row).with_changes(**changes), request, row)
+
+    def check(self) -> None:
+        """Raise `UsageError` for errors that are visible before anything is read or started."""
+        job, row = self._job, self._row
+        if row is not None and not os.path.isdir(job.cwd):  # noqa: PTH112 - a recorded text
+            raise UsageError(
+                f"{row.id} ran in {job.cwd}, which is gone; put it back, for its commands run there"
+            )
+        check_work(job)
+        _ = job.key_of, job.arguments
+        if self._input_complete:
+            return
+        if job.input is not None:
+            check_input(job.input)
+        elif row is not None and os.isatty(0):
+            raise UsageError(
+                f"the input of {row.id} was cut off before it was read to its end; "
+                f"hand the same items in again: abreast resume {row.id} < items"
+            )
+
+    def print_dry_run(self) -> int:
+        """Print the commands that would run, one per line, quoted for a shell."""
+        job = self._job
+        self.check()
+        for index, value in enumerate(self._lines()):
+            key = job.key_of(value) if job.key_of is not None else position_key(index)
+            words = job.words(value, UnstartedItem(index, key))
+            line = (
+                json_line({"key": key, "index": index, "argv": words})
+                if self.view.json
+                else shlex.join(words)
+            )
+            write_all(STDOUT, f"{line}\n".encode("utf-8", "surrogateescape"))
+        return DONE
+
+    def start_early(self, stack: ExitStack) -> None:
+        """Start the supervisor of commands: it starts while the store and run are opened."""
+        new = self._row is None and not self.view.quiet
+        if new and self._job.input is None and os.isatty(0):
+            tell("reading the items from the terminal, one per line; end them with Ctrl-D")
         if self._job.command:
             from abreast.executors.supervisor.client import SupervisorProcess
 
             self._started_early = SupervisorProcess(os.getcwd())  # noqa: PTH109 - passed on as text
-        return self
+            stack.callback(self._end_supervisor)
 
-    def __exit__(self, *_: object) -> None:
+    def _end_supervisor(self) -> None:
         """End the supervisor if the run was never opened."""
         if self._started_early is not None:
             self._started_early.end()
 
-    def run(self, store: Store) -> int:
-        """Run the map; return the exit code. Messages are printed on stderr."""
+    def live_line(self, store: Store | None) -> LiveLine:
+        """Items done and read, from the counts of earlier drivers."""
+        row, complete = self._row, self._input_complete
+        if row is None or store is None:
+            self._progress = LiveLine(MapLive(self._name))
+        else:
+            from abreast.cli.jobs.map.recorded import tally
+
+            count = tally(store, row.id)
+            read = sum(map(count_read, each_event(store, row.id, {ITEM_READ})))
+            before = RunProgress(read=read, complete=complete, done=count.done, failed=count.failed)
+            self._progress = LiveLine(MapLive(row.id, before))
+        return self._progress
+
+    async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
+        """Open the model or the supervisor of commands."""
+        job = self._job
         warnings.simplefilter("always", LeftBehind)
-        if self._job.command:
+        if job.prompt is not None:
+            from abreast.cli.jobs.map.prompt import open_caller
+
+            self._caller = open_caller(job, store)
+        if job.command:
+            from abreast.executors.commands import Commands
+
             # The function that runs the command is part of abreast, and may change.
             warnings.simplefilter("ignore", FunctionChanged)
-        with asyncio.Runner() as runner:
-            return runner.run(self._drive(store))
-
-    async def _drive(self, store: Store) -> int:
-        with Interrupts(self._groups.kill) as interrupts:
-            try:
-                with closing_line(self._progress, interrupts):
-                    await self._open_and_run(store, interrupts)
-            except StoppedAtFailure:
-                pass
-            except STOPS as error:
-                if self._output_error is None or isinstance(error, AbreastError):
-                    return early_exit_by(error, interrupts).tell(self._run_id, self._choice)
-                return (
-                    self._print_stop(self._output_error)
-                    if str(self._output_error)
-                    else self._output_error.code
-                )
-            except UsageError as error:
-                return self._print_stop(error)
-        return self._print_end()
-
-    async def _open_and_run(self, store: Store, interrupts: Interrupts) -> None:
-        start, job = self._start, self._job
-        hooks = [self._progress] if self._progress is not None else []
-        self._caller = caller = _caller(job, store)
-        run = open_run(
-            start.name,
-            store=store,
-            budget=job.budget,
-            seed=start.seed,
-            executor=job.executor,
-            resume=start.resume,
-            hooks=hooks,
-            tags=start.tags,
-            kind=KIND,
-            run_id=start.run_id,
-            retry_keys=start.retry_keys,
-            manifest=job.manifest(),
-            lanes={caller.lane.name: caller.lane.limits} if caller else None,
-        )
-        async with AsyncExitStack() as stack:  # the supervisor and the model close after the run
-            commands = await stack.enter_async_context(self._commands()) if job.command else None
-            await self._run_items(run, store, interrupts, stack, commands)
-
-    async def _run_items(
-        self,
-        run: Run,
-        store: Store,
-        interrupts: Interrupts,
-        stack: AsyncExitStack,
-        commands: Commands | None,
-    ) -> None:
+            early, self._started_early = self._started_early, None
+            self._commands = await stack.enter_async_context(Commands(early))
         caller = self._caller
-        async with enter_run(run, interrupts):
-            if caller is not None:
-                await stack.enter_async_context(caller)
-            self._run_id = run.id or ""
-            if self._view.verbose:
-                tell(f"run {self._run_id} in {store.url}")
-            if (
-                run.resumed
-                and (ended := await end_leftovers(store, self._run_id))
-                and not self._view.quiet
-            ):
-                tell(
-                    f"ended {ended} process group(s) that an earlier driver of {self._run_id} "
-                    "had left behind"
-                )
-            try:
-                await self._print_outcomes(run, self._function(commands))
-            except OutputLost as error:
-                self._output_error = error
-                raise asyncio.CancelledError from error
-            interrupts.stop_cancelling()
-            if self._job.halt and self._counts.last_failed is not None:
-                raise StoppedAtFailure(self._counts.last_failed)  # so that the run isn't "done"
+        return {
+            "budget": job.budget,
+            "executor": job.executor,
+            "manifest": job.manifest(),
+            "lanes": {caller.lane.name: caller.lane.limits} if caller else None,
+        }
+
+    async def work(self, run: Run, stack: AsyncExitStack) -> None:
+        """Run the items, and print their outcomes."""
+        if self._caller is not None:
+            await stack.enter_async_context(self._caller)
+        try:
+            await self._print_outcomes(run, self._function())
+        except OutputLost as error:
+            self._output_error = error
+            raise asyncio.CancelledError from error
+
+    def unfinished(self) -> StoppedAtFailure | None:
+        """A map that has halted leaves a run that is not done."""
+        failed = self._counts.last_failed if self._job.halt else None
+        return None if failed is None else StoppedAtFailure(failed)
+
+    def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
+        """If stdout was lost, that is why; it has cancelled the run."""
+        why = error if isinstance(error, AbreastError) else self._output_error or error
+        if isinstance(why, UsageError):
+            return EarlyExit(str(why), why.code)
+        return super().early_exit(why, interrupts)
+
+    def print_stop(self, stopped: EarlyExit) -> int:
+        """Print why the run ended early, unless the reader of stdout has ended."""
+        return super().print_stop(stopped) if stopped.why else stopped.code
 
     async def _print_outcomes(self, run: Run, function: Callable[[Any], Any]) -> None:
         """Run the items, and print their outcomes as they are released."""
@@ -233,15 +237,9 @@ class MapDriver:
                 pieces += render(outcome)
             await printer.write(pieces)
 
-    def _commands(self) -> Commands:
-        from abreast.executors.commands import Commands
-
-        early, self._started_early = self._started_early, None
-        return Commands(early)
-
-    def _function(self, commands: Commands | None) -> Callable[[Any], Any]:
+    def _function(self) -> Callable[[Any], Any]:
         """The function to call with each item."""
-        job = self._job
+        job, commands = self._job, self._commands
         if job.call is not None:
             return find_function(job.call, job.cwd)
         if self._caller is not None:
@@ -250,16 +248,18 @@ class MapDriver:
             return PromptWork(job, self._caller)
         if commands is None:
             raise RuntimeError("a job is a function, a prompt or a command")
-        os.environ[RUN_VARIABLE] = self._run_id
+        os.environ[RUN_VARIABLE] = self.run_id
         commands.adopt_environment()
-        return CommandWork(job, commands, self._groups)
+        return CommandWork(job, commands, self.groups)
 
     def _items(self) -> Iterable[object]:
-        job, start = self._job, self._start
-        if start.input_complete:
+        if self._input_complete:
             return ()
-        lines = InputLines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
-        return self._require_items(lines) if start.input_lost else lines
+        return self._require_items(self._lines()) if self._input_lost else self._lines()
+
+    def _lines(self) -> InputLines:
+        job = self._job
+        return InputLines(job.input, json_items=job.jsonl, null=job.null, check=job.check_item)
 
     def _require_items(self, lines: Iterable[object]) -> Iterator[object]:
         empty = True
@@ -268,38 +268,33 @@ class MapDriver:
             yield item
         if empty:
             raise UsageError(
-                f"{self._run_id} died before it had read any of its input; "
+                f"{self.run_id} died before it had read any of its input; "
                 "hand it the items again on stdin"
             )
 
     def _render(self) -> Callable[[Outcome[Any]], list[Piece]]:
-        if self._view.json:
-            return partial(pieces_as_json, run_id=self._run_id)
-        return partial(pieces_as_text, quiet=self._view.quiet)
+        if self.view.json:
+            return partial(pieces_as_json, run_id=self.run_id)
+        return partial(pieces_as_text, quiet=self.view.quiet)
 
-    def _print_stop(self, error: UsageError | OutputLost) -> int:
-        return EarlyExit(str(error), error.code).tell(self._run_id, self._choice)
-
-    def _print_end(self) -> int:
+    def print_result(self) -> int:
         """Print a summary if items failed or stderr is a terminal; return the exit code."""
         count, until = self._counts, self._job.until
         short = until is not None and count.done < until
         bad = short or (until is None and count.failed > 0)
-        if not self._view.quiet and (
-            bad or self._progress is not None or self._view.verbose or self._caller
+        if not self.view.quiet and (
+            bad or self._progress is not None or self.view.verbose or self._caller
         ):
-            seconds = SYSTEM_CLOCK.now() - self._started_at
+            seconds = SYSTEM_CLOCK.now() - self.started_at
             parts = [f"{count.done} done"] + ([f"{count.failed} failed"] if count.failed else [])
             if short:
                 parts.append(f"{until} were wanted")
             hint = (
-                f"; once more: abreast retry {self._run_id}{self._choice.flag}"
+                f"; once more: abreast retry {self.run_id}{self.choice.flag}"
                 if count.failed and bad
                 else ""
             )
-            tell(
-                f"{', '.join(parts)} in {seconds:.1f} s{self._usage_text()} ({self._run_id}){hint}"
-            )
+            tell(f"{', '.join(parts)} in {seconds:.1f} s{self._usage_text()} ({self.run_id}){hint}")
         return FAILED if bad else DONE
 
     def _usage_text(self) -> str:
@@ -319,15 +314,6 @@ class MapDriver:
         return f", {used.requests:,} requests, {tokens}{cost}"
 
 
-@asynccontextmanager
-async def enter_run(run: Run, interrupts: Interrupts) -> AsyncIterator[None]:
-    """Open the run; a signal interrupts it even while it waits for a locked store."""
-    async with AsyncExitStack() as stack:
-        with interrupts.raise_immediately():
-            await stack.enter_async_context(run)
-        yield
-
-
 def check_work(job: MapJob) -> None:
     """Raise `UsageError` for errors in the job's work that are visible before anything starts."""
     if job.call is not None:
@@ -340,9 +326,8 @@ def check_work(job: MapJob) -> None:
         check_command(job)
 
 
-def _caller(job: MapJob, store: Store) -> Caller | None:
-    if job.prompt is None:
-        return None
-    from abreast.cli.jobs.map.prompt import open_caller
-
-    return open_caller(job, store)
+def is_complete(store: Store, row: RunRow) -> bool:
+    """Whether the input of a recorded map was read to its end."""
+    return bool(
+        store.events(row.id, kinds={ITEMS_COMPLETE}, prefix=f"{escape(row.name)}/{INPUT}", limit=1)
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError
 from abreast.cli.jobs.map.template import ItemTemplate, UnstartedItem
+from abreast.cli.jobs.request import unknown_version
 from abreast.core.frozen import record
 from abreast.core.item import position_key
 from abreast.store.port import JsonValue, RunRow
@@ -89,10 +90,7 @@ class MapJob:
             known: dict[str, Any] = {**facts}
             return cls(**{**known, "command": tuple(known["command"])})
         except (TypeError, KeyError):
-            raise UsageError(
-                f"{row.id} was made by another version of abreast, "
-                "and this one doesn't know all of it"
-            ) from None
+            raise unknown_version(row) from None
 
     def with_changes(self, **changes: object) -> MapJob:
         """A copy with those changes that aren't None."""
@@ -119,7 +117,7 @@ class MapJob:
     @cached_property
     def lanes(self) -> dict[str, LaneSettings]:
         """The lanes as configured in the directory where the job was started."""
-        from abreast.cli.jobs.map.prompt import configured_lanes
+        from abreast.cli.jobs.model_options import configured_lanes
 
         return configured_lanes(Config.load(Path(self.cwd)), self.lane_width)
 
@@ -135,6 +133,14 @@ class MapJob:
                 "leave it out for positions"
             )
         return lambda value: template.fill(value, UnstartedItem(0, ""))[0]
+
+    def words(self, value: object, where: UnstartedItem) -> list[str]:
+        """The command of one item; for a prompt, the model and the prompt."""
+        if self.command:
+            return self.arguments.fill(value, where)
+        if self.prompt:
+            return [str(self.model), *self.question.fill(value, where)]
+        return [str(self.call), str(value)]
 
     def check_item(self, value: object, index: int) -> None:
         """Raise ValueError for an item that lacks a field of the command, the prompt or the key."""

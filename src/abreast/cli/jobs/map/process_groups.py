@@ -63,9 +63,7 @@ class ProcessGroups:
         for child in self._alive.values():
             if not child.noted and now - child.since >= _SHORT_LIVED_SECONDS:
                 child.noted = True
-                child.item.note(
-                    CHILD_STARTED, pgid=child.group, born=start_stamp(child.group)
-                )
+                child.item.note(CHILD_STARTED, pgid=child.group, born=start_stamp(child.group))
         if any(not child.noted for child in self._alive.values()):
             self._schedule_recording()
 

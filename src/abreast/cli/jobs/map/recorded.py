@@ -11,7 +11,7 @@ from abreast.core.errors import command_output
 from abreast.core.events import MAP_STARTED, MAP_STOPPED
 from abreast.core.item import unescape
 from abreast.store.codec import codec
-from abreast.store.port import Recorded, Store, each_outcome
+from abreast.store.port import Recorded, Store, each_event, each_outcome
 
 _PATHS_PER_PAGE: Final = 500
 
@@ -125,14 +125,11 @@ def _order_of(recorded: Recorded) -> _OutcomeOrder:
 def _map_states(store: Store, run_id: str) -> dict[str, _MapState]:
     """For each map, the start by its newest driver, and where it stopped if it did."""
     maps: dict[str, _MapState] = {}
-    after = 0
-    while page := store.events(run_id, after=after, kinds={MAP_STARTED, MAP_STOPPED}):
-        for event in page:
-            if event.kind == MAP_STARTED:
-                maps[event.path] = _MapState(event.seq)
-            elif event.path in maps and isinstance(at := event.data.get("at"), int):
-                maps[event.path] = _MapState(maps[event.path].since, at)
-        after = page[-1].seq
+    for event in each_event(store, run_id, {MAP_STARTED, MAP_STOPPED}):
+        if event.kind == MAP_STARTED:
+            maps[event.path] = _MapState(event.seq)
+        elif event.path in maps and isinstance(at := event.data.get("at"), int):
+            maps[event.path] = _MapState(maps[event.path].since, at)
     return maps
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from abreast.assembly.matrix_tools import RunMatrixTools, source_of
-from abreast.assembly.names import open_run
 from abreast.assembly.workflow_tools import Tools
-from abreast.cli.config import Config
+from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, tell
-from abreast.cli.jobs.early_exit import STOPS, early_exit_by
+from abreast.cli.jobs.driver import JobDriver, drive
+from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
-from abreast.cli.jobs.map.driver import OutputOptions, enter_run
-from abreast.cli.jobs.map.process_groups import ProcessGroups
-from abreast.cli.jobs.map.prompt import ADAPTIVE_WIDTH, configured_lanes, lane_widths
+from abreast.cli.jobs.matrix.dry_run import DryRun, print_dry_run
 from abreast.cli.jobs.matrix.page import (
     STUDY_GIVEN,
     design_of,
@@ -27,21 +25,27 @@ from abreast.cli.jobs.matrix.page import (
     write_page,
 )
 from abreast.cli.jobs.matrix.provenance import provenance
-from abreast.cli.signals import Interrupts
-from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.live_line import LiveLine, closing_line, wants_progress
+from abreast.cli.jobs.model_options import (
+    ADAPTIVE_WIDTH,
+    configured_lanes,
+    lane_widths,
+    wrong_sample,
+)
+from abreast.cli.jobs.request import RunRequest, new_request, read_number, recorded_facts
+from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import Halted, WorkflowInvalid
 from abreast.jobs.matrix.design.cells import CurrentCells, Design
 from abreast.jobs.matrix.design.read_study import load_study
 from abreast.jobs.matrix.job import Matrix, without
-from abreast.jobs.matrix.recorded_rows import answered, cells_of, changes
+from abreast.jobs.matrix.recorded_rows import answered, cells_of
+from abreast.jobs.matrix.recorded_rows import changes as changes_of
 from abreast.jobs.matrix.spec import CONTROL_LANE, CellChoice, Study
 from abreast.jobs.matrix.spent import spent_of
 from abreast.jobs.matrix.view import MatrixLive
 from abreast.models.lanes import LaneSettings, missing_extra, split_name
-from abreast.run.run import Resume, Run
+from abreast.run.run import Run
 from abreast.store.port import JsonValue, RunRow, Store
 
 KIND: Final = "matrix"
@@ -76,37 +80,39 @@ class StudyFile:
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> StudyFile:
         """The file of a recorded run, as its newest driver had it."""
-        facts: Any = manifest_of(store, row).get(KIND)
-        if not isinstance(facts, dict):
-            raise UsageError(
-                f"{row.id} was made by another version of abreast, "
-                "and this one doesn't know all of it"
-            )
-        return cls(**facts)
+        return cls(**recorded_facts(replace(row, manifest=manifest_of(store, row)), KIND))
 
 
-class MatrixDriver:
+class MatrixDriver(JobDriver):
     """Drives one run of a study."""
+
+    kind = KIND
+    resume_modes = ("must", "retry")
+    row: RunRow | None = None
+    """The run to resume; None for a new one."""
+    _store: Store
+    _line: LiveLine | None = None
+    _progress: MatrixLive | None = None
+    _matrix: Matrix
+    _missing = ""
 
     def __init__(
         self,
         source: StudyFile,
-        choice: StoreChoice,
-        view: OutputOptions,
+        request: RunRequest,
         *,
         report: bool = True,
         offline: bool = False,
     ) -> None:
-        """Read the study; nothing starts before `run`.
+        """Read the study.
 
         With `offline`, cells make no new calls to models, but judges are asked. Raises
         `UsageError` if the file is wrong, or an option names something that isn't in it.
         """
+        super().__init__(request)
         self.source = source
         self._offline = offline
         self._wants_report = report
-        self._choice = choice
-        self._view = view
         self.directory = Path(source.directory)
         self._config = Config.load(self.directory)
         self.study = self._load()
@@ -123,9 +129,24 @@ class MatrixDriver:
         self.widths = self._widths(given)
         self.unavailable = self._find_unavailable()
         self.wanted = without(self._wanted(), set(self.unavailable))
-        self._groups = ProcessGroups()
-        self._run_id = ""
-        self._started_at = SYSTEM_CLOCK.now()
+
+    @classmethod
+    def of_file(cls, given: JobFile) -> int:
+        """Drive the study of a file; return the exit code."""
+        model = given.flags["model"]
+        return drive_study(
+            given.file, given.text, {**given.flags, "models": (model,) if model else ()}
+        )
+
+    @classmethod
+    def of_run(
+        cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], _inputs: Sequence[str]
+    ) -> MatrixDriver:
+        """The driver of a recorded run, with another budget if one is given."""
+        source = StudyFile.of_run(request.opened, row)
+        driver = cls(replace(source, budget=changes["budget"] or source.budget), request)
+        driver.row = row
+        return driver
 
     def _widths(self, given: Mapping[str, int]) -> dict[str, int]:
         """How many requests at once each lane takes; for a lane without a limit, how many cells."""
@@ -159,15 +180,6 @@ class MatrixDriver:
         )
 
     def _load(self) -> Study:
-        from abreast.jobs.sample.spec import SampleSpec
-
-        def wrong_sample(facts: Mapping[str, Any]) -> str | None:
-            try:
-                SampleSpec.of(facts)
-            except (ValueError, TypeError) as error:
-                return str(error).removeprefix("sample: ").removeprefix("sample.")
-            return None
-
         source = self.source
         try:
             return load_study(
@@ -238,7 +250,7 @@ class MatrixDriver:
         """
         study = self.study
         cells = sum(self._per_lane().values())
-        if self._view.quiet:
+        if self.view.quiet:
             return cells
         for line, text in study.warnings:
             tell(f"{self.source.file}:{line}: warning: {text}")
@@ -248,7 +260,7 @@ class MatrixDriver:
         for why, arms in reasons.items():
             tell(f"can't run: {', '.join(arms)}: {one_line(why)}")
         if store is not None and row is not None:
-            found = changes(store, row, study, self.wanted)
+            found = changes_of(store, row, study, self.wanted)
             for why, keys in found.again.items():
                 names = ", ".join(keys[:_MAX_NAMES]) + (
                     f" and {len(keys) - _MAX_NAMES} more" if len(keys) > _MAX_NAMES else ""
@@ -276,35 +288,13 @@ class MatrixDriver:
                 "but is in no report and no export without --all"
             )
 
-    def run(
-        self,
-        store: Store,
-        *,
-        row: RunRow | None,
-        resume: Resume,
-        seed: int | None = None,
-        tags: tuple[str, ...] = (),
-    ) -> int:
-        """Run the study; return the exit code."""
-        cells = self.print_before(store, row)
-        if not cells:
-            raise UsageError("no cell can run: nothing was chosen, or nothing chosen can run here")
-        with asyncio.Runner() as runner:
-            name = row.name if row else self.study.name
-            budget = None if self._offline else self.source.budget  # it limits the cells
-            run = open_run(
-                name,
-                store=store,
-                budget=budget,
-                seed=seed,
-                resume=resume,
-                tags=tags,
-                kind=KIND,
-                run_id=row.id if row else None,
-                manifest=self._manifest(),
-            )
-            code, matrix = runner.run(self._drive(store, run, row, cells))
-        return code if matrix is None else self._print_result(store, matrix, cells)
+    def print_dry_run(self) -> int:
+        """Print what the study would cost, and how long it would take."""
+        facts = DryRun(self.study, self.wanted, self.lanes, self.widths)
+        with self.choice.look() as store:
+            row = newest_study(store, self.study.name) if store is not None else None
+            self.print_before(store, row)
+            return print_dry_run(facts, store, as_json=self.view.json)
 
     def _manifest(self) -> dict[str, JsonValue]:
         lanes = {model.name: self._lane_of(model.name) for model in self.study.models}
@@ -325,51 +315,60 @@ class MatrixDriver:
         except ValueError:  # `print_before` has named it already
             return None
 
-    async def _drive(
-        self, store: Store, run: Run, row: RunRow | None, cells: int
-    ) -> tuple[int, Matrix | None]:
-        """Run it; return the exit code, and the matrix unless the run stopped early."""
-        progress = MatrixLive(self._per_lane(), self.widths)
-        line = LiveLine(progress) if wants_progress() and not self._view.quiet else None
-        code = DONE
-        with Interrupts(self._groups.kill) as interrupts:
-            bounds: dict[str, Any] = self._config.workflow()  # some of the fields of Tools
-            tools = Tools(
-                cwd=str(self.directory),
-                lanes=self.lanes,
-                store=store,
-                find=self._find,
-                started=self._groups.started,
-                ended=self._groups.ended,
-                runners=self._config.runners(),
-                **bounds,
-            )
-            bench = RunMatrixTools(tools, self.directory, offline=self._offline)
-            matrix = Matrix(
-                self.study,
-                bench,
-                self.wanted,
-                width=self._max_widths(),
-                told=line,
-                only=self._answered(store, row),
-            )
-            progress.watch(matrix.tally, bench.lanes)
-            try:
-                with closing_line(line, interrupts):
-                    async with bench, enter_run(run, interrupts):
-                        self._run_id = run.id or ""
-                        self._record_source(store, run)
-                        self._charge_budget(store, run)
-                        tally = await matrix.run(run)
-                        interrupts.stop_cancelling()
-                        self._check_all_answered(
-                            cells, sum(lane.cells for lane in tally.lanes.values())
-                        )
-            except NotAsked as error:
-                self._print_not_asked(error)
-            except STOPS as error:
-                code = early_exit_by(error, interrupts).tell(self._run_id, self._choice)
-        return code, None if code else matrix
+    def live_line(self, _store: Store | None) -> LiveLine:
+        """Cells, lanes and cost."""
+        self._progress = MatrixLive(self._per_lane(), self.widths)
+        self._line = LiveLine(self._progress)
+        return self._line
+
+    async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
+        """Print what will run, and open the tools of cells."""
+        if store is None:
+            raise RuntimeError("a study is recorded in a store")
+        self._store = store
+        self._cells = self.print_before(store, self.row)
+        if not self._cells:
+            raise UsageError("no cell can run: nothing was chosen, or nothing chosen can run here")
+        bounds: dict[str, Any] = {**self._config.workflow()}
+        tools = Tools(
+            cwd=str(self.directory),
+            lanes=self.lanes,
+            store=store,
+            find=self._find,
+            started=self.groups.started,
+            ended=self.groups.ended,
+            runners=self._config.runners(),
+            **bounds,
+        )
+        bench = RunMatrixTools(tools, self.directory, offline=self._offline)
+        self._matrix = Matrix(
+            self.study,
+            bench,
+            self.wanted,
+            width=self._max_widths(),
+            told=self._line,
+            only=self._answered(store, self.row),
+        )
+        if self._progress is not None:
+            self._progress.watch(self._matrix.tally, bench.lanes)
+        await stack.enter_async_context(bench)
+        budget = None if self._offline else self.source.budget  # it limits the cells
+        # The line is told of cells, not of events.
+        return {"budget": budget, "manifest": self._manifest(), "hooks": ()}
+
+    async def work(self, run: Run, _stack: AsyncExitStack) -> None:
+        """Run the cells."""
+        self._record_source(self._store, run)
+        self._charge_budget(self._store, run)
+        await self._matrix.run(run)
+
+    def unfinished(self) -> NotAsked | None:
+        """A run offline is not done if some cells have no reply yet."""
+        left = self._cells - sum(lane.cells for lane in self._matrix.tally.lanes.values())
+        if not self._offline or left <= 0:
+            return None
+        self._missing = f"{left} of {self._cells} cells have no reply yet"
+        return NotAsked(self._missing)
 
     def _answered(self, store: Store, row: RunRow | None) -> frozenset[str] | None:
         """The cells to run if no model may be asked; None for all."""
@@ -379,17 +378,6 @@ class MatrixDriver:
             else None
         )
 
-    def _check_all_answered(self, cells: int, ran: int) -> None:
-        if self._offline and ran < cells:
-            raise NotAsked(f"{cells - ran} of {cells} cells have no reply yet")
-
-    def _print_not_asked(self, error: NotAsked) -> None:
-        if not self._view.quiet:
-            tell(
-                f"{error}, and are not scored; "
-                f"ask for them with: abreast matrix run {self.source.file}"
-            )
-
     def _record_source(self, store: Store, run: Run) -> None:
         """Record the file and options of this driver if they differ from those recorded before.
 
@@ -397,7 +385,7 @@ class MatrixDriver:
         """
         if not run.resumed:
             return
-        row = store.get(self._run_id)
+        row = store.get(self.run_id)
         if (self.source, Design.of(self.study)) != (
             StudyFile.of_run(store, row),
             design_of(store, row),
@@ -410,23 +398,29 @@ class MatrixDriver:
         That includes drivers without a budget, and cells that have been superseded since.
         """
         if run.resumed and run.budget is not None:
-            known, spent = run.budget.spent, spent_of(store, store.get(self._run_id))
+            known, spent = run.budget.spent, spent_of(store, store.get(self.run_id))
             run.budget.restore(
                 {name: max(0.0, amount - known[name]) for name, amount in spent.items()}
             )
 
-    def _print_result(self, store: Store, matrix: Matrix, cells: int) -> int:
-        tally = matrix.tally
-        if not (self._view.json or self._view.quiet):
-            seconds = SYSTEM_CLOCK.now() - self._started_at
+    def print_result(self) -> int:
+        """Print the counts and write the report; return the exit code."""
+        tally, cells = self._matrix.tally, self._cells
+        if self._missing and not self.view.quiet:
+            tell(
+                f"{self._missing}, and are not scored; "
+                f"ask for them with: abreast matrix run {self.source.file}"
+            )
+        if not (self.view.json or self.view.quiet):
+            seconds = SYSTEM_CLOCK.now() - self.started_at
             failed = f", {tally.failed} failed" if tally.failed else ""
-            tell(f"{tally.done} of {cells} cells done{failed} in {seconds:.1f} s ({self._run_id})")
+            tell(f"{tally.done} of {cells} cells done{failed} in {seconds:.1f} s ({self.run_id})")
             for name, lacking in sorted(tally.unscored.items()):
                 why = one_line(f"{lacking.example}: {lacking.why}")
                 cells_text = f"could not be given in {lacking.cells} cells"
                 tell(f"the score {name} {cells_text}, for example {why}")
-        report = self._write_report(store) if self._wants_report else None
-        if self._view.json:
+        report = self._write_report(self._store) if self._wants_report else None
+        if self.view.json:
             words = ("cells", "done", "failed")
             lanes = {
                 name: {word: getattr(lane, word) for word in words}
@@ -434,7 +428,7 @@ class MatrixDriver:
             }
             say_json(
                 {
-                    "run": self._run_id,
+                    "run": self.run_id,
                     "cells": cells,
                     "done": tally.done,
                     "failed": tally.failed,
@@ -452,20 +446,20 @@ class MatrixDriver:
 
         A missing report is no error of the study.
         """
-        row = store.get(self._run_id)
-        path = report_path(row, self._choice)
+        row = store.get(self.run_id)
+        path = report_path(row, self.choice)
         try:
             write_page(store, row, path)
         except ImportError:
             message = "for a report: pip install 'abreast[report]', then abreast matrix report"
-            message = f"{message} {self._run_id}{self._choice.flag}"
+            message = f"{message} {self.run_id}{self.choice.flag}"
         except OSError as error:
             message = f"the report was not written: {path}: {os_error_text(error)}"
         else:
-            if not (self._view.json or self._view.quiet):
+            if not (self.view.json or self.view.quiet):
                 tell(f"the report is {short_path(path)}")
             return str(path)
-        if not self._view.quiet:
+        if not self.view.quiet:
             tell(message)
         return None
 
@@ -484,3 +478,45 @@ def _with_width(
     return replace(
         lane, width=width, adaptive=grows, capped=not grows or given is not None or lane.capped
     )
+
+
+def drive_study(file: str, text: str, given: Mapping[str, Any]) -> int:
+    """Run a study's file, or go on with its newest run; return the exit code."""
+    config = Config.load()
+    width = given.get("lane_width")
+    source = StudyFile(
+        file,
+        text,
+        str(Path(file).resolve().parent),
+        read_number("--lane-width", width) if width is None or "=" not in width else width,
+        config.get(BUDGET, given["budget"]),
+        list(given.get("models", ())),
+        list(given.get("strategies", ())),
+        list(given.get("inputs", ())),
+        read_number("--repeats", given.get("repeats")),
+        bool(given.get("adaptive")),
+    )
+    request = new_request(config, KIND, given)
+    driver = MatrixDriver(source, request, report=not given.get("no_report"))
+    if request.dry_run:
+        return drive(driver, request)
+    with request.choice.open() as store:
+        row = None if given.get("no_resume") else newest_study(store, driver.study.name)
+        if row is None:
+            return drive(driver, replace(request, store=store, name=driver.study.name))
+        return resume_study(driver, request, store, row, retry=bool(given.get("rerun_failed")))
+
+
+def newest_study(store: Store, name: str) -> RunRow | None:
+    """The newest run of the study of that name; None if there is none."""
+    row = store.newest(name)
+    return row if row is not None and row.kind == KIND else None
+
+
+def resume_study(
+    driver: MatrixDriver, request: RunRequest, store: Store, row: RunRow, *, retry: bool = False
+) -> int:
+    """Go on with a run of the driver's study; return the exit code."""
+    driver.row = row
+    resume = driver.resume_modes[retry]
+    return drive(driver, replace(request, store=store, name=row.name, run_id=row.id, resume=resume))

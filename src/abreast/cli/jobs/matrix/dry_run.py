@@ -4,36 +4,52 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from abreast.assembly.names import open_model
-from abreast.cli.jobs.matrix.driver import MatrixDriver
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.jobs.matrix.forecast import ArmSeen, Forecast, ForecastInterval, forecast
 from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.jobs.matrix.rows import Row
-from abreast.jobs.matrix.spec import CONTROL_LANE, ModelArm, StudyInput, StudyStrategy
+from abreast.jobs.matrix.spec import (
+    CONTROL_LANE,
+    CellChoice,
+    ModelArm,
+    Study,
+    StudyInput,
+    StudyStrategy,
+)
+from abreast.models.lanes import LaneSettings
 from abreast.models.port import SHORT_REPLY_TOKENS, Message, Request
 from abreast.store.port import Store
 
 _DEFAULT_CALL_SECONDS: Final = 2.0  # if nothing is known about the model
 
 
-def print_dry_run(driver: MatrixDriver, store: Store | None, *, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """A study, the cells that are wanted, and the lanes and widths that they have here."""
+
+    study: Study
+    wanted: CellChoice
+    lanes: Mapping[str, LaneSettings]
+    widths: Mapping[str, int]
+
+
+def print_dry_run(given: DryRun, store: Store | None, *, as_json: bool) -> int:
     """Print cells, tokens, cost and time with intervals, and the lane that ends last."""
-    study = driver.study
-    row = store.newest(study.name) if store is not None else None
-    driver.print_before(store if row is not None and row.kind == "matrix" else None, row)
+    study = given.study
     seen = _history(store, study.name)
     left = Counter(
         (cell.model.label, cell.strategy.name)
         for lane in study.lanes()
         if lane != CONTROL_LANE
-        for cell in study.cells(lane, driver.wanted)
+        for cell in study.cells(lane, given.wanted)
     )
     arms = [
         _arm_estimate(
-            driver,
+            given,
             model,
             strategy,
             left[model.label, strategy.name],
@@ -43,12 +59,12 @@ def print_dry_run(driver: MatrixDriver, store: Store | None, *, as_json: bool) -
         for strategy in study.strategies
         if left[model.label, strategy.name]
     ]
-    found = forecast(arms, driver.widths)
+    found = forecast(arms, given.widths)
     if as_json:
         say_json(_as_json(found, left))
         return 0
     say_table(("model", "strategy", "cells"), [(*arm, count) for arm, count in left.items()])
-    controls = sum(1 for _ in study.cells(CONTROL_LANE, driver.wanted)) if study.controls else 0
+    controls = sum(1 for _ in study.cells(CONTROL_LANE, given.wanted)) if study.controls else 0
     say(f"{found.cells} cells, and {controls} of controls, which ask no model")
     say(f"tokens: {_interval_text(found.tokens, '{:,.0f}')}")
     say(f"cost: {_interval_text(found.usd, '{:.4g}')} usd")
@@ -68,10 +84,10 @@ def _history(store: Store | None, name: str) -> dict[tuple[str, str], list[Row]]
 
 
 def _arm_estimate(
-    driver: MatrixDriver, model: ModelArm, strategy: StudyStrategy, left: int, rows: list[Row]
+    given: DryRun, model: ModelArm, strategy: StudyStrategy, left: int, rows: list[Row]
 ) -> ArmSeen:
-    tokens, usd, seconds = _estimate(driver, model, strategy, driver.study.inputs[0])
-    judge_tokens, judge_usd = _judge_cost(driver)
+    tokens, usd, seconds = _estimate(given, model, strategy, given.study.inputs[0])
+    judge_tokens, judge_usd = _judge_cost(given)
     return ArmSeen(
         model.lane,
         left,
@@ -82,15 +98,15 @@ def _arm_estimate(
     )
 
 
-def _judge_cost(driver: MatrixDriver) -> tuple[float, float]:
+def _judge_cost(given: DryRun) -> tuple[float, float]:
     """Tokens and cost of all verdicts on one cell, which rows don't count.
 
     Each judge is given room to think before it answers.
     """
-    study, tokens, usd = driver.study, 0.0, 0.0
+    study, tokens, usd = given.study, 0.0, 0.0
     for spec in study.scores:
         if spec.kind == "judge":
-            caller = open_model(spec.model or study.models[0].name, lanes=driver.lanes)
+            caller = open_model(spec.model or study.models[0].name, lanes=given.lanes)
             prompt = f"{spec.argument}{study.inputs[0].value}"
             need, _ = caller.reserve(
                 Request((Message("user", prompt),), max_tokens=SHORT_REPLY_TOKENS), ()
@@ -100,7 +116,7 @@ def _judge_cost(driver: MatrixDriver) -> tuple[float, float]:
 
 
 def _estimate(
-    driver: MatrixDriver, model: ModelArm, strategy: StudyStrategy, one: StudyInput
+    given: DryRun, model: ModelArm, strategy: StudyStrategy, one: StudyInput
 ) -> tuple[float, float, float]:
     """Tokens, cost and seconds of a cell, estimated by the length of its prompt."""
     text = str(one.value)
@@ -110,7 +126,7 @@ def _estimate(
     draws = 1
     if strategy.kind == "sample":
         draws = int(strategy.facts.get("breadth", 1)) * int(strategy.facts.get("depth", 1))
-    caller = open_model(model.name, lanes=driver.lanes)
+    caller = open_model(model.name, lanes=given.lanes)
     need, _ = caller.reserve(Request((Message("user", text),), max_tokens=most), ())
     return float(need.tokens * draws), need.usd * draws, _DEFAULT_CALL_SECONDS * draws
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
@@ -12,10 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.cli.commands.export import target
+from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, tell
-from abreast.cli.jobs.map.driver import OutputOptions
-from abreast.cli.jobs.matrix.driver import KIND, MatrixDriver, StudyFile
+from abreast.cli.jobs.matrix.driver import (
+    KIND,
+    MatrixDriver,
+    StudyFile,
+    newest_study,
+    resume_study,
+)
 from abreast.cli.jobs.matrix.page import design_of, report_path, short_path, write_page
+from abreast.cli.jobs.request import new_request
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.tables import say, say_json
@@ -82,23 +90,21 @@ def write_report(
     return 0
 
 
-def rescore(
-    file: str, text: str, choice: StoreChoice, view: OutputOptions, *, report: bool = True
-) -> int:
+def rescore(file: str, text: str, given: Mapping[str, Any]) -> int:
     """Score the recorded replies by the scores that the file has now; return the exit code."""
-    with choice.existing() as store:
+    request = new_request(Config.load(), KIND, given)
+    with request.choice.existing() as store:
         directory = str(Path(file).resolve().parent)
-        current_driver = MatrixDriver(StudyFile(file, text, directory), choice, view)
-        row = store.newest(current_driver.study.name)
-        if row is None or row.kind != KIND:
+        name = MatrixDriver(StudyFile(file, text, directory), request).study.name
+        row = newest_study(store, name)
+        if row is None:
             raise UsageError(
-                f"there is no run of {current_driver.study.name!r} to score; "
-                f"run it first: abreast matrix run {file}"
+                f"there is no run of {name!r} to score; run it first: abreast matrix run {file}"
             )
         earlier = StudyFile.of_run(store, row)
         source = replace(earlier, text=text, file=file, directory=directory)
-        driver = MatrixDriver(source, choice, view, report=report, offline=True)
-        return driver.run(store, row=row, resume="must", seed=None, tags=())
+        driver = MatrixDriver(source, request, report=not given["no_report"], offline=True)
+        return resume_study(driver, request, store, row)
 
 
 # --- export and comparison -----------------------------------------------------------------------

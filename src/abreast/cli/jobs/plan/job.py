@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
@@ -12,7 +13,9 @@ from typing import Any, Final
 
 from abreast.cli import units
 from abreast.cli.errors import FAILED, UsageError, tell
+from abreast.cli.jobs.request import recorded_facts, unknown_version
 from abreast.core.errors import AbreastError
+from abreast.jobs.files.yaml_nodes import YamlNode
 from abreast.jobs.plan.decompose.decompose import decompose
 from abreast.jobs.plan.decompose.imports import Imports, read_imports
 from abreast.jobs.plan.decompose.inventory import take_inventory
@@ -175,12 +178,9 @@ class PlanJob:
     @classmethod
     def of_run(cls, row: RunRow, budget: str | None = None) -> PlanJob:
         """The job of a recorded run, with another budget if one is given."""
-        facts: Any = row.manifest.get(KIND)
-        if not isinstance(facts, dict) or set(facts) != {each.name for each in fields(cls)}:
-            raise UsageError(
-                f"{row.id} was made by another version of abreast, "
-                "and this one doesn't know all of it"
-            )
+        facts = recorded_facts(row, KIND)
+        if set(facts) != {each.name for each in fields(cls)}:
+            raise unknown_version(row)
         return cls(**{**facts, "budget": budget or facts["budget"]})
 
     def manifest(self) -> dict[str, JsonValue]:
@@ -205,6 +205,26 @@ class PlanJob:
     def current_plan(self) -> tuple[Plan, Imports]:
         """The plan of the directory as it is now."""
         return make_plan(self.path, {word: getattr(self, word) for word in DIVIDING})
+
+
+def read_job(file: str, node: YamlNode, flags: dict[str, Any]) -> PlanJob:
+    """The job of a file; `flags` override its keys.
+
+    Raises `UsageError` with the line of an error.
+    """
+    place = f"{file}:{node.line}: "
+    if node.kind != "mapping":
+        raise UsageError(
+            f"{place}plan must be a mapping, "
+            "such as {command: 'ruff format {files}', width: 10}"
+        )
+
+    def spell(word: str) -> str:
+        return f"{file}:{node.line_of(word)}: {word}" if word in node.pairs else word
+
+    facts = {word: value.plain() for word, value in node.items()}
+    given = {word: value for word, value in flags.items() if value is not None}
+    return PlanJob.of({**facts, **given}, os.getcwd(), spell, place)  # noqa: PTH109 - stored as text
 
 
 def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str) -> None:

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.assembly.names import lane_of, open_run
+from abreast.assembly.names import lane_of
 from abreast.assembly.workflow_tools import RunTools, Tools, find_kinds
-from abreast.cli.config import MODEL, Config
+from abreast.cli.config import BUDGET, MODEL, WIDTH, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, tell
-from abreast.cli.jobs.early_exit import STOPS, EarlyExit, early_exit_by
+from abreast.cli.jobs.driver import STOPS, EarlyExit, JobDriver, drive
+from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
-from abreast.cli.jobs.map.driver import OutputOptions, enter_run
-from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
-from abreast.cli.jobs.map.prompt import configured_lanes
-from abreast.cli.jobs.workflow.check import check_programs, check_runners, check_tables
-from abreast.cli.jobs.workflow.runners import check_arguments
+from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
+from abreast.cli.jobs.model_options import configured_lanes, wrong_sample
+from abreast.cli.jobs.request import RunRequest, new_request, recorded_facts, unknown_version
+from abreast.cli.jobs.workflow.check import (
+    check_arguments,
+    check_programs,
+    check_runners,
+    check_tables,
+)
+from abreast.cli.jobs.workflow.dry_run import print_checked, print_dry_run, rehearsal_of
 from abreast.cli.jobs.workflow.text import result_text
 from abreast.cli.signals import Interrupts
-from abreast.cli.stores import StoreChoice
-from abreast.cli.terminal.live_line import LiveLine, closing_line, wants_progress
+from abreast.cli.stores import LAST
+from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.printer import STDOUT, write_all
 from abreast.cli.terminal.prompts import ask_for_input, can_prompt, decide_on_terminal
 from abreast.cli.terminal.tables import say_json
@@ -32,16 +39,18 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, Halted, Paused, WorkflowInvalid
 from abreast.jobs.workflow.inputs import resolve_inputs
 from abreast.jobs.workflow.job import Flow, FlowResult
-from abreast.jobs.workflow.load.analysis import affected_by, gates_of
+from abreast.jobs.workflow.load.analysis import affected_by, gates_of, lanes_of
 from abreast.jobs.workflow.load.load import load
 from abreast.jobs.workflow.rehearsal import Rehearsal
 from abreast.jobs.workflow.secret_inputs import Secrets
 from abreast.jobs.workflow.spec import Workflow
 from abreast.jobs.workflow.view import WorkflowLive
-from abreast.run.run import Resume
+from abreast.run.run import Run
 from abreast.store.codec import codec
 from abreast.store.port import JsonValue, RunRow, Store, each_event
 
+_RUN_ID_VARIABLE: Final = "SPECKIT_WORKFLOW_RUN_ID"
+"""The environment variable by which users of spec-kit set the id of a workflow's run."""
 KIND: Final = "workflow"
 INPUTS_GIVEN: Final = "inputs-given"
 """The event with the inputs and verdicts that a run was given when it was resumed."""
@@ -49,19 +58,6 @@ INPUTS_GIVEN: Final = "inputs-given"
 
 class FlowFailed(AbreastError):
     """A step of a workflow failed; the message is the step's."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowStart:
-    """Whether the run is new or resumed, and its name, seed and tags."""
-
-    name: str
-    seed: int | None = None
-    tags: tuple[str, ...] = ()
-    resume: Resume = "never"
-    run_id: str | None = None
-    more: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Inputs and verdicts of this resume, in addition to the recorded ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +76,6 @@ class WorkflowFile:
 
     def workflow(self) -> Workflow:
         """The workflow, checked; raises `UsageError` with all its problems."""
-        from abreast.jobs.sample.spec import SampleSpec
-
-        def wrong_sample(facts: Mapping[str, Any]) -> str | None:
-            try:
-                SampleSpec.of(facts)
-            except (ValueError, TypeError) as error:
-                return str(error).removeprefix("sample: ").removeprefix("sample.")
-            return None
-
         try:
             kinds = find_kinds()
             return load(
@@ -106,18 +93,7 @@ class WorkflowFile:
     def manifest(self, secrets: Collection[str] = ()) -> dict[str, JsonValue]:
         """What a run stores: without the values of secret inputs, which must be given again."""
         given = {name: value for name, value in self.given.items() if name not in secrets}
-        return {
-            "workflow": {
-                "file": self.file,
-                "text": self.text,
-                "directory": self.directory,
-                "given": given,
-                "verdicts": dict(self.verdicts),
-                "budget": self.budget,
-                "model": self.model,
-                "width": self.width,
-            }
-        }
+        return {KIND: asdict(replace(self, given=given))}
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> WorkflowFile:
@@ -127,12 +103,9 @@ class WorkflowFile:
         passed is recorded. A gate that is asked again, because it was rejected or reads other
         values now, must not be answered by an old verdict.
         """
-        facts: Any = row.manifest.get(KIND)
-        if not isinstance(facts, dict) or not isinstance(facts.get("text"), str):
-            raise UsageError(
-                f"{row.id} was made by another version of abreast, "
-                "and this one doesn't know all of it"
-            )
+        facts = recorded_facts(row, KIND)
+        if not isinstance(facts.get("text"), str):
+            raise unknown_version(row)
         source = cls(**facts)
         for event in each_event(store, row.id, {INPUTS_GIVEN}):
             later: Any = codec.decode(event.body or "{}")
@@ -160,131 +133,164 @@ def split_inputs(words: Sequence[str], workflow: Workflow) -> tuple[dict[str, st
     return given, verdicts
 
 
-class WorkflowDriver:
+class WorkflowDriver(JobDriver):
     """Drives one run of a workflow."""
+
+    kind = KIND
+    takes_inputs = True
+    failures = (Exception,)
+    _store: Store | None
+    _line: LiveLine | None = None
+    _result: FlowResult
 
     def __init__(
         self,
         source: WorkflowFile,
-        choice: StoreChoice,
-        view: OutputOptions,
+        request: RunRequest,
         *,
         cwd: str,
-        inputs_needed: bool = True,
+        more: Mapping[str, JsonValue] | None = None,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
-        """Read the file and the inputs; nothing starts before `run`.
+        """Read the file and the inputs.
 
-        Without `inputs_needed`, for a dry run, required inputs may be missing. Raises `UsageError`
-        if the file or an input is wrong.
+        For a dry run, required inputs may be missing. `more` are inputs and verdicts of this
+        resume, in addition to the recorded ones. Raises `UsageError` if the file or an input is
+        wrong.
         """
+        super().__init__(request)
         self._source = source
-        self._choice = choice
-        self._view = view
         self._cwd = cwd
-        self._config = Config.load(Path(cwd))
+        self._more = more
+        self._rehearsal = rehearsal
+        self.config = Config.load(Path(cwd))
         self.workflow = source.workflow()
-        check_tables(self.workflow, self._config)
-        ask = ask_for_input if inputs_needed and can_prompt() and not view.json else None
-        declared = self.workflow.inputs
-        if not inputs_needed:
-            declared = tuple(replace(one, required=False) for one in declared)
+        check_tables(self.workflow, self.config)
+        declared, asks = self.workflow.inputs, can_prompt() and not self.view.json
+        if request.dry_run:
+            declared, asks = tuple(replace(one, required=False) for one in declared), False
         try:
-            self.inputs = resolve_inputs(declared, source.given, ask)
+            self.inputs = resolve_inputs(declared, source.given, ask_for_input if asks else None)
         except ValueError as error:
             raise UsageError(
                 "\n".join(f"--input: {line}" for line in str(error).splitlines())
             ) from None
-        check_arguments(self.workflow, self._config, self.inputs)
-        self._groups = ProcessGroups()
-        self._run_id = ""
-        self._started_at = SYSTEM_CLOCK.now()
-        self._line = (
-            LiveLine(WorkflowLive())
-            if wants_progress() and not view.quiet and not view.json
-            else None
-        )
+        check_arguments(self.workflow, self.config, self.inputs)
 
-    def print_warnings(self) -> None:
-        """Print the warnings about the file, each with its line."""
-        if not self._view.quiet:
+    @classmethod
+    def of_file(cls, given: JobFile) -> int:
+        """Drive, check or rehearse the workflow of a file; return the exit code."""
+        flags, config = given.flags, Config.load()
+        source = WorkflowFile(
+            given.file,
+            given.text,
+            str(Path(given.file).resolve().parent),
+            budget=config.get(BUDGET, flags["budget"]),
+            model=flags["model"],
+            width=None if flags["width"] is None else config.get(WIDTH, flags["width"]),
+        )
+        workflow = source.workflow()
+        if flags["check_only"]:
+            check_tables(workflow, config)
+            check_arguments(workflow, config)
+            check_runners(workflow, config)
+            return print_checked(workflow, as_json=flags["as_json"])
+        source = source.with_more(*split_inputs(flags["inputs"], workflow))
+        run_id = None if flags["name"] else run_id_from_environment()
+        request = replace(
+            new_request(config, flags["name"] or run_id or workflow.id, flags), run_id=run_id
+        )
+        rehearsal = None
+        if (flags["simulate"] or flags["outputs_of"]) and not request.dry_run:
+            rehearsal = rehearsal_of(request.choice, flags["outputs_of"])
+        driver = cls(source, request, cwd=os.getcwd(), rehearsal=rehearsal)  # noqa: PTH109 - text
+        return drive(driver, request)
+
+    @classmethod
+    def of_run(
+        cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], inputs: Sequence[str]
+    ) -> WorkflowDriver:
+        """The driver of a recorded run, with new inputs if some are given."""
+        source = WorkflowFile.of_run(request.opened, row)
+        cwd = str(row.manifest.get("cwd") or ".")
+        if not os.path.isdir(cwd):  # noqa: PTH112 - a recorded text, not a Path
+            raise UsageError(
+                f"{row.id} ran in {cwd}, which is gone; put it back, for its commands run there"
+            )
+        workflow = source.workflow()
+        given, verdicts = split_inputs(inputs, workflow)
+        changed = replace(
+            source.with_more(given, verdicts),
+            budget=changes["budget"] or source.budget,
+            width=changes["width"] or source.width,
+        )
+        secrets = {one.name for one in workflow.inputs if one.secret}
+        kept = {name: value for name, value in given.items() if name not in secrets}
+        more: dict[str, Any] = {"given": kept, "verdicts": verdicts} if kept or verdicts else {}
+        driver = cls(changed, request, cwd=cwd, more=more)
+        with suppress(ValueError):
+            before = [
+                replace(one, required=one.required and not one.secret) for one in workflow.inputs
+            ]
+            driver.print_changes(resolve_inputs(before, source.given))
+        return driver
+
+    def print_dry_run(self) -> int:
+        """Print the steps, and what the calls cost at worst."""
+        return print_dry_run(self.workflow, self.inputs, self.config, as_json=self.view.json)
+
+    def check(self) -> None:
+        """Print the warnings about the file; raise `UsageError` for a runner that can't start."""
+        if not self.view.quiet and self._more is None:
             for line, text in self.workflow.warnings:
                 tell(f"{self._source.file}:{line}: warning: {text}")
+        if self._rehearsal is None:
+            check_runners(self.workflow, self.config, self.inputs)
+            check_programs(self.workflow, self.config, self.inputs, cwd=self._cwd)
 
-    def run(
-        self, store: Store | None, start: WorkflowStart, rehearsal: Rehearsal | None = None
-    ) -> int:
-        """Run the workflow, or rehearse it; return the exit code."""
-        if rehearsal is None:
-            check_runners(self.workflow, self._config, self.inputs)
-            check_programs(self.workflow, self._config, self.inputs, cwd=self._cwd)
-        with asyncio.Runner() as runner:
-            return runner.run(self._drive(store, start, rehearsal))
+    def open_store(self) -> AbstractContextManager[Store | None]:
+        """A rehearsal is not recorded."""
+        return self.choice.open() if self._rehearsal is None else nullcontext()
 
-    async def _drive(
-        self, store: Store | None, start: WorkflowStart, rehearsal: Rehearsal | None
-    ) -> int:
-        result: FlowResult | None = None
-        with Interrupts(self._groups.kill) as interrupts:
-            try:
-                with closing_line(self._line, interrupts):
-                    result = await self._open_and_run(store, start, interrupts, rehearsal)
-            except STOPS as error:
-                return early_exit_by(error, interrupts).tell(self._run_id, self._choice)
-            except Exception as error:
-                if self._view.verbose:
-                    raise
-                where = " ".join(getattr(error, "__notes__", ())) or "in a step"
-                facts = f"{type(error).__name__}: {one_line(str(error))}"
-                return EarlyExit(f"{one_line(where)}: {facts}", FAILED).tell(
-                    self._run_id, self._choice
-                )
-        return self._print_result(result)
+    def live_line(self, _store: Store | None) -> LiveLine | None:
+        """The steps that are done and running; none beside JSON."""
+        self._line = None if self.view.json else LiveLine(WorkflowLive())
+        return self._line
 
-    async def _open_and_run(
-        self,
-        store: Store | None,
-        start: WorkflowStart,
-        interrupts: Interrupts,
-        rehearsal: Rehearsal | None,
-    ) -> FlowResult:
-        found: list[FlowResult] = []
-        run = open_run(
-            start.name,
-            store=store,
-            budget=self._source.budget,
-            seed=start.seed,
-            resume=start.resume,
-            run_id=start.run_id,
-            tags=start.tags,
-            kind=KIND,
-            manifest=self._manifest(),
-            redact=self._redact(),
-            hooks=[self._line] if self._line is not None else (),
-            lanes=self._lane_limits(),
-        )
-        try:
-            async with RunTools(self._tools(store)) as kit, enter_run(run, interrupts):
-                self._run_id = run.id or ""
-                # Commands get the environment as it is when the first of them starts.
-                os.environ[RUN_VARIABLE] = self._run_id
-                if self._view.verbose and store is not None:
-                    tell(f"run {self._run_id} in {store.url}")
-                if run.resumed and store is not None:
-                    await self._end_leftovers(store)
-                if start.more:
-                    run.note(INPUTS_GIVEN, value=dict(start.more))
-                flow = Flow(
-                    self.workflow, kit, self._source.verdicts, rehearsal, width=self._source.width
-                )
-                result = await flow.run(run, self.inputs)
-                found.append(result)
-                interrupts.stop_cancelling()
-                if not result.ok:
-                    raise _HALT_ERRORS[result.status](why_halted(result))
-        except (FlowFailed, Halted, Paused):
-            if not found:
-                raise
-        return found[0]
+    async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
+        """Open the tools of steps."""
+        self._kit = await stack.enter_async_context(RunTools(self._tools(store)))
+        return {
+            "budget": self._source.budget,
+            "manifest": self._manifest(),
+            "redact": self._redact(),
+            "lanes": self._lane_limits(),
+        }
+
+    async def work(self, run: Run, _stack: AsyncExitStack) -> None:
+        """Run the steps."""
+        # Commands get the environment as it is when the first of them starts.
+        os.environ[RUN_VARIABLE] = self.run_id
+        if self._more:
+            run.note(INPUTS_GIVEN, value=dict(self._more))
+        source = self._source
+        flow = Flow(self.workflow, self._kit, source.verdicts, self._rehearsal, width=source.width)
+        self._result = await flow.run(run, self.inputs)
+
+    def unfinished(self) -> AbreastError | None:
+        """A workflow that did not complete leaves a run that is not done."""
+        result = self._result
+        return None if result.ok else _HALT_ERRORS[result.status](why_halted(result))
+
+    def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
+        """An error that is none of abreast's is told with its step."""
+        if isinstance(error, STOPS):
+            return super().early_exit(error, interrupts)
+        if self.view.verbose:
+            raise error
+        where = " ".join(getattr(error, "__notes__", ())) or "in a step"
+        facts = f"{type(error).__name__}: {one_line(str(error))}"
+        return EarlyExit(f"{one_line(where)}: {facts}", FAILED)
 
     @property
     def secret_names(self) -> frozenset[str]:
@@ -305,55 +311,45 @@ class WorkflowDriver:
         found, secrets = self._source.manifest(self.secret_names), self._secrets()
         return found | {"argv": secrets.hide(sys.argv)} if secrets else found
 
-    async def _end_leftovers(self, store: Store) -> None:
-        ended = await end_leftovers(store, self._run_id)
-        if ended and not self._view.quiet:
-            tell(
-                f"ended {ended} process group(s) that an earlier driver of {self._run_id} "
-                "had left behind"
-            )
-
     def _lane_limits(self) -> dict[str, Any]:
         """The limits of the lanes that steps name.
 
         They are those of the configured lanes, so that rates and learned limits apply to steps too.
         """
-        from abreast.jobs.workflow.load.analysis import lanes_of
-
-        known = configured_lanes(self._config)
+        known = configured_lanes(self.config)
         return {name: lane_of(known[name]) for name in lanes_of(self.workflow.steps)}
 
     def _tools(self, store: Store | None) -> Tools:
-        table = self._config.workflow()
-        asks = can_prompt() and not self._view.json
+        asks = can_prompt() and not self.view.json
         return Tools(
             cwd=None if self._cwd == os.getcwd() else self._cwd,  # noqa: PTH109 - compared as text
-            lanes=configured_lanes(self._config),
+            lanes=configured_lanes(self.config),
             store=store,
-            default_model=self._source.model or self._config.get(MODEL),
-            runners=self._config.runners(),
+            default_model=self._source.model or self.config.get(MODEL),
+            runners=self.config.runners(),
             kinds=find_kinds(),
             find=lambda call: find_function(call, self._cwd),
             decide=decide_on_terminal(self._line) if asks else None,
-            started=self._groups.started,
-            ended=self._groups.ended,
-            **table,
+            started=self.groups.started,
+            ended=self.groups.ended,
+            **self.config.workflow(),
         )
 
     def print_changes(self, before: Mapping[str, Any]) -> None:
         """Print which inputs differ from before, and which steps read them."""
         names = {*before, *self.inputs} - self.secret_names
         changed = sorted(name for name in names if before.get(name) != self.inputs.get(name))
-        if changed and not self._view.quiet:
+        if changed and not self.view.quiet:
             again = affected_by({("inputs", name) for name in changed}, self.workflow.steps)
             steps = ", ".join(again) if again else "no step"
             tell(f"changed: {', '.join(changed)}; runs again where what it reads differs: {steps}")
 
-    def _print_result(self, result: FlowResult) -> int:
-        view = self._view
+    def print_result(self) -> int:
+        """Print the outputs, and on stderr how it went; return the exit code."""
+        result, view = self._result, self.view
         code = DONE if result.status in ("completed", "paused") else FAILED
         if view.json:
-            say_json(result_as_json(result, self._run_id, self.workflow.id))
+            say_json(result_as_json(result, self.run_id, self.workflow.id))
             return code
         if result.ok and (text := result_text(result)):
             write_all(STDOUT, text.encode("utf-8", "replace"))
@@ -367,7 +363,7 @@ class WorkflowDriver:
             if (
                 record.output.get("max_reached") is True
                 and record.output.get("loop_type")
-                and not self._view.quiet
+                and not self.view.quiet
             ):
                 tell(
                     f"{name}: stopped after {record.output['max_iterations']} rounds, "
@@ -375,14 +371,14 @@ class WorkflowDriver:
                 )
 
     def _summary(self, result: FlowResult) -> str:
-        flag, run_id = self._choice.flag, self._run_id
+        flag, run_id = self.choice.flag, self.run_id
         # The newest round of a loop is there by two ids, and is counted once.
         once = {id(record): record for record in result.steps.values()}
         bad = sum(not record.clean for record in once.values())
-        seconds = SYSTEM_CLOCK.now() - self._started_at
+        seconds = SYSTEM_CLOCK.now() - self.started_at
         counted = f"{len(once)} steps" + (f", {bad} not done" if bad else "")
         if result.status == "paused":
-            how = f"abreast resume {run_id} --input {_gate_id(result)}=approve{flag}"
+            how = f"abreast resume {run_id} --input {result.at or 'GATE'}=approve{flag}"
             return f"paused: {result.error}; decide with: {how}"
         if result.status == "aborted":
             return f"aborted: {result.error} ({run_id})"
@@ -437,6 +433,17 @@ def result_as_json(result: FlowResult, run_id: str, workflow_id: str) -> dict[st
     return {**facts, "outputs": result.outputs, "steps": steps}
 
 
-def _gate_id(result: FlowResult) -> str:
-    """The full id of the gate that the run waits for."""
-    return result.at or "GATE"
+def run_id_from_environment() -> str | None:
+    """The run's id from the environment; None if it is the id of the run that started this one."""
+    given = os.environ.get(_RUN_ID_VARIABLE, "").strip()
+    if not given or given == os.environ.get(RUN_VARIABLE):
+        return None
+    if given == LAST or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", given):
+        rule = (
+            "letters, digits, _ and -, the first a letter or a digit; "
+            f"and {LAST!r} stands for the newest run"
+        )
+        raise UsageError(
+            f"{_RUN_ID_VARIABLE}: {given!r} can't be the id of a run, which has {rule}"
+        )
+    return given

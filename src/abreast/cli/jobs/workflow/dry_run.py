@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from abreast.assembly.names import open_model
 from abreast.cli.config import MODEL, Config
 from abreast.cli.errors import tell
-from abreast.cli.jobs.map.prompt import configured_lanes
-from abreast.cli.jobs.workflow.driver import WorkflowDriver
+from abreast.cli.jobs.model_options import configured_lanes
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.events import ITEM_SETTLED
@@ -48,13 +48,15 @@ class _WorstCase:
     unknown: bool = False
 
 
-def print_dry_run(driver: WorkflowDriver, config: Config, *, as_json: bool) -> int:
+def print_dry_run(
+    workflow: Workflow, inputs: Mapping[str, Any], config: Config, *, as_json: bool
+) -> int:
     """Print the steps, how often each runs at most, and what the calls cost at worst."""
-    planned = plan(driver.workflow.steps, driver.inputs)
+    planned = plan(workflow.steps, inputs)
     worst = _WorstCase()
     for one in planned:
         if isinstance(one.step, (Prompt, Sample)):
-            _add_calls(worst, one, driver.workflow, config)
+            _add_calls(worst, one, workflow, config)
     if as_json:
         say_json(_as_json(planned, worst))
         return 0

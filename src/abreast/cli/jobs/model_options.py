@@ -1,0 +1,138 @@
+"""Options of calls to models that several jobs share: lanes, schema, temperature, the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.assembly.names import open_model
+from abreast.cli import units
+from abreast.cli.config import MODEL, Config
+from abreast.cli.errors import UsageError, os_error_text
+from abreast.cli.jobs.request import read_number
+from abreast.models.lanes import LaneSettings
+from abreast.models.port import Reply
+from abreast.run.calls.model import Caller
+from abreast.store.port import Store
+
+ADAPTIVE_WIDTH: Final = 256
+"""The width of a map whose adaptive lane limits the calls at once by itself."""
+
+
+def configured_lanes(config: Config, widths: str | None = None) -> dict[str, LaneSettings]:
+    """The configured lanes, with the widths of `--lane-width`."""
+    lanes = config.lanes()
+    for name, width in lane_widths(widths, lanes).items():
+        lanes[name] = replace(lanes[name], width=width, adaptive=False, capped=True)
+    return lanes
+
+
+def lane_widths(given: str | None, lanes: Mapping[str, LaneSettings]) -> dict[str, int]:
+    """The widths of `--lane-width`: `4` for all lanes, `a=1,b=8` for some.
+
+    Raises `UsageError` for a bad number or an unknown lane.
+    """
+    if given is None:
+        return {}
+    widths: dict[str, Any] = {}
+    for part in given.split(","):
+        name, equals, number = part.rpartition("=")
+        width = read_number("--lane-width", number)
+        if equals and name.strip() not in lanes:
+            raise UsageError(
+                f"--lane-width: there is no lane {name.strip()!r}; "
+                f"there are {', '.join(sorted(lanes))}"
+            )
+        widths |= {name.strip(): width} if equals else dict.fromkeys(lanes, width)
+    return widths
+
+
+def open_named(
+    name: str, lanes: Mapping[str, LaneSettings], store: Store | None = None, **where: Any
+) -> Caller:
+    """Open the model of that name; raises `UsageError` if there is none."""
+    try:
+        return open_model(name, lanes=lanes, store=store, **where)
+    except (ValueError, OSError) as error:
+        raise UsageError(f"--model: {error}") from None
+
+
+def wrong_sample(facts: Mapping[str, Any]) -> str | None:
+    """What is wrong with the sample of a workflow's step or a study's strategy; None if nothing."""
+    from abreast.jobs.sample.spec import SampleSpec
+
+    try:
+        SampleSpec.of(facts)
+    except (ValueError, TypeError) as error:
+        return str(error).removeprefix("sample: ").removeprefix("sample.")
+    return None
+
+
+def read_schema(path: str | None) -> dict[str, Any] | None:
+    """The JSON schema in a file; raises `UsageError` if it can't be read or is no schema."""
+    if path is None:
+        return None
+    try:
+        schema = json.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--schema: {path} can't be read ({os_error_text(error)})") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--schema: {path} is not JSON: {error}") from None
+    return check_schema(schema, f"--schema: {path}")
+
+
+def check_schema(schema: object, where: str) -> dict[str, Any]:
+    """The schema, checked; raises `UsageError` if replies can't be checked against it."""
+    from abreast.models.schema import check_schema as check
+
+    if not isinstance(schema, dict):
+        raise UsageError(f"{where} must be a JSON object with a schema in it")
+    try:
+        check(schema)
+    except ValueError as error:
+        raise UsageError(f"{where} is no JSON schema: {error}") from None
+    return schema
+
+
+def read_temperature(given: str | None) -> float | None:
+    """The value of `--temperature`: a number of at least 0."""
+    if given is None:
+        return None
+    try:
+        amount = float(given)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount <= 100:  # noqa: PLR2004 - nan fails too
+        raise UsageError(f"--temperature must be a number of at least 0, not {units.quoted(given)}")
+    return amount
+
+
+def reply_as_json(reply: Reply) -> dict[str, Any]:
+    """A reply as JSON values."""
+    used = reply.usage
+    row: dict[str, Any] = {"text": reply.text}
+    if reply.value is not None:
+        row["value"] = reply.value
+    if reply.tool_calls:
+        row["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in reply.tool_calls
+        ]
+    return row | {
+        "finish": reply.finish,
+        "model": reply.model,
+        "seconds": round(reply.seconds, 6),
+        "first_token": reply.first_token,
+        "requests": used.requests,
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "usd": used.usd,
+    }
+
+
+def default_model(config: Config, flag: str | None) -> str:
+    """The model of the flag, or else the configured one."""
+    return config.get(MODEL, flag)
