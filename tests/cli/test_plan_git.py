@@ -10,10 +10,10 @@ PARTS = ("alpha", "beta")
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, warm):
     folder = tmp_path / "project"
     folder.mkdir()
-    made = Shell(folder)
+    made = Shell(folder, warm)
     (folder / ".git").rmdir()
     git(folder, "init", "-q", "-b", "main")
     for name in (

@@ -14,7 +14,7 @@ import pytest
 from tests.cli.shell import PATIENCE, Shell, unmeasured
 from tests.jobs.plan.repositories import git, repository
 
-PARTS = 8
+PARTS = 5
 WIDTH = 3
 # Each subplan reports its start, works, and reports that it is about to end: a kill comes at any of
 # these points, or between them.
@@ -27,13 +27,13 @@ printf 'done\\n' > "$ABREAST_SCOPE"m1.txt
 
 
 @pytest.fixture
-def begin(tmp_path):
+def begin(tmp_path, warm):
     """A project of several parts, with its own cache of worktrees, and a pipe for subplans."""
 
     def begin(number):
         folder = tmp_path / str(number)
         folder.mkdir()
-        project = Shell(folder)
+        project = Shell(folder, warm)
         (folder / ".git").rmdir()
         parts = {
             f"part{part}/m{one}.txt": f"x = {one}\n" for part in range(PARTS) for one in range(6)
