@@ -53,14 +53,26 @@ def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="run just those")
 
 
+def _listed():
+    """The tests that tests/slow.txt lists."""
+    lines = _SLOW.read_text("utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With --slow, pass over files without a slow test: each worker would import all of them."""
+    if not config.getoption("--slow") or collection_path.is_dir():
+        return None
+    with_slow = {config.rootpath / line.partition("::")[0] for line in _listed()}
+    return True if collection_path not in with_slow else None
+
+
 def pytest_collection_modifyitems(config, items):
     """With --short, leave out what takes longest, which has more time.
 
     With --slow, run just that. CI does both.
     """
-    listed = {
-        line for line in _SLOW.read_text("utf-8").splitlines() if line and not line.startswith("#")
-    }
+    listed = _listed()
     slow = [item for item in items if item.nodeid.partition("[")[0] in listed]
     for item in slow:
         item.add_marker(pytest.mark.timeout(_LONG))
