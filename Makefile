@@ -58,12 +58,12 @@ demo: .venv/.run ## commands side by side, their lanes drawn as they run, and wh
 define run_suite
 	@rm -f .coverage .coverage.*
 	$(BIN)/pytest -n 4 --dist worksteal --slow
-	$(BIN)/coverage run -m pytest -n 4 --dist worksteal --short
+	$(BIN)/coverage run -m pytest -n 4 --dist worksteal --short --hypothesis-profile=quick
 	@$(BIN)/coverage combine --quiet
 endef
 
-# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), most examples of properties, and measuring what
-# is reached, are left to CI.
+# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), and measuring what is reached, are left to CI,
+# most examples of properties to `make soak`.
 test: $(DEV) ## the suite but for its slowest tests; with CI set, all of them, measured
 ifdef CI
 	$(run_suite)
@@ -147,8 +147,9 @@ corpus: $(DEV) ## candidates of every kind for functions of our own: who is take
 bench-peers: $(DEV) ## install the peers, each in an environment of its own
 	$(PY) -m benchmarks.peers
 
-soak: $(DEV) ## the tests that take minutes
+soak: $(DEV) ## the tests that take minutes, and every property with all its examples
 	$(BIN)/pytest -m soak --hypothesis-profile=soak
+	$(BIN)/pytest -n 4 --dist worksteal -m 'hypothesis and not soak'
 
 LOCK = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_FLAGS)

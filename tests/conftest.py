@@ -1,6 +1,7 @@
 """Hypothesis profiles.
 
-`ci` unless asked otherwise, `quick` for `make test`, `soak` for `make soak`; fast processes.
+`ci` unless asked otherwise, `quick` for `make test`, also where it is measured, `soak` for
+`make soak`; fast processes.
 """
 
 import atexit

@@ -231,7 +231,7 @@ def test_a_gate_that_fails_stops_the_one_command(gate, broken):
 def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     measured = [
         "pytest -n 4 --dist worksteal --slow",
-        "coverage run -m pytest -n 4 --dist worksteal --short",
+        "coverage run -m pytest -n 4 --dist worksteal --short --hypothesis-profile=quick",
     ]
     quick = ["pytest -n 4 --dist worksteal --short --hypothesis-profile=quick"]
     for ci, commands in (("true", measured), ("", quick)):

@@ -6,12 +6,13 @@ import math
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from abreast.core.window import Order, Window, whole
 from tests.core.window_laws import hold_to_the_laws
+from tests.properties import tried
 
 ORDERS: tuple[Order, ...] = ("item", "completion")
 NOT_WHOLE = [0, -1, 2.5, 1.0, True, False, math.nan, math.inf, "3", b"3", None, [3], 3j]
@@ -24,7 +25,7 @@ NOT_WHOLE = [0, -1, 2.5, 1.0, True, False, math.nan, math.inf, "3", b"3", None, 
     order=st.sampled_from(ORDERS),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=250)
+@tried(250)
 def test_every_schedule_keeps_the_laws_and_uses_all_the_room_there_is(
     width, slack, count, order, seed
 ):
@@ -169,7 +170,7 @@ class WindowBesideAModel(RuleBasedStateMachine):
                 assert window.upcoming(most) == [f"outcome {index}" for index in self.ready[:most]]
 
 
-WindowBesideAModel.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
+WindowBesideAModel.TestCase.settings = tried(120, stateful_step_count=40)
 TestEveryCallInEveryOrder = WindowBesideAModel.TestCase
 
 

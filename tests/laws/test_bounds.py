@@ -7,11 +7,12 @@ import asyncio
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import abreast
 from abreast.testing import Gate
+from tests.properties import tried
 
 
 class Counted:
@@ -32,7 +33,7 @@ class Counted:
             self.inside -= 1
 
 
-@settings(max_examples=100)
+@tried(100)
 @given(
     width=st.integers(1, 6), extra=st.integers(0, 6), turns=st.lists(st.integers(0, 5), max_size=20)
 )

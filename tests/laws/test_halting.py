@@ -4,7 +4,7 @@ import asyncio
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import abreast
@@ -12,6 +12,7 @@ from abreast.core.halting import EndsAt
 from abreast.run.map.scheduler import LeftBehind
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.laws.plain import Refused, plain_loop, told, worlds
+from tests.properties import tried
 from tests.turns import turns
 
 COUNT, WIDTH = 302, 4
@@ -302,7 +303,7 @@ def loop_of(rules, outcomes):
     return None
 
 
-@settings(max_examples=200)
+@tried(200)
 @given(world=worlds(), number=st.integers(1, 4), first=st.integers(0, 6))
 def test_thresholds_end_a_map_where_the_plain_loop_does(world, number, first):
     rules = Rules(EndsAt(lambda outcome: not outcome.ok, number, first))

@@ -6,11 +6,12 @@ At any width, span, order of latencies and lane limits, with any failures and an
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import abreast
 from abreast.testing import Gate, MemoryStore
 from tests.laws.plain import World, plain_loop, side_by_side, told, worlds
+from tests.properties import tried
 
 
 def leftovers() -> set[asyncio.Task[object]]:
@@ -26,19 +27,19 @@ async def agree(world: World, **opening: object) -> None:
     assert not leftovers()
 
 
-@settings(max_examples=300)
+@tried(300)
 @given(worlds())
 def test_a_map_in_memory_returns_what_the_plain_loop_returns(world):
     asyncio.run(agree(world))
 
 
-@settings(max_examples=150)
+@tried(150)
 @given(worlds())
 def test_a_map_with_a_store_returns_what_the_plain_loop_returns(world):
     asyncio.run(agree(world, store=MemoryStore()))
 
 
-@settings(max_examples=60)
+@tried(60)
 @given(worlds())
 def test_a_map_that_is_observed_returns_what_the_plain_loop_returns(world):
     asyncio.run(agree(world, hooks=[lambda event: None]))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import abreast
@@ -26,6 +26,7 @@ from abreast.run.item_state import ItemState
 from abreast.run.map.scheduler import Scheduler
 from abreast.testing import MemoryStore
 from tests.dying import Dying
+from tests.properties import tried
 
 PRICE = FlatPrice(0.1, 0.7)
 RETRY = abreast.Retry(3, base=0.0, cap=0.0)
@@ -190,13 +191,13 @@ def worlds(draw: st.DrawFn) -> World:
     return World(tuple(draw(st.lists(parts, min_size=1, max_size=4))), draw(st.integers(1, 4)))
 
 
-@settings(max_examples=150)
+@tried(150)
 @given(worlds())
 def test_an_outcome_has_used_what_the_plain_loop_s_has(world):
     assert used(asyncio.run(outcomes_of(world))) == world.serial()
 
 
-@settings(max_examples=150)
+@tried(150)
 @given(worlds(), st.lists(st.integers(0, 12), min_size=1, max_size=3))
 def test_after_crashes_and_resumes_an_outcome_has_used_what_an_undisturbed_one_has(world, commits):
     calm = asyncio.run(outcomes_of(world, store=MemoryStore(), seed=3))

@@ -6,7 +6,7 @@ import math
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.core.errors import BudgetSpent
@@ -15,6 +15,7 @@ from abreast.limits.budget import DIMENSIONS, Budget
 from abreast.limits.limit import WHENEVER, Need
 from abreast.limits.slots import Slots
 from tests.limits.desk import GateRecorder
+from tests.properties import tried
 
 
 @st.composite
@@ -73,7 +74,7 @@ CAPS = st.fixed_dictionaries(
 
 
 @given(caps=CAPS, pieces=works(), seed=st.integers(0, 2**32), width=st.integers(1, 10))
-@settings(max_examples=300)
+@tried(300)
 def test_under_every_interleaving_spent_and_reserved_stay_below_the_cap(caps, pieces, seed, width):
     recorder, budget, room, schedule = GateRecorder(), Budget(**caps), Slots(width), Random(seed)
     fits = fits_one_after_the_other(caps, pieces)

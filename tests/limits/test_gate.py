@@ -6,7 +6,7 @@ import threading
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -18,6 +18,7 @@ from abreast.limits.pool import Pool
 from abreast.limits.rate import Rate
 from abreast.limits.slots import Slots
 from tests.limits.desk import CountingClock, GateRecorder
+from tests.properties import tried
 
 # --- order
 
@@ -112,7 +113,7 @@ def test_a_ticket_that_needs_nothing_is_let_through():
 
 
 @given(schedule=st.randoms(use_true_random=False), wanted=st.integers(2, 3))
-@settings(max_examples=30)
+@tried(30)
 def test_a_ticket_for_several_busy_limits_is_overtaken_a_bounded_number_of_times(schedule, wanted):
     """Each limit is taken again when it is given back: only the gate can free them together."""
     recorder, limits = GateRecorder(), [Slots(1) for _ in range(wanted)]
@@ -503,5 +504,5 @@ class EverythingAtOnce(RuleBasedStateMachine):
             assert "the budget is spent" in str(error), name
 
 
-EverythingAtOnce.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+EverythingAtOnce.TestCase.settings = tried(150, stateful_step_count=40)
 TestEverythingAtOnce = EverythingAtOnce.TestCase

@@ -7,13 +7,14 @@ from fractions import Fraction
 from itertools import accumulate
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abreast.core.outcome import Usage
 from abreast.limits.limit import Need
 from abreast.limits.rate import Rate
 from tests.limits.desk import GateRecorder
+from tests.properties import tried
 
 CLOCK_TOLERANCE = 1e-5  # seconds: below the accuracy of a clock
 STARTS = st.sampled_from([0.0, 1 / 3, 1e3 + 0.1, 1e6 + 0.7, 1.7e9 + 0.3])
@@ -49,7 +50,7 @@ def expected_times(
 @given(start=STARTS, rate=RATES, burst=BURSTS, arrivals=ARRIVALS)
 @example(start=1.7e9 + 0.3, rate=(90_000, 1), burst=1000, arrivals=[(0, 1)] * 12)
 @example(start=1e6 + 0.7, rate=(90_000, 60), burst=1, arrivals=[(0, 1)] * 12)
-@settings(max_examples=300)
+@tried(300)
 def test_everyone_is_let_through_at_the_first_moment_the_rate_allows_and_not_before(
     start, rate, burst, arrivals
 ):
@@ -75,7 +76,7 @@ def test_everyone_is_let_through_at_the_first_moment_the_rate_allows_and_not_bef
 
 
 @given(start=STARTS, rate=RATES, burst=BURSTS, arrivals=ARRIVALS)
-@settings(max_examples=200)
+@tried(200)
 def test_no_stretch_of_time_lets_through_more_than_the_burst_and_its_share(
     start, rate, burst, arrivals
 ):
@@ -197,7 +198,7 @@ def test_use_beyond_the_reservation_is_charged_and_unknown_use_costs_what_was_re
         max_size=40,
     )
 )
-@settings(max_examples=200)
+@tried(200)
 def test_what_is_used_and_what_is_reserved_stay_together_below_the_burst_and_the_time_passed(moves):
     recorder, rate = GateRecorder(), Rate(4, per=2, of="tokens", burst=10)
     used: dict[int, int] = {}

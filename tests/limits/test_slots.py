@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.limits.limit import WHENEVER, Need
 from abreast.limits.slots import Slots
 from tests.limits.desk import GateRecorder
+from tests.properties import tried
 
 WEIGHTS = st.integers(1, 6) | st.just("all")
 MOVES = st.lists(
@@ -43,7 +44,7 @@ class PlainSlots:
 
 
 @given(count=st.integers(1, 5), moves=MOVES)
-@settings(max_examples=200)
+@tried(200)
 def test_slots_are_handed_out_as_a_plain_queue_would(count, moves):
     recorder, slots, plain = GateRecorder(), Slots(count), PlainSlots(count)
     for number, (move, what) in enumerate(moves):

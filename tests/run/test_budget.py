@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import abreast
@@ -14,9 +14,10 @@ from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.testing import Gate, ManualClock, MemoryStore
 from tests.dying import Dying
+from tests.properties import tried
 
 
-@settings(max_examples=60)
+@tried(60)
 @given(
     cap=st.integers(1, 12),
     count=st.integers(0, 12),

@@ -6,12 +6,13 @@ import threading
 from types import MappingProxyType
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import ITEM_READ, ITEM_SETTLED, ITEM_STARTED, ITEMS_COMPLETE, MAP_STARTED
 from abreast.store.port import ControlRequest, Driver, RunRow, each_event, each_outcome
+from tests.properties import tried
 from tests.store.contract import ADAPTERS, ANN, BOB, begin, event, settled
 
 
@@ -248,10 +249,7 @@ PATHS = st.sampled_from(["m", "m/a", "m/ab", "m/a/x", "m/a/y", "m/a!", "m/é", "
 
 
 @given(st.lists(PATHS), st.sampled_from(["", "m", "m/a", "m/a/", "m/", "x"]), st.integers(1, 5))
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    max_examples=60,
-)
+@tried(60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_outcomes_are_those_of_a_plain_walk_through_the_journal(store, paths, prefix, page):
     run_id = begin(store).id
     store.commit(run_id, 1, [settled(n, path, str(n)) for n, path in enumerate(paths, 1)], {})

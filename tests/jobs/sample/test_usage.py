@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import abreast
@@ -18,6 +18,7 @@ from abreast.run.calls.model import Caller
 from abreast.testing import Gate, MemoryStore
 from tests.dying import Dying
 from tests.jobs.sample.drawing import PASS, Table, at, passes
+from tests.properties import tried
 
 RETRY = abreast.Retry(2, base=0.0, cap=0.0)
 PRICE = FlatPrice(0.3, 0.7)
@@ -96,7 +97,7 @@ async def after_crashes(fresh, breadth, depth, commits):
 PLACES = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=3)
 
 
-@settings(max_examples=60)
+@tried(60)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 3)),
     PLACES,

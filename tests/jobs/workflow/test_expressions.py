@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abreast.jobs.files.expressions import (
@@ -17,6 +17,7 @@ from abreast.jobs.files.expressions import (
     parse_condition,
 )
 from abreast.jobs.files.fuel import MAX_TEXT_LENGTH, Fuel
+from tests.properties import tried
 
 ROOT = Path(__file__).resolve().parents[3]
 PEER = ROOT / ".peers" / "specify-cli" / "bin" / "python"
@@ -694,7 +695,7 @@ SOUP = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
+@tried(400)
 @given(text=st.one_of(st.text(), SOUP, SOUP.map("{{{{ {} }}}}".format)))
 @example(text="{{ _0_ }}")
 @example(text="{{ _7_ + 1 }}")
@@ -859,7 +860,7 @@ def wider(inner):
 EXPRESSIONS = st.recursive(PATHS | WRITTEN, wider, max_leaves=5)
 
 
-@settings(max_examples=600, deadline=None)
+@tried(600)
 @given(
     inner=EXPRESSIONS,
     values=st.tuples(PLAIN, PLAIN, PLAIN),

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.core.errors import AbreastError
@@ -25,6 +25,7 @@ from abreast.run.run import Run
 from tests.jobs.workflow.authors import WIDE, Author, Chaos, Photographing, run
 from tests.jobs.workflow.crash_job import WIDTH
 from tests.jobs.workflow.kits import recorded
+from tests.properties import tried
 
 JOB = Path(__file__).with_name("crash_job.py")
 PATIENCE = 20.0  # real seconds: a safety net against a hang
@@ -66,13 +67,13 @@ async def same_after_a_crash(choose):
     return expected, len(store.photos)
 
 
-@settings(max_examples=100)
+@tried(100)
 @given(st.randoms(use_true_random=False))
 def test_a_workflow_gives_the_same_result_at_any_width_and_order_of_completion(choose):
     asyncio.run(same_at_any_width(choose))
 
 
-@settings(max_examples=40)
+@tried(40)
 @given(st.randoms(use_true_random=False))
 def test_a_workflow_that_was_killed_anywhere_goes_on_to_the_same_result_and_repeats_nothing(choose):
     asyncio.run(same_after_a_crash(choose))

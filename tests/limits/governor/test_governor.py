@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abreast.limits.governor.governor import Governor
@@ -16,6 +16,7 @@ from benchmarks.limits.__main__ import LIMITERS, courses, lanes_played
 from benchmarks.limits.plots import PLOTS, picture
 from benchmarks.limits.scenarios import drawn, requests, scenarios
 from benchmarks.limits.virtual import play
+from tests.properties import tried
 
 ONE = {"requests": 1.0, "tokens": 100.0}
 SCENARIOS = courses()
@@ -117,7 +118,7 @@ def test_who_is_not_turned_away_within_a_second_was_let_in():
 
 
 @given(cap=st.integers(1, 9), seed=st.integers(0, 40))
-@settings(max_examples=10, deadline=None)
+@tried(10)
 def test_the_users_cap_is_never_passed(cap, seed):
     world = drawn(seed)
     flying, most = set(), 0
@@ -147,7 +148,7 @@ def test_the_users_cap_is_never_passed(cap, seed):
 
 @given(rate=st.integers(30, 600), seed=st.integers(0, 40))
 @example(rate=64, seed=18)
-@settings(max_examples=10, deadline=None)
+@tried(10)
 def test_the_users_rate_is_never_passed_whatever_the_server_says(rate, seed):
     world, times = drawn(seed), []
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -14,6 +14,7 @@ from abreast.jobs.matrix.report.findings import findings
 from abreast.jobs.matrix.scoring import statistics
 from abreast.jobs.matrix.scoring.arms import Arm, arms, score_names
 from tests.jobs.matrix.made_rows import FACTS, row, study
+from tests.properties import tried
 
 EVERYTHING = (
     statistics.summaries,
@@ -182,7 +183,7 @@ def test_controls_are_counted_and_never_compared():
     assert statistics.controls([row("c", "truth", control=True, score=None)])[0].mean is None
 
 
-@settings(max_examples=4)
+@tried(4)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_rows_changes_nothing(random):
     rows = study(50)

@@ -5,11 +5,12 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.jobs.files.expressions import ExpressionFailed
 from abreast.jobs.workflow.shell.script import ScriptInvalid, parse_script
+from tests.properties import tried
 
 SHELLS = [["sh"], ["bash", "--posix"], ["bash"], ["busybox", "sh"]]
 
@@ -132,7 +133,7 @@ def test_a_value_is_printed_as_it_is_wherever_it_stands(place, shell, tmp_path):
 
 
 @pytest.mark.parametrize("shell", shells())
-@settings(max_examples=60, deadline=None)
+@tried(60)
 @given(value=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_any_text_comes_through_every_quote(shell, value, tmp_path_factory):
     text = (
@@ -146,7 +147,7 @@ def test_any_text_comes_through_every_quote(shell, value, tmp_path_factory):
 
 
 @pytest.mark.parametrize("shell", shells())
-@settings(max_examples=150, deadline=None)
+@tried(150)
 @given(
     parts=st.lists(
         st.sampled_from(
