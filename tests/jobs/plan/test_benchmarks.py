@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,7 @@ def earlier(monkeypatch, tmp_path):
         monkeypatch.setattr(regression, "cpu_per_item", measured)
 
     monkeypatch.setattr(regression, "checked_out", checked_out)
+    monkeypatch.setattr(regression, "chat_server", lambda _: nullcontext({"URL": "of no server"}))
     return takes
 
 
