@@ -1005,7 +1005,7 @@ def test_every_module_is_reached_and_no_file_was_left_over():
         )
         entry = any(name in script for script in config()["project"]["scripts"].values())
         assert entry or any(
-            called.search(text) for other, text in texts.items() if other != path
+            last in text and called.search(text) for other, text in texts.items() if other != path
         ), f"nobody needs {name}"
     leftovers = re.compile(
         r"\.(orig|rej|bak|swp|tmp|pyc|log)$|~$|(^|/)(\.DS_Store|Thumbs\.db|nohup\.out)$"
