@@ -84,12 +84,12 @@ def behaviour(folder):
 
 
 @pytest.fixture
-def package(tmp_path, warm):
+def package(tmp_path):
     """abreast in a repository that is the package."""
     folder = tmp_path / "package"
     source = Path(find_spec("docutils").origin).parent
     shutil.copytree(source, folder / "docutils", ignore=shutil.ignore_patterns("__pycache__"))
-    shell = Shell(folder, warm)
+    shell = Shell(folder)
     (folder / ".git").rmdir()
     repository(folder, {})
     shell.environment["ABREAST_CACHE"] = str(tmp_path / "cache")
