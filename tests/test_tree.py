@@ -102,7 +102,7 @@ def test_a_task_that_is_started_outside_of_the_scheduler_is_a_fault(tree, call):
     starter = call.partition("(")[0].rpartition(".")[2]
     assert checked(tree) == (
         1,
-        [f"one/module.py:2 calls {starter}: only run/map/scheduler.py starts tasks"],
+        [f"one/module.py:2 calls {starter}: only run/map/attempts.py starts tasks"],
     )
 
 
