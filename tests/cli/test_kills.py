@@ -105,7 +105,9 @@ def test_killed_a_hundred_times_it_still_gives_the_same(tmp_path):
         seed += 1
 
 
-def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast):
+@pytest.mark.parametrize("words", [["sh"], ["env", "-i", f"PATH={os.environ['PATH']}", "sh"]])
+def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast, words):
+    # Known by the run's id in its environment, or, without one, by its recorded start alone.
     # The driver's session is killed, and its supervisor too: only the journal has a record of the
     # child.
     os.mkfifo(abreast.folder / "here")
@@ -115,7 +117,7 @@ def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast):
         "while :; do sleep 600; done"
     )
     abreast.file("items", "1\n")
-    with abreast.start("map", "--input", "items", "--", "sh", "-c", script) as process:
+    with abreast.start("map", "--input", "items", "--", *words, "-c", script) as process:
         assert select.select([here], [], [], PATIENCE)[0]
         child = int(os.read(here, 100))
         handle = os.pidfd_open(child)

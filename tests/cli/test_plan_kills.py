@@ -200,6 +200,25 @@ def test_what_was_cut_off_and_never_resumed_is_kept_and_its_worktrees_go_at_appl
     assert (project.folder / "part0/m0.txt").read_text() == "x = 0\n"
 
 
+def test_a_plan_that_is_still_driven_is_not_resumed_and_its_commands_go_on(begin, tmp_path):
+    project = begin(0)
+    os.mkfifo(tmp_path / "wait")
+    project.environment["WAIT"] = str(tmp_path / "wait")
+    with project.start("plan", "run", "--command", WAITS, "-w", str(PARTS)) as process:
+        told = b""
+        while told.count(b"\n") < PARTS:
+            assert select.select([project.here], [], [], PATIENCE)[0]
+            told += os.read(project.here, 100)
+        said = project("resume", "plan-1")
+        assert said.code == 1, said
+        assert "plan-1" in said.err
+        assert len(worktrees(project)) == PARTS
+        with (tmp_path / "wait").open("w"):  # all commands end
+            pass
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, (out, err)
+
+
 # A driver that kills itself: before or after the call with this number of one of our functions.
 DIES = """
 import importlib, os, signal, sys

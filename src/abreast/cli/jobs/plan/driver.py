@@ -38,6 +38,7 @@ from abreast.models.port import Request
 from abreast.run.calls.model import Caller
 from abreast.run.run import Run
 from abreast.store.port import RunRow, Store
+from abreast.store.rows import busy
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import Worktrees, open_worktrees
@@ -118,7 +119,10 @@ class PlanDriver(JobDriver):
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
         """Make the worktrees, and take a snapshot of the directory."""
         job = self._job
+        # They would still write into the directory. A run that has a driver keeps its processes.
         if self._resumed_run is not None and store is not None:
+            if store.driven(self._resumed_run):
+                raise busy(store.get(self._resumed_run))
             await end_leftovers(store, self._resumed_run)
         self._snapshots = await asyncio.to_thread(snapshots_of, job.path)
         await asyncio.to_thread(clear_leftovers, Path(job.path))
