@@ -38,7 +38,7 @@ _CODES: tuple[tuple[int, str], ...] = (
         errors.INTERRUPTED,
         "interrupted by Ctrl-C; the run can go on (143 after SIGTERM, 129 after SIGHUP)",
     ),
-    (errors.PIPE_CLOSED, "whoever read the output has gone, as `head` does"),
+    (errors.PIPE_CLOSED, "the reader of the output has gone, as `head` does"),
 )
 
 _MEANINGS: dict[str, str] = {
