@@ -6,8 +6,8 @@ Both trees play the same contender from this tree's benchmarks; only the library
 of the ratios of each round says whether this tree became slower. Exits 1 past 1.25 x.
 
 `--short` plays three small loads in well under a minute and is a part of `make check`: it exits 1
-past 1.5 x, measured again with more rounds before it does, and exits 0 with a sentence where there
-is no earlier commit to compare with.
+past 1.5 x (A: 2 x), measured again with more rounds before it does, and exits 0 with a sentence
+where there is no earlier commit to compare with.
 """
 
 import argparse
@@ -31,6 +31,8 @@ MOST = 1.25
 # On two shared cores the median of a short comparison of equal trees stays below 1.2: this leaves
 # room above that.
 MOST_SHORT = 1.5
+# A is some 10 us of our own per item, which work longer than a function call hides.
+MOST_OF_SHORT = {"A": 2.0}
 ROUNDS, ROUNDS_SHORT, ROUNDS_AGAIN = 5, 3, 9
 
 Load = tuple[str, int, int, int]
@@ -163,8 +165,11 @@ def run(base: str, *, short: bool, rounds: int) -> int:
         plans = (library / "abreast/jobs/plan/job.py").exists()
         loads = SHORT_LOADS if short else [load for load in LOADS if load[0] not in PLANS or plans]
         again = ROUNDS_AGAIN if short else 0
+        bars = MOST_OF_SHORT if short else {}
         slower = [
-            load[0] for load in loads if became_slower(load, trees, rounds, most, again=again)
+            load[0]
+            for load in loads
+            if became_slower(load, trees, rounds, bars.get(load[0], most), again=again)
         ]
     if slower:
         print(f"slower than {base} by more than {most} x: {', '.join(slower)}", file=sys.stderr)
