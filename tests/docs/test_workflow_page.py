@@ -9,8 +9,8 @@ import re
 import pytest
 import yaml
 
-from abreast.assembly import workflow_tools as toolkit
-from abreast.cli.commands import run
+from abreast.assembly import workflow_tools
+from abreast.cli.jobs import job_file
 from abreast.jobs.files import fuel
 from abreast.jobs.files.filters import FILTERS
 from abreast.jobs.workflow.load import step_words
@@ -88,12 +88,12 @@ def test_its_limits_are_those_that_hold(page):
         fuel.MAX_TREE_DEPTH,
         fuel.MAX_STEPS,
         fuel.MAX_TEXT_LENGTH,
-        toolkit.MAX_ITEMS,
+        workflow_tools.MAX_ITEMS,
         width.WIDEST,
         MAX_ITERATIONS,
     )
     assert [number for number in numbers if f"{number:,}" not in table] == []
-    assert (toolkit.MAX_OUTPUT, run._LONGEST) == (8 << 20, 5 << 20)
+    assert (workflow_tools.MAX_OUTPUT, job_file.MAX_FILE_BYTES) == (8 << 20, 5 << 20)
     assert "8 MiB" in table
     assert "5 MiB" in table
     assert f"a `shell` step has {SHELL_TIMEOUT:.0f}" in page

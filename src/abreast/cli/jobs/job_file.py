@@ -12,7 +12,7 @@ from abreast.core.frozen import record
 from abreast.jobs.files.problems import Problems
 from abreast.jobs.files.yaml_nodes import YamlNode, read_yaml
 
-_MAX_FILE_BYTES: Final = 5 << 20
+MAX_FILE_BYTES: Final = 5 << 20
 
 
 @record(frozen=True, slots=True)
@@ -36,12 +36,12 @@ def read_text(file: str) -> str:
     """A job file's text; raises `UsageError` if it can't be read."""
     try:
         with Path(file).open("rb") as opened:
-            found = opened.read(_MAX_FILE_BYTES + 1)
+            found = opened.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{file} can't be read ({os_error_text(error)})") from None
-    if len(found) > _MAX_FILE_BYTES:
+    if len(found) > MAX_FILE_BYTES:
         raise UsageError(
-            f"{file} has more than {_MAX_FILE_BYTES >> 20} MiB, which no job file needs"
+            f"{file} has more than {MAX_FILE_BYTES >> 20} MiB, which no job file needs"
         )
     try:
         return found.decode("utf-8-sig")
