@@ -13,14 +13,14 @@ from abreast.views.job_view import JobView, listed, mapping
 from abreast.views.run_reader import Follower, shown_state
 
 JOB_VIEWS: Final = {
-    "sample": "SampleView",
-    "workflow": "WorkflowView",
-    "matrix": "MatrixView",
-    "candidates": "CandidatesView",
-    "plan": "PlanView",
-    "map": "MapView",
+    "sample": "abreast.jobs.sample.view:SampleView",
+    "workflow": "abreast.jobs.workflow.view:WorkflowView",
+    "matrix": "abreast.jobs.matrix.view:MatrixView",
+    "candidates": "abreast.jobs.candidates.view:CandidatesView",
+    "plan": "abreast.jobs.plan.view:PlanView",
+    "map": "abreast.jobs.map.view:MapView",
 }
-"""The kinds of runs that are jobs, each with the class in its `view` module."""
+"""The kinds of runs that are jobs, each with its view, as `module:Class`."""
 
 
 class JobViewReader:
@@ -48,8 +48,8 @@ class JobViewReader:
         until = SYSTEM_CLOCK.now() + seconds
         with self._lock:
             if self._fold is None:  # a job's module is imported on first use
-                module = import_module(f"abreast.jobs.{self.kind}.view")
-                self._fold = cast("JobView", getattr(module, JOB_VIEWS[self.kind])())
+                module, _, name = JOB_VIEWS[self.kind].partition(":")
+                self._fold = cast("JobView", getattr(import_module(module), name)())
             self._follower.read(store, run, self._fold.add, self._fold.KINDS, until)
             after = self._follower.after
             read = 1.0 if after >= run.last_seq else after / run.last_seq

@@ -41,27 +41,27 @@ class JobEntry:
 def find_name(place: str) -> Any:  # noqa: ANN401 - a class or a function
     """What is called so in its module: `module:name`."""
     module, _, name = place.partition(":")
-    return getattr(import_module(f"abreast.{module}"), name)
+    return getattr(import_module(module), name)
 
 
 _AGAIN: Final = "resume {run} --only-failed"
 
 JOBS: Final[Mapping[str, JobEntry]] = {
     "workflow": JobEntry(
-        "cli.jobs.workflow.driver:WorkflowDriver",
+        "abreast.cli.jobs.workflow.driver:WorkflowDriver",
         ("workflow", "steps"),
         alone=False,
         retried_by=_AGAIN,
-        schema="jobs.workflow.load.json_schema:workflow_schema",
+        schema="abreast.jobs.workflow.load.json_schema:workflow_schema",
     ),
     "sample": JobEntry(
-        "cli.jobs.sample:SampleDriver",
+        "abreast.cli.jobs.sample:SampleDriver",
         ("sample",),
         refused=_WORKFLOW_FLAGS,
         refusal="is for workflows, and {file} holds a sample",
     ),
     "matrix": JobEntry(
-        "cli.jobs.matrix.driver:MatrixDriver",
+        "abreast.cli.jobs.matrix.driver:MatrixDriver",
         ("matrix",),
         alone=False,
         refused=("check_only", "simulate", "outputs_of", "name"),
@@ -69,19 +69,19 @@ JOBS: Final[Mapping[str, JobEntry]] = {
         retried_by=_AGAIN,
     ),
     "plan": JobEntry(
-        "cli.jobs.plan.driver:PlanDriver",
+        "abreast.cli.jobs.plan.driver:PlanDriver",
         ("plan",),
         refused=_WORKFLOW_FLAGS,
         refusal="is for workflows, and {file} holds a plan",
         retried_by=_AGAIN,
-        schema="cli.jobs.plan.job:plan_schema",
+        schema="abreast.cli.jobs.plan.job:plan_schema",
     ),
     "candidates": JobEntry(
-        "cli.jobs.candidates.driver:CandidatesDriver",
+        "abreast.cli.jobs.candidates.driver:CandidatesDriver",
         ("candidates",),
         refused=_WORKFLOW_FLAGS,
         refusal="is for workflows, and {file} holds candidates",
     ),
-    "map": JobEntry("cli.jobs.map.driver:MapDriver", retried_by="retry {run}"),
+    "map": JobEntry("abreast.cli.jobs.map.driver:MapDriver", retried_by="retry {run}"),
 }
 """All jobs; a file is looked up in this order."""
