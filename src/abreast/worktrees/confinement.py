@@ -215,8 +215,7 @@ async def run_confined(
                     sandbox,
                     stdin=json.dumps(request).encode(),
                     cwd=str(scratch),
-                    # Minimal: the command can read it where process isolation is not available.
-                    env={name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
+                    env=_sandbox_environment(),
                     keep=limits.output,
                 )
         return _read_report(argv, limits, most, finished, os.pread(report, 1 << 20, 0))
@@ -234,6 +233,14 @@ def _make_scratch(scratch: Path) -> int:
     for name in ("", "home", "tmp"):
         (scratch / name).mkdir(mode=0o700)
     return os.open(scratch / "report", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+def _sandbox_environment() -> dict[str, str]:
+    """The environment of the sandbox itself.
+
+    It is minimal: the command can read it where process isolation is not available.
+    """
+    return {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
 
 
 def _sandbox_request(
