@@ -195,6 +195,8 @@ def test_any_kind_of_repository_can_be_the_source(project, tmp_path, kind):
         if kind == "sha256":
             git(folder, "commit", "-qm", "first")
             made = "first"
+    for name in ("name", "email"):
+        git(folder, "config", f"user.{name}", "mine@example.com")
     (tmp_path / "hooked").unlink(missing_ok=True)
     (folder / ".abreast").mkdir()
     place = folder / git(folder, "rev-parse", "--git-common-dir").decode().strip()

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 
 PREAMBLE = """
 import json, os, sys
+from pathlib import Path
+import abreast.store.sqlite.sql
 from abreast.core.errors import StoreError
-from abreast.store.sqlite.sql import migrations
+from abreast.store.sqlite.sql import migrations, sql
 from abreast.store.sqlite.store import SqliteStore
 from tests.store.contract import ANN, BOB, begin, event, settled
 
@@ -22,7 +24,10 @@ def try_it(do):
         say(type(error).__name__, str(error))
 
 def step_down():
-    migrations()  # read now: the interpreter's own files may be out of reach afterwards
+    # Read now: abreast's own files may be out of reach afterwards.
+    migrations()
+    for file in Path(abreast.store.sqlite.sql.__file__).parent.glob("*.sql"):
+        sql(file.stem)
     if os.geteuid() == 0:  # who may write everything, whatever its mode
         os.setuid(65534)
 

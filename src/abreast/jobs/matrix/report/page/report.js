@@ -191,7 +191,12 @@
     }
 
     let waiting = 0;
-    at("filters").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(filter, 120); });
+    // A choice shows at once, so that a click right after it meets the row it was meant for; typing may go on.
+    at("filters").addEventListener("input", (event) => {
+      clearTimeout(waiting);
+      if (event.target instanceof HTMLSelectElement) filter();
+      else waiting = setTimeout(filter, 120);
+    });
     at("filters").addEventListener("reset", () => setTimeout(filter));
     at("filters").addEventListener("submit", (event) => { event.preventDefault(); filter(); });
     at("before").addEventListener("click", () => { page -= 1; list(); });
