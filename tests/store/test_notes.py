@@ -293,9 +293,6 @@ def test_a_directory_that_can_not_be_written_keeps_no_run_locked():
             file.chmod(0o777)
         lock_file(path).parent.chmod(0o555)
         looks = """
-from abreast.store.sqlite import sql
-for file in sql._FOLDER.glob("*.sql"):  # which may be out of reach afterwards
-    sql.sql(file.stem)
 step_down()
 for _ in range(2):
     store = SqliteStore(sys.argv[1])
