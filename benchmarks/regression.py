@@ -14,6 +14,7 @@ import argparse
 import io
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -47,6 +48,10 @@ LOADS: tuple[Load, ...] = (
 )
 SHORT_LOADS: tuple[Load, ...] = (("A", 5_000, 100, 2), ("C", 500, 50, 2), ("D", 200, 100, 2))
 PLANS = ("P15", "P10k")
+
+
+class NotInstalled(Exception):
+    """One of the two commits stands on a package that is not installed."""
 
 
 class NoBase(Exception):
@@ -115,9 +120,12 @@ def cpu_per_item(library: Path, load: Load, told: dict[str, str]) -> float:
         env={**environment, "PYTHONPATH": str(library)},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
         timeout=300,
     )
+    if missing := re.search(r"ModuleNotFoundError: (.*)", done.stderr):
+        raise NotInstalled(missing[1])
+    done.check_returncode()
     sample = json.loads(done.stdout.splitlines()[-1])
     return float(sample["cpu"] / sample["items"] * 1e6)
 
@@ -148,7 +156,13 @@ def became_slower(
 
     With `again`, only if that many rounds say so too.
     """
-    if compare(load, trees, rounds) <= most:
+    try:
+        if compare(load, trees, rounds) <= most:
+            return False
+    except NotInstalled as error:
+        print(
+            f"  {load[0]:<3} is not compared, a package of one commit is gone: {error}", flush=True
+        )
         return False
     if not again:
         return True

@@ -44,10 +44,6 @@ DEPRECATED = re.compile(
 # Definitions that nothing in src mentions, and why they are there all the same.
 UNMENTIONED = {
     "DrawFilter": "for users' loggers: which draw a record belongs to",
-    **dict.fromkeys(
-        ("on_body", "on_header", "on_headers_complete", "on_message_begin", "on_message_complete"),
-        "called by the parser of httptools, which finds them by name",
-    ),
     "join_path": "the form of a path; the driver spells it out, item by item",
 }
 COMING: dict[str, str] = {}

@@ -149,16 +149,6 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments, said, capsys):
     assert err.count("\n") == 1
 
 
-def test_without_aiohttp_it_says_so(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
-    monkeypatch.delitem(sys.modules, "abreast.testing.storm.server", raising=False)
-    assert main([]) == 1
-    assert (
-        capsys.readouterr().err
-        == "storm: the storm server needs aiohttp: pip install 'abreast[storm]'\n"
-    )
-
-
 def test_a_port_that_is_taken_is_one_sentence(capsys):
     with start_process() as storm:
         port = storm.url.rpartition(":")[2]

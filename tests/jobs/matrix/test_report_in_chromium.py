@@ -140,17 +140,16 @@ def test_filters_order_and_pages_show_the_cells_they_say(browser, tmp_path):
     steps = [row for row in rows if row.strategy == "steps"]
     opened.filtered(f"{len(steps)} of {whole}")
     slowest = max(steps, key=lambda row: row.service_s)
-    first = "document.querySelector('#list tbody tr').textContent"
-    before = page.evaluate(first)
+    first = page.locator("#list tbody tr").first
+    before = first.text_content()
     # In one turn of the page, so no later one can have put the rows in order.
     after = page.evaluate(
         """() => {
           const order = document.querySelector("#order");
           order.value = "service time, longest first";
           order.dispatchEvent(new Event("input", { bubbles: true }));
-          return %s;
+          return document.querySelector("#list tbody tr").textContent;
         }"""
-        % first
     )
     assert after != before
     page.click("#list button.open")

@@ -1,15 +1,13 @@
-"""HTTP connections: all forms of answers, and connections with and without keep-alive."""
+"""Over real sockets: forms of answers and their errors, connections, proxies, redirects, TLS."""
 
 import asyncio
-import itertools
 import ssl
 import zlib
-from contextlib import asynccontextmanager
+from base64 import b64encode
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trustme
-from hypothesis import given
-from hypothesis import strategies as st
 
 from abreast.core.errors import (
     CallFailed,
@@ -18,8 +16,7 @@ from abreast.core.errors import (
     ReplyTimeout,
     RequestRefused,
 )
-from abreast.models.http import connection as module
-from abreast.models.http.client import HttpClient, endpoint
+from abreast.models.http.client import HttpClient, endpoint, proxy_of
 from abreast.models.providers.openai import OpenAI
 from tests.models.serving import ask
 
@@ -101,12 +98,6 @@ async def until(met):
         await asyncio.sleep(0)
 
 
-def pool_of(http):
-    (pools,) = http._pools.values()
-    (pool,) = pools.values()
-    return pool
-
-
 async def posted(http, url, body=b"{}"):
     return await http.post(endpoint(url), body)
 
@@ -147,20 +138,6 @@ async def test_an_answer_without_a_length_ends_with_its_connection():
         assert talk.connections == 2
 
 
-@given(st.sampled_from([LENGTH, CHUNKED, ANNOUNCED]), st.lists(st.integers(1, 120), max_size=8))
-def test_an_answer_is_the_same_wherever_it_was_cut(answer, cuts):
-    edges = [0, *sorted({cut for cut in cuts if cut < len(answer)}), len(answer)]
-    parts = [answer[a:b] for a, b in itertools.pairwise(edges)]
-
-    async def main():
-        async with talking(parts) as talk, client() as http:
-            assert (await posted(http, talk.url)).body == b"hello"
-            assert (await streamed(http, talk.url))[2] == b"hello"
-            assert talk.connections == 1
-
-    asyncio.run(main())
-
-
 async def failed(http, url, stream):
     with pytest.raises(CallFailed) as caught:
         await (streamed(http, url) if stream else posted(http, url))
@@ -175,12 +152,8 @@ both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stre
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (
-            b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
-            "another protocol",
-        ),
-        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000, "headers don't end"),
-        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20_000, "headers don't end"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000, "no HTTP"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20_000, "no HTTP"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "no HTTP"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabc", "no HTTP"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "no HTTP"),
@@ -228,32 +201,31 @@ async def test_silence_ends_a_call_and_so_does_the_total_though_bytes_come(strea
         assert type(await failed(http, talk.url, stream)) is ReplyTimeout
 
 
-async def test_the_timer_of_one_call_does_not_end_the_next():
-    async with talking(LENGTH) as talk, client(stall=0.3) as http:
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        count = 0
-        while loop.time() < start + 0.7:  # the first call's timeout ends during others
-            assert (await posted(http, talk.url)).body == b"hello"
-            count += 1
-        assert talk.connections == 1
-        assert count > 2
-
-
-async def test_a_compressed_reply_that_nobody_asked_for_is_said():
-    body = zlib.compress(b'{"choices": []}')
+async def test_a_compressed_reply_is_read_and_one_that_is_broken_is_told():
+    whole = b'{"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}'
     head = (
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
         b"content-encoding: deflate\r\ncontent-length: %d\r\n\r\n"
     )
-    async with talking(head % len(body) + body) as talk:
+    packed = zlib.compress(whole)
+    answers = (head % len(packed) + packed, head % 7 + b"notzlib", head % 0)
+    async with talking(*answers) as talk:
         model = OpenAI("openai/x", talk.url, "sk-secret")
-        with pytest.raises(ReplyBroken, match="compressed"):
-            await model.complete(ask())
-        with pytest.raises(ReplyBroken, match="compressed"):
-            await model.complete(ask(), [].append)
+        assert (await model.complete(ask())).text == "hi"
+        for _ in range(2):
+            with pytest.raises(ReplyBroken, match="can't be read"):
+                await model.complete(ask())
         await model.close()
-        assert b"accept-encoding: identity\r\n" in talk.requests[0][0]
+
+
+@both_ways
+async def test_a_small_reply_that_unpacks_to_a_huge_one_is_too_large(stream):
+    packed = zlib.compress(b"x" * 3_000_000)
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: deflate\r\ncontent-length: %d\r\n\r\n"
+    async with talking(head % len(packed) + packed) as talk, client(largest=1000) as http:
+        error = await failed(http, talk.url, stream)
+        assert type(error) is ReplyBroken
+        assert "larger than 1,000 bytes" in str(error)
 
 
 # --- requests
@@ -265,21 +237,11 @@ async def test_a_request_is_what_the_endpoint_says():
         head, body = talk.requests[0]
         lines = head.decode().split("\r\n")
         assert lines[0] == "POST /v1/m%2Fx/%C3%A9?alt=sse&b=c%20d HTTP/1.1"
-        assert f"host: {talk.url.removeprefix('http://')}" in lines
-        assert {"authorization: Bearer sk-secret", "x-team: blue", "content-length: 7"} <= set(
-            lines
-        )
+        sent = {line.partition(":")[0].lower(): line.partition(": ")[2] for line in lines[1:]}
+        assert sent["host"] == talk.url.removeprefix("http://")
+        assert sent["authorization"] == "Bearer sk-secret"
+        assert (sent["x-team"], sent["content-length"]) == ("blue", "7")
         assert body == b'{"a":1}'
-
-
-def test_a_host_of_other_letters_and_an_ipv6_address():
-    assert (
-        b"\r\nhost: xn--bcher-kva.example:8080\r\n"
-        in endpoint("http://bücher.example:8080/v1").lines
-    )
-    place = endpoint("https://[::1]/v1")
-    assert (place.place.host, place.place.port, place.place.secure) == ("::1", 443, True)
-    assert b"\r\nhost: [::1]\r\n" in place.lines
 
 
 @pytest.mark.parametrize("name", ["a b", "a:b", "a\r\nb", "", "ä"])
@@ -295,45 +257,6 @@ async def test_a_host_that_is_none_is_refused():
 
 
 # --- connections
-
-
-@pytest.mark.parametrize(
-    ("answer", "connections"),
-    [
-        (LENGTH, 1),
-        (CHUNKED, 1),
-        (CLOSED, 3),
-        (LENGTH.replace(b"1.1", b"1.0"), 3),
-        (LENGTH + LENGTH, 3),
-        (LENGTH + b"x", 3),
-    ],
-    ids=["length", "chunked", "close", "1.0", "twice", "more"],
-)
-async def test_a_connection_is_used_again_only_if_it_is_clean(answer, connections):
-    async with talking(answer) as talk, client() as http:
-        for _ in range(3):
-            assert (await posted(http, talk.url)).body == b"hello"
-        assert talk.connections == connections
-
-
-async def test_a_connection_that_the_server_closed_meanwhile_is_not_used():
-    async with talking(LENGTH, hang_up=True) as talk, client() as http:
-        for count in range(1, 4):
-            assert (await posted(http, talk.url)).body == b"hello"
-            await talk.until(lambda count=count: talk.gone == count)
-            await until(lambda: not any(each.is_open for each in pool_of(http)._open))
-        assert talk.connections == 3
-
-
-async def test_what_comes_when_nobody_asked_ends_the_connection():
-    async with (
-        talking([LENGTH, b"HTTP/1.1 408 Timeout\r\ncontent-length: 0\r\n\r\n"]) as talk,
-        client() as http,
-    ):
-        for count in range(1, 4):
-            assert (await posted(http, talk.url)).body == b"hello"
-            await talk.until(lambda count=count: talk.gone == count)
-        assert talk.connections == 3
 
 
 async def test_a_connection_that_was_idle_for_long_is_not_used_again():
@@ -353,23 +276,6 @@ async def test_the_last_one_used_is_used_first_and_calls_side_by_side_have_their
         assert talk.connections == 5
 
 
-async def test_an_answer_that_comes_before_the_request_was_sent_ends_the_connection():
-    async def answer(reader, writer):
-        writer.write(LENGTH.replace(b"200 OK", b"413 Too Large"))
-        await reader.read(10)
-        await held.wait()
-        writer.close()
-
-    held = asyncio.Event()
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with client() as http:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        assert (await posted(http, url, b"x" * 30_000_000)).status == 413
-        assert not pool_of(http)._idle
-    held.set()
-    server.close()
-
-
 async def test_closing_while_a_call_waits_ends_that_call():
     async with talking(b"") as talk, client() as http:
         waiting = asyncio.create_task(posted(http, talk.url))
@@ -379,20 +285,113 @@ async def test_closing_while_a_call_waits_ends_that_call():
             await waiting
 
 
-async def test_names_are_looked_up_once_for_many_connections(monkeypatch):
-    loop = asyncio.get_running_loop()
-    asked, real = [], loop.getaddrinfo
+# --- redirects
 
-    async def getaddrinfo(host, *args, **options):
-        asked.append(host)
-        return await real(host, *args, **options)
 
-    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+def moved(place, status=307):
+    return b"HTTP/1.1 %d Moved\r\nlocation: %s\r\ncontent-length: 0\r\n\r\n" % (
+        status,
+        place.encode(),
+    )
+
+
+async def test_a_redirect_within_the_host_is_followed_with_the_same_body():
+    async with talking(moved("/v2/x"), moved("y", 308), LENGTH) as talk, client() as http:
+        assert (await posted(http, f"{talk.url}/v1", b"body")).body == b"hello"
+        lines = [head.split(b"\r\n")[0] for head, _ in talk.requests]
+        assert lines == [f"POST {path} HTTP/1.1".encode() for path in ("/v1", "/v2/x", "/v2/y")]
+        assert {body for _, body in talk.requests} == {b"body"}
+
+
+@pytest.mark.parametrize(
+    "place", ["http://elsewhere.example/v1", "ftp://127.0.0.1/", "http://[", ""]
+)
+async def test_a_redirect_to_another_place_is_the_answer(place):
+    async with talking(moved(place, 307 if place else 303)) as talk, client() as http:
+        assert (await posted(http, talk.url)).status in {307, 303}
+        assert len(talk.requests) == 1
+
+
+async def test_a_redirect_without_end_is_refused():
+    async with talking(moved("/again")) as talk, client() as http:
+        with pytest.raises(RequestRefused, match="too many redirects"):
+            await posted(http, talk.url)
+        assert len(talk.requests) == 5
+
+
+# --- proxies
+
+
+@pytest.fixture
+def proxies(monkeypatch):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    return monkeypatch
+
+
+async def test_a_proxy_of_the_environment_is_used_with_its_password(proxies):
     async with talking(LENGTH) as talk, client() as http:
-        url = talk.url.replace("127.0.0.1", "localhost")
-        answers = await asyncio.gather(*(posted(http, url) for _ in range(20)))
-        assert {answer.body for answer in answers} == {b"hello"}
-        assert asked == ["localhost"]
+        proxies.setenv("http_proxy", talk.url.replace("://", "://me:pass-word@"))
+        assert (await posted(http, "http://api.example/v1")).body == b"hello"
+        head = talk.requests[0][0].decode()
+        assert head.startswith("POST http://api.example/v1 HTTP/1.1\r\n")
+        assert f"Basic {b64encode(b'me:pass-word').decode()}" in head
+        assert http.clean("pass-word") == "***"
+
+
+async def test_a_proxy_connects_to_a_host_with_tls_and_its_refusal_is_told(
+    proxies, authority, tmp_path
+):
+    trust(authority, tmp_path, proxies)
+    asked = []
+
+    async def connect(reader, writer):
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        if len(asked) > 1:
+            writer.write(b"HTTP/1.1 407 Who are you\r\ncontent-length: 0\r\n\r\n")
+        else:
+            port = int(talk.url.rpartition(":")[2])
+            inner, outer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            await asyncio.gather(pass_on(reader, outer), pass_on(inner, writer))
+        writer.close()
+
+    proxy = await asyncio.start_server(connect, "127.0.0.1", 0)
+    port = proxy.sockets[0].getsockname()[1]
+    proxies.setenv("https_proxy", f"http://127.0.0.1:{port}")
+    async with talking(LENGTH, tls=context_of(authority, "api.example")) as talk:
+        async with client() as http:
+            assert (await posted(http, "https://api.example/v1")).body == b"hello"
+        async with client() as http:
+            with pytest.raises(RequestRefused, match="the proxy answers 407"):
+                await posted(http, "https://api.example/v1")
+    assert [head.split(b"\r\n")[0] for head in asked] == [b"CONNECT api.example:443 HTTP/1.1"] * 2
+    proxy.close()
+
+
+async def pass_on(reader, writer):
+    with suppress(ConnectionError):
+        while part := await reader.read(65_536):
+            writer.write(part)
+            await writer.drain()
+    writer.close()
+
+
+def test_which_proxy_an_address_has(proxies):
+    def of(url):
+        return proxy_of(endpoint(url))
+
+    assert of("http://api.example") is None
+    proxies.setenv("HTTPS_PROXY", "proxy.example:3128")
+    proxies.setenv("no_proxy", "inside.example,.corp.example")
+    assert str(of("https://api.example/v1")) == "http://proxy.example:3128"
+    assert of("http://api.example/v1") is None
+    for host in ("inside.example", "a.corp.example", "localhost", "127.0.0.2", "[::1]"):
+        assert of(f"https://{host}/v1") is None
+    proxies.setenv("HTTPS_PROXY", "socks5://proxy.example")
+    with pytest.raises(ValueError, match="HTTPS_PROXY is no address like"):
+        of("https://api.example/v1")
 
 
 # --- TLS
@@ -409,28 +408,24 @@ def context_of(authority, *names):
     return context
 
 
-async def test_tls_is_spoken_and_the_certificate_looked_at(authority, monkeypatch, tmp_path):
-    module._context.cache_clear()
-    async with talking(LENGTH, tls=context_of(authority, "127.0.0.1")) as talk, client() as http:
-        with pytest.raises(RequestRefused, match="certificate"):
-            await posted(http, talk.url)
+def trust(authority, tmp_path, monkeypatch):
     file = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(file))
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    module._context.cache_clear()
-    try:
-        async with (
-            talking(LENGTH, tls=context_of(authority, "127.0.0.1")) as talk,
-            client() as http,
-        ):
-            for _ in range(3):
-                assert (await posted(http, talk.url)).body == b"hello"
-            assert talk.connections == 1
-        async with (
-            talking(LENGTH, tls=context_of(authority, "elsewhere.example")) as talk,
-            client() as http,
-        ):
-            with pytest.raises(RequestRefused, match="certificate"):
-                await posted(http, talk.url)
-    finally:
-        module._context.cache_clear()
+
+
+async def test_tls_is_spoken_and_the_certificate_looked_at(authority, monkeypatch, tmp_path):
+    async with talking(LENGTH, tls=context_of(authority, "127.0.0.1")) as talk, client() as http:
+        with pytest.raises(RequestRefused, match="can't prove who it is"):
+            await posted(http, talk.url)
+    trust(authority, tmp_path, monkeypatch)
+    async with talking(LENGTH, tls=context_of(authority, "127.0.0.1")) as talk, client() as http:
+        for _ in range(3):
+            assert (await posted(http, talk.url)).body == b"hello"
+        assert talk.connections == 1
+    async with (
+        talking(LENGTH, tls=context_of(authority, "elsewhere.example")) as talk,
+        client() as http,
+    ):
+        with pytest.raises(RequestRefused, match="can't prove who it is"):
+            await posted(http, talk.url)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from http import HTTPStatus
+from ipaddress import ip_address
 from typing import TypedDict
-from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from yarl import URL
 
 from abreast.core.errors import (
     CallFailed,
@@ -21,24 +26,18 @@ from abreast.core.errors import (
     RequestRefused,
 )
 from abreast.core.version import VERSION
-from abreast.models.http.connection import (
-    Connection,
-    ConnectionPool,
-    CutOff,
-    HostAddress,
-    HttpTimeouts,
-    MalformedHttp,
-    NotConnected,
-)
 from abreast.models.providers.errors import RAW, one_line, raw_of
 
 LARGEST = 8 * 1024 * 1024  # bytes of a reply
 # Seconds between the end marker of a stream and its end; after that its connection is not reused.
 _DRAIN_SECONDS = 0.2
 _SHORTEST_SECRET = 4  # characters; a shorter text occurs in many words, and is not masked
-_BROKEN = (MalformedHttp, OSError)
-_SAFE_IN_TARGET = "/%:?=~!$&'()*+,;@[]"
+_MAX_HEADER_BYTES = 64 * 1024
+_MAX_REDIRECTS = 5
+_BROKEN = (aiohttp.ClientError, OSError, ValueError)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# The others ask for a GET of something else.
+_REDIRECTS = {HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT}
 
 
 class HttpOptions(TypedDict, total=False):
@@ -55,33 +54,42 @@ class HttpOptions(TypedDict, total=False):
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The address for requests, and their first lines."""
-
-    place: HostAddress
-    lines: bytes
-
-
-def endpoint(url: str) -> Endpoint:
-    """The endpoint at an address; raises ValueError if it is invalid."""
-    parts = urlsplit(url)
-    if (
-        parts.scheme not in {"http", "https"}
-        or not parts.hostname
-        or "@" in parts.netloc
-        or not url.isprintable()
-    ):
-        raise ValueError(
-            "a base_url is an address like https://api.example.com/v1, without a user or a password"
-        )
-    secure = parts.scheme == "https"
-    target = quote(
-        f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe=_SAFE_IN_TARGET
+def endpoint(url: str) -> URL:
+    """The address for requests; raises ValueError if it is invalid."""
+    with suppress(ValueError):
+        parsed = URL(url)
+        if (
+            parsed.scheme in {"http", "https"}
+            and parsed.host
+            and parsed.user is None
+            and parsed.password is None
+            and url.isprintable()
+        ):
+            return parsed
+    raise ValueError(
+        "a base_url is an address like https://api.example.com/v1, without a user or a password"
     )
-    host = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode()
-    place = HostAddress(parts.hostname, parts.port or (443 if secure else 80), secure)
-    return Endpoint(place, f"POST {target} HTTP/1.1\r\nhost: {host}\r\n".encode())
+
+
+def proxy_of(url: URL) -> URL | None:
+    """The proxy that the environment names for an address (HTTPS_PROXY, HTTP_PROXY, NO_PROXY).
+
+    This machine itself is never reached by a proxy.
+    """
+    proxies = getproxies()
+    named = proxies.get(url.scheme) or proxies.get("all")
+    if not named or _is_this_machine(url.host or "") or proxy_bypass(f"{url.host}:{url.port}"):
+        return None
+    proxy = URL(named if "://" in named else f"http://{named}")
+    if proxy.scheme not in {"http", "https"} or not proxy.host:
+        raise ValueError(f"{url.scheme.upper()}_PROXY is no address like http://proxy:8080")
+    return proxy
+
+
+def _is_this_machine(host: str) -> bool:
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
 
 
 class HttpClient:
@@ -104,6 +112,7 @@ class HttpClient:
         idle: float = 30.0,
         largest: int = LARGEST,
     ) -> None:
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
         self.name = name
         self.largest = largest
         secret = {**auth, **(headers or {})}
@@ -115,76 +124,100 @@ class HttpClient:
                     f"{name}: the value of {key} has a line break, "
                     "a space or an odd character in it"
                 )
-        plain = {value.removeprefix("Bearer ") for value in secret.values()}
-        escaped = {json.dumps(value)[1:-1] for value in plain}
-        self._secrets = sorted(
-            (each for each in plain | escaped if len(each) >= _SHORTEST_SECRET),
-            key=len,
-            reverse=True,
-        )
-        sent = {
+        self._secrets: list[str] = []
+        self._keep_secret(value.removeprefix("Bearer ") for value in secret.values())
+        self._headers = {
             "user-agent": f"abreast/{VERSION}",
-            "accept-encoding": "identity",
             "content-type": "application/json",
             **dict([version] if version else []),
             **{key.lower(): value for key, value in secret.items()},
         }
-        self._headers = "".join(f"{key}: {value}\r\n" for key, value in sent.items()).encode()
-        self._timeouts = HttpTimeouts(connect, stall, math.inf if total is None else total, idle)
-        self._pools: dict[asyncio.AbstractEventLoop, dict[HostAddress, ConnectionPool]] = {}
+        self._timeout = aiohttp.ClientTimeout(total, connect=connect, sock_read=stall)
+        self._idle = idle
+        self._proxies: dict[URL, URL | None] = {}
 
     def __repr__(self) -> str:
         """Shows the provider and the number of event loops."""
-        return f"<Http of {self.name}, {len(self._pools)} sessions>"
+        return f"<Http of {self.name}, {len(self._sessions)} sessions>"
 
-    async def post(self, to: Endpoint, body: bytes) -> HttpAnswer:
+    async def post(self, url: URL, body: bytes) -> HttpAnswer:
         """Send a body and read the whole answer, whatever its status.
 
         Raises a subclass of CallFailed if there is none.
         """
-        exchange = await self._send(to, body)
+        exchange = await self.open(url, body)
         try:
             return await exchange.answer()
         finally:
             exchange.close()
 
-    async def open(self, to: Endpoint, body: bytes) -> Exchange:
+    async def open(self, url: URL, body: bytes) -> Exchange:
         """Send a body and read the headers of the answer; the caller must close the exchange."""
-        exchange = await self._send(to, body)
         try:
-            await exchange.head()
-        except BaseException:
-            exchange.close()
-            raise
-        return exchange
+            for _ in range(_MAX_REDIRECTS):
+                response = await self._session().post(
+                    url, data=body, allow_redirects=False, proxy=self._proxy(url)
+                )
+                target = _redirected(url, response)
+                if target is None:
+                    return Exchange(self, response)
+                response.release()
+                url = target
+            failure: CallFailed = RequestRefused(f"{self.name}: too many redirects, to {url.host}")
+        except _BROKEN as error:
+            failure = self.failure(error, b"", url.host)
+        raise failure  # outside of the handler: its frames have the key in local variables
 
     async def close(self) -> None:
         """Close the connections of this loop; a later call opens new ones."""
-        for pool in self._pools.pop(asyncio.get_running_loop(), {}).values():
-            await pool.close()
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
 
-    async def _send(self, to: Endpoint, body: bytes) -> Exchange:
+    def __del__(self) -> None:
+        """Forget connections of loops that are closed; aiohttp would report them as unclosed."""
+        self._forget_closed_loops()
+
+    def _forget_closed_loops(self) -> None:
+        for loop in [loop for loop in self._sessions if loop.is_closed()]:
+            with suppress(StopIteration):  # it ends at once: there is nothing left to wait for
+                self._sessions.pop(loop).close().send(None)
+
+    def _session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._timeouts.total
-        try:
-            connection = await self._pool(loop, to.place).take(until)
-            # No local variable holds a secret: a traceback may show local variables.
-            connection.send(
-                b"%s%scontent-length: %d\r\n\r\n%s" % (to.lines, self._headers, len(body), body),
-                until,
+        session = self._sessions.get(loop)
+        if session is None:
+            self._forget_closed_loops()
+            session = self._sessions[loop] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    keepalive_timeout=self._idle,
+                    ssl=_tls_context(ssl.get_default_verify_paths()),
+                ),
+                headers=self._headers,
+                timeout=self._timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                max_line_size=_MAX_HEADER_BYTES,
+                max_field_size=_MAX_HEADER_BYTES,
             )
-            return Exchange(self, connection, to.place.host)
-        except (*_BROKEN, ValueError) as error:
-            failure = self.failure(error, b"", to.place.host)
-        raise failure
+        return session
 
-    def _pool(self, loop: asyncio.AbstractEventLoop, place: HostAddress) -> ConnectionPool:
-        if loop not in self._pools:
-            self._pools = {loop: old for loop, old in self._pools.items() if not loop.is_closed()}
-        pools = self._pools.setdefault(loop, {})
-        if place not in pools:
-            pools[place] = ConnectionPool(place, self._timeouts, self.largest)
-        return pools[place]
+    def _proxy(self, url: URL) -> URL | None:
+        origin = url.origin()
+        if origin not in self._proxies:
+            proxy = self._proxies[origin] = proxy_of(url)
+            if proxy is not None and proxy.password:
+                self._keep_secret([proxy.password])
+        return self._proxies[origin]
+
+    def _keep_secret(self, values: Iterable[str]) -> None:
+        plain = set(values)
+        escaped = {json.dumps(value)[1:-1] for value in plain}
+        self._secrets = sorted(
+            {*self._secrets, *(one for one in plain | escaped if len(one) >= _SHORTEST_SECRET)},
+            key=len,
+            reverse=True,
+        )
 
     # --- errors
 
@@ -208,27 +241,45 @@ class HttpClient:
 
     def failure(self, error: BaseException, body: bytes, host: str | None = None) -> CallFailed:
         """The error for a failed connection or answer, with the part received so far."""
-        if isinstance(error, TimeoutError):
-            what = "connection" if isinstance(error, NotConnected) else "whole reply"
-            return ReplyTimeout(f"{self.name}: no {what} in time", raw=self.raw(body))
         reason = one_line(
             self.clean(getattr(error, "strerror", None) or str(error) or type(error).__name__)
         )
-        if isinstance(error, MalformedHttp):
-            return self.broken(f"no HTTP ({reason})", body)
-        if isinstance(error, ssl.SSLCertVerificationError):  # a subclass of ValueError
-            return RequestRefused(f"{self.name}: {host} can't prove who it is: {reason}")
-        if isinstance(error, ValueError):
-            return RequestRefused(f"{self.name}: there is no address like {host!r}")
-        if isinstance(error, CutOff) and error.begun:
-            return ConnectionLost(
-                f"{self.name}: the connection was lost before the reply was whole",
-                raw=self.raw(body),
-            )
-        where = f" to {host}" if host else ""
-        return ConnectionLost(
-            f"{self.name}: the connection{where} was lost: {reason}", raw=self.raw(body)
-        )
+        kind: type[CallFailed] = ConnectionLost
+        match error:
+            case aiohttp.ConnectionTimeoutError():
+                kind, what = ReplyTimeout, "no connection in time"
+            case TimeoutError():
+                kind, what = ReplyTimeout, "no whole reply in time"
+            case aiohttp.ClientHttpProxyError(status=status):
+                kind, what = RequestRefused, f"the proxy answers {status}"
+            case aiohttp.ClientConnectorCertificateError():
+                kind, what = RequestRefused, f"{host} can't prove who it is: {reason}"
+            case aiohttp.ClientPayloadError() if "Not enough data" in reason:
+                what = "the connection was lost before the reply was whole"
+            case aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
+                return self.broken(f"no HTTP ({reason})", body)
+            case ValueError():
+                kind, what = RequestRefused, f"there is no address like {host!r}"
+            case _:
+                what = f"the connection{f' to {host}' if host else ''} was lost: {reason}"
+        return kind(f"{self.name}: {what}", raw=self.raw(body))
+
+
+@cache
+def _tls_context(_paths: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
+    """The context for these certificates, which SSL_CERT_FILE and SSL_CERT_DIR may name."""
+    return ssl.create_default_context()
+
+
+def _redirected(url: URL, response: aiohttp.ClientResponse) -> URL | None:
+    """Where a redirect leads, if it stays with its host: no other one may get the key."""
+    if response.status not in _REDIRECTS:
+        return None
+    with suppress(ValueError):
+        target = url.join(URL(response.headers.get("location", "")))
+        is_as_safe = target.scheme in {"https", url.scheme}
+        return target if target.host == url.host and is_as_safe else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,73 +294,43 @@ class HttpAnswer:
 class Exchange:
     """A request that was sent, and its answer while it is being read."""
 
-    __slots__ = ("_connection", "_host", "_http", "_is_released", "_parts", "_size")
+    __slots__ = ("_http", "_parts", "_response", "_size", "headers", "status")
 
-    def __init__(self, http: HttpClient, connection: Connection, host: str) -> None:
+    def __init__(self, http: HttpClient, response: aiohttp.ClientResponse) -> None:
         self._http = http
-        self._connection = connection
-        self._host = host
-        self._is_released = False
+        self._response = response
         self._parts: list[bytes] = []
         self._size = 0
-
-    @property
-    def status(self) -> int:
-        """The status of the answer."""
-        return self._connection.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the answer, by names in lower case."""
-        return self._connection.headers
+        self.status = response.status
+        self.headers: dict[str, str] = {}
+        """By names in lower case."""
+        for key, value in response.headers.items():
+            name = key.lower()
+            self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
 
     def close(self) -> None:
         """Close the connection, unless the answer was read to its end: then it is free already."""
-        if not self._is_released:
-            self._is_released = True
-            self._connection.hang_up()
-
-    async def head(self) -> None:
-        """Wait for status and headers."""
-        try:
-            await self._connection.head()
-        except _BROKEN as error:
-            failure = self._failure(error)
-        else:
-            return
-        raise failure
+        self._response.close()
 
     async def answer(self) -> HttpAnswer:
         """Read the whole answer."""
-        connection = self._connection
-        try:
-            await connection.end()
-        except _BROKEN as error:
-            self._parts.append(connection.take_parts())
-            failure = self._failure(error)
-        else:
-            body = connection.take_parts()
-            if connection.size <= self._http.largest:
-                answer = HttpAnswer(connection.status, connection.headers, body)
-                self._give_back()
-                return answer
-            failure = self._too_large(body)
-        raise failure
+        while await self.read():
+            pass
+        return HttpAnswer(self.status, self.headers, b"".join(self._parts))
 
     async def read(self) -> bytes:
         """The next part of the body, empty at its end; raises ReplyBroken if it is too large."""
         try:
-            part = await self._connection.part()
+            part = await self._response.content.readany()
         except _BROKEN as error:
-            failure = self._failure(error)
+            failure: CallFailed = self._http.failure(error, self.kept())
         else:
             self._size += len(part)
+            self._parts.append(part)
             if self._size <= self._http.largest:
-                self._parts.append(part)
-                if not part:
-                    self._give_back()
                 return part
-            failure = self._too_large(self.kept() + part)
+            what = f"it is larger than {self._http.largest:,} bytes"
+            failure = self._http.broken(what, self.kept()[: 2 * RAW], self.status)
         raise failure
 
     def kept(self) -> bytes:
@@ -327,17 +348,3 @@ class Exchange:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while await self.read():
                     pass
-
-    def _give_back(self) -> None:
-        if not self._is_released:
-            self._is_released = True
-            self._connection.give_back()
-
-    def _failure(self, error: Exception) -> CallFailed:
-        return self._http.failure(
-            error, self.kept(), None if self._connection.begun else self._host
-        )
-
-    def _too_large(self, body: bytes) -> ReplyBroken:
-        what = f"it is larger than {self._http.largest:,} bytes"
-        return self._http.broken(what, body[: 2 * RAW], self.status)

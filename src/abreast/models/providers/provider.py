@@ -128,7 +128,7 @@ class Provider(ABC):
 
     def __repr__(self) -> str:
         """Shows the model and its host."""
-        return f"<{type(self).__name__} {self.name} at {self._url.place.host}>"
+        return f"<{type(self).__name__} {self.name} at {self._url.host}>"
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once: no retries, no limits.
@@ -181,10 +181,6 @@ class Provider(ABC):
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - success
             raise fault_of(
                 self.name, answer.status, answer.headers, answer.body, clean=self._http.clean
-            )
-        if _is_compressed(answer.headers):
-            raise self._http.broken(
-                "it is compressed, which was not asked for", answer.body, answer.status
             )
         kind = answer.headers.get("content-type", "json")
         if "json" not in kind:
@@ -337,12 +333,7 @@ def _is_stream(exchange: Exchange) -> bool:
     return (
         exchange.status == 200  # noqa: PLR2004 - OK
         and "event-stream" in headers.get("content-type", "")
-        and not _is_compressed(headers)
     )
-
-
-def _is_compressed(headers: Mapping[str, str]) -> bool:
-    return headers.get("content-encoding", "identity") != "identity"
 
 
 def _replace_surrogates(text: str) -> str:

@@ -44,10 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report_error(str(error))
     try:
         return asyncio.run(_serve(settings, options))
-    except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
-            raise
-        return _report_error("the storm server needs aiohttp: pip install 'abreast[storm]'", code=1)
     except OSError as error:
         return _report_error(
             f"can't listen on 127.0.0.1:{options.port}: {os.strerror(error.errno or 0)}", code=1
