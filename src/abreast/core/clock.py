@@ -1,7 +1,5 @@
 """The clock port and the system clock; no other module reads the machine's time."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

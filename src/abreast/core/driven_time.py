@@ -1,7 +1,5 @@
 """The time for which a run had a driver, computed from its events."""
 
-from __future__ import annotations
-
 from abreast.core.events import RUN_RESUMED, Event
 
 

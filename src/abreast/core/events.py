@@ -1,7 +1,5 @@
 """Events: the journal has one frozen record for everything that happens in a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias

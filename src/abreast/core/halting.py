@@ -6,8 +6,6 @@ the map is known, long before its turn: `end` gives it, so that no item after it
 for.
 """
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Callable
 from types import CoroutineType

@@ -1,7 +1,5 @@
 """An item: one unit of work with a stable key; and paths made of keys."""
 
-from __future__ import annotations
-
 from typing import Generic, TypeVar
 
 from abreast.core.frozen import record

@@ -1,7 +1,5 @@
 """Whether a run that ended is complete or can go on, by its state and its reason."""
 
-from __future__ import annotations
-
 from typing import Final
 
 NONE_DONE: Final = "no item succeeded"

@@ -1,7 +1,5 @@
 """Randomness that can be repeated: every number is a digest of the run's seed and a path."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from typing import Final

@@ -1,7 +1,5 @@
 """The window: which items may start, and which outcomes may leave. A pure state machine."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from typing import Generic, Literal, TypeAlias, TypeVar

@@ -1,7 +1,5 @@
 """The Executor port: turns a function into something the driver can await."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 

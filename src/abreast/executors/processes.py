@@ -1,7 +1,5 @@
 """The process executor, for work that must be killable, may crash, or would hold the GIL."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import multiprocessing

@@ -1,7 +1,5 @@
 """The local executor: coroutines run as tasks of the loop, plain functions in daemon threads."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import contextvars

@@ -11,8 +11,6 @@ A message is its length in eight bytes, then a pickle. Messages use a socket of 
 standard streams stay the user's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import contextvars

@@ -1,7 +1,5 @@
 """One worker process on the driver's side: starts it, sends requests, kills and reaps it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

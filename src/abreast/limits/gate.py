@@ -7,8 +7,6 @@ a full lane never delays another lane. A ticket that was moved from limit to lim
 in all its lines at once, which bounds how often it can be overtaken.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from threading import get_ident

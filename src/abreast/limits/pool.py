@@ -1,7 +1,5 @@
 """A limit that lends each of a set of objects to one piece of work at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """A limit of so many per minute, evenly paced: a bucket that fills with time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Literal

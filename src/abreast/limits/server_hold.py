@@ -1,7 +1,5 @@
 """A limit that a provider's rejection closes for a time, or until its quota returns."""
 
-from __future__ import annotations
-
 from abreast.core.errors import LaneParked
 from abreast.core.outcome import Usage
 from abreast.limits.limit import Need, WaitingLine

@@ -1,7 +1,5 @@
 """A limit with a number of places; each piece of work holds one, several, or all of them."""
 
-from __future__ import annotations
-
 from abreast.core.outcome import Usage
 from abreast.core.window import whole
 from abreast.limits.limit import WHENEVER, Need, WaitingLine

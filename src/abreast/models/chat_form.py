@@ -1,7 +1,5 @@
 """The form of chat completions, which OpenAI, litellm and the embedded model share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

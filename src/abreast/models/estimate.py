@@ -1,7 +1,5 @@
 """Estimates the tokens of a call before it is made, from the calls before it."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections import deque
 from typing import Final, NamedTuple

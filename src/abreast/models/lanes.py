@@ -1,7 +1,5 @@
 """The built-in providers, and the settings of lanes in `abreast.toml`."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The model port: a request goes in, a reply comes out. Wrappers implement the same protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal, Protocol, TypeAlias

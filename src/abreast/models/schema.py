@@ -1,7 +1,5 @@
 """JSON schemas of replies: read from users, converted for providers, and checked."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

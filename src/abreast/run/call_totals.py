@@ -3,8 +3,6 @@
 Calls that ended and calls that were cut off are counted apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final

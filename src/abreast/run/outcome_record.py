@@ -1,7 +1,5 @@
 """Outcomes as `item-settled` events of the journal, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

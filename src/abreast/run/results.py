@@ -1,7 +1,5 @@
 """The rule by which a run succeeded or failed, the same for scripts, maps and jobs."""
 
-from __future__ import annotations
-
 from abreast.core.errors import Halted
 from abreast.core.frozen import record
 from abreast.core.run_end import NONE_DONE, STOPPED_AT

@@ -1,7 +1,5 @@
 """Driver locks: `flock` on a file per run, which the system releases when the process ends."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import threading

@@ -1,7 +1,5 @@
 """One run of the store in memory: the same columns as in SQLite, as text and tuples."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

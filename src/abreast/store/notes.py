@@ -4,8 +4,6 @@ They are lines in its lock file, `[epoch, spent, events]`. Nothing writes them a
 them, 2,000 commands `true` take 5 to 8% more CPU time, and durable maps and model calls the same.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors of sqlite3 and the operating system as a `StoreError` in one sentence with the file."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ raises a `StoreError` in one clear sentence. `abreast.store.writer` decides for 
 thread calls them and how commits are grouped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal, Protocol, TypeAlias

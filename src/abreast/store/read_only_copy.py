@@ -1,7 +1,5 @@
 """Read-only stores: a store that can't be written is read through a temporary copy."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Conversions between the port's records and stored columns, shared by the stores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final

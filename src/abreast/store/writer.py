@@ -5,8 +5,6 @@ item's place is free then. An fsync takes many times as long, and only after it 
 to the caller.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Turns names that a user, a file or a model chose into safe file names."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """The user's directories for caches and for state."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

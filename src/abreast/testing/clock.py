@@ -1,7 +1,5 @@
 """A clock that moves only when the test advances it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush

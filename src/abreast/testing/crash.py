@@ -1,7 +1,5 @@
 """Crashes for tests: a store that kills its own process before or after a chosen commit."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A gate that holds items where a test wants them, so that it can force any order."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Hashable
 

@@ -3,8 +3,6 @@
 The caller always waits until the thread has ended; cancellation asks the work to stop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

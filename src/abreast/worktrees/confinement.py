@@ -14,8 +14,6 @@ sandbox applied them (`abreast.worktrees.sandbox`). Their names:
     shared memory apart  the same for shared memory and message queues
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -7,8 +7,6 @@ AbreastError
 `-- OutsideRepository     the path leads out of the repository or the slot (also a ValueError)
 """
 
-from __future__ import annotations
-
 from abreast.core.errors import AbreastError
 
 

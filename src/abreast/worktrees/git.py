@@ -1,7 +1,5 @@
 """Runs git commands without side effects: no prompts, no refresh of the index, no daemons."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

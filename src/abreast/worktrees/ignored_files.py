@@ -9,8 +9,6 @@ note names what is beyond it. They are copied like all other files, never linked
 writes to one must not reach the main tree.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterator

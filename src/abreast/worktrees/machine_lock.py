@@ -11,8 +11,6 @@ creates the files, and others lock them without writing to them. `/run/lock` is 
 is not cleaned by age; where it is not writable for all users, `/tmp` is used.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import stat

@@ -15,8 +15,6 @@ and of the configuration only names, filters and line ends; no remotes, hooks, s
 worktrees.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

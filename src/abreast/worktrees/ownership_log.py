@@ -10,8 +10,6 @@ A slot is stale if its owner is dead: no process holds its pool's lock, and none
 pid and start time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -12,8 +12,6 @@ stash, a hook or an index entry. With `own_git` it has no entry at all: each slo
 directory of its own (`own_git.py`), and git commands in the slot can't reach the repository.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """A slot: one copy of the working tree, used by one item at a time."""
 
-from __future__ import annotations
-
 import os
 import stat
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Finds by trial how many calls a provider accepts at once, if it does not say so."""
 
-from __future__ import annotations
-
 from math import inf
 
 _CALLS_BEFORE_GROWTH = 100  # accepted calls at the limit, before one more is tried

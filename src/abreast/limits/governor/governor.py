@@ -6,8 +6,6 @@ gate: the number in flight, and each rate. The first call goes alone. A call tha
 within a second counts as accepted, however long its answer takes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf

@@ -1,7 +1,5 @@
 """A governor as a limit: calls wait for it at the gate, and their results are reported to it."""
 
-from __future__ import annotations
-
 from abreast.core.outcome import Usage
 from abreast.limits.governor.governor import (
     CallPermit,

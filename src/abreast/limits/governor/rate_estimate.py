@@ -8,8 +8,6 @@ What is known comes from the user, from headers as long as they prove right, and
 after each of them nothing was left, and what was accepted between two of them is the rate.
 """
 
-from __future__ import annotations
-
 from math import exp2, inf
 from typing import NamedTuple
 

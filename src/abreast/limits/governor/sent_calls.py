@@ -1,7 +1,5 @@
 """The calls of the last minute: when each was sent, and how much of a rate it takes."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

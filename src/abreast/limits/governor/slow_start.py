@@ -1,7 +1,5 @@
 """Slow start: spaces out calls, at a speed that doubles while no call is rejected."""
 
-from __future__ import annotations
-
 from math import exp2
 
 _RATE_MULTIPLE = 4  # the highest speed, as a multiple of the rate if that is known

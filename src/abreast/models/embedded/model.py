@@ -1,7 +1,5 @@
 """The embedded model: a GGUF file, run inside this process with no key and no network."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 

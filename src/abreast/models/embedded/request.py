@@ -4,8 +4,6 @@ The library blocks the calling thread, passes each piece of text to a callback o
 stops once the callback returns True.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """Fetches the weights of embedded models into the cache: once, checked, and resumable."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Anthropic's messages API."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

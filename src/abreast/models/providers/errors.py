@@ -1,7 +1,5 @@
 """Turns the status, headers and body of a provider's error into one typed error."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

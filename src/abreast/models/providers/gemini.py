@@ -1,7 +1,5 @@
 """Gemini's generateContent API."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, Unpack

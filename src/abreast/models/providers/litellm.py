@@ -1,7 +1,5 @@
 """Models of all other providers by litellm (extra `litellm`), as `litellm/PROVIDER/MODEL`."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

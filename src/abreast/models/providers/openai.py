@@ -1,7 +1,5 @@
 """OpenAI's chat completions, which mistral, deepseek, ollama and vLLM serve too."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack

@@ -1,7 +1,5 @@
 """The common part of HTTP adapters: a call from its request to a reply or a typed error."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping

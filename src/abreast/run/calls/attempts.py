@@ -5,8 +5,6 @@ admit (hold, slots, rates, budgets) -> one attempt -> settle
     5xx, reset, timeout: the slot is given back, and after a backoff it is tried again
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Final

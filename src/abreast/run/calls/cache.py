@@ -1,7 +1,5 @@
 """Cached and replayed replies: a cache in the store, and a model that replays a recorded run."""
 
-from __future__ import annotations
-
 import asyncio
 
 from abreast.core.clock import SYSTEM_CLOCK

@@ -1,7 +1,5 @@
 """The call journal: writes model calls into the run's journal and reads recorded ones back."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ There is one small file for each lane, account and address. The governor starts 
 headers and rejections correct them. A file that can't be read or parsed is ignored.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

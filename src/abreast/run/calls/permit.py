@@ -3,8 +3,6 @@
 Such work is a client of the user's own, an agent, or a script.
 """
 
-from __future__ import annotations
-
 from abreast.core.outcome import Usage
 from abreast.limits.gate import LimitGate
 from abreast.limits.limit import ONE, Hold, Limit, Ticket

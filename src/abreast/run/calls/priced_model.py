@@ -1,7 +1,5 @@
 """A model with its lane, price and retries: what the attempts of its calls need."""
 
-from __future__ import annotations
-
 from abreast.core.clock import Clock
 from abreast.core.errors import PriceUnknown
 from abreast.limits.budget import Budget

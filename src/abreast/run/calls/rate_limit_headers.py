@@ -1,7 +1,5 @@
 """Rate-limit headers: a provider's limits as its replies report them, in one common form."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import isfinite
 from typing import Final

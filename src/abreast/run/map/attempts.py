@@ -1,7 +1,5 @@
 """Attempts: execute an item, and decide what the end of an attempt means for it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine

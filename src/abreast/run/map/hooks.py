@@ -1,7 +1,5 @@
 """Deciders: hooks that are called before a map or step starts and may change its numbers."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

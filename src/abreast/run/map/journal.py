@@ -1,7 +1,5 @@
 """The map journal: writes a map's events, and reads recorded outcomes when a run is resumed."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import warnings

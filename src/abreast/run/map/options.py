@@ -1,7 +1,5 @@
 """The options of a map, checked once and then only read."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

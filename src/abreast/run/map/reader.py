@@ -1,7 +1,5 @@
 """The reader: reads the values of a map from plain, asynchronous and buffered iterables."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable

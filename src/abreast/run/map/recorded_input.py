@@ -3,8 +3,6 @@
 A resumed run takes them from the journal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -3,8 +3,6 @@
 The scheduler acts on these decisions.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The window's width as a limit, so that items wait for it in the same queue as for lanes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from abreast.core.outcome import Usage

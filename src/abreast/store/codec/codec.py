@@ -5,8 +5,6 @@ the type: see `abreast.store.codec.stdlib_types`. That module is imported when f
 because most values don't need it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

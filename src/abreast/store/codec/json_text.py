@@ -1,7 +1,5 @@
 """Strict, compact JSON text, and its limits: what all of the codec uses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Final

@@ -9,8 +9,6 @@ table of `abreast.store.codec.type_names`. A user's type must be imported alread
 argument.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import importlib

@@ -1,7 +1,5 @@
 """The stored forms of values of the standard library: how each is written and read back."""
 
-from __future__ import annotations
-
 import base64
 import datetime as dt
 import os

@@ -8,8 +8,6 @@ When a class moves or is renamed, add one line to `_MOVED`; `_FIRST` never chang
 hold these names and digests of recorded items are made of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """One SQLite file: its connections, its transactions and its schema."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

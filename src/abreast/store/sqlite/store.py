@@ -1,7 +1,5 @@
 """The store in one SQLite file, with a log that is flushed separately from the commits."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence

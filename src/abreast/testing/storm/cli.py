@@ -1,7 +1,5 @@
 """The command line of the storm: `python -m abreast.testing.storm --rpm 600`."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gc

@@ -1,7 +1,5 @@
 """The faults of a storm: their names, what each does, and how a request asks for one."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

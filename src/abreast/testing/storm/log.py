@@ -1,7 +1,5 @@
 """The log of a storm: what happened to each request, by the storm's own clock."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """A storm in a process of its own, so that its CPU time is not counted as the test's."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

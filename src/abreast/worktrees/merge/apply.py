@@ -10,8 +10,6 @@ A failure before 4, such as a full disk or a Ctrl-C, is rolled back by the journ
 kill, `recover` rolls back; after a kill between 4 and 5 it completes the rest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """The file operations of apply and undo, and the reading of file states."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -7,8 +7,6 @@ AbreastError
 `-- ApplyRunning      an apply or an undo is under way in the same tree
 """
 
-from __future__ import annotations
-
 from abreast.core.errors import AbreastError
 
 

@@ -1,7 +1,5 @@
 """Lists the files of a directory that git tracks or doesn't ignore; without git, all files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

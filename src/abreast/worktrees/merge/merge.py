@@ -11,8 +11,6 @@ neither. All that is not merged is listed: as a conflict, a refusal, a request t
 with `last-wins`, as overwritten.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum

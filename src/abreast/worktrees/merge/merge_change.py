@@ -1,7 +1,5 @@
 """Merges one change into the tree that was merged so far, and lists the conflicts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

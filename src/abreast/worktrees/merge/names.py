@@ -1,7 +1,5 @@
 """File names, which may contain any bytes: safe as arguments and for printing; their parents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 

@@ -3,8 +3,6 @@
 Until then the tree is in neither its old nor its new state, and no plan may be made of it.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -10,8 +10,6 @@ drivers of `.gitattributes` are off: a snapshot has the bytes on the disk, and `
 hide conflicts. Submodules and files ignored by git are left out.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence

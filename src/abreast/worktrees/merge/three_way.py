@@ -5,8 +5,6 @@ decided here and not by `git merge-tree`, which takes only a base that it finds 
 git 2.40), reports conflicts in prose, and follows a rename into a file that another leaf may own.
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from enum import StrEnum

@@ -9,8 +9,6 @@ directories that were removed with their last file. It is written like an apply:
 moment, `recover` rolls it back or completes it.
 """
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass

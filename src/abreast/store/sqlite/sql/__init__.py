@@ -1,7 +1,5 @@
 """The SQL of the SQLite store: one statement per file; its first line says what it is for."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

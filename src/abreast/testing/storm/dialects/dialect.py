@@ -1,7 +1,5 @@
 """The dialect port: reads a StormRequest from a body and writes a StormDraft into one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from json import JSONEncoder

@@ -1,7 +1,5 @@
 """Gemini's generateContent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from json import loads
 from typing import Any

@@ -1,7 +1,5 @@
 """OpenAI's chat completions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

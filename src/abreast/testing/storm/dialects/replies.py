@@ -1,7 +1,5 @@
 """The answers of a storm: replies, the same for the same request, and how faults break them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Maps request paths to the dialects of providers."""
 
-from __future__ import annotations
-
 import re
 
 from abreast.testing.storm.dialects.anthropic import AnthropicDialect

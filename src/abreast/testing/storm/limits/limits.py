@@ -1,7 +1,5 @@
 """The rates and quotas of a storm: which requests they admit, what they charge, what is left."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import NamedTuple
 

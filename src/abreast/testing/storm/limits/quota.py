@@ -1,7 +1,5 @@
 """Quotas per minute, counted as servers do: a bucket, a fixed minute, or a sliding minute."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import deque
 from math import floor, inf

@@ -1,7 +1,5 @@
 """The headers of a storm about its limits: Retry-After and rate-limit headers, true or false."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
