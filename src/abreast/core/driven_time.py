@@ -12,7 +12,6 @@ class DrivenTime:
     __slots__ = ("_offset", "now", "wall")
 
     def __init__(self) -> None:
-        """Start at zero."""
         self.now = 0.0
         self.wall = 0.0
         """The time of day of the newest event."""

@@ -67,7 +67,6 @@ class AbreastError(Exception):
 
 
 def _message_alone(error: BaseException) -> str:
-    """The message, without the facts beside it."""
     return str(error.args[0])
 
 
@@ -109,15 +108,12 @@ class RecordedError(AbreastError):
         self.details: dict[str, object] = dict(details or {})
 
     def __str__(self) -> str:
-        """The line with which a traceback would end."""
         return f"{self.kind}: {self.message}" if self.message else self.kind
 
     def __eq__(self, other: object) -> bool:
-        """Equal when type, message, traceback and details are."""
         return isinstance(other, RecordedError) and self.args == other.args
 
     def __hash__(self) -> int:
-        """Agrees with equality."""
         return hash(self.args[:3])
 
 
@@ -152,7 +148,6 @@ class ItemsFailed(AbreastError):
     __str__ = _message_alone
 
     def __init__(self, message: str, errors: tuple[BaseException, ...]) -> None:
-        """Keep every error beside the message."""
         super().__init__(message, errors)  # both, so that it can be read back from a pickle
         self.errors = errors
 
@@ -197,7 +192,6 @@ class CallFailed(AbreastError):
         self.details: dict[str, object] = {"status": status, "raw": raw} if status or raw else {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the message and the attributes."""
         return type(self), self.args, self.__dict__
 
 
@@ -296,7 +290,6 @@ class BranchesFailed(AbreastError):
     __str__ = _message_alone
 
     def __init__(self, message: str, attempts: tuple[object, ...] = ()) -> None:
-        """`attempts` are all attempts that were made."""
         super().__init__(message, attempts)
         self.attempts = attempts
 
@@ -315,7 +308,6 @@ class Problem(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """In the format of editors and compilers."""
         return f"{self.file}:{self.line}: {self.text}"
 
 
@@ -330,7 +322,6 @@ class WorkflowInvalid(AbreastError, ValueError):
     __str__ = _message_alone
 
     def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
-        """Keep every problem beside the message."""
         super().__init__(message, problems)
         self.problems = problems
 
@@ -405,7 +396,6 @@ class BudgetSpent(Stopped):
         self.budget = budget
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the message alone."""
         return type(self), self.args
 
 

@@ -20,7 +20,6 @@ class _Factory:
     """Marks in a signature a default that is made anew for every record."""
 
     def __repr__(self) -> str:
-        """The text that dataclasses use."""
         return "<factory>"
 
 
@@ -135,7 +134,6 @@ def _value_source(part: Field[object]) -> str:
 
 
 def _getter(names: list[str]) -> Callable[[object], object]:
-    """A function that returns the values of these fields."""
     return attrgetter(*names) if names else lambda _: ()
 
 

@@ -63,7 +63,6 @@ class Window(Generic[T]):
         self._arrived: deque[T] = deque()  # completion order: as they settled
 
     def __repr__(self) -> str:
-        """The counts, for debugging."""
         return (
             f"<Window {self.executing}/{self.width} executing, {self.held}/{self.span} held, "
             f"{self.taken} taken, {self.order} order>"

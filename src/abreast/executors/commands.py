@@ -96,7 +96,6 @@ class Commands:
         self._open = False
 
     def __repr__(self) -> str:
-        """How many commands run, and the supervisors."""
         return f"<Commands, {len(self._jobs)} running, {self._supervisors}>"
 
     async def __aenter__(self) -> Self:
@@ -224,7 +223,6 @@ class Commands:
                 await job.wake
 
     def _receive(self, message: Message) -> None:
-        """Handle a message about a command."""
         kind, number, *rest = message
         job = self._jobs[number]
         self._last_was_short = kind == protocol.FINISHED and job.unanswered
@@ -285,8 +283,6 @@ class Commands:
 
 
 class _Job:
-    """One command, on the driver's side."""
-
     __slots__ = (
         "answer",
         "argv",
@@ -379,5 +375,4 @@ def _encode_request(
 
 
 def _count_cpus() -> int:
-    """How many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -54,7 +54,6 @@ class Workers(Generic[T, R]):
     """The processes of one map."""
 
     def __init__(self, setup: Setup) -> None:
-        """Start no process yet; they start on the first calls."""
         self.kill_timeout = 2.0
         """Seconds to wait for the end of a killed process, which normally takes milliseconds."""
         self._loop = asyncio.get_running_loop()
@@ -107,7 +106,6 @@ class Workers(Generic[T, R]):
             await asyncio.wait([child.ended for child in self._children], timeout=seconds)
 
     def _assign(self, request: bytes) -> WorkerProcess:
-        """Send the request to an idle worker, or to a new one, and return it."""
         while self._idle:
             child = self._idle.pop()
             if child.ask(request):
@@ -139,7 +137,6 @@ def _pickle_function(fn: Callable[..., object]) -> bytes:
 
 
 def _pack(value: object) -> bytes:
-    """Pickle the item and the values of its context that travel with it."""
     context = contextvars.copy_context()
     values = context.values()
     luggage = [found.luggage() for found in values if isinstance(found, PortableContextValue)]

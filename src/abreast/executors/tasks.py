@@ -55,8 +55,6 @@ class _Tasks(Generic[T, R]):
 
 
 class _Job(Generic[T, R]):
-    """One call of a plain function in a thread."""
-
     __slots__ = ("answer", "context", "error", "result", "value")
 
     def __init__(self, value: T, answer: asyncio.Future[R]) -> None:
@@ -75,7 +73,6 @@ class ThreadGroup(Generic[T, R]):
     """
 
     def __init__(self, fn: Callable[[T], Any]) -> None:
-        """Start no thread yet; they start on the first calls."""
         self._fn = fn
         self._jobs: SimpleQueue[_Job[T, R] | None] = SimpleQueue()
         self._finished: deque[_Job[T, R]] = deque()

@@ -72,7 +72,6 @@ def main(channel: int, lifeline: int, driver: int) -> None:
 
 
 def _receive(connection: socket.socket) -> bytearray | None:
-    """The next message; None at the end of the connection."""
     header = _receive_exactly(connection, HEADER.size)
     return None if header is None else _receive_exactly(connection, HEADER.unpack(header)[0])
 

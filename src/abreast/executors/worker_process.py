@@ -64,7 +64,6 @@ class WorkerProcess:
         self._send(setup)
 
     def __repr__(self) -> str:
-        """Its process id and state."""
         state = "ended" if self.ended.done() else "idle" if self.reply.done() else "busy"
         return f"<worker process {self.pid}, {state}>"
 

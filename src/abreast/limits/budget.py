@@ -52,7 +52,6 @@ class Budget:
         usd: float | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Each cap a positive number, or None for no cap."""
         given = {"requests": requests, "tokens": tokens, "usd": usd, "seconds": seconds}
         for name, cap in given.items():
             if cap is not None and not is_positive(cap):
@@ -69,7 +68,6 @@ class Budget:
         self._started_at: float | None = None
 
     def __repr__(self) -> str:
-        """Spent of the cap, for each cap."""
         parts = [
             f"{self.spent[name]:g}+{self.reserved[name]:g}/{cap:g} {name}"
             for name, cap in self.caps.items()

@@ -126,7 +126,6 @@ class WaitingLine:
     __slots__ = ("_pushes", "heap", "thread", "timer", "users")
 
     def __init__(self) -> None:
-        """Start empty."""
         self.heap: list[tuple[int, int, Ticket]] = []
         self._pushes = 0
         self.timer: Timer | None = None

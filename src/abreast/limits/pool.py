@@ -35,7 +35,6 @@ class Pool(Generic[T]):
         self.peak = 0
 
     def __repr__(self) -> str:
-        """How many are lent."""
         return f"<Pool {len(self.things) - len(self._free)}/{len(self.things)} out>"
 
     def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - the port's signature

@@ -54,7 +54,6 @@ class Rate:
         self._at: float | None = None
 
     def __repr__(self) -> str:
-        """Its numbers, and its level when last computed."""
         level = f"{self._level:.3g}/{self.burst:g} left"
         return f"<Rate {self.count:g} {self.of} per {self.per:g} s, {level}>"
 

@@ -22,14 +22,12 @@ class ServerHold:
     __slots__ = ("_reopens_at", "line", "parked", "until")
 
     def __init__(self) -> None:
-        """Start open."""
         self.line = WaitingLine()
         self.until = _NO_HOLD
         self.parked: str | None = None
         self._reopens_at: float | None = None
 
     def __repr__(self) -> str:
-        """Whether it lets anything through."""
         return f"<ServerHold {self.parked or f'until {self.until:g}'}>"
 
     def hold(self, until: float) -> None:

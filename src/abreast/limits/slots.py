@@ -27,7 +27,6 @@ class Slots:
         self.peak = 0
 
     def __repr__(self) -> str:
-        """How many are taken."""
         return f"<Slots {self.taken}/{self.count} taken>"
 
     def resize(self, count: int) -> None:

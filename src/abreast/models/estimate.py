@@ -27,7 +27,6 @@ class TokenEstimates:
     __slots__ = ("_characters", "_known", "_ordered", "_outputs")
 
     def __init__(self) -> None:
-        """Start without observations."""
         self._characters = _INITIAL_CHARACTERS_PER_TOKEN
         self._known = False
         self._outputs: deque[int] = deque()

@@ -45,7 +45,6 @@ class TablePrice:
     """
 
     def __init__(self, price: ModelPrice) -> None:
-        """The price as the table has it today."""
         self._price = price
         sides = (price.input_mtok, price.output_mtok)
         self._starts = sorted(

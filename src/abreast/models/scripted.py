@@ -56,7 +56,6 @@ class Scripted:
         self._clock = clock
 
     def __repr__(self) -> str:
-        """Shows its name and the number of calls."""
         return f"<Scripted {self.name}, {len(self.calls)} calls>"
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:

@@ -24,11 +24,9 @@ class CurrentItem:
     __slots__ = ("_state",)
 
     def __init__(self, state: ItemState) -> None:
-        """For the item with this state."""
         self._state = state
 
     def __repr__(self) -> str:
-        """Show its path and attempt."""
         return f"<item {self.path}, attempt {self.attempt}>"
 
     @property

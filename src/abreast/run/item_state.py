@@ -141,7 +141,6 @@ class ItemState:
     def __init__(  # noqa: PLR0917 - created a million times, and keywords cost time
         self, place: MapPlace, index: int, key: str, value: Any, lane: str | None, admitted: float
     ) -> None:
-        """Create an item that was just read and has not started."""
         self.place = place
         self.index = index
         self.key = key

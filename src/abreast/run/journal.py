@@ -137,7 +137,6 @@ class ObserverThread:
     """
 
     def __init__(self, observer: Observer) -> None:
-        """Start the thread."""
         self._observer = observer
         self._events: deque[Event | None] = deque()
         self._ready = threading.Semaphore(0)

@@ -113,7 +113,6 @@ async def close_run(context: RunContext, error: BaseException | None) -> None:
 
 
 def _final_state(cause: BaseException | None, error: BaseException | None) -> tuple[RunState, str]:
-    """The run's last state, and the reason in one line."""
     if error is None and cause is None:
         return "done", ""
     is_interrupt = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))

@@ -36,5 +36,4 @@ class StoppedAtFailure(Halted):
     """A map with `on_error="halt"` has stopped at its first failure."""
 
     def __init__(self, key: str) -> None:
-        """`key` is the key of the failed item."""
         super().__init__(f"{STOPPED_AT}: item {key} failed")

@@ -65,7 +65,6 @@ class Retry:
     """Seconds before each further attempt, in place of the backoff."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that make no sense."""
         whole("retries", self.retries, least=0)
         if not 0 <= self.base <= self.cap:
             raise ValueError(

@@ -78,7 +78,6 @@ class Run:
         self.results = Results()
 
     def __repr__(self) -> str:
-        """Show its path and how many maps are open."""
         return f"<Run {self.path}, {len(self._schedulers)} maps open>"
 
     # --- properties ---

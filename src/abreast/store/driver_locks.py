@@ -114,7 +114,6 @@ def _file_size(path: Path) -> int:
 
 
 def _is_at(opened: int, path: Path) -> bool:
-    """Whether the open file is the one that `path` names."""
     try:
         return os.path.samestat(os.fstat(opened), path.stat())
     except FileNotFoundError:

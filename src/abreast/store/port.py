@@ -32,7 +32,6 @@ class Driver:
     command: str = ""
 
     def __str__(self) -> str:
-        """The text that `RunBusy` contains."""
         return f"process {self.pid} on {self.host}" + (f" ({self.command})" if self.command else "")
 
 

@@ -43,8 +43,6 @@ WRITER_INTERVALS = WriterIntervals()
 
 @record(slots=True)
 class _Batch:
-    """Events that are queued together, with the callbacks that wait for them."""
-
     events: list[Event] = field(default_factory=list)
     written: list[Callback] = field(default_factory=list)
     durable: list[Callback] = field(default_factory=list)

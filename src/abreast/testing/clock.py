@@ -7,8 +7,6 @@ from itertools import count
 
 
 class _ScheduledCall:
-    """A call scheduled for some time."""
-
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
 
@@ -29,7 +27,6 @@ class ManualClock:
     """
 
     def __init__(self, now: float = 0.0) -> None:
-        """Begin at `now`."""
         self._now = now
         self._scheduled: list[tuple[float, int, _ScheduledCall]] = []
         self._sequence = count()

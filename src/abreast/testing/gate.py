@@ -20,7 +20,6 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        """Start closed for all items."""
         self.arrived: list[Hashable] = []
         self._open: set[Hashable] = set()
         self._all = False

@@ -19,7 +19,6 @@ class StopRequest:
     """Lets another thread ask blocking work to stop, as its result is no longer needed."""
 
     def __init__(self) -> None:
-        """Start without a request."""
         self._lock = threading.Lock()
         self._requested = threading.Event()
         self._calls: list[Callable[[], object]] = []

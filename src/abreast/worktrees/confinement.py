@@ -92,7 +92,6 @@ class ResourceLimits:
     """Bytes kept of stdout, and of stderr; more is counted, not kept."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an invalid limit."""
         for name, value in asdict(self).items():
             if not 0 < value < 1 << 62 or (name != "seconds" and not isinstance(value, int)):
                 raise ValueError(
@@ -109,7 +108,6 @@ class Confinement:
     """The restrictions that could not be applied, with the reason."""
 
     def __contains__(self, layer: object) -> bool:
-        """Whether that restriction was in effect."""
         return layer in self.layers
 
 
@@ -248,7 +246,6 @@ def _sandbox_request(
     limits: ResourceLimits,
     writable: Sequence[str | Path],
 ) -> dict[str, Any]:
-    """The request that the sandbox reads from stdin."""
     writable_paths = [
         slot.path,
         scratch / "home",

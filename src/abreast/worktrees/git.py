@@ -111,13 +111,11 @@ def environment() -> dict[str, str]:
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to the process group of a command."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 
 
 def _ensure_ended(process: subprocess.Popen[bytes]) -> None:
-    """End the process group of a command if it still runs."""
     if process.poll() is None:
         _signal_group(process, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):

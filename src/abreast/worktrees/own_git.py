@@ -176,7 +176,6 @@ class _Template:
 
 
 def _git_at(git: Git, git_dir: Path, tree: Path) -> Callable[..., bytes]:
-    """Git commands with an explicit git directory and working tree."""
     return partial(Git(tree, git.stop, git.timeout), f"--git-dir={git_dir}", f"--work-tree={tree}")
 
 
@@ -221,7 +220,6 @@ def _alternates_line(folder: Path) -> bytes:
 
 
 def _format_config(settings: list[tuple[str, str]]) -> bytes:
-    """The text of a configuration file."""
     lines: list[bytes] = []
     for key, value in settings:
         section, _, rest = key.partition(".")

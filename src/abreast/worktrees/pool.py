@@ -83,7 +83,6 @@ class Worktrees:
         own_git: bool = False,
         ignored: bool = False,
     ) -> None:
-        """Called by `open_worktrees`; does nothing before it is entered."""
         self._ignored = ignored
         self.slots: tuple[Slot, ...] = ()
         """The slots, to be used as the resources of an `abreast.Pool`."""
@@ -104,7 +103,6 @@ class Worktrees:
         self._snapshot: Snapshot | None = None
 
     def __repr__(self) -> str:
-        """Shows the project and the number of slots."""
         return f"<Worktrees of {self._root}, {len(self.slots)} of {self._count} slots>"
 
     @property
@@ -228,7 +226,6 @@ class _PoolStorage:
 
     @contextlib.contextmanager
     def _git(self, stop: StopRequest) -> Iterator[Git]:
-        """Git under the repository's lock."""
         with repository_lock(self.repository.place, stop, self._timeout, self._clock) as lock:
             yield Git(self.repository.top, stop, self._timeout, lock)
 
@@ -514,7 +511,6 @@ def _unregister(entry: OwnershipEntry, git: Git, repository: Repository) -> NotR
 
 
 def _reason_to_keep(entry: OwnershipEntry, repository: Repository) -> str | None:
-    """What the removal of a stale slot would lose; None if nothing."""
     if kept_note(Path(entry.path)).exists():
         return "it holds work that was cut off, and that has not been taken out of it yet"
     admin = _git_entry(entry, repository)

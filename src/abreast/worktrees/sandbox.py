@@ -98,7 +98,6 @@ class Restrictions:
     """The restrictions in effect for the command, and those that failed, with the reason."""
 
     def __init__(self) -> None:
-        """Start with no restrictions."""
         self.applied: list[str] = []
         self.missing: dict[str, str] = {}
 

@@ -82,7 +82,6 @@ class Slot:
         return self._own_git.place if self._own_git is not None else None
 
     def __repr__(self) -> str:
-        """Where it is."""
         return f"<Slot {self.index} at {self.path}{'' if self.commands else ', closed'}>"
 
     def mirror(self, path: str | Path) -> Path:

@@ -91,7 +91,6 @@ class SupervisorClient:
         self._loop.add_reader(self._socket, self._read)
 
     def __repr__(self) -> str:
-        """Its process id and state."""
         return f"<supervisor {self.pid}, {'ended' if self._ended.done() else 'running'}>"
 
     def send(self, message: Message) -> None:

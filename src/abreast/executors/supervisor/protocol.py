@@ -98,7 +98,6 @@ class SupervisedCommand:
     __slots__ = ("code", "group_gone", "kill_at", "kills", "number", "pid", "started_at", "streams")
 
     def __init__(self, number: int, pid: int, streams: tuple[Stream, Stream]) -> None:
-        """Note the time of its start."""
         self.number = number
         self.pid = pid
         self.streams = streams

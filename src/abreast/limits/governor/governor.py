@@ -100,7 +100,6 @@ class Governor:
         self._reported: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
 
     def __repr__(self) -> str:
-        """How many are in flight, of how many."""
         return f"<Governor {len(self._flying)}/{self.search.limit} in flight>"
 
     def refusal(self, costs: Costs, now: float) -> float | None:

@@ -26,12 +26,10 @@ class GovernorLimit:
     __slots__ = ("governor", "line")
 
     def __init__(self, governor: Governor) -> None:
-        """One for a lane, in one process."""
         self.governor = governor
         self.line = WaitingLine()
 
     def __repr__(self) -> str:
-        """The governor's state."""
         return f"<Governed {self.governor!r}>"
 
     def refusal(self, need: Need, now: float) -> float | None:

@@ -449,7 +449,6 @@ class RateEstimate:
             self._sample = min(_LARGE_SAMPLE, self._sample + calls)
 
     def _correct_rate(self, full: float) -> None:
-        """Correct the rate by the average error of the predictions."""
         if self._error_seconds > 3 * self.second and abs(self._error) > 2 * max(1.0, self.mean):
             seen = (self.rate or full) + self._error / self._error_seconds
             self.rate = (

@@ -18,7 +18,6 @@ class SentCalls:
     """Calls in the order in which they were sent, for a minute each."""
 
     def __init__(self, minute: float) -> None:
-        """No call has been sent yet."""
         self._minute = minute
         self._entries: deque[SentCall] = deque()
         self._by_serial: dict[int, SentCall] = {}

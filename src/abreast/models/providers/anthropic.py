@@ -102,8 +102,6 @@ class Anthropic(Provider):
 
 @dataclass(slots=True)
 class _Block:
-    """A block of content: text, or the use of a tool."""
-
     kind: str
     id: str = ""
     name: str = ""
@@ -111,8 +109,6 @@ class _Block:
 
 
 class _Events(EventFold):
-    """A message in events, from message_start to message_stop."""
-
     def __init__(self, request: Request) -> None:
         super().__init__(streams_text=request.schema is None or not boxed(request.schema).boxed)
         self._request = request

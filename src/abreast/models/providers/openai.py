@@ -128,8 +128,6 @@ class OpenAI(Provider):
 
 
 class _Chunks(EventFold):
-    """The chunks of a stream: pieces of text, of a refusal, of tool calls."""
-
     def __init__(self, model: OpenAI, request: Request) -> None:
         super().__init__(streams_text=request.schema is None or not boxed(request.schema).boxed)
         self._model = model

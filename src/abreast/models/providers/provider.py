@@ -125,7 +125,6 @@ class Provider(ABC):
         self._stream_url = endpoint(stream_url or url)
 
     def __repr__(self) -> str:
-        """Shows the model and its host."""
         return f"<{type(self).__name__} {self.name} at {self._url.host}>"
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:

@@ -27,8 +27,6 @@ _ONE_REQUEST: Final = Usage(requests=1)
 
 
 class _Grant:
-    """What one attempt of a call holds."""
-
     __slots__ = ("borrowed", "credit", "holds", "lent")
 
     def __init__(self) -> None:
@@ -283,7 +281,6 @@ class CallAttempts:
         )
 
     def _record_changes(self, changes: Sequence[Facts]) -> None:
-        """Record changes of the lane's limits in the journal of this call's run."""
         item = self._item
         journal = item.context.journal if item is not None else None
         if journal is not None and item is not None:

@@ -18,7 +18,6 @@ class StoreCache:
     """
 
     def __init__(self, store: Store) -> None:
-        """Cache in this store."""
         self._store = store
 
     async def find(self, model: str, request: Request) -> Reply | None:

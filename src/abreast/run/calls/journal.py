@@ -81,7 +81,6 @@ class CallJournal:
     def __init__(
         self, item: ItemState, journal: Journal, *, path: str, model: str, lane: str
     ) -> None:
-        """For the call at `path`, beneath `item`."""
         self._item = item
         self._journal = journal
         self._model = model

@@ -67,7 +67,6 @@ class ModelLane:
         self._has_learned = False
 
     def __repr__(self) -> str:
-        """Show its name and limits."""
         return f"<Lane {self.name} {self.governed or self.limits}>"
 
     def permit_in(self, holds: Sequence[Hold]) -> CallPermit | None:

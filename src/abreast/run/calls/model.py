@@ -82,7 +82,6 @@ class Caller(PricedModel):
         self._replays = replays
 
     def __repr__(self) -> str:
-        """Show the model and its lane."""
         return f"<{self.name} on {self.lane!r}>"
 
     @property
@@ -101,7 +100,6 @@ class Caller(PricedModel):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the model's connections."""
         await self.close()
 
     async def close(self) -> None:

@@ -98,7 +98,6 @@ class Attempts:
                 self._end(item, None, asyncio.CancelledError())
 
     async def _execute(self, item: ItemState) -> None:
-        """One attempt, in the item's own task and context."""
         CURRENT.set(item)
         error: BaseException | None = None
         value: Any = None
@@ -139,7 +138,6 @@ class Attempts:
                 return
 
     def _end(self, item: ItemState, value: Any, error: BaseException | None) -> None:
-        """Give back what the attempt held, and report how it ended."""
         now = self._now()
         item.task = None
         if item.timer is not None:

@@ -29,7 +29,6 @@ class Map(Generic[T, R]):
         self._outcomes: AsyncIterator[Outcome[R]] | None = None
 
     def __repr__(self) -> str:
-        """Show its path and the state of its window."""
         return f"<Map {self.path} {self._scheduler.window!r}>"
 
     @property
@@ -67,14 +66,12 @@ class Map(Generic[T, R]):
         return frozenset(self._scheduler.timing_causes)
 
     def __aiter__(self) -> AsyncIterator[Outcome[R]]:
-        """The outcomes, once."""
         if self._outcomes is not None:
             raise RuntimeError(f"{self.path} can be iterated once")
         self._outcomes = self._release()
         return self._outcomes
 
     def __anext__(self) -> Any:
-        """The next outcome."""
         if self._outcomes is None:
             self._outcomes = self._release()
         return self._outcomes.__anext__()

@@ -71,7 +71,6 @@ class RecordedInput:
         self._closed = False
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        """The items, once."""
         try:
             if self._context.writer is not None and self._context.resumed:
                 await self._load_recorded()

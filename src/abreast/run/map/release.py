@@ -18,7 +18,6 @@ class Stub:
     __slots__ = ("item",)
 
     def __init__(self, item: ItemState) -> None:
-        """For the outcome of this item."""
         self.item = item
 
 
@@ -28,7 +27,6 @@ class Barrier:
     __slots__ = ("error",)
 
     def __init__(self, error: BaseException) -> None:
-        """With this error."""
         self.error = error
 
 
@@ -55,7 +53,6 @@ class Release:
     __slots__ = ("_foresees", "_halting", "judges", "ripe", "window")
 
     def __init__(self, window: Window[Any], halting: Halting[Any]) -> None:
-        """For the outcomes of this window, with this stop rule."""
         self.window = window
         self.ripe: deque[Outcome[Any]] = deque()
         self._halting = halting

@@ -255,7 +255,6 @@ class Scheduler:
                 self._place_item(item, known.get(item.index))
 
     def _admit(self, value: Any) -> ItemState:
-        """Make an item from a value that was read."""
         item = self._admission.item(value, self.window.admitted, self.context.clock.now())
         if self.journal is not None:
             self.journal.digest(item)
@@ -274,7 +273,6 @@ class Scheduler:
         self.wake()
 
     def _place_item(self, item: ItemState, known: Outcome[Any] | None) -> None:
-        """Start an item, or settle it with its recorded outcome."""
         if self.is_past_end(item):
             self.open_items.pop(item.index, None)
         elif known is None:
@@ -368,7 +366,6 @@ class Scheduler:
         self._advance()
 
     def _attempt_ended(self, item: ItemState, end: Outcome[Any] | Barrier) -> None:
-        """Settle an item whose attempt ended, or have it wait for its next attempt."""
         if isinstance(end, Barrier):  # it can't go on for now; no outcome of it is recorded
             self.window.finish()
             self._end_at(item, end.error)
@@ -485,7 +482,6 @@ class Scheduler:
     # --- releasing ---
 
     def _advance(self) -> None:
-        """Ripen outcomes, and do what `Release.advance` returns."""
         if self.stopped:
             return
         todo = self.release.advance(READ_BACK_OUTCOMES)

@@ -16,7 +16,6 @@ class WidthLimit:
     __slots__ = ("line", "window")
 
     def __init__(self, window: Window[Any]) -> None:
-        """For the width of this window."""
         self.window = window
         self.line = WaitingLine()
 

@@ -103,7 +103,6 @@ def tagged(tag: str, value: object, **more: object) -> Form:
 
 
 def _leaf(value: object) -> object:
-    """The form of a scalar; None for all else."""
     kind: type = type(value)
     scalar: Any = value
     if kind is str:

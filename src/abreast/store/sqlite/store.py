@@ -82,7 +82,6 @@ class SqliteStore:
             self._recover(number)
 
     def __repr__(self) -> str:
-        """Show its path and how many runs it drives."""
         return f"<SqliteStore {self.path} driving {len(self._driving)}>"
 
     def begin(
@@ -347,7 +346,6 @@ class SqliteStore:
             return int(_select_run(db, "find_number", run_id)[0])
 
     def _lock_run(self, run_id: str) -> int:
-        """Take the lock of a run; returns its number."""
         number = self._number(run_id)
         if not self._try_lock(number):
             raise busy(self.get(run_id))
@@ -449,7 +447,6 @@ def _is_taken(db: sqlite3.Connection, run_id: str) -> bool:
 
 
 def _new_id(db: sqlite3.Connection, name: str) -> str:
-    """The next `name-N` that is no run's id."""
     while True:
         [(count,)] = db.execute(sql("next_name"), {"name": name}).fetchall()
         if not _is_taken(db, run_id := f"{name}-{count}"):

@@ -26,7 +26,6 @@ class Storm:
         self.url = f"http://127.0.0.1:{server.port}"
 
     def __repr__(self) -> str:
-        """Its address and its counts."""
         return f"<Storm {self.url} {self.world!r}>"
 
     @property

@@ -27,7 +27,6 @@ class StormProcess:
     pid: int
 
     def __repr__(self) -> str:
-        """Its address and process id."""
         return f"<StormProcess {self.url} pid {self.pid}>"
 
     def log(self, since: int = 0) -> list[LogEntry]:

@@ -93,7 +93,6 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        """Check all values."""
         for each in fields(self):
             _check_number(each.name, getattr(self, each.name), limit="limit" in each.metadata)
         _check_choices(self)

@@ -89,7 +89,6 @@ class World:
         self._turns: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        """The counts."""
         ledger = self.ledger
         counts = f"{ledger.admitted} admitted, {ledger.rejected} rejected"
         return f"<World {ledger.in_flight} in flight, {counts}>"
@@ -283,8 +282,6 @@ class World:
 
 
 class _ReplyPlan(NamedTuple):
-    """What was chosen for a request that is admitted."""
-
     turn: int
     fault: StormFault | None
     output: int

@@ -182,12 +182,10 @@ class ApplyStage:
     """The directory that an apply or an undo uses while it is under way."""
 
     def __init__(self, root: Path, disk: Disk) -> None:
-        """For the tree at `root`; the directory is made when it is entered."""
         self._root, self._disk = root, disk
         self._journal: dict[str, Any] | None = None
 
     def __enter__(self) -> Self:
-        """Make the directory."""
         home = self._root / HOME
         home.mkdir(exist_ok=True)
         self.place = Path(tempfile.mkdtemp(prefix=_STAGE, dir=home))

@@ -81,7 +81,6 @@ class MergeRequest:
     rename: tuple[str, str] | None = None
 
     def __str__(self) -> str:
-        """One line."""
         owned = f"owned by {', '.join(self.owners)}"
         if self.rename is None:
             return f"{self.change.path}: written by {self.leaf}, {owned}"

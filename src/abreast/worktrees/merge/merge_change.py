@@ -43,7 +43,6 @@ class Conflict:
     marked: str | None = None
 
     def __str__(self) -> str:
-        """One line."""
         return (
             f"{self.path}: {self.kind} conflict between {self.other} and {self.leaf}: {self.detail}"
         )
@@ -204,7 +203,6 @@ class TreeDraft:
         return step not in self._conflicts
 
     def _renamed_and_deleted(self, step: ChangeStep) -> bool:
-        """Whether this change deletes a file that the other side has renamed."""
         each = step.changed[0]
         gone = (
             None
@@ -218,7 +216,6 @@ class TreeDraft:
         return True
 
     def _origin_gone(self, step: ChangeStep, origin: str, to: str) -> bool:
-        """Whether the file that this change renames was deleted, or renamed to another name."""
         if origin in self._so_far.entries:
             return False
         gone, moved = step.changed

@@ -85,7 +85,6 @@ class TreeDifference:
     )
 
     def __post_init__(self) -> None:
-        """Build the lookup by path."""
         self._by_path.update((each.path, each) for each in self.changed)
 
     def at(self, path: str) -> Changed | None:
@@ -139,7 +138,6 @@ class Snapshots:
     """
 
     def __init__(self, home: Path) -> None:
-        """Open the database, or create it."""
         self.home = home.absolute()
         if not (self.home / "info" / "attributes").exists():
             run_git(
