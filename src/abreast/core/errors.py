@@ -64,22 +64,23 @@ class AbreastError(Exception):
     """The root of all errors that abreast raises itself."""
 
     is_sentence = True  # the message is understood without the type's name in front of it
+    retryable: bool | None = None  # None if it is not known whether another attempt could help
+
+    def __init_subclass__(cls, *, retryable: bool | None = None) -> None:
+        if retryable is not None:
+            cls.retryable = retryable
 
 
 def _message_alone(error: BaseException) -> str:
     return str(error.args[0])
 
 
-class KeyReused(AbreastError):
+class KeyReused(AbreastError, retryable=False):
     """Two items of one map, or two maps of one scope, have the same name."""
 
-    retryable = False
 
-
-class ItemChanged(AbreastError):
+class ItemChanged(AbreastError, retryable=False):
     """On resume, the named items differ from those recorded under the same keys."""
-
-    retryable = False
 
 
 class TimedOut(AbreastError, TimeoutError):
@@ -152,31 +153,24 @@ class ItemsFailed(AbreastError):
         self.errors = errors
 
 
-class OutcomeUnknown(AbreastError):
+class OutcomeUnknown(AbreastError, retryable=False):
     """A `once` step was in flight when its driver died; it is not repeated unless asked."""
 
-    retryable = False
 
-
-class WouldBlock(AbreastError):
+class WouldBlock(AbreastError, retryable=False):
     """A blocking function was called inside the loop that it would wait for."""
 
-    retryable = False
 
-
-class WorkerDied(AbreastError):
+class WorkerDied(AbreastError, retryable=True):
     """A worker process ended in the middle of an item; the item may be tried again."""
 
-    retryable = True
 
-
-class CallFailed(AbreastError):
+class CallFailed(AbreastError, retryable=False):
     """A model call did not give a usable reply.
 
     `status` is the HTTP status, if there was one. `raw` is what came instead of a reply.
     """
 
-    retryable = False
     retry_after: float | None = None
     """Seconds that the provider asks to wait, if it says so."""
     usage: Usage | None = None
@@ -195,14 +189,12 @@ class CallFailed(AbreastError):
         return type(self), self.args, self.__dict__
 
 
-class Throttled(CallFailed):
+class Throttled(CallFailed, retryable=True):
     """Too many requests (429).
 
     It does not count as an attempt: the lane is held for `retry_after` seconds, and the call goes
     on afterwards.
     """
-
-    retryable = True
 
     def __init__(
         self,
@@ -226,25 +218,19 @@ class QuotaSpent(CallFailed):
     """
 
 
-class ServerFault(CallFailed):
+class ServerFault(CallFailed, retryable=True):
     """The provider failed (5xx); it may be tried again."""
 
-    retryable = True
 
-
-class ConnectionLost(CallFailed, ConnectionError):
+class ConnectionLost(CallFailed, ConnectionError, retryable=True):
     """There was no connection, or it broke off before the reply was whole.
 
     It may be tried again.
     """
 
-    retryable = True
 
-
-class ReplyTimeout(CallFailed, TimeoutError):
+class ReplyTimeout(CallFailed, TimeoutError, retryable=True):
     """No whole reply came in time; it may be tried again."""
-
-    retryable = True
 
 
 class ReplyBroken(CallFailed):
@@ -279,13 +265,11 @@ class RequestRefused(CallFailed):
     """The provider says that the request is wrong."""
 
 
-class BranchesFailed(AbreastError):
+class BranchesFailed(AbreastError, retryable=False):
     """No branch of a sample passed, and some raised.
 
     The first error in (round, branch) order is the cause.
     """
-
-    retryable = False
 
     __str__ = _message_alone
 
@@ -294,10 +278,8 @@ class BranchesFailed(AbreastError):
         self.attempts = attempts
 
 
-class CheckBroken(AbreastError):
+class CheckBroken(AbreastError, retryable=False):
     """A check raised instead of judging; what it raised is the cause."""
-
-    retryable = False
 
 
 class Problem(NamedTuple):
@@ -311,13 +293,11 @@ class Problem(NamedTuple):
         return f"{self.file}:{self.line}: {self.text}"
 
 
-class WorkflowInvalid(AbreastError, ValueError):
+class WorkflowInvalid(AbreastError, ValueError, retryable=False):
     """A workflow file can't be run.
 
     `problems` are all that were found, and `str()` has one line for each.
     """
-
-    retryable = False
 
     __str__ = _message_alone
 
@@ -332,34 +312,27 @@ class WorkflowInvalid(AbreastError, ValueError):
         return cls("\n".join(map(str, found)), found)
 
 
-class PriceUnknown(AbreastError):
+class PriceUnknown(AbreastError, retryable=False):
     """A cap on money can't be kept, as the model's price is unknown."""
 
-    retryable = False
 
-
-class KeysMissing(AbreastError):
+class KeysMissing(AbreastError, retryable=False):
     """Keys that are needed are not set.
 
     The message names all of them, and where each is looked for.
     """
 
-    retryable = False
 
-
-class ModelUnknown(AbreastError):
+class ModelUnknown(AbreastError, retryable=False):
     """No provider or model has that name; the message lists those that exist."""
 
-    retryable = False
 
-
-class Stopped(AbreastError):
+class Stopped(AbreastError, retryable=False):
     """A run or map ended before its items did.
 
     What is recorded stays, and the run can be resumed.
     """
 
-    retryable = False
     drains = False
     """Whether items that are executing end by themselves and are recorded.
 

@@ -32,19 +32,15 @@ _MAX_SUPERVISORS = 4
 _MAX_BACKLOG = 3
 
 
-class CommandMissing(AbreastError, FileNotFoundError):
+class CommandMissing(AbreastError, FileNotFoundError, retryable=False):
     """There is no command of that name."""
 
-    retryable = False
 
-
-class CommandRefused(AbreastError):
+class CommandRefused(AbreastError, retryable=False):
     """The command can't be started.
 
     It isn't executable, or its arguments are too long or contain what arguments can't.
     """
-
-    retryable = False
 
 
 @record(frozen=True, slots=True)

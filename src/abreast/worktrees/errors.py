@@ -10,31 +10,23 @@ AbreastError
 from abreast.core.errors import AbreastError
 
 
-class WorktreesUnavailable(AbreastError):
+class WorktreesUnavailable(AbreastError, retryable=False):
     """Not one slot could be made; the message says why, and nothing is left on the disk."""
 
-    retryable = False
 
-
-class WorktreesLeft(AbreastError):
+class WorktreesLeft(AbreastError, retryable=False):
     """Some slots could not be removed.
 
     The message names them. They stay in the ownership log, and the next pool tries again.
     """
 
-    retryable = False
 
-
-class SlotClosed(AbreastError):
+class SlotClosed(AbreastError, retryable=False):
     """The pool that the slot belongs to has been closed: there is nothing to write to."""
 
-    retryable = False
 
-
-class OutsideRepository(AbreastError, ValueError):
+class OutsideRepository(AbreastError, ValueError, retryable=False):
     """A path that leads out of the repository, by its name or by a symbolic link."""
-
-    retryable = False
 
 
 class Interrupted(AbreastError):

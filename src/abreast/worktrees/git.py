@@ -44,10 +44,8 @@ TIMEOUT: Final = 120.0
 """Seconds that one git command, or the wait for the repository's lock, may take."""
 
 
-class GitFailed(AbreastError):
+class GitFailed(AbreastError, retryable=False):
     """A git command failed; the message ends with its error line."""
-
-    retryable = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,7 +230,7 @@ class CallAttempts:
             self._settle(grant, used)
             self._service.append(clock.now() - sent)
             self._used += used
-            if self._retries(error):
+            if error.retryable and not self._has_streamed and self._delay(error) is not None:
                 return None, error
             self._fail(error)
             raise
@@ -286,9 +286,6 @@ class CallAttempts:
         if journal is not None and item is not None:
             for facts in changes:
                 journal.emit(LIMIT_CHANGED, item.path, lane=self._caller.lane.name, data=facts)
-
-    def _retries(self, error: CallFailed) -> bool:
-        return error.retryable and not self._has_streamed and self._delay(error) is not None
 
     def _delay(self, error: CallFailed) -> float | None:
         seed, path = 0, self._caller.name

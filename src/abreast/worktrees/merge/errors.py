@@ -10,31 +10,25 @@ AbreastError
 from abreast.core.errors import AbreastError
 
 
-class MergeBlocked(AbreastError):
+class MergeBlocked(AbreastError, retryable=False):
     """A merge has conflicts, refusals, requests or faults, and can't be applied.
 
     The message has a line for each.
     """
 
-    retryable = False
 
-
-class SourceChanged(AbreastError):
+class SourceChanged(AbreastError, retryable=False):
     """The source tree is no longer what was merged into.
 
     The message names the path. Merge again.
     """
 
-    retryable = False
 
-
-class ApplyInterrupted(AbreastError):
+class ApplyInterrupted(AbreastError, retryable=False):
     """An apply was interrupted and is not rolled back yet.
 
     The message says where it is. Call `recover`.
     """
-
-    retryable = False
 
 
 class ApplyRunning(AbreastError):
