@@ -1,10 +1,9 @@
-"""Conversions between the port's records and stored columns, shared by the stores."""
+"""Conversions between the port's records and stored columns, for SQL."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 
-from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy, RunExists
+from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy
 from abreast.core.events import Event
 from abreast.store.codec.codec import decode_facts, encode
 from abreast.store.codec.json_text import json_writer
@@ -35,11 +34,6 @@ def facts_text(facts: Mapping[str, object] | Sequence[str]) -> str:
 def facts_of(text: str | None) -> Any:  # noqa: ANN401 - JSON of several shapes
     """The facts in `text`, as new objects: a reader that changes them doesn't change the store."""
     return decode_facts(text) if text else {}
-
-
-def driver_text(driver: Driver) -> str:
-    """A driver as it is stored in its run's row."""
-    return facts_text(asdict(driver))
 
 
 def run_row(row: Row) -> RunRow:
@@ -88,10 +82,7 @@ def event_columns(number: int, events: Sequence[Event]) -> tuple[list[Row], list
         if body is not None and len(body) > MAX_INLINE:
             blobs.append((base + seq, body))
             inline = None
-        try:
-            facts = _to_json(data) if data else None
-        except (TypeError, ValueError):
-            facts = facts_text(data)
+        facts = facts_text(data) if data else None
         rows.append((base + seq, number, kind, path, lane, mono, wall, facts, inline))
     return rows, blobs
 
@@ -122,15 +113,6 @@ def beneath(prefix: str) -> dict[str, str | bytes | None]:
     return {"prefix": exact, "floor": prefix, "low": f"{stem}/", "high": f"{stem}0"}
 
 
-def is_beneath(path: str, prefix: str) -> bool:
-    """Whether one path is within the bounds of `beneath(prefix)`."""
-    return (
-        not prefix
-        or path == prefix
-        or path.startswith(prefix if prefix.endswith("/") else f"{prefix}/")
-    )
-
-
 def no_such_run(run_id: str, ids: Iterable[str]) -> NoSuchRun:
     """The error for an unknown id, with the closest known ones; `ids` come newest first."""
     known = list(ids)
@@ -148,14 +130,6 @@ def no_such_run(run_id: str, ids: Iterable[str]) -> NoSuchRun:
 def busy(row: RunRow) -> RunBusy:
     """The error for a run that has another driver."""
     return RunBusy(f"run {row.id} is being driven by {row.driver or 'another process'}")
-
-
-def already(run_id: str) -> RunExists:
-    """The error for a new run whose id is taken."""
-    return RunExists(
-        f"there is a run {run_id!r} already; "
-        "go on with it by `abreast resume`, or choose another id"
-    )
 
 
 def replaced(row: RunRow, epoch: int) -> DriverReplaced:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from copy import deepcopy
 
 import yaml
 
@@ -202,8 +201,7 @@ def recorded(store):
 
 def photograph(store):
     """Return a copy of the store as a process that is killed now would leave it."""
-    with store._lock:
-        copy = MemoryStore()
-        copy._names, copy._last_request = dict(store._names), store._last_request
-        copy._runs = deepcopy(store._runs)
+    copy = MemoryStore()
+    with store._db.reading() as db:
+        db.backup(copy._db.connection)
     return copy

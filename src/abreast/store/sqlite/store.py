@@ -2,15 +2,15 @@
 
 import os
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from abreast.core.clock import pause
-from abreast.core.errors import NoSuchRun, RunBusy, StoreError
+from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
-from abreast.store.atomic_file import write_atomically
 from abreast.store.driver_locks import DriverLocks
 from abreast.store.notes import read_notes
 from abreast.store.os_errors import as_store_error
@@ -27,10 +27,8 @@ from abreast.store.port import (
 from abreast.store.rows import (
     SEQ_BITS,
     Row,
-    already,
     beneath,
     busy,
-    driver_text,
     event_columns,
     event_row,
     facts_of,
@@ -82,7 +80,7 @@ class SqliteStore:
             self._recover(number)
 
     def __repr__(self) -> str:
-        return f"<SqliteStore {self.path} driving {len(self._driving)}>"
+        return f"<{type(self).__name__} {self.path} driving {len(self._driving)}>"
 
     def begin(
         self,
@@ -101,7 +99,7 @@ class SqliteStore:
             "kind": kind,
             "seed": str(seed),
             "at": driver.since,
-            "driver": driver_text(driver),
+            "driver": facts_text(asdict(driver)),
             "tags": facts_text(list(tags)),
             "manifest": facts_text(manifest),
         }
@@ -126,7 +124,9 @@ class SqliteStore:
         try:
             with self._db.writing() as db:
                 self._commit_notes(db, number)
-                db.execute(sql("take_run"), {"number": number, "driver": driver_text(driver)})
+                db.execute(
+                    sql("take_run"), {"number": number, "driver": facts_text(asdict(driver))}
+                )
             row = self.get(run_id)  # raises if it was removed just before it was locked
             self._driving[run_id] = number
         except BaseException:
@@ -171,11 +171,16 @@ class SqliteStore:
             ended = db.execute(sql("end_run"), columns).rowcount
         if not ended:
             raise replaced(self.get(run_id), epoch)
-        self._stop_driving(run_id, for_good=True)
+        self.let_go(run_id, for_good=True)
 
-    def let_go(self, run_id: str) -> None:
-        """Stop driving the run without recording anything (as a crash would)."""
-        self._stop_driving(run_id)
+    def let_go(self, run_id: str, *, for_good: bool = False) -> None:
+        """Stop driving the run without recording anything (as a crash would).
+
+        With `for_good`, nothing is left of its lock.
+        """
+        number = self._driving.pop(run_id, None)
+        if number is not None:
+            self._locks.free(number, for_good=for_good)
 
     def newest(self, name: str) -> RunRow | None:
         """The newest run with that name."""
@@ -317,7 +322,12 @@ class SqliteStore:
             rows = db.execute(
                 sql("list_old"), {"before": before, "states": facts_text(list(states))}
             ).fetchall()
-        return [run_id for (run_id,) in rows if self._try_remove(run_id)]
+        removed = []
+        for (run_id,) in rows:
+            with suppress(RunBusy, NoSuchRun):  # driven again, or removed by another process
+                self.remove(run_id)
+                removed.append(run_id)
+        return removed
 
     def backup(self, path: str) -> None:
         """Write a consistent copy of the whole store to `path`, atomically."""
@@ -326,7 +336,7 @@ class SqliteStore:
             raise StoreError(f"{target} is a store in use: a copy over it would damage it")
         with (
             self._db.reading() as db,
-            write_atomically(target) as part,
+            _write_atomically(target) as part,
             closing(sqlite3.connect(part)) as copy,
         ):
             db.backup(copy)
@@ -402,18 +412,6 @@ class SqliteStore:
                 if is_taken:
                     self._locks.free(number, for_good=is_committed)
 
-    def _stop_driving(self, run_id: str, *, for_good: bool = False) -> None:
-        number = self._driving.pop(run_id, None)
-        if number is not None:
-            self._locks.free(number, for_good=for_good)
-
-    def _try_remove(self, run_id: str) -> bool:
-        try:
-            self.remove(run_id)
-        except (RunBusy, NoSuchRun):  # it is driven again, or another process has removed it
-            return False
-        return True
-
 
 def _commit_columns(
     number: int, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
@@ -455,7 +453,10 @@ def _new_id(db: sqlite3.Connection, name: str) -> str:
 
 def _free_id(db: sqlite3.Connection, run_id: str) -> str:
     if _is_taken(db, run_id):
-        raise already(run_id)
+        raise RunExists(
+            f"there is a run {run_id!r} already; "
+            "go on with it by `abreast resume`, or choose another id"
+        )
     return run_id
 
 
@@ -463,3 +464,20 @@ def _bounds(db: sqlite3.Connection, run_id: str, after: int) -> dict[str, int]:
     (number,) = _select_run(db, "find_number", run_id)
     start = number << SEQ_BITS
     return {"run": number, "after": start + after, "end": start + (1 << SEQ_BITS)}
+
+
+@contextmanager
+def _write_atomically(target: Path) -> Iterator[Path]:
+    """A temporary file that is renamed to `target` at the end, and removed if anything fails.
+
+    Its mode is 0600; errors are raised as a `StoreError` about `target`.
+    """
+    part = Path(f"{target}.{os.getpid()}.part")
+    with as_store_error(str(target)):
+        os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        try:
+            yield part
+            part.replace(target)
+        except BaseException:
+            part.unlink()
+            raise
