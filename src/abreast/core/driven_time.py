@@ -13,8 +13,7 @@ class DrivenTime:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.wall = 0.0
-        """The time of day of the newest event."""
+        self.wall = 0.0  # the time of day of the newest event
         self._offset: float | None = None
 
     def take(self, event: Event) -> float:

@@ -59,11 +59,9 @@ class Timing:
         return self.queued + self.waited + sum(self.service) + self.backoff
 
 
+# Queued, waited, backoff, then each service time. Outcomes keep these, and make the Timing when it
+# is needed.
 Times: TypeAlias = tuple[float, ...]
-"""Queued, waited, backoff, then each service time.
-
-Outcomes keep these, and make the Timing when it is needed.
-"""
 
 NO_USAGE = Usage()
 NO_TIMES: Times = (0.0, 0.0, 0.0)

@@ -2,10 +2,10 @@
 
 from typing import Final
 
+# How the reason begins of a failed run that reached its end with failures only.
 NONE_DONE: Final = "no item succeeded"
-"""How the reason begins of a failed run that reached its end with failures only."""
+# How the reason begins of a halted run that was asked to stop there, and did.
 STOPPED_AT: Final = "it stopped at its first failure"
-"""How the reason begins of a halted run that was asked to stop there, and did."""
 _REASONS: Final = {"failed": NONE_DONE, "halted": STOPPED_AT}
 
 

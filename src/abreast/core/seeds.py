@@ -4,10 +4,9 @@ import hashlib
 import secrets
 from typing import Final
 
+# How new runs derive seeds from paths; a run records its rule and keeps it when resumed.
 SEED_RULE: Final = 2
-"""How new runs derive seeds from paths; a run records its rule and keeps it when resumed."""
-FIRST_SEED_RULE: Final = 1
-"""The rule of runs that recorded none."""
+FIRST_SEED_RULE: Final = 1  # the rule of runs that recorded none
 
 _SEED_BITS = 63  # fits a signed 64-bit column and every provider's seed field
 _MANTISSA_BITS = 53  # of a float; with one bit more, the largest fraction would round up to 1

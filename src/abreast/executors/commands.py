@@ -23,8 +23,7 @@ from abreast.executors.supervisor import protocol
 from abreast.executors.supervisor.client import SupervisorClient, SupervisorProcess
 from abreast.executors.supervisor.protocol import Message
 
-GRACE = 0.3
-"""Seconds between SIGTERM and SIGKILL for a command that is cancelled."""
+GRACE = 0.3  # seconds between SIGTERM and SIGKILL for a command that is cancelled
 
 _MAX_SUPERVISORS = 4
 # With so many short commands about which a supervisor has sent no message yet, another supervisor
@@ -47,13 +46,10 @@ class CommandRefused(AbreastError, retryable=False):
 class Finished:
     """How a command ended, and what it wrote."""
 
-    exit_code: int
-    """0 to 255; minus the signal's number if one killed it."""
-    stdout: bytes
-    """What was kept of it, from its beginning."""
+    exit_code: int  # 0 to 255; minus the signal's number if one killed it
+    stdout: bytes  # what was kept of it, from its beginning
     stderr: bytes
-    stdout_bytes: int
-    """All that was written, kept or not."""
+    stdout_bytes: int  # all that was written, kept or not
     stderr_bytes: int
 
 

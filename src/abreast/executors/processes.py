@@ -54,8 +54,8 @@ class Workers(Generic[T, R]):
     """The processes of one map."""
 
     def __init__(self, setup: Setup) -> None:
+        # Seconds to wait for the end of a killed process, which normally takes milliseconds.
         self.kill_timeout = 2.0
-        """Seconds to wait for the end of a killed process, which normally takes milliseconds."""
         self._loop = asyncio.get_running_loop()
         self._setup = pickle.dumps(setup, pickle.HIGHEST_PROTOCOL)
         # multiprocessing starts its own children with these flags.

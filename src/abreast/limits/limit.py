@@ -15,10 +15,9 @@ from abreast.core.outcome import NO_USAGE, Usage
 
 Weight: TypeAlias = "int | Literal['all']"
 
-WHENEVER: Final = inf
-"""A refusal that ends when something is given back, not at a known time."""
+WHENEVER: Final = inf  # a refusal that ends when something is given back, not at a known time
+# How often a ticket may be moved to another limit before it waits in all its lines at once.
 MAX_MOVES = 16
-"""How often a ticket may be moved to another limit before it waits in all its lines at once."""
 
 # One sequence for the process: a limit may be shared by several runs, whose tickets are ordered
 # together.
@@ -33,8 +32,7 @@ class Need:
     requests: int = 1
     tokens: int = 0
     usd: float = 0.0
-    output: int = 0
-    """How many of the tokens are expected for the reply."""
+    output: int = 0  # how many of the tokens are expected for the reply
 
 
 ONE: Final = Need()

@@ -30,19 +30,16 @@ class LaneSettings:
     base_url: str | None = None
     api_key_env: str | None = None
     api_key_file: str | None = None
+    # Requests at once; if the lane is adaptive, the number at which the search begins.
     width: int = DEFAULT_WIDTH
-    """Requests at once; if the lane is adaptive, the number at which the search begins."""
+    # Whether its limits are found by search; not if the user has given a width.
     adaptive: bool = False
-    """Whether its limits are found by search; not if the user has given a width."""
-    capped: bool = False
-    """Whether the width is set by the user, and never exceeded."""
+    capped: bool = False  # whether the width is set by the user, and never exceeded
     rpm: float | None = None
     tpm: float | None = None
     price: FlatPrice | None = None
-    timeout: float | None = None
-    """Seconds without a byte after which a call fails."""
-    max_tokens: str | None = None
-    """The endpoint's name for the bound on a reply's tokens."""
+    timeout: float | None = None  # seconds without a byte after which a call fails
+    max_tokens: str | None = None  # the endpoint's name for the bound on a reply's tokens
     place: str = "built in"
 
     @property
@@ -68,11 +65,9 @@ class LaneSettings:
         return bool(self.api_key_env or self.api_key_file)
 
 
+# Providers that reject excess requests. A local server accepts every request and becomes slow, so
+# its limit can't be found this way.
 _ADAPTIVE: Final = ("openai", "anthropic", "gemini", "mistral", "deepseek", "litellm")
-"""Providers that reject excess requests.
-
-A local server accepts every request and becomes slow, so its limit can't be found this way.
-"""
 
 PROVIDERS: Final[Mapping[str, LaneSettings]] = {
     one.name: replace(one, adaptive=one.name in _ADAPTIVE)
@@ -104,8 +99,8 @@ PROVIDERS: Final[Mapping[str, LaneSettings]] = {
     )
 }
 
+# Providers with another name in the price table.
 PRICE_TABLE: Final[Mapping[str, str]] = {"gemini": "google"}
-"""Providers with another name in the price table."""
 
 _HTTP_KINDS: Final = ("openai", "anthropic", "gemini")
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, NoReturn, cast
 from abreast.core.errors import ReplyInvalid
 from abreast.models.port import Json
 
+# The property that holds the value where a provider requires an object and it is none.
 BOX = "value"
-"""The property that holds the value where a provider requires an object and it is none."""
 _FENCED = re.compile(r"\s*```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _encode_value = json.JSONEncoder(ensure_ascii=False).encode

@@ -17,8 +17,8 @@ from abreast.models.estimate import tokens_of
 from abreast.models.port import OnText, Reply, Request
 from abreast.models.schema import parse
 
+# A text, a whole reply, or an error to raise.
 Line: TypeAlias = str | Reply | BaseException | type[BaseException]
-"""A text, a whole reply, or an error to raise."""
 Script: TypeAlias = (
     "Mapping[str, Line | Sequence[Line]] | Sequence[Line]"
     " | Callable[[Request], Line] | os.PathLike[str]"

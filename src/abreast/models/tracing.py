@@ -32,8 +32,8 @@ _DURATION_BUCKETS: Final = (
     40.96,
     81.92,
 )
+# Providers with another name in the conventions.
 _PROVIDER_NAMES: Final = {"gemini": "gcp.gemini", "mistral": "mistral_ai"}
-"""Providers with another name in the conventions."""
 
 
 def is_wanted() -> bool:

@@ -11,23 +11,21 @@ from abreast.core.events import CALL_SETTLED, CALL_STARTED, RUN_RESUMED, Event
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.run.outcome_record import usage_of
 
+# The events that `call_totals` reads.
 CALL_KINDS: Final = frozenset({CALL_STARTED, CALL_SETTLED, RUN_RESUMED})
-"""The events that `call_totals` reads."""
 
 
 @dataclass(slots=True)
 class CallTotals:
     """Usage of finished calls by model, and the reservations of calls that were cut off."""
 
+    # Usage of calls that ended by themselves; a kill and a resume don't change it.
     by_model: dict[str, Usage] = field(default_factory=dict)
-    """Usage of calls that ended by themselves; a kill and a resume don't change it."""
+    # Reservations of calls that were cancelled or in flight when the driver died. An upper bound:
+    # how much of it was used is not known.
     cut_off: dict[str, float] = field(
         default_factory=lambda: {"requests": 0.0, "tokens": 0.0, "usd": 0.0}
     )
-    """Reservations of calls that were cancelled or in flight when the driver died.
-
-    An upper bound: how much of it was used is not known.
-    """
 
     @property
     def paid(self) -> dict[str, float]:

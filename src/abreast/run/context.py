@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from abreast.store.port import JsonValue, RunRow, Store
     from abreast.store.writer import CommitWriter
 
-GRACE = 5.0
-"""Seconds that cancelled work has to clean up after itself."""
+GRACE = 5.0  # seconds that cancelled work has to clean up after itself
+# Seconds for the same after a KeyboardInterrupt or a cancellation from outside.
 GRACE_ON_INTERRUPT = 0.5
-"""Seconds for the same after a KeyboardInterrupt or a cancellation from outside."""
 
 
 class RootScope(Protocol):
@@ -85,8 +84,8 @@ class RunContext:
     redact: Callable[[str, object], object] | None = None
     grace: float = GRACE  # seconds
     seed_rule: int = SEED_RULE
+    # The user's types for reading recorded values back, by `module:qualname`.
     types: Mapping[str, type] = field(default_factory=dict)
-    """The user's types for reading recorded values back, by `module:qualname`."""
 
     def seed_of(self, path: str) -> int:
         """The seed for the work at that path of the run."""

@@ -19,8 +19,8 @@ _log = logging.getLogger("abreast")
 
 Facts: TypeAlias = Mapping[str, Plain | list[float]]
 
+# Kind, monotonic time, wall time, lane and data of a start event that is not written yet.
 _DelayedStart: TypeAlias = "tuple[str, float, float, str | None, Facts | None]"
-"""Kind, monotonic time, wall time, lane and data of a start event that is not written yet."""
 
 _NO_FACTS: Facts = {}
 START_EVENT_DELAY = 0.05  # seconds; work is written as started after one to two of these

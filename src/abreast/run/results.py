@@ -14,8 +14,8 @@ class Results:
 
     done: int = 0
     failed: int = 0
+    # What a job counts instead of items, such as `cell`; outcomes of maps are then not added.
     what: str = ""
-    """What a job counts instead of items, such as `cell`; outcomes of maps are then not added."""
 
     def add(self, done: int, failed: int) -> None:
         """Add the counts of a map, or of a scope within this one."""

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+# The path of the item that claimed a name, and its attempts; empty outside of items.
 _Claimant: TypeAlias = tuple[str, tuple[int, ...]]
-"""The path of the item that claimed a name, and its attempts; empty outside of items."""
 
 Resume: TypeAlias = Literal["auto", "never", "must", "failed", "retry"]
 

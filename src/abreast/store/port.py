@@ -18,8 +18,8 @@ RunState: TypeAlias = Literal[
     "running", "done", "failed", "halted", "spent", "cancelled", "interrupted", "paused"
 ]
 
+# The states that are pruned by default; interrupted and paused runs are to be resumed.
 PRUNED: Final[tuple[RunState, ...]] = ("done", "failed", "halted", "spent", "cancelled")
-"""The states that are pruned by default; interrupted and paused runs are to be resumed."""
 
 
 @record(frozen=True, slots=True)

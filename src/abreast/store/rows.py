@@ -9,10 +9,9 @@ from abreast.store.codec.codec import decode_facts, encode
 from abreast.store.codec.json_text import json_writer
 from abreast.store.port import Driver, Recorded, RunRow
 
-SEQ_BITS: Final = 40
-"""Bits of an event's id that hold its seq; the run's number is above them."""
+SEQ_BITS: Final = 40  # bits of an event's id that hold its seq; the run's number is above them
+# In characters. A longer body goes to a table of its own, so that scans of events stay fast.
 MAX_INLINE: Final = 64 * 1024
-"""In characters. A longer body goes to a table of its own, so that scans of events stay fast."""
 
 _SEQ_MASK: Final = (1 << SEQ_BITS) - 1
 _to_json: Final = json_writer(ascii_only=True)  # ASCII, which can express a lone surrogate

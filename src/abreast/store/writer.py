@@ -29,13 +29,11 @@ MANY_WAITERS = 4  # callbacks of one fsync from which the next one waits for `fl
 class WriterIntervals:
     """How long the commit writer waits for more to write at once, all in seconds."""
 
+    # Between fsyncs while many callbacks wait: fewer fsyncs with more callbacks each are faster for
+    # all of them.
     flush: float = 0.004
-    """Between fsyncs while many callbacks wait: fewer fsyncs with more callbacks each are faster
-    for all of them."""
-    alone: float = 0.05
-    """Until an event without callbacks is committed by itself."""
-    poll: float = 0.5
-    """Between checks for requests of other processes."""
+    alone: float = 0.05  # until an event without callbacks is committed by itself
+    poll: float = 0.5  # between checks for requests of other processes
 
 
 WRITER_INTERVALS = WriterIntervals()
@@ -84,8 +82,8 @@ class CommitWriter:
         self._batch = _Batch()
         self._commit_timer: asyncio.Handle | None = None  # queues events without callbacks
         self.broken = False
+        # The first error of a commit or an fsync; nothing was written after it.
         self.failure: AbreastError | None = None
-        """The first error of a commit or an fsync; nothing was written after it."""
         self._closing = False
         self._flush_failed = False
         self._has_unflushed = False  # committed events that no fsync is requested for

@@ -5,11 +5,9 @@ import re
 import unicodedata
 from typing import Final
 
+# The longest file name that is made, in bytes of UTF-8. File systems allow 255, and a suffix may
+# follow.
 MAX_BYTES: Final = 200
-"""The longest file name that is made, in bytes of UTF-8.
-
-File systems allow 255, and a suffix may follow.
-"""
 
 _KEPT_BYTES: Final = 120  # of a name that has to be changed; its digest follows
 # Path separators, here or on Windows, and characters that Windows refuses.

@@ -78,18 +78,12 @@ class ResourceLimits:
     """
 
     seconds: float = 60.0
-    memory: int = 2 << 30
-    """Bytes of address space."""
-    cpu: int = 60
-    """Seconds of CPU, whole ones."""
-    processes: int = 64
-    """Processes and threads at once."""
-    file_size: int = 256 << 20
-    """Bytes of the biggest file."""
-    files: int = 256
-    """Files open at once."""
-    output: int = 1 << 20
-    """Bytes kept of stdout, and of stderr; more is counted, not kept."""
+    memory: int = 2 << 30  # bytes of address space
+    cpu: int = 60  # seconds of CPU, whole ones
+    processes: int = 64  # processes and threads at once
+    file_size: int = 256 << 20  # bytes of the biggest file
+    files: int = 256  # files open at once
+    output: int = 1 << 20  # bytes kept of stdout, and of stderr; more is counted, not kept
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -104,8 +98,8 @@ class Confinement:
     """The restrictions that were in effect for a command."""
 
     layers: tuple[str, ...]
+    # The restrictions that could not be applied, with the reason.
     missing: Mapping[str, str] = field(default_factory=dict)
-    """The restrictions that could not be applied, with the reason."""
 
     def __contains__(self, layer: object) -> bool:
         return layer in self.layers
@@ -115,29 +109,22 @@ class Confinement:
 class ConfinedResult:
     """How a command ended, and what it used."""
 
-    exit_code: int | None
-    """None if a signal ended it."""
+    exit_code: int | None  # None if a signal ended it
     signal: int | None
+    # Why it ended. `cpu` and `timeout` are certain. `memory`, `processes` and `file size` mean that
+    # it failed and its own output names that cause, as the kernel does not report it. `killed`
+    # means another signal; with SIGKILL, memory may have run out.
     why: Why
-    """Why it ended.
-
-    `cpu` and `timeout` are certain. `memory`, `processes` and `file size` mean that it failed and
-    its own output names that cause, as the kernel does not report it. `killed` means another
-    signal; with SIGKILL, memory may have run out.
-    """
     stdout: bytes
     stderr: bytes
-    stdout_bytes: int
-    """All bytes that were written, kept or not."""
+    stdout_bytes: int  # all bytes that were written, kept or not
     stderr_bytes: int
     wall_seconds: float
+    # CPU of the command and of all that it started, as far as the kernel reports it. Includes some
+    # 10 ms of the sandbox itself.
     cpu_seconds: float
-    """CPU of the command and of all that it started, as far as the kernel reports it.
-
-    Includes some 10 ms of the sandbox itself.
-    """
+    # Peak memory of its largest process; at least 10 MB, which the sandbox itself uses.
     peak_bytes: int | None
-    """Peak memory of its largest process; at least 10 MB, which the sandbox itself uses."""
     confinement: Confinement
 
     @property

@@ -35,13 +35,11 @@ _KEPT_VARIABLES: Final = frozenset(
     }
 )
 _NO_REPOSITORY_MESSAGES: Final = ("not a git repository", "can't be started")
+# For repositories of our own: git reads no configuration of the user or the system. In a user's
+# repository it does, as that configuration lists the safe directories.
 OURS: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-"""For repositories of our own: git reads no configuration of the user or the system.
-
-In a user's repository it does, as that configuration lists the safe directories.
-"""
+# Seconds that one git command, or the wait for the repository's lock, may take.
 TIMEOUT: Final = 120.0
-"""Seconds that one git command, or the wait for the repository's lock, may take."""
 
 
 class GitFailed(AbreastError, retryable=False):
@@ -168,14 +166,10 @@ def names(listed: bytes) -> list[str]:
 class Repository:
     """Where a project is, and what git knows about it."""
 
-    top: Path
-    """The top of its working tree, with no symbolic link in it."""
-    root: Path
-    """The directory that was given: `top`, or one beneath it."""
-    common: Path | None = None
-    """The git directory that its worktrees share; None if there is none."""
-    head: str | None = None
-    """The commit that is checked out; None before the first one."""
+    top: Path  # the top of its working tree, with no symbolic link in it
+    root: Path  # the directory that was given: `top`, or one beneath it
+    common: Path | None = None  # the git directory that its worktrees share; None if there is none
+    head: str | None = None  # the commit that is checked out; None before the first one
 
     @property
     def is_linked(self) -> bool:

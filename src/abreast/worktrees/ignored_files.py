@@ -64,8 +64,7 @@ _IMPORTED_SUFFIXES: Final = (".py", ".so", ".pyd", ".dylib")
 class IgnoredBound:
     """How many ignored files are taken, and how many are examined."""
 
-    size: int = 200 << 20
-    """Bytes of all taken files together."""
+    size: int = 200 << 20  # bytes of all taken files together
     files: int = 20_000
     seen: int = 100_000
 

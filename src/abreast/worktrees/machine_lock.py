@@ -21,8 +21,8 @@ from typing import Final
 
 from abreast.worktrees.background import StopRequest, run_in_thread
 
+# Another directory for the lock files: one that several containers of a machine share.
 LOCKS_VARIABLE: Final = "ABREAST_LOCKS"
-"""Another directory for the lock files: one that several containers of a machine share."""
 _LOCK_DIRECTORIES: Final = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 - the same for all users
 _STICKY_AND_OPEN: Final = stat.S_ISVTX | stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
 _ENTRY_LOCK, _USAGE_LOCK = "abreast-door.lock", "abreast-room.lock"

@@ -63,18 +63,14 @@ def repository_lock(
 class OwnershipEntry:
     """A slot that is about to be made, or has been."""
 
-    name: str
-    """The unique name of its directory, which is also git's name for it."""
+    name: str  # the unique name of its directory, which is also git's name for it
     path: str
     slot: int
-    pool: int
-    """The number of its pool, and of the lock that the owner holds."""
+    pool: int  # the number of its pool, and of the lock that the owner holds
     repository: str
-    head: str | None
-    """The commit it was made at; None if it is not registered with git."""
+    head: str | None  # the commit it was made at; None if it is not registered with git
     pid: int
-    started: str
-    """The start time of the owner's process, as `process_start` returns it."""
+    started: str  # the start time of the owner's process, as `process_start` returns it
 
 
 @dataclass(frozen=True, slots=True)

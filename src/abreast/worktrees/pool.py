@@ -84,14 +84,14 @@ class Worktrees:
         ignored: bool = False,
     ) -> None:
         self._ignored = ignored
+        # The slots, to be used as the resources of an `abreast.Pool`.
         self.slots: tuple[Slot, ...] = ()
-        """The slots, to be used as the resources of an `abreast.Pool`."""
+        # Slots that could not be made, although others could.
         self.failures: tuple[SlotFailed, ...] = ()
-        """Slots that could not be made, although others could."""
+        # Notes on files of the working tree that are not in the slots.
         self.notes: tuple[str, ...] = ()
-        """Notes on files of the working tree that are not in the slots."""
+        # What could not be removed: stale slots with changes in them, and slots of this pool.
         self.left: tuple[NotRemoved, ...] = ()
-        """What could not be removed: stale slots with changes in them, and slots of this pool."""
         self._root = root
         self._count = count
         self._cache = cache

@@ -19,8 +19,7 @@ from abreast.worktrees.staging import (
     remove_tree,
 )
 
-KEPT: Final = ".kept"
-"""Suffix of the note that says that the content of a slot must not be lost."""
+KEPT: Final = ".kept"  # suffix of the note that says that the content of a slot must not be lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +57,14 @@ class Slot:
         `scratch` is where its commands get their own HOME and TMPDIR. With `own_git`, `restore`
         gives it a git directory of its own.
         """
-        self.index = index
-        """Its number in the pool, from 0."""
-        self.path = path
-        """Its top directory, which corresponds to the top of the repository."""
+        self.index = index  # its number in the pool, from 0
+        self.path = path  # its top directory, which corresponds to the top of the repository
         self.repository = repository
+        # Its copy of the directory that the pool was opened for: the top, or one beneath it.
         self.root = path / repository.root.relative_to(repository.top)
-        """Its copy of the directory that the pool was opened for: the top, or one beneath it."""
         self.scratch = scratch
+        # Runs its commands while the pool is open; None once it is closed.
         self.commands: Commands | None = None
-        """Runs its commands while the pool is open; None once it is closed."""
         self._snapshot = snapshot
         self._states: dict[str, FileState] = {}
         self._git: GitFiles | None = None

@@ -45,8 +45,8 @@ class FileState:
     mtime_ns: int
     ctime_ns: int
     mode: int
+    # Whether its last change was older than a clock tick; if not, equal states prove nothing.
     settled: bool
-    """Whether its last change was older than a clock tick; if not, equal states prove nothing."""
 
     @classmethod
     def at(cls, path: Path) -> FileState:
@@ -73,22 +73,19 @@ class Listing:
 
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    # The entries of git's index, as `git update-index -z --index-info` takes them.
     index: bytes = b""
-    """The entries of git's index, as `git update-index -z --index-info` takes them."""
-    ignored: tuple[str, ...] = ()
-    """Ignored files that are taken as well."""
+    ignored: tuple[str, ...] = ()  # ignored files that are taken as well
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One file, link or directory of a snapshot."""
 
-    kind: int
-    """`stat.S_IFREG`, `S_IFLNK` or `S_IFDIR`."""
+    kind: int  # `stat.S_IFREG`, `S_IFLNK` or `S_IFDIR`
     mode: int
     mtime_ns: int
-    target: str = ""
-    """Of a link: its target, as written in the link."""
+    target: str = ""  # of a link: its target, as written in the link
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +96,8 @@ class Snapshot:
     pieces: dict[str, Piece]
     notes: tuple[str, ...] = ()
     index: bytes = b""
+    # The pieces that are ignored files, or directories that hold only such files.
     ignored: frozenset[str] = frozenset()
-    """The pieces that are ignored files, or directories that hold only such files."""
 
     def digest(self) -> str:
         """A digest of the content: names, types, modes and bytes, but not times.

@@ -124,11 +124,9 @@ class SupervisedCommand:
                 pass
 
 
+# Files that command names refer to, by name, PATH and working directory. The directory is part of
+# the key because the PATH may contain relative entries.
 found_paths: dict[tuple[bytes, bytes, bytes | None], bytes] = {}
-"""Files that command names refer to, by name, PATH and working directory.
-
-The directory is part of the key because the PATH may contain relative entries.
-"""
 
 
 def find(name: bytes, path: bytes, cwd: bytes | None) -> bytes:

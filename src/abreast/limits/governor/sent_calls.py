@@ -21,10 +21,8 @@ class SentCalls:
         self._minute = minute
         self._entries: deque[SentCall] = deque()
         self._by_serial: dict[int, SentCall] = {}
-        self.used = 0.0
-        """What was taken in the last minute."""
-        self.spent = 0.0
-        """What was taken since the beginning."""
+        self.used = 0.0  # what was taken in the last minute
+        self.spent = 0.0  # what was taken since the beginning
 
     def __iter__(self) -> Iterator[SentCall]:
         """The oldest first."""

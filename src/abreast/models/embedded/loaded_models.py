@@ -38,12 +38,9 @@ class Statistics:
     running: int
     most_running: int
     ended: int
-    stopped: int
-    """Ended calls that were stopped before they were complete."""
-    unread: int
-    """Stopped calls whose prompt was still being read."""
-    pieces: int
-    """Pieces of text of all calls, about one per token."""
+    stopped: int  # ended calls that were stopped before they were complete
+    unread: int  # stopped calls whose prompt was still being read
+    pieces: int  # pieces of text of all calls, about one per token
 
 
 @dataclass(frozen=True, slots=True)

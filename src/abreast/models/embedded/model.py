@@ -35,8 +35,7 @@ class EmbeddedModel:
         reply = await model.complete(Request((Message("user", "Name a colour."),), max_tokens=8))
     """
 
-    greedy = True
-    """It chooses the most likely token unless a temperature is given."""
+    greedy = True  # it chooses the most likely token unless a temperature is given
 
     def __init__(
         self,

@@ -20,8 +20,8 @@ from abreast.core.errors import NoSuchModel
 from abreast.system.paths import cache_directory
 
 Stage: TypeAlias = Literal["waiting", "fetching", "checking", "unpacking"]
+# Called with the bytes done and all bytes of this stage, on the thread that fetches.
 Progress: TypeAlias = Callable[[int, int, Stage], object]
-"""Called with the bytes done and all bytes of this stage, on the thread that fetches."""
 
 _POLL_INTERVAL = 0.1  # seconds between checks of a child process or a lock
 _BLOCK_BYTES = 1 << 20

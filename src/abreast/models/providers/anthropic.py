@@ -20,8 +20,8 @@ from abreast.models.providers.provider import (
 from abreast.models.schema import boxed, unboxed
 
 _VERSION = "2023-06-01"
+# The tool that a request with a schema has to call: its input is the value.
 _ANSWER_TOOL = "final_reply"
-"""The tool that a request with a schema has to call: its input is the value."""
 _FINISH: dict[str | None, Finish] = {
     "end_turn": "stop",
     "stop_sequence": "stop",

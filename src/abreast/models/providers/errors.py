@@ -22,15 +22,13 @@ from abreast.core.errors import (
     TooLong,
 )
 
-RAW = 65_536
-"""Characters that are kept of a body that is no reply."""
+RAW = 65_536  # characters that are kept of a body that is no reply
 _MESSAGE_CHARACTERS = 200  # of a provider's message, kept in an error's sentence
 _MINUTE = 60.0  # seconds
 _TOO_MANY_REQUESTS = 429
 
 Headers = Mapping[str, str]
-Clean = Callable[[str], str]
-"""Removes secrets from a text."""
+Clean = Callable[[str], str]  # removes secrets from a text
 
 
 def fault_of(

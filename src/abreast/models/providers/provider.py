@@ -96,8 +96,8 @@ class EventFold(ABC):
     pieces: list[str] = field(default_factory=list)
     begun: bool = False
     ended: bool = False
+    # Whether its pieces are those of the reply's text; if not, `hear` gets the text at the end.
     streams_text: bool = True
-    """Whether its pieces are those of the reply's text; if not, `hear` gets the text at the end."""
 
     @abstractmethod
     def take(self, event: Document) -> str:
@@ -112,8 +112,7 @@ class EventFold(ABC):
 class Provider(ABC):
     """A model behind HTTP; subclasses write requests and read replies of one provider."""
 
-    ends_by_marker = True
-    """Whether the event that ends a stream is the last one."""
+    ends_by_marker = True  # whether the event that ends a stream is the last one
 
     def __init__(
         self, name: str, http: HttpClient, url: str, stream_url: str | None = None

@@ -61,8 +61,8 @@ class Replay:
             raise ModelUnknown(f"no calls are recorded in {run_id}, so there is nothing to replay")
         for path, event in self._by_path.items():
             self._by_digest.setdefault(path.rpartition("/")[2].partition("-")[0], []).append(event)
+        # The model whose replies these are: calls are named after it, as they were.
         self.recorded_name = model or next(iter(models))
-        """The model whose replies these are: calls are named after it, as they were."""
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """The recorded reply; `NotRecorded` if the run never made this request."""

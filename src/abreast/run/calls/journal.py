@@ -19,8 +19,7 @@ from abreast.run.outcome_record import usage_facts, usage_of
 from abreast.store.codec import codec
 from abreast.store.codec.json_text import json_writer
 
-CALL: Final = "call"
-"""The part of a path beneath which an item's calls are."""
+CALL: Final = "call"  # the part of a path beneath which an item's calls are
 
 # In bytes. Equal digests within an item are numbered, so a collision loses no call.
 REQUEST_DIGEST_BYTES: Final = 8

@@ -26,8 +26,7 @@ FIRST_HOLD = 1.0
 LONGEST_HOLD = 60.0
 QUOTA_RETRY_AFTER = 3600.0  # seconds; a longer retry-after means a quota, not a rate per minute
 
-Facts = dict[str, Plain | list[float]]
-"""A change of a limit, as the journal records it."""
+Facts = dict[str, Plain | list[float]]  # a change of a limit, as the journal records it
 
 
 class ModelLane:
@@ -54,11 +53,9 @@ class ModelLane:
         self.name = name
         self.limits = tuple(limits)
         self.governed = governed
+        # What each call asks for. Items hold `limits` alone: a governor learns from the results of
+        # calls only.
         self.every = self.limits if governed is None else (governed, *self.limits)
-        """What each call asks for.
-
-        Items hold `limits` alone: a governor learns from the results of calls only.
-        """
         self.held = tuple(held) or self.limits
         self._learned_limits = profile
         self.server = ServerHold()

@@ -31,8 +31,8 @@ from abreast.run.item_state import Calls, ItemState, current_state
 from abreast.run.outcome_record import usage_of
 from abreast.run.retry import Retry
 
+# Retries after a 5xx, a lost connection or a timeout. A 429 does not count as an attempt.
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
-"""Retries after a 5xx, a lost connection or a timeout. A 429 does not count as an attempt."""
 
 MAX_SEED: Final = (1 << 31) - 1  # the largest seed that every provider accepts
 

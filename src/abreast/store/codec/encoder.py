@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from abreast.store.codec.json_text import MAX_BYTES, MAX_DEPTH, MAX_INT_BITS, TAG, is_text
 
+# A tagged object: the stored form of a value of a type that JSON doesn't have.
 Form: TypeAlias = dict[str, Any]
-"""A tagged object: the stored form of a value of a type that JSON doesn't have."""
 
 Writer: TypeAlias = "Callable[[Any, Encoder], object]"
 

@@ -5,16 +5,12 @@ from collections.abc import Callable
 from typing import Final
 
 TAG: Final = "~"
-MAX_BYTES: Final = 64 * 1024 * 1024
-"""The longest encoded value, in bytes of UTF-8."""
+MAX_BYTES: Final = 64 * 1024 * 1024  # the longest encoded value, in bytes of UTF-8
+# The deepest nesting. A level of a value takes up to three levels of JSON, and json.loads must stay
+# under the recursion limit.
 MAX_DEPTH: Final = 200
-"""The deepest nesting.
-
-A level of a value takes up to three levels of JSON, and json.loads must stay under the recursion
-limit.
-"""
+# A longer int is tagged: it may have more digits than `sys.set_int_max_str_digits` allows.
 MAX_INT_BITS: Final = 2100
-"""A longer int is tagged: it may have more digits than `sys.set_int_max_str_digits` allows."""
 
 
 def json_writer(*, ascii_only: bool = False, sort_keys: bool = False) -> Callable[[object], str]:

@@ -22,8 +22,7 @@ from abreast.core.errors import TypeNotLoaded, type_name
 from abreast.store.codec.encoder import Encoder, Form, ValueRefused, Writer, tagged
 from abreast.store.codec.type_names import digest_name, home_of, stable_name
 
-Types: TypeAlias = Mapping[str, type]
-"""The user's types for decoding, by `module:qualname`."""
+Types: TypeAlias = Mapping[str, type]  # the user's types for decoding, by `module:qualname`
 
 _MAIN = "__main__"
 

@@ -11,6 +11,7 @@ hold these names and digests of recorded items are made of them.
 from collections.abc import Mapping
 from typing import Final
 
+# Each stable name with the `module:qualname` that stores held before there were stable names.
 _FIRST: Final[Mapping[str, str]] = {
     "abreast:Item": "abreast.core.item:Item",
     "abreast:Usage": "abreast.core.outcome:Usage",
@@ -142,8 +143,8 @@ _FIRST: Final[Mapping[str, str]] = {
     "abreast:candidates.Tried": "abreast.jobs.candidates.tried:Tried",
     "abreast:candidates.Verdict": "abreast.jobs.candidates.compare:Verdict",
 }
-"""Each stable name with the `module:qualname` that stores held before there were stable names."""
 
+# Each stable name whose class is no longer where `_FIRST` says, with its place now.
 _MOVED: Final[Mapping[str, str]] = {
     "abreast:store.Request": "abreast.store.port:ControlRequest",
     "abreast:sample.Attempt": "abreast.jobs.sample.results:SampleAttempt",
@@ -241,7 +242,6 @@ _MOVED: Final[Mapping[str, str]] = {
     "abreast:candidates.Tried": "abreast.jobs.candidates.results:Tried",
     "abreast:candidates.Verdict": "abreast.jobs.candidates.values.compare:ValueVerdict",
 }
-"""Each stable name whose class is no longer where `_FIRST` says, with its place now."""
 
 _HOME: Final = {**_FIRST, **_MOVED}
 _STABLE_BY_FIRST: Final = {first: stable for stable, first in _FIRST.items()}

@@ -44,8 +44,8 @@ __all__ = ["ApplyStage", "Disk", "apply", "put", "recover", "state"]
 HOME: Final = ".abreast"
 APPLIED: Final = "applied-"
 DONE: Final = "done.json"
+# How many applies of a directory can be undone; the old files of earlier ones are removed.
 KEPT: Final = 10
-"""How many applies of a directory can be undone; the old files of earlier ones are removed."""
 _STAGE: Final = "apply-"
 _JOURNAL: Final = "journal.json"
 # Parts that never occur in the path of a merged file.

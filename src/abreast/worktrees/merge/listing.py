@@ -9,8 +9,8 @@ from typing import Final
 
 from abreast.worktrees.git import GitFailed, names, run_git
 
+# Bytes at the start of a file; git calls it binary if there is a NUL among them.
 BINARY_PREFIX: Final = 8_000
-"""Bytes at the start of a file; git calls it binary if there is a NUL among them."""
 _SUBMODULE_MODE: Final = "160000"
 # Directories of tools, left out of a tree without git.
 _LEFT_OUT: Final = frozenset({".git", ".hg", ".svn", ".abreast", "__pycache__"})

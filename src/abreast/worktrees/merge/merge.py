@@ -45,27 +45,23 @@ class WriteRules(Protocol):
 class MergeStrategy(StrEnum):
     """How a change that conflicts with earlier ones is treated."""
 
+    # Files without a conflict are merged, one by one; those with a conflict stay as they were.
     THREE_WAY = "three-way"
-    """Files without a conflict are merged, one by one; those with a conflict stay as they were."""
+    # A change is merged whole or not at all; those after it are still tried.
     SEQUENTIAL = "sequential"
-    """A change is merged whole or not at all; those after it are still tried."""
+    # The first conflict ends the merge; that change and those after it are left out.
     FAIL_ON_CONFLICT = "fail-on-conflict"
-    """The first conflict ends the merge; that change and those after it are left out."""
+    # The later subplan replaces the earlier one; each such file is listed in `overwritten`. Changes
+    # in the source tree itself are never replaced: a conflict with them blocks as with any other
+    # strategy.
     LAST_WINS = "last-wins"
-    """The later subplan replaces the earlier one; each such file is listed in `overwritten`.
-
-    Changes in the source tree itself are never replaced: a conflict with them blocks as with any
-    other strategy.
-    """
 
 
 class Outside(StrEnum):
     """How a change to files that its subplan doesn't own is treated."""
 
-    REFUSE = "refuse"
-    """The whole change is left out: half of it may be worse than none."""
-    REQUEST = "request"
-    """Files that it owns are merged; the rest is a request to the owners."""
+    REFUSE = "refuse"  # the whole change is left out: half of it may be worse than none
+    REQUEST = "request"  # files that it owns are merged; the rest is a request to the owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +91,8 @@ class Merged:
     source: str
     tree: str
     strategy: MergeStrategy
+    # Leaves whose changes are in it, except for those listed in `conflicts` and `requests`.
     merged: tuple[str, ...]
-    """Leaves whose changes are in it, except for those listed in `conflicts` and `requests`."""
     left_out: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     refused: tuple[MergeRequest, ...] = ()

@@ -15,8 +15,8 @@ from abreast.worktrees.merge.snapshots import (
 )
 from abreast.worktrees.merge.three_way import Clash, ConflictKind, merge_entry
 
+# The other side of a conflict with a change in the source tree itself during the run.
 SOURCE: Final = "source"
-"""The other side of a conflict with a change in the source tree itself during the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class MergedSoFar:
         self.snapshots = snapshots
         self.entries = snapshots.entries(source)
         self.touched: dict[str, str] = {}
+        # For each file that a leaf has renamed: its new name, and the leaf.
         self.renames: dict[str, tuple[str, str]] = {}
-        """For each file that a leaf has renamed: its new name, and the leaf."""
         self._source = source
         self._before = dict(self.entries)
         self._differences = differences

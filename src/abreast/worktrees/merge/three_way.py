@@ -18,24 +18,16 @@ from abreast.worktrees.merge.snapshots import Snapshots, TreeEntry
 class ConflictKind(StrEnum):
     """The ways in which two changes conflict."""
 
-    CONTENT = "content"
-    """Both changed the same lines."""
-    DELETE_MODIFY = "delete/modify"
-    """One deleted it, the other changed it."""
-    CREATE_CREATE = "create/create"
-    """Both created it, with different content."""
+    CONTENT = "content"  # both changed the same lines
+    DELETE_MODIFY = "delete/modify"  # one deleted it, the other changed it
+    CREATE_CREATE = "create/create"  # both created it, with different content
+    # One renamed what the other renamed, changed or deleted, or both renamed to one name.
     RENAME = "rename"
-    """One renamed what the other renamed, changed or deleted, or both renamed to one name."""
-    BINARY = "binary"
-    """Both changed it, and it is no text."""
-    MODE = "mode"
-    """Both created it alike, but only one made it executable."""
-    SYMLINK = "symlink"
-    """Both changed it, and it is or was a symbolic link."""
-    CRLF = "crlf"
-    """Both changed it, and the conflict is only in the ends of lines."""
-    DIRECTORY = "directory/file"
-    """One made a directory where the other has a file."""
+    BINARY = "binary"  # both changed it, and it is no text
+    MODE = "mode"  # both created it alike, but only one made it executable
+    SYMLINK = "symlink"  # both changed it, and it is or was a symbolic link
+    CRLF = "crlf"  # both changed it, and the conflict is only in the ends of lines
+    DIRECTORY = "directory/file"  # one made a directory where the other has a file
 
 
 @dataclass(frozen=True, slots=True)

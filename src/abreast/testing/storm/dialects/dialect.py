@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Protocol
 Json = dict[str, Any]
 # Made once: json.dumps would make an encoder for each call.
 encode = JSONEncoder(separators=(",", ":")).encode
-Event = tuple[str, Json]
-"""A piece of a stream: its event's name, empty for none, and its data."""
+Event = tuple[str, Json]  # a piece of a stream: its event's name, empty for none, and its data
 
 
 class BadRequest(Exception):

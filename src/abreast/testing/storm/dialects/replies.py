@@ -19,8 +19,8 @@ from abreast.testing.storm.dialects.dialect import (
 )
 from abreast.testing.storm.world import StormVerdict
 
+# A text for each prompt; None, or a missing prompt, for a generated reply.
 Script: TypeAlias = Mapping[str, str] | Callable[[str], str | None]
-"""A text for each prompt; None, or a missing prompt, for a generated reply."""
 
 # Three letters and a space are one token, as tokens are counted in a storm.
 _VOCABULARY = (
