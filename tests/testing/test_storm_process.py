@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from abreast.testing.storm import LogEntry, start_process
-from abreast.testing.storm.cli import main
+from abreast.testing.storm.__main__ import main
 
 COMMAND = [sys.executable, "-m", "abreast.testing.storm"]
 CHAT = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello"}]}).encode()

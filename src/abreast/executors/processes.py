@@ -137,8 +137,7 @@ def _pickle_function(fn: Callable[..., object]) -> bytes:
 
 
 def _pack(value: object) -> bytes:
-    context = contextvars.copy_context()
-    values = context.values()
+    values = contextvars.copy_context().values()
     luggage = [found.luggage() for found in values if isinstance(found, PortableContextValue)]
     try:
         return pickle.dumps((value, luggage), pickle.HIGHEST_PROTOCOL)

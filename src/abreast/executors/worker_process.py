@@ -53,6 +53,7 @@ class WorkerProcess:
                     self._process = _start(flags, theirs.fileno(), lifeline)
                 finally:
                     os.close(lifeline)
+            self.pid = self._process.pid  # its group's too
             undo.callback(self._process.wait)
             undo.callback(self.kill)
             self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
@@ -66,11 +67,6 @@ class WorkerProcess:
     def __repr__(self) -> str:
         state = "ended" if self.ended.done() else "idle" if self.reply.done() else "busy"
         return f"<worker process {self.pid}, {state}>"
-
-    @property
-    def pid(self) -> int:
-        """Its process id, and its group's."""
-        return self._process.pid
 
     @property
     def how(self) -> str:

@@ -29,7 +29,7 @@ class ProviderLane(Protocol):
 class Lanes:
     """The lanes of one scope. A lane of a child has its parent's limits and its own."""
 
-    __slots__ = ("_budgets", "_lanes", "_providers")
+    __slots__ = ("_lanes", "_providers", "budgets")
 
     def __init__(
         self,
@@ -53,12 +53,8 @@ class Lanes:
                     )
             self._lanes[name] = self._lanes.get(name, ()) + own
         inherited = parent.budgets if parent else ()
-        self._budgets: tuple[Budget, ...] = (*inherited, budget) if budget else inherited
-
-    @property
-    def budgets(self) -> tuple[Budget, ...]:
-        """The budgets that apply here, the outermost first."""
-        return self._budgets
+        # Those that apply here, the outermost first.
+        self.budgets: tuple[Budget, ...] = (*inherited, budget) if budget else inherited
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -96,7 +92,7 @@ class Lanes:
                     )
                 if limit not in needs or _is_heavier(weight, needs[limit][2].weight):
                     needs[limit] = (name, limit, need)
-        for budget in self._budgets:
+        for budget in self.budgets:
             needs.setdefault(budget, ("budget", budget, Need()))
         return tuple(needs.values())
 

@@ -50,6 +50,7 @@ class TracedModel:
         from opentelemetry import metrics, trace
 
         self._model = model
+        self.name = model.name
         self.greedy = is_greedy(model)
         provider, _, name = model.name.partition("/")
         self._attributes: dict[str, AttributeValue] = {
@@ -73,11 +74,6 @@ class TracedModel:
             "Time of a call",
             explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
         )
-
-    @property
-    def name(self) -> str:
-        """`provider/model`, as it was requested."""
-        return self._model.name
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once, inside a span."""

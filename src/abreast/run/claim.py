@@ -1,25 +1,20 @@
 """Claiming a run in its store: become its driver, record the environment, start its writer."""
 
-from __future__ import annotations
-
 import os
 import platform
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from abreast.core.errors import AbreastError, CancelRequested, NoSuchRun, StoreNewer
+from abreast.core.errors import CancelRequested, NoSuchRun, StoreNewer
 from abreast.core.events import BATCH_COMMITTED
 from abreast.core.run_end import is_over
 from abreast.core.seeds import FIRST_SEED_RULE, SEED_RULE, draw_seed
 from abreast.core.version import VERSION
+from abreast.run.context import Opening, RunContext
 from abreast.store.port import ControlRequest, Driver, JsonValue, RunRow, Store
 from abreast.store.writer import WRITER_INTERVALS, CommitListener, CommitWriter
-
-if TYPE_CHECKING:
-    from abreast.run.context import Opening, RunContext
 
 _SEED_RULE = "seed_rule"
 COMMIT_REPORT_INTERVAL = 0.1  # seconds between two batch-committed events
@@ -101,7 +96,11 @@ def _git_commit(start: Path) -> str | None:
 
 def start_writer(context: RunContext, store: Store, row: RunRow) -> None:
     """Start the run's commit writer, with callbacks for commits, failures and requests."""
-    listener = CommitListener(_on_committed(context), _on_failed(context), _on_requested(context))
+    listener = CommitListener(
+        _on_committed(context),
+        lambda error: context.root.stop(error, lost=True),
+        _on_requested(context),
+    )
     context.writer = CommitWriter(store, row, listener, context.spent, WRITER_INTERVALS)
 
 
@@ -130,10 +129,6 @@ def _on_committed(context: RunContext) -> Callable[[int, float], None]:
             events, seconds = [], []
 
     return report
-
-
-def _on_failed(context: RunContext) -> Callable[[AbreastError], None]:
-    return lambda error: context.root.stop(error, lost=True)
 
 
 def _on_requested(context: RunContext) -> Callable[[Sequence[ControlRequest]], None]:

@@ -35,25 +35,20 @@ class Journal:
     A run with neither a store nor an observer has no journal.
     """
 
-    __slots__ = ("_clock", "_new_starts", "_old_starts", "_seq", "_timer", "observers", "writer")
+    __slots__ = ("_clock", "_new_starts", "_old_starts", "_timer", "observers", "seq", "writer")
 
     def __init__(
         self, clock: Clock, writer: CommitWriter | None, observers: Sequence[Observer], seq: int = 0
     ) -> None:
         """Continue after event number `seq`."""
         self._clock = clock
-        self._seq = seq
+        self.seq = seq  # the number of the newest event
         # Starts not written yet, by path: since the last timer, and before it.
         self._new_starts: dict[str, _DelayedStart] = {}
         self._old_starts: dict[str, _DelayedStart] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.writer = writer
         self.observers = tuple(ObserverThread(observer) for observer in observers)
-
-    @property
-    def seq(self) -> int:
-        """The number of the newest event."""
-        return self._seq
 
     def emit(
         self,
@@ -71,10 +66,10 @@ class Journal:
         `written` is called once the event survives the end of this process, `durable` once it
         survives a crash of the machine. Without a store both are called at once.
         """
-        self._seq += 1
+        self.seq += 1
         clock = self._clock
         event = _new_tuple(
-            Event, (self._seq, kind, path, clock.now(), clock.wall(), lane, data or _NO_FACTS, body)
+            Event, (self.seq, kind, path, clock.now(), clock.wall(), lane, data or _NO_FACTS, body)
         )
         if self.observers:
             for observer in self.observers:
@@ -99,8 +94,7 @@ class Journal:
         clock = self._clock
         self._new_starts[path] = (kind, clock.now(), clock.wall(), lane, data)
         if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(START_EVENT_DELAY, self._write_old_starts)
+            self._schedule_starts()
 
     def over(self, path: str) -> None:
         """The attempt that started at `path` has ended: its start need not be written."""
@@ -110,17 +104,21 @@ class Journal:
     def _write_old_starts(self) -> None:
         """Write the starts from before the last timer whose attempts still run."""
         for path, (kind, now, wall, lane, data) in self._old_starts.items():
-            self._seq += 1
+            self.seq += 1
             if self.writer is not None:
                 event = _new_tuple(
-                    Event, (self._seq, kind, path, now, wall, lane, data or _NO_FACTS, None)
+                    Event, (self.seq, kind, path, now, wall, lane, data or _NO_FACTS, None)
                 )
                 self.writer.write(event, None, None)
         self._old_starts, self._new_starts = self._new_starts, {}
         self._timer = None
         if self._old_starts:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(START_EVENT_DELAY, self._write_old_starts)
+            self._schedule_starts()
+
+    def _schedule_starts(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(
+            START_EVENT_DELAY, self._write_old_starts
+        )
 
     def close(self, grace: float) -> None:
         """Let observers receive the last events, for `grace` seconds at most each."""

@@ -174,7 +174,10 @@ async def run_confined(
         raise CommandRefused("a command needs a name")
     limits = limits or ResourceLimits()
     scratch = slot.scratch / f"{slot.index}-{next(_SCRATCH_NUMBERS)}"
-    report = _make_scratch(scratch)
+    for name in ("", "home", "tmp"):
+        (scratch / name).mkdir(mode=0o700)
+    # Only the sandbox knows its path.
+    report = os.open(scratch / "report", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         sandbox = [sys.executable, *_SANDBOX]
         request = _sandbox_request(argv, slot, scratch, limits, writable) | {
@@ -198,7 +201,8 @@ async def run_confined(
                     sandbox,
                     stdin=json.dumps(request).encode(),
                     cwd=str(scratch),
-                    env=_sandbox_environment(),
+                    # Minimal, as the command can read it where processes are not isolated.
+                    env={name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
                     keep=limits.output,
                 )
         return _read_report(argv, limits, most, finished, os.pread(report, 1 << 20, 0))
@@ -206,24 +210,6 @@ async def run_confined(
         os.close(report)
         with contextlib.suppress(OSError):  # closing the pool tries again, and reports the reason
             await run_in_thread(lambda _: remove_tree(scratch))
-
-
-def _make_scratch(scratch: Path) -> int:
-    """Make the directories for one command.
-
-    Returns the open file of its report, whose path only the sandbox knows.
-    """
-    for name in ("", "home", "tmp"):
-        (scratch / name).mkdir(mode=0o700)
-    return os.open(scratch / "report", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-
-
-def _sandbox_environment() -> dict[str, str]:
-    """The environment of the sandbox itself.
-
-    It is minimal: the command can read it where process isolation is not available.
-    """
-    return {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
 
 
 def _sandbox_request(

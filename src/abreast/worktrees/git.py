@@ -87,9 +87,10 @@ class Git:
                 _ensure_ended(process)
         self.stop.check()
         if process.returncode:
-            raise GitFailed(
-                f"git {words[0]}: {_error_line(complaint) or f'ended with {process.returncode}'}"
-            )
+            lines = complaint.decode(errors="replace").strip().splitlines()
+            errors = [line for line in lines if line.startswith(("fatal:", "error:"))]
+            reason = (*errors[:1], *lines[-1:], f"ended with {process.returncode}")[0]
+            raise GitFailed(f"git {words[0]}: {reason}")
         return output
 
 
@@ -118,14 +119,6 @@ def _ensure_ended(process: subprocess.Popen[bytes]) -> None:
             process.wait(_TERM_GRACE)
     if process.poll() is None:
         _signal_group(process, signal.SIGKILL)
-
-
-def _error_line(complaint: bytes) -> str:
-    lines = complaint.decode(errors="replace").strip().splitlines()
-    return next(
-        (line for line in lines if line.startswith(("fatal:", "error:"))),
-        lines[-1] if lines else "",
-    )
 
 
 def run_git(

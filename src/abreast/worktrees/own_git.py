@@ -73,9 +73,13 @@ class OwnGit:
         with self._lock:
             if not self.place.exists():
                 part = self.place.with_suffix(".part")
-                pieces = self._snapshot.pieces.items()
-                names = [name for name, piece in pieces if piece.kind != stat.S_IFDIR]
-                _Template(part, path, self._repository, git).make(names)
+                _Template(part, path, self._repository, git).make(
+                    [
+                        name
+                        for name, piece in self._snapshot.pieces.items()
+                        if piece.kind != stat.S_IFDIR
+                    ]
+                )
                 part.rename(self.place)
         remove_tree(path / ".git")
         shutil.copytree(self.place, path / ".git", ignore=shutil.ignore_patterns("objects"))

@@ -159,7 +159,8 @@ class Worktrees:
         try:
             await self._commands.__aexit__()
         finally:
-            await run_in_thread(self._close)
+            if (storage := self._storage) is not None:
+                self.left += await run_in_thread(lambda _: storage.remove())
 
     def _open(self, stop: StopRequest) -> None:
         repository = find_project(self._root, stop, self._timeout)
@@ -187,10 +188,6 @@ class Worktrees:
             raise WorktreesUnavailable(
                 f"none of {self._count} worktrees of {repository.top} could be made: {reasons}"
             )
-
-    def _close(self, _: StopRequest) -> None:
-        if self._storage is not None:
-            self.left += self._storage.remove()
 
 
 class _PoolStorage:
@@ -316,7 +313,9 @@ class _PoolStorage:
                 elif self._has_pool:
                     remove_tree(self.pool)
                 self._locks.free(self.number, for_good=not left)
-                self._remove_empty_directories()
+                for place in (self.home / "owners", self.home, self.home.parent):
+                    with contextlib.suppress(OSError):  # it is not empty
+                        place.rmdir()
         except (OSError, AbreastError) as error:
             self._locks.free(self.number)
             left.append(NotRemoved(str(self.pool), str(error)))
@@ -336,15 +335,12 @@ class _PoolStorage:
                     ):
                         left.append(failure)
                         stuck.add(entry.path)
-                self._drop([entry for entry in entries if entry.path not in stuck])
+                gone = [entry for entry in entries if entry.path not in stuck]
+                self._log.drop([entry.name for entry in gone])
+                self.entries = [entry for entry in self.entries if entry not in gone]
         except (OSError, AbreastError) as error:
             return [NotRemoved(entry.path, str(error)) for entry in entries]
         return left
-
-    def _drop(self, entries: list[OwnershipEntry]) -> None:
-        """Record that these slots are removed; called under the lock."""
-        self._log.drop([entry.name for entry in entries])
-        self.entries = [entry for entry in self.entries if entry not in entries]
 
     def _reap(self, git: Git) -> tuple[NotRemoved, ...]:
         """Remove the slots of dead processes, unless their state in git was changed.
@@ -365,8 +361,8 @@ class _PoolStorage:
             if self._locks.take(number):  # else a process is about to make or remove it
                 # It is removed if it has only directories that every pool has. A slot is removed
                 # only by its entry in the ownership log; other names may not be ours.
-                names = _list_names(self.home / f"{number:x}")
-                self._release(number, keep=not _POOL_PARTS.issuperset(names))
+                keep = not _POOL_PARTS.issuperset(_list_names(self.home / f"{number:x}"))
+                self._release(number, keep=keep)
         return tuple(left)
 
     def _release(self, number: int, *, keep: bool) -> None:
@@ -402,12 +398,6 @@ class _PoolStorage:
         if failure is None:
             self._log.drop([entry.name])
         return failure
-
-    def _remove_empty_directories(self) -> None:
-        """Remove the directories of pools that are empty."""
-        for place in (self.home / "owners", self.home, self.home.parent):
-            with contextlib.suppress(OSError):
-                place.rmdir()
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,9 +512,8 @@ def _reason_to_keep(entry: OwnershipEntry, repository: Repository) -> str | None
         head = (admin / "HEAD").read_text().strip()
     except FileNotFoundError:  # the owner was killed while it made the slot
         return None
-    if head not in {entry.head, "0" * len(entry.head or "")}:
-        return f"something was checked out or committed in it ({head})"
-    return None
+    unchanged = head in {entry.head, "0" * len(entry.head or "")}
+    return None if unchanged else f"something was checked out or committed in it ({head})"
 
 
 def open_worktrees(

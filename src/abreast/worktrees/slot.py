@@ -4,7 +4,6 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from abreast.executors.commands import Commands
 from abreast.worktrees.background import StopRequest, run_in_thread
@@ -18,8 +17,6 @@ from abreast.worktrees.staging import (
     make_piece,
     remove_tree,
 )
-
-KEPT: Final = ".kept"  # suffix of the note that says that the content of a slot must not be lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +163,7 @@ class Slot:
 
         Called after `git worktree add`.
         """
-        link = self.path / ".git"
-        content = link.read_bytes()
+        content = (self.path / ".git").read_bytes()
         admin = Path(os.fsdecode(content.removeprefix(b"gitdir: ").strip()))
         if self._snapshot.index:
             git("update-index", "-z", "--index-info", stdin=self._snapshot.index)
@@ -246,7 +242,7 @@ class Slot:
 
 def kept_note(slot: Path) -> Path:
     """Path of the note of `Slot.keep`: beside the slot, where nothing inside can change it."""
-    return slot.with_name(f"{slot.name}{KEPT}")
+    return slot.with_name(f"{slot.name}.kept")
 
 
 def _same_content(one: Path, other: Path, chunk: int = 1 << 20) -> bool:

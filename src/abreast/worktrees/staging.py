@@ -119,8 +119,8 @@ class Snapshot:
         for name in sorted(names):
             piece = self.pieces[name]
             path, target = os.fsencode(name), os.fsencode(piece.target)
-            head = f"{len(path)}:{piece.kind:o}:{piece.mode:o}:{len(target)}:"
-            whole.update(head.encode() + path + target)
+            whole.update(f"{len(path)}:{piece.kind:o}:{piece.mode:o}:{len(target)}:".encode())
+            whole.update(path + target)
             if piece.kind == stat.S_IFREG:
                 with (self.place / name).open("rb") as file:
                     whole.update(hashlib.file_digest(file, "sha256").digest())

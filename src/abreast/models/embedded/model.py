@@ -50,7 +50,7 @@ class EmbeddedModel:
         """Load nothing yet. `threads` is by default `ABREAST_LOCAL_THREADS` or 1."""
         if not 1 <= slots <= BATCH:
             raise ValueError(f"slots must be between 1 and {BATCH}, not {slots!r}")
-        self._name = name
+        self.name = name
         self._source = Source.of(name, path, progress)
         self._settings = LoadSettings(
             slots, context, threads or int(os.environ.get("ABREAST_LOCAL_THREADS", "1"))
@@ -59,14 +59,9 @@ class EmbeddedModel:
         self._loaded: Loaded | None = None
         self._closed = False
 
-    @property
-    def name(self) -> str:
-        """`provider/model`, as it was requested."""
-        return self._name
-
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"<Embedded {self._name}: {state}, {len(self._calls)} calls>"
+        return f"<Embedded {self.name}: {state}, {len(self._calls)} calls>"
 
     def statistics(self) -> Statistics:
         """Counts of the loaded model, which other instances may share."""
@@ -80,8 +75,8 @@ class EmbeddedModel:
         ReplyInvalid.
         """
         if self._closed:
-            raise CallFailed(f"{self._name} is closed")
-        call = EmbeddedRequest(self._name, self._source.path.name, request, hear)
+            raise CallFailed(f"{self.name} is closed")
+        call = EmbeddedRequest(self.name, self._source.path.name, request, hear)
         self._loaded = self._loaded or LOADED_MODELS.take(self._source, self._settings)
         self._calls.add(call)
         self._loaded.calls.put(call)
@@ -96,7 +91,7 @@ class EmbeddedModel:
         self._closed = True
         for call in tuple(self._calls):
             call.wanted = False
-            call.fail(CallFailed(f"{self._name} was closed before it had answered"))
+            call.fail(CallFailed(f"{self.name} was closed before it had answered"))
         loaded, self._loaded = self._loaded, None
         if loaded is not None and LOADED_MODELS.give_back(loaded):
             await asyncio.to_thread(loaded.end)

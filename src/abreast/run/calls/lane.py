@@ -1,10 +1,7 @@
 """The lane of a model: its limits, fixed or learned, and the reaction to a provider's 429."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import LaneParked, QuotaSpent, Throttled
@@ -15,10 +12,8 @@ from abreast.limits.governor.governor import CallPermit, WidthChange
 from abreast.limits.governor.limit import GovernorLimit
 from abreast.limits.limit import Hold, Limit
 from abreast.limits.server_hold import ServerHold
+from abreast.run.calls.learned_limits import LearnedLimits
 from abreast.run.calls.rate_limit_headers import limits_in_headers, rejected_limit
-
-if TYPE_CHECKING:
-    from abreast.run.calls.learned_limits import LearnedLimits
 
 # Seconds to hold the lane after a 429 without a retry-after. Doubled with each further episode
 # until a call succeeds, up to the longest.
@@ -146,9 +141,9 @@ class ModelLane:
         reason = f"{self.name} takes no more requests: {why}"
         if after is not None:
             until = datetime.fromtimestamp(SYSTEM_CLOCK.wall() + after, UTC)
-            reason += (
-                f"; it takes more after {until:%Y-%m-%d %H:%M} UTC, in {_duration_text(after)}"
-            )
+            hours = after / 3600
+            spell = f"{hours:.1f} hours" if hours >= 1 else f"{max(1, round(after / 60))} minutes"
+            reason += f"; it takes more after {until:%Y-%m-%d %H:%M} UTC, in {spell}"
         self.server.park(reason, None if after is None else now + after)
         return LaneParked(reason)
 
@@ -160,8 +155,3 @@ def _facts(change: WidthChange) -> Facts:
         "new": change.new,
         "cause": change.cause,
     }
-
-
-def _duration_text(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours:.1f} hours" if hours >= 1 else f"{max(1, round(seconds / 60))} minutes"

@@ -1,18 +1,13 @@
 """Admission: makes an item with a key, a lane and its limits from each value that is read."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from abreast.core.errors import KeyReused
 from abreast.core.item import Item, position_key
+from abreast.limits.lane import Needs
 from abreast.run.item_state import ItemState, MapPlace
 from abreast.run.map.options import MapOptions
 from abreast.run.slot_lending import needs_beneath
-
-if TYPE_CHECKING:
-    from abreast.limits.lane import Needs
-
 
 MAX_POSITION_DIGITS = 18  # no position has more digits
 
@@ -35,7 +30,8 @@ class Admission:
         if type(value) is Item:
             key, lane, value = value.key, value.lane, value.value
         if lane is None:
-            lane = self._lane(value)
+            given = self._options.lane
+            lane = given if given is None or isinstance(given, str) else given(value)
         if key is None and self._options.key is not None:
             key = self._options.key(value)
         if key is not None:
@@ -62,10 +58,6 @@ class Admission:
             item.credits = paid or None
         return found
 
-    def _lane(self, value: Any) -> str | None:
-        lane = self._options.lane
-        return lane if lane is None or isinstance(lane, str) else lane(value)
-
     def _check_key(self, key: object, index: int) -> None:
         if not isinstance(key, str) or not key:
             raise TypeError(f"{self._place.path}: a key must be text, not {key!r}")
@@ -78,7 +70,6 @@ class Admission:
             and int(key) < self._first_named
             and key == position_key(int(key))
         )
-        key_hash = hash(key)
-        if by_position or key_hash in self._keys:
+        if by_position or hash(key) in self._keys:
             raise KeyReused(f"{self._place.path}: two items have the key {key!r}")
-        self._keys.add(key_hash)
+        self._keys.add(hash(key))

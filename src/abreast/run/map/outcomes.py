@@ -1,15 +1,11 @@
 """The result of `run.map`: its outcomes, as an async iterator and a context manager."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from abreast.core.errors import ItemsFailed
 from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome, Usage
-
-if TYPE_CHECKING:
-    from abreast.run.map.scheduler import Scheduler
+from abreast.run.map.scheduler import Scheduler
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -128,11 +124,7 @@ class Map(Generic[T, R]):
     async def _release(self) -> AsyncIterator[Outcome[R]]:
         """Yield outcomes that are ripe, wait for more, and raise the error that ended the map."""
         scheduler = self._scheduler
-        ripe, window, raises = (
-            scheduler.release.ripe,
-            scheduler.window,
-            scheduler.options.on_error == "raise",
-        )
+        ripe, window = scheduler.release.ripe, scheduler.window
         try:
             await scheduler.begin()
             while not scheduler.over:
@@ -147,7 +139,7 @@ class Map(Generic[T, R]):
                         scheduler.pump()
                     if not outcome.ok:
                         scheduler.count_failure(outcome)
-                        if raises:
+                        if scheduler.options.on_error == "raise":
                             await scheduler.close("stopped")
                             raise self._with_notes(outcome)
                     yield outcome

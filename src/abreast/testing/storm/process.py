@@ -31,8 +31,7 @@ class StormProcess:
 
     def log(self, since: int = 0) -> list[LogEntry]:
         """One entry for each request after number `since`."""
-        lines = self._fetch(f"/storm/log?since={since}").splitlines()
-        found = [json.loads(line) for line in lines]
+        found = map(json.loads, self._fetch(f"/storm/log?since={since}").splitlines())
         return [LogEntry(**{name: one[name] for name in LogEntry.__slots__}) for one in found]
 
     def stats(self) -> Stats:
@@ -79,14 +78,10 @@ def start_process(*, seed: int = 0, **settings: Any) -> Iterator[StormProcess]:
                 raise RuntimeError(f"the storm did not start: exit code {child.wait(_TIMEOUT)}")
             yield StormProcess(**json.loads(announcement))
         finally:
-            _close(child)
-
-
-def _close(child: subprocess.Popen[str]) -> None:
-    """End it as it ends when its parent dies: by closing its standard input."""
-    if child.stdin is not None:
-        child.stdin.close()
-    try:
-        child.wait(_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        child.kill()
+            # As it ends when its parent dies: its standard input is closed.
+            if child.stdin is not None:
+                child.stdin.close()
+            try:
+                child.wait(_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                child.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import struct
 from collections.abc import Callable, Mapping
@@ -14,7 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from aiohttp import web
 
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.testing.storm.dialects.anthropic import AnthropicDialect
 from abreast.testing.storm.dialects.dialect import BadRequest, Dialect, StormRequest, count_tokens
+from abreast.testing.storm.dialects.gemini import GeminiDialect
+from abreast.testing.storm.dialects.openai import OpenAIDialect
 from abreast.testing.storm.dialects.replies import (
     JSON,
     SSE,
@@ -25,7 +29,6 @@ from abreast.testing.storm.dialects.replies import (
     reply_answer,
     to_json,
 )
-from abreast.testing.storm.dialects.routes import route
 from abreast.testing.storm.log import Stats
 from abreast.testing.storm.settings import from_json
 from abreast.testing.storm.world import StormVerdict, World, WorldRequest
@@ -40,6 +43,15 @@ _MAX_REQUEST_BYTES = 256 * 1024 * 1024
 _LINGER_ZERO = struct.pack("ii", 1, 0)  # for SO_LINGER: closing resets the connection
 # Seconds for handlers to end when the storm does; they are cancelled before, so they end at once.
 _SHUTDOWN_TIMEOUT = 1.0
+
+_PATHS: dict[str, Dialect] = {
+    "/v1/chat/completions": OpenAIDialect(),
+    "/v1/messages": AnthropicDialect(),
+}
+_GEMINI: Dialect = GeminiDialect()
+_GENERATE = re.compile(
+    r"/v1(?:beta)?/models/(?P<model>[^:]+):(?P<stream>generateContent|streamGenerateContent)"
+)
 
 Watcher = tuple[Callable[[Stats], bool], "asyncio.Future[None]"]
 
@@ -103,7 +115,7 @@ class StormServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST":
-            target = route(request.path)
+            target = _route(request.path)
             if target is not None:
                 body = await request.read()
                 dialect, model, stream = target
@@ -119,7 +131,11 @@ class StormServer:
         self, request: web.BaseRequest, dialect: Dialect, ask: StormRequest, text: str | None
     ) -> web.StreamResponse:
         world, clock = self.world, SYSTEM_CLOCK
-        verdict = world.arrive(clock.now(), _world_request(dialect, ask, text))
+        output = None if text is None else count_tokens(text)
+        arriving = WorldRequest(
+            ask.key, ask.input_tokens, ask.max_tokens, output, dialect.lane, ask.model, ask.prompt
+        )
+        verdict = world.arrive(clock.now(), arriving)
         self._notify_watchers()
         if not verdict.admitted:
             return _full_response(error_answer(dialect, verdict), verdict)
@@ -232,6 +248,15 @@ class StormServer:
                 watcher.set_result(None)
 
 
+def _route(path: str) -> tuple[Dialect, str, bool] | None:
+    """The dialect of a path, with the model and whether it streams, if the path says so."""
+    if (dialect := _PATHS.get(path)) is not None:
+        return dialect, "", False
+    if (found := _GENERATE.fullmatch(path)) is not None:
+        return _GEMINI, found["model"], found["stream"] == "streamGenerateContent"
+    return None
+
+
 def _make_request(
     message: RawRequestMessage,
     payload: StreamReader,
@@ -242,13 +267,6 @@ def _make_request(
     loop = asyncio.get_running_loop()
     return web.BaseRequest(
         message, payload, protocol, writer, task, loop, client_max_size=_MAX_REQUEST_BYTES
-    )
-
-
-def _world_request(dialect: Dialect, ask: StormRequest, text: str | None) -> WorldRequest:
-    output = None if text is None else count_tokens(text)
-    return WorldRequest(
-        ask.key, ask.input_tokens, ask.max_tokens, output, dialect.lane, ask.model, ask.prompt
     )
 
 

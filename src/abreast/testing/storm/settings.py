@@ -232,10 +232,9 @@ def _check_choices(settings: Settings) -> None:
             f"retry_after is one of {', '.join(RETRY_AFTER)} or a number of seconds, not {wait!r}"
         )
     for name in ("latency", "per_token", "noise", "neighbour", "minute", "lag", "lie"):
-        if isinstance(getattr(settings, name), bool) or not isinstance(
-            getattr(settings, name), int | float
-        ):
-            raise ValueError(f"{name} is a number, not {getattr(settings, name)!r}")
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{name} is a number, not {value!r}")
     for name in ("concurrency", "output_min", "output_max", "chunks"):
         value = getattr(settings, name)
         if value is not None and (

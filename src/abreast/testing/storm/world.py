@@ -99,18 +99,18 @@ class World:
         """Admit a request or reject it, and charge the limits for what was admitted."""
         self._advance(now)
         turn = self._turns[request.key] = self._turns.get(request.key, 0) + 1
-        number = len(self.ledger.entries) + 1
-        fault = self._fault(request, number, turn)
+        fault = self._fault(request, len(self.ledger.entries) + 1, turn)
         if fault is not None and fault.early:
             return self._reject_for_fault(now, request, fault)
         output, cut = self._output(request)
         cost = cost_of(request.input_tokens, output)
         kind, wait = self._blocking_limit(cost, now)
         if kind:
-            known = None if wait == inf else wait
-            return self._reject(now, request, kind, known, self.settings.retry_after)
+            return self._reject(
+                now, request, kind, None if wait == inf else wait, self.settings.retry_after
+            )
         self._limits.charge(cost, now)
-        return self._admit(now, request, _ReplyPlan(turn, fault, output, cut))
+        return self._admit(now, request, turn, fault, output, cut=cut)
 
     def first(self, now: float, number: int) -> None:
         """Record that the first byte of a reply has been sent."""
@@ -188,26 +188,33 @@ class World:
 
     # --- verdicts
 
-    def _admit(self, now: float, request: WorldRequest, plan: _ReplyPlan) -> StormVerdict:
+    def _admit(
+        self,
+        now: float,
+        request: WorldRequest,
+        turn: int,
+        fault: StormFault | None,
+        output: int,
+        *,
+        cut: bool,
+    ) -> StormVerdict:
         settings = self.settings
-        noise = (
-            self._draw("noise", request.key, plan.turn) * settings.noise if settings.noise else 0.0
-        )
+        noise = self._draw("noise", request.key, turn) * settings.noise if settings.noise else 0.0
         first = (settings.latency + noise) * settings.scale
-        failed = plan.fault is not None and plan.fault.status >= 500  # noqa: PLR2004 - server errors
-        output = 0 if failed else plan.output
-        entry = self._make_entry(now, request, "admitted", output=output, fault=plan.fault)
+        if fault is not None and fault.status >= 500:  # noqa: PLR2004 - server errors
+            output = 0
+        entry = self._make_entry(now, request, "admitted", output=output, fault=fault)
         self.ledger.open(entry)
         return StormVerdict(
             entry.id,
             admitted=True,
-            status=plan.fault.status if plan.fault is not None else 200,
+            status=fault.status if fault is not None else 200,
             first=first,
             latency=first + settings.per_token * output * settings.scale,
-            fault=plan.fault,
+            fault=fault,
             input_tokens=request.input_tokens,
             output_tokens=output,
-            cut=plan.cut,
+            cut=cut,
             headers=self._headers(now, request),
         )
 
@@ -279,13 +286,6 @@ class World:
         return self._header_writer.headers(
             now, request.lane, self._limits.levels(now), self.settings
         )
-
-
-class _ReplyPlan(NamedTuple):
-    turn: int
-    fault: StormFault | None
-    output: int
-    cut: bool
 
 
 _FAULT_KINDS = {

@@ -48,7 +48,11 @@ def list_tracked(
     extra = (
         {}
         if git_dir is None
-        else {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(_top(root, git_dir))}
+        # The top of the worktree has the same parent as the git directory.
+        else {
+            "GIT_DIR": str(git_dir),
+            "GIT_WORK_TREE": str(git_dir.parent / root.relative_to(git_dir.parent).parts[0]),
+        }
     )
     try:
         listed = run_git("ls-files", "-z", "--stage", cwd=root, extra=extra).stdout
@@ -83,11 +87,6 @@ def list_tracked(
         else []
     )
     return list(paths), links, notes
-
-
-def _top(root: Path, git_dir: Path) -> Path:
-    """The top of the worktree that `root` is in; it has the same parent as the git directory."""
-    return git_dir.parent / root.relative_to(git_dir.parent).parts[0]
 
 
 def walk_tree(root: Path) -> Iterator[str]:

@@ -18,7 +18,9 @@ def repair(root: Path) -> list[str]:
     beneath it that have files. Raises what `recover` raises.
     """
     found = []
-    for place in [*_around(root.resolve()), *_beneath(root.resolve())]:
+    above = [root.resolve(), *root.resolve().parents]
+    top = next((place for place in above if (place / ".git").exists()), above[0])
+    for place in [*above[: above.index(top) + 1], *_beneath(above[0])]:
         lines = [
             f"a merge into {place} had been cut off, and was "
             f"{'completed' if (stage / DONE).exists() else 'taken back'}"
@@ -27,13 +29,6 @@ def repair(root: Path) -> list[str]:
         if recover(place):
             found += lines
     return found
-
-
-def _around(root: Path) -> list[Path]:
-    """The directory, and those above it up to the top of its repository."""
-    above = [root, *root.parents]
-    top = next((place for place in above if (place / ".git").exists()), root)
-    return above[: above.index(top) + 1]
 
 
 def _beneath(root: Path) -> list[Path]:

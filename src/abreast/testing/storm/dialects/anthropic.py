@@ -115,13 +115,12 @@ def _message(ask: StormRequest, draft: StormDraft, content: list[Any]) -> Json:
 
 def _block(draft: StormDraft) -> Json:
     if draft.tool:
-        cut = draft.finish == "length"  # half of the arguments are not valid JSON
-        arguments = {} if cut else loads(draft.text)
         return {
             "type": "tool_use",
             "id": f"toolu_storm{draft.number}",
             "name": draft.tool,
-            "input": arguments,
+            # Half of the arguments are not valid JSON.
+            "input": {} if draft.finish == "length" else loads(draft.text),
         }
     return {"type": "text", "text": draft.text}
 
@@ -131,8 +130,8 @@ def _usage(draft: StormDraft) -> Json:
 
 
 def _schema(body: Json) -> Json | None:
-    wanted = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
-    schema = wanted.get("schema")
+    wanted = (body.get("output_config") or {}).get("format") or body.get("output_format")
+    schema = (wanted or {}).get("schema")
     return schema if isinstance(schema, dict) else None
 
 

@@ -46,7 +46,6 @@ class GeminiDialect:
         system = body.get("systemInstruction") or body.get("system_instruction") or {}
         texts = [text_of(part.get("parts")) for part in (system, *contents)]
         config = body.get("generationConfig") or {}
-        tool = _tool(body, texts[-1]) if "tools" in body else None
         return StormRequest(
             model,
             texts[-1],
@@ -55,7 +54,7 @@ class GeminiDialect:
             token_bound(config.get("maxOutputTokens"), "maxOutputTokens"),
             stream=stream,
             schema=config.get("responseJsonSchema") or config.get("responseSchema"),
-            tool=tool,
+            tool=_tool(body, texts[-1]) if "tools" in body else None,
         )
 
     def reply(self, ask: StormRequest, draft: StormDraft) -> Json:
@@ -90,12 +89,15 @@ class GeminiDialect:
                     "retryDelay": f"{retry_after}s",
                 }
             )
-        name = _ERRORS.get(status, "INTERNAL")
-        error: Json = {"code": status, "message": message, "status": name}
-        return {"error": error | ({"details": details} if details else {})}
+        error = {"code": status, "message": message, "status": _ERRORS.get(status, "INTERNAL")}
+        return {"error": {**error, **({"details": details} if details else {})}}
 
     def _frame(self, ask: StormRequest, draft: StormDraft, text: str, *, last: bool) -> Json:
-        candidate: Json = {"content": {"parts": [_part(draft, text)], "role": "model"}, "index": 0}
+        calls = draft.tool and draft.finish == "tool"
+        part = (
+            {"functionCall": {"name": draft.tool, "args": loads(text)}} if calls else {"text": text}
+        )
+        candidate: Json = {"content": {"parts": [part], "role": "model"}, "index": 0}
         if last:
             candidate["finishReason"] = _FINISH[draft.finish]
         if draft.finish == "refusal":
@@ -105,12 +107,6 @@ class GeminiDialect:
             "usageMetadata": _usage(draft),
             "modelVersion": ask.model,
         }
-
-
-def _part(draft: StormDraft, text: str) -> Json:
-    if draft.tool and draft.finish == "tool":
-        return {"functionCall": {"name": draft.tool, "args": loads(text)}}
-    return {"text": text}
 
 
 def _usage(draft: StormDraft) -> Json:

@@ -135,11 +135,10 @@ def _call(draft: StormDraft) -> Json:
 
 
 def _usage(draft: StormDraft) -> Json:
-    total = draft.input_tokens + draft.output_tokens
     return {
         "prompt_tokens": draft.input_tokens,
         "completion_tokens": draft.output_tokens,
-        "total_tokens": total,
+        "total_tokens": draft.input_tokens + draft.output_tokens,
     }
 
 
