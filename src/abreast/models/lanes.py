@@ -237,8 +237,20 @@ def _check_field(field: str, where: str) -> None:
         raise ValueError(f"{where}: there is no setting {field!r}; {hint}")
 
 
+def _reader(what: str, is_valid: Callable[[object], bool]) -> Callable[[object, str], Any]:
+    def read(given: object, where: str) -> object:
+        if not is_valid(given):
+            raise ValueError(f"{where} must be {what}, not {given!r}")
+        return given
+
+    return read
+
+
+_text: Final = _reader("a text", lambda given: isinstance(given, str) and bool(given))
+
+
 def _url(given: object, where: str) -> str:
-    text = _text(given, where)
+    text: str = _text(given, where)
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -250,28 +262,10 @@ def _url(given: object, where: str) -> str:
     return text
 
 
-def _kind(given: object, where: str) -> str:
-    if given not in _HTTP_KINDS:
-        raise ValueError(f"{where} must be one of {', '.join(_HTTP_KINDS)}, not {given!r}")
-    return str(given)
-
-
 def check_width(given: object, where: str) -> int:
     """A lane's width: a whole number of at least 1."""
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         raise ValueError(f"{where} must be a whole number of at least 1, not {given!r}")
-    return given
-
-
-def _boolean(given: object, where: str) -> bool:
-    if not isinstance(given, bool):
-        raise ValueError(f"{where} must be true or false, not {given!r}")
-    return given
-
-
-def _text(given: object, where: str) -> str:
-    if not isinstance(given, str) or not given:
-        raise ValueError(f"{where} must be a text, not {given!r}")
     return given
 
 
@@ -298,12 +292,12 @@ def _price(given: object, where: str) -> FlatPrice:
 
 
 _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
-    "kind": _kind,
+    "kind": _reader(f"one of {', '.join(_HTTP_KINDS)}", lambda given: given in _HTTP_KINDS),
     "base_url": _url,
     "api_key_env": _text,
     "api_key_file": _text,
     "width": check_width,
-    "adaptive": _boolean,
+    "adaptive": _reader("true or false", lambda given: isinstance(given, bool)),
     "rpm": _positive,
     "tpm": _positive,
     "price": _price,

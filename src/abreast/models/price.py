@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from abreast.core.outcome import Usage
 
@@ -13,13 +13,6 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
 _MILLION = 1_000_000
-
-
-class Price(Protocol):
-    """A price of tokens."""
-
-    def of(self, input_tokens: int, output_tokens: int) -> float:
-        """US dollars for so many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +61,9 @@ class TablePrice:
 
         used = Tokens(input_tokens=input_tokens, output_tokens=output_tokens)
         return float(self._price.calc_price(used)["total_price"])
+
+
+Price: TypeAlias = FlatPrice | TablePrice
 
 
 def priced(used: Usage, price: Price | None) -> Usage:

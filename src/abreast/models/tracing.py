@@ -79,10 +79,9 @@ class TracedModel:
         """Answer once, inside a span."""
         began = SYSTEM_CLOCK.now()
         failed: dict[str, AttributeValue] = {}
-        kind = self._trace.SpanKind.CLIENT
         with self._tracer.start_as_current_span(
             self._title,
-            kind=kind,
+            kind=self._trace.SpanKind.CLIENT,
             attributes=self._attributes | _request_attributes(request),
             record_exception=False,
             set_status_on_exception=False,
@@ -98,12 +97,9 @@ class TracedModel:
             finally:
                 self._seconds.record(SYSTEM_CLOCK.now() - began, self._attributes | failed)
             span.set_attributes(_response_attributes(reply))
-        self._tokens.record(
-            reply.usage.input_tokens, self._attributes | {"gen_ai.token.type": "input"}
-        )
-        self._tokens.record(
-            reply.usage.output_tokens, self._attributes | {"gen_ai.token.type": "output"}
-        )
+        used = reply.usage
+        for way, tokens in (("input", used.input_tokens), ("output", used.output_tokens)):
+            self._tokens.record(tokens, self._attributes | {"gen_ai.token.type": way})
         return reply
 
     async def close(self) -> None:
@@ -112,26 +108,22 @@ class TracedModel:
 
 
 def _request_attributes(request: Request) -> dict[str, AttributeValue]:
-    facts: dict[str, AttributeValue] = {}
-    for name in ("temperature", "seed", "max_tokens"):
-        value = getattr(request, name)
-        if value is not None:
-            facts[f"gen_ai.request.{name}"] = value
-    if request.stop:
-        facts["gen_ai.request.stop_sequences"] = request.stop
-    if request.schema is not None:
-        facts["gen_ai.output.type"] = "json"
-    return facts
+    facts = {
+        "request.temperature": request.temperature,
+        "request.seed": request.seed,
+        "request.max_tokens": request.max_tokens,
+        "request.stop_sequences": request.stop or None,
+        "output.type": None if request.schema is None else "json",
+    }
+    return {f"gen_ai.{name}": value for name, value in facts.items() if value is not None}
 
 
 def _response_attributes(reply: Reply) -> dict[str, AttributeValue]:
-    facts: dict[str, AttributeValue] = {
-        "gen_ai.response.finish_reasons": (reply.finish,),
-        "gen_ai.usage.input_tokens": reply.usage.input_tokens,
-        "gen_ai.usage.output_tokens": reply.usage.output_tokens,
+    facts: dict[str, AttributeValue | None] = {
+        "response.finish_reasons": (reply.finish,),
+        "usage.input_tokens": reply.usage.input_tokens,
+        "usage.output_tokens": reply.usage.output_tokens,
+        "response.model": reply.model or None,
+        "response.id": reply.id or None,
     }
-    if reply.model:
-        facts["gen_ai.response.model"] = reply.model
-    if reply.id:
-        facts["gen_ai.response.id"] = reply.id
-    return facts
+    return {f"gen_ai.{name}": value for name, value in facts.items() if value is not None}

@@ -6,15 +6,15 @@ from pathlib import Path
 
 def cache_directory() -> Path:
     """`ABREAST_CACHE`, or `abreast` in the user's cache directory."""
-    if given := os.environ.get("ABREAST_CACHE"):
-        return Path(given).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "abreast"
+    return _directory("CACHE", ".cache")
 
 
 def state_directory() -> Path:
     """`ABREAST_STATE`, or `abreast` in the user's state directory (`XDG_STATE_HOME`)."""
-    if given := os.environ.get("ABREAST_STATE"):
+    return _directory("STATE", ".local/state")
+
+
+def _directory(kind: str, usual: str) -> Path:
+    if given := os.environ.get(f"ABREAST_{kind}"):
         return Path(given).expanduser()
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "abreast"
+    return Path(os.environ.get(f"XDG_{kind}_HOME") or Path.home() / usual) / "abreast"

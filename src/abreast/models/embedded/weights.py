@@ -280,9 +280,8 @@ def _download_command() -> Sequence[str] | None:
     if importlib.util.find_spec("pip") is not None:
         return sys.executable, "-m", "pip", *download
     # uv has no command that downloads a wheel, but can run a temporary pip.
-    if (uv := shutil.which("uv")) is not None:
-        return uv, "tool", "run", "pip", *download
-    return None
+    uv = shutil.which("uv")
+    return None if uv is None else (uv, "tool", "run", "pip", *download)
 
 
 def _has_size(path: Path, size: int) -> bool:

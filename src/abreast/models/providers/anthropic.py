@@ -63,8 +63,13 @@ class Anthropic(Provider):
         tools, choice = [_tool(each) for each in request.tools], None
         if request.schema is not None:
             about = "Give the final reply by calling this."
-            schema = boxed(request.schema).schema
-            tools.append({"name": _ANSWER_TOOL, "description": about, "input_schema": schema})
+            tools.append(
+                {
+                    "name": _ANSWER_TOOL,
+                    "description": about,
+                    "input_schema": boxed(request.schema).schema,
+                }
+            )
             choice = {"type": "any"} if request.tools else {"type": "tool", "name": _ANSWER_TOOL}
         limit = request.max_tokens
         return {

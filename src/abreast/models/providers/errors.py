@@ -60,8 +60,7 @@ def fault_in(name: str, document: Mapping[str, Any], *, clean: Clean = str) -> C
 
     None if there is none.
     """
-    error = document.get("error")
-    if not error:
+    if not (error := document.get("error")):
         return None
     return fault_of(name, _status_in(error), {}, json.dumps(document).encode(), clean=clean)
 
@@ -231,7 +230,9 @@ def _throttling_error(
         spent.retry_after = wait
         return spent
     if wait is None:
-        wait = _until_reset(headers)
+        resets = [reset for _, left, reset in _remaining_limits(headers) if left == "0" and reset]
+        waits = [wait for wait in map(seconds_of, resets) if wait is not None]
+        wait = max(waits, default=None)
     limit = _limit(words, headers)
     about = f", limit of {limit}" if limit else ""
     error = Throttled(
@@ -273,8 +274,7 @@ def retry_after(headers: Headers) -> float | None:
 
     None if there is no such header.
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     value = headers.get("retry-after")
     return None if value is None else seconds_of(value)
@@ -289,28 +289,14 @@ def _wait_in(parsed: _ParsedError) -> float | None:
     return seconds_of(re.sub(r"\s?(s)ec(ond)?s?$", r"\1", found[1])) if found else None
 
 
-def _until_reset(headers: Headers) -> float | None:
-    waits = [
-        seconds_of(reset) for _, left, reset in _remaining_limits(headers) if left == "0" and reset
-    ]
-    return max((wait for wait in waits if wait is not None), default=None)
-
-
 def _remaining_limits(headers: Headers) -> list[tuple[str, str, str]]:
     """For each limit in the headers: its name, the rest, and the time of its reset."""
-    levels = []
-    for kind in ("requests", "tokens", "input-tokens", "output-tokens"):
-        for left, reset in (
-            (f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}"),
-            _anthropic_headers(kind),
-        ):
-            if left in headers:
-                levels.append((kind, headers[left].strip(), headers.get(reset, "")))
-    return levels
-
-
-def _anthropic_headers(kind: str) -> tuple[str, str]:
-    return f"anthropic-ratelimit-{kind}-remaining", f"anthropic-ratelimit-{kind}-reset"
+    return [
+        (kind, headers[left].strip(), headers.get(left.replace("remaining", "reset"), ""))
+        for kind in ("requests", "tokens", "input-tokens", "output-tokens")
+        for left in (f"x-ratelimit-remaining-{kind}", f"anthropic-ratelimit-{kind}-remaining")
+        if left in headers
+    ]
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

@@ -51,8 +51,7 @@ class Gemini(Provider):
         **wire: Unpack[HttpOptions],
     ) -> None:
         model = quote(name.partition("/")[2] or name, safe="/-._~@")
-        path = model if "/" in model else f"models/{model}"
-        url = f"{base_url.rstrip('/')}/{path}"
+        url = f"{base_url.rstrip('/')}/{model if '/' in model else f'models/{model}'}"
         http = HttpClient(name, {"x-goog-api-key": key} if key else {}, **wire)
         super().__init__(
             name, http, f"{url}:generateContent", f"{url}:streamGenerateContent?alt=sse"
@@ -65,7 +64,14 @@ class Gemini(Provider):
             body["systemInstruction"] = {"parts": system}
         if request.tools:
             body["tools"] = [{"functionDeclarations": [_tool(each) for each in request.tools]}]
-        if config := _config(request):
+        if config := present(
+            temperature=request.temperature,
+            seed=request.seed,
+            stopSequences=request.stop or None,
+            maxOutputTokens=request.max_tokens,
+            responseMimeType=None if request.schema is None else "application/json",
+            responseJsonSchema=request.schema,
+        ):
             body["generationConfig"] = config
         for key, value in request.extra.items():
             ours = body.get(key)
@@ -109,9 +115,12 @@ class _Candidates(EventFold):
             if reason:
                 self._end(reason, candidate.get("finishMessage"))
             parts = (candidate.get("content") or {}).get("parts") or ()
+            calls = [part["functionCall"] for part in parts if "functionCall" in part]
             draft.tool_calls += tuple(
-                _call(part["functionCall"], len(draft.tool_calls) + number)
-                for number, part in enumerate(part for part in parts if "functionCall" in part)
+                ToolCall(
+                    call.get("id") or f"call-{number}", call["name"], _write(call.get("args") or {})
+                )
+                for number, call in enumerate(calls, len(draft.tool_calls))
             )
             return "".join(
                 part["text"] for part in parts if "text" in part and not part.get("thought")
@@ -132,12 +141,6 @@ class _Candidates(EventFold):
             self.draft.refusal = f"{message or 'the provider stopped it'} ({reason})"
 
 
-def _call(call: Document, number: int) -> ToolCall:
-    return ToolCall(
-        call.get("id") or f"call-{number}", call["name"], _write(call.get("args") or {})
-    )
-
-
 def _count(draft: ReplyDraft, usage: Document | None) -> None:
     if usage and (sent := count(usage.get("promptTokenCount"))) is not None:
         draft.input_tokens = sent + (count(usage.get("toolUsePromptTokenCount")) or 0)
@@ -146,17 +149,6 @@ def _count(draft: ReplyDraft, usage: Document | None) -> None:
 
 
 # --- writing
-
-
-def _config(request: Request) -> Document:
-    return present(
-        temperature=request.temperature,
-        seed=request.seed,
-        stopSequences=request.stop or None,
-        maxOutputTokens=request.max_tokens,
-        responseMimeType=None if request.schema is None else "application/json",
-        responseJsonSchema=request.schema,
-    )
 
 
 def _contents(messages: tuple[Message, ...]) -> list[Document]:

@@ -83,11 +83,17 @@ class OpenAI(Provider):
         """Read a chat completion."""
         choice = document["choices"][0]
         message = choice["message"]
-        calls = message.get("tool_calls")
         content = message.get("content")
         draft = ReplyDraft(
             self.unboxed_text(content if type(content) is str else _text(content), request),
-            _tool_calls(calls) if calls else (),
+            tuple(
+                ToolCall(
+                    call.get("id") or "",
+                    call["function"]["name"],
+                    call["function"].get("arguments") or "",
+                )
+                for call in message.get("tool_calls") or ()
+            ),
             _FINISH.get(choice.get("finish_reason"), "other"),
             message.get("refusal") or "",
             model=document.get("model") or "",
@@ -163,15 +169,6 @@ class _Chunks(EventFold):
             self._calls.setdefault(part.get("index", number), ToolCallDraft()).add(part)
         self._refusal.append(delta.get("refusal") or "")
         return _text(delta.get("content"))
-
-
-def _tool_calls(calls: list[Document]) -> tuple[ToolCall, ...]:
-    return tuple(
-        ToolCall(
-            call.get("id") or "", call["function"]["name"], call["function"].get("arguments") or ""
-        )
-        for call in calls
-    )
 
 
 def _text(content: object) -> str:

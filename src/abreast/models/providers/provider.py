@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import (
@@ -76,15 +76,6 @@ class ReplyDraft:
     id: str = ""
 
 
-class ReceivedReply(NamedTuple):
-    """A received reply beside its text: the first part of the body, headers, and times."""
-
-    body: bytes
-    headers: Mapping[str, str]
-    seconds: float
-    first: float | None = None
-
-
 @dataclass(slots=True)
 class EventFold(ABC):
     """A stream while it is read.
@@ -138,9 +129,7 @@ class Provider(ABC):
         answer = await self._http.post(self._url, body)
         seconds = _now() - start
         return self._reply(
-            request,
-            self._read(answer, request),
-            ReceivedReply(answer.body, answer.headers, seconds),
+            request, self._read(answer, request), answer.body, answer.headers, seconds=seconds
         )
 
     async def close(self) -> None:
@@ -213,8 +202,8 @@ class Provider(ABC):
         try:
             if not _is_stream(exchange):
                 answer = await exchange.answer()
-                received = ReceivedReply(answer.body, answer.headers, _now() - start)
-                reply = self._reply(request, self._read(answer, request), received)
+                seconds, draft = _now() - start, self._read(answer, request)
+                reply = self._reply(request, draft, answer.body, answer.headers, seconds=seconds)
                 if reply.text:
                     hear(reply.text)
                 return reply
@@ -225,7 +214,10 @@ class Provider(ABC):
             reply = self._reply(
                 request,
                 fold.finished(),
-                ReceivedReply(exchange.kept(), exchange.headers, seconds, first),
+                exchange.kept(),
+                exchange.headers,
+                seconds=seconds,
+                first=first,
             )
             if first is None and reply.text:
                 hear(reply.text)
@@ -275,9 +267,17 @@ class Provider(ABC):
             what = f"{self.name}: the stream broke off before its end"
             raise ConnectionLost(what, status=exchange.status, raw=self._http.raw(exchange.kept()))
 
-    def _reply(self, request: Request, draft: ReplyDraft, received: ReceivedReply) -> Reply:
+    def _reply(
+        self,
+        request: Request,
+        draft: ReplyDraft,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        seconds: float,
+        first: float | None = None,
+    ) -> Reply:
         clean = self._http.clean  # a reply is recorded, and must not contain the key
-        body, headers, seconds, first = received
         text, calls, finish = clean(_replace_surrogates(draft.text)), draft.tool_calls, draft.finish
         if calls:
             calls = tuple(
