@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from abreast.assembly.names import open_run
-from abreast.limits.governor.limit import GovernorLimit
+from abreast.limits.governor.governor import GovernorLimit
 from abreast.models.providers.openai import OpenAI
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller

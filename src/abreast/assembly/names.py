@@ -326,8 +326,7 @@ def _adaptive_lane(settings: LaneSettings) -> ModelLane:
 
     Numbers that the user has set are kept.
     """
-    from abreast.limits.governor.governor import Costs, Governor
-    from abreast.limits.governor.limit import GovernorLimit
+    from abreast.limits.governor.governor import Costs, Governor, GovernorLimit
     from abreast.limits.slots import Slots
     from abreast.run.calls.lane import ModelLane
     from abreast.run.calls.learned_limits import LearnedLimits

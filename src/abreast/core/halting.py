@@ -88,9 +88,9 @@ class Halting(Generic[T]):
             elif until < 1:
                 raise ValueError(f"until must be at least 1, not {until}")
             else:
-                rules.append(EndsAt(_is_done, until))
+                rules.append(EndsAt(lambda outcome: outcome.ok, until))
         if on_error != "collect":
-            rules.append(EndsAt(_is_not_done))
+            rules.append(EndsAt(lambda outcome: not outcome.ok))
         self._counters = tuple(_Counter(rule) for rule in rules)
         self.on_error: OnError = on_error
         self.always_goes_on = until is None and on_error == "collect"
@@ -118,14 +118,6 @@ class Halting(Generic[T]):
         if self._predicate is not None and _as_bool(self._predicate(outcome)):
             return True
         return any(ends)
-
-
-def _is_done(outcome: Outcome[T]) -> bool:
-    return outcome.ok
-
-
-def _is_not_done(outcome: Outcome[T]) -> bool:
-    return not outcome.ok
 
 
 def _as_bool(answer: object) -> bool:

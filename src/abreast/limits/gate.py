@@ -42,7 +42,14 @@ class LimitGate:
         thread = get_ident()
         for _, limit, _ in ticket.needs:
             if limit.line.thread != thread:
-                _claim(limit, thread)
+                # It belongs to one event loop at a time: its waiters are woken by plain calls,
+                # which are not safe across threads.
+                if limit.line.users:
+                    raise RuntimeError(
+                        f"{limit!r} is in use on another event loop's thread; "
+                        "give each loop limits of its own"
+                    )
+                limit.line.thread = thread
         ticket.parked = None
         refused = self._take_all(ticket)
         if refused is None:
@@ -154,15 +161,3 @@ class LimitGate:
             if line.timer is not None:
                 line.timer.cancel()
             line.timer = self._clock.call_at(when, lambda: self.serve(limit))
-
-
-def _claim(limit: Limit, thread: int) -> None:
-    """Bind a limit to this thread: it belongs to one event loop at a time.
-
-    Its waiters are woken by plain calls, which are not safe across threads.
-    """
-    if limit.line.users:
-        raise RuntimeError(
-            f"{limit!r} is in use on another event loop's thread; give each loop limits of its own"
-        )
-    limit.line.thread = thread

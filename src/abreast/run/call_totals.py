@@ -34,7 +34,7 @@ class CallTotals:
         ended = (
             used.requests,
             used.input_tokens + used.output_tokens,
-            _known_money(self.by_model.values()),
+            sum(one.usd or 0.0 for one in self.by_model.values()),
         )
         return {
             name: amount + more
@@ -86,7 +86,3 @@ def _lose_all(totals: CallTotals, open_: dict[str, Mapping[str, Any]]) -> None:
     for reserved in open_.values():
         totals.lose(reserved)
     open_.clear()
-
-
-def _known_money(used: Iterable[Usage]) -> float:
-    return sum(one.usd or 0.0 for one in used)

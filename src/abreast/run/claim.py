@@ -39,7 +39,16 @@ def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
             kind = "unfinished run" if found else "run"
             raise NoSuchRun(f"{store.url} has no {kind} named {name!r} to go on with")
     seed = draw_seed() if opening.seed is None else opening.seed
-    manifest = {**_environment(), **opening.manifest, _SEED_RULE: SEED_RULE}
+    # What is needed to start the same run again.
+    environment: dict[str, JsonValue] = {
+        "script": sys.argv[0] if sys.argv else "",
+        "argv": [*sys.argv],
+        "cwd": str(Path.cwd()),
+        "abreast": VERSION,
+        "python": platform.python_version(),
+        "commit": _git_commit(Path.cwd()),
+    }
+    manifest = {**environment, **opening.manifest, _SEED_RULE: SEED_RULE}
     row = store.begin(
         name,
         kind=opening.kind,
@@ -60,19 +69,6 @@ def seed_rule_of(row: RunRow) -> int:
             f"{row.id} makes its seeds by rule {rule}, which this version of abreast does not know"
         )
     return FIRST_SEED_RULE if rule == FIRST_SEED_RULE else SEED_RULE
-
-
-def _environment() -> dict[str, JsonValue]:
-    """The facts needed to start the same run again: arguments, directory, versions, commit."""
-    argv: list[JsonValue] = list(sys.argv)
-    return {
-        "script": sys.argv[0] if sys.argv else "",
-        "argv": argv,
-        "cwd": str(Path.cwd()),
-        "abreast": VERSION,
-        "python": platform.python_version(),
-        "commit": _git_commit(Path.cwd()),
-    }
 
 
 def _git_commit(start: Path) -> str | None:

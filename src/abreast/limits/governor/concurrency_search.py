@@ -33,8 +33,7 @@ class ConcurrencySearch:
     @property
     def proven(self) -> int | None:
         """How many were in flight without a rejection; None if unknown."""
-        peak = min(self.limit, self._peak)
-        return peak or None
+        return min(self.limit, self._peak) or None
 
     def has_room(self, flying: int, now: float) -> bool:
         """Whether one more call may go."""

@@ -235,13 +235,16 @@ class RateEstimate:
     def update_from_header(self, header: HeaderFacts, serial: int, sent: float) -> None:
         """Use what a header says, as of the time when that call came in."""
         self.update_limit(header.limit)
-        if not self.trusted or serial <= self._anchor_serial:
-            return
+        # What comes soon after is nothing new, and examining all that is in flight takes time.
         if (
-            self._anchor_time is not None
-            and sent < self._anchor_time + HEADER_INTERVAL * self.second
+            not self.trusted
+            or serial <= self._anchor_serial
+            or (
+                self._anchor_time is not None
+                and sent < self._anchor_time + HEADER_INTERVAL * self.second
+            )
         ):
-            return  # nothing new, and examining all that is in flight takes time
+            return
         rate = self.rate or 0.0
         self.capacity = max(
             header.left + header.reset * rate

@@ -249,8 +249,7 @@ class CallAttempts:
     def _succeed(self, grant: _Grant, reply: Reply, permit: CallPermit | None) -> Reply:
         caller = self._caller
         # A user's own model may report no usage.
-        reported = _ONE_REQUEST if reply.usage is NO_USAGE else reply.usage
-        used = priced(reported, caller.price)
+        used = priced(_ONE_REQUEST if reply.usage is NO_USAGE else reply.usage, caller.price)
         if permit is not None and (
             changes := caller.lane.answered(permit, used, reply.headers, self._clock.now())
         ):

@@ -12,6 +12,7 @@ from abreast.core.errors import CallFailed
 from abreast.core.events import CALL_SETTLED, CALL_STARTED, Event, Plain
 from abreast.core.outcome import Usage
 from abreast.limits.limit import Need
+from abreast.models.chat_form import present
 from abreast.models.port import Json, Reply, Request, ToolCall
 from abreast.run.item_state import Calls, ItemState
 from abreast.run.journal import Journal
@@ -27,26 +28,20 @@ REQUEST_DIGEST_BYTES: Final = 8
 
 def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) -> str:
     """A short name for a request to a model: the same for equal requests, in every process."""
-    content: dict[str, object] = {
+    content = {
         "model": model,
         "messages": [_turn(message) for message in request.messages],
+        **present(
+            system=request.system,
+            temperature=request.temperature,
+            seed=request.seed,
+            max_tokens=request.max_tokens,
+            schema=request.schema,
+            stop=list(request.stop) or None,
+            tools=list(request.tools) or None,
+            extra=dict(request.extra) or None,
+        ),
     }
-    if request.system is not None:
-        content["system"] = request.system
-    if request.temperature is not None:
-        content["temperature"] = request.temperature
-    if request.seed is not None:
-        content["seed"] = request.seed
-    if request.max_tokens is not None:
-        content["max_tokens"] = request.max_tokens
-    if request.schema is not None:
-        content["schema"] = request.schema
-    if request.stop:
-        content["stop"] = list(request.stop)
-    if request.tools:
-        content["tools"] = list(request.tools)
-    if request.extra:
-        content["extra"] = dict(request.extra)
     text = _canonical_json(content)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
@@ -93,24 +88,18 @@ class CallJournal:
         With `wait` (before a paid call) it returns a future that is done once the record survives
         a kill of this process.
         """
-        facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
-        if need.usd:
-            facts["usd"] = need.usd
         body = None
         if not self._has_recorded_request:
             body = request_text(request, self.path, self._item.context.redact)
         self._has_recorded_request = True
-        if not wait:
-            self._journal.emit(CALL_STARTED, self.path, lane=self._lane, data=facts, body=body)
-            return None
-        written: asyncio.Future[None] = self._item.context.loop.create_future()
+        written = self._item.context.loop.create_future() if wait else None
         self._journal.emit(
             CALL_STARTED,
             self.path,
             lane=self._lane,
-            data=facts,
+            data={"model": self._model, "tokens": need.tokens, **present(usd=need.usd or None)},
             body=body,
-            written=partial(_set_done, written),
+            written=None if written is None else partial(_set_done, written),
         )
         return written
 
@@ -126,9 +115,7 @@ class CallJournal:
             text = redact(self.path, reply.text)
             if text != reply.text:
                 reply = replace(reply, text=str(text), value=_value(str(text), request))
-        facts = self._facts("done", reply.usage, times)
-        if reply.first_token is not None:
-            facts["first_token"] = reply.first_token
+        facts = self._facts("done", reply.usage, times) | present(first_token=reply.first_token)
         self._journal.emit(
             CALL_SETTLED,
             self.path,
@@ -155,13 +142,14 @@ class CallJournal:
         self, state: str, used: Usage, times: Sequence[float]
     ) -> dict[str, Plain | list[float]]:
         waited, backoff, *service = times
-        facts = usage_facts(used)
-        facts["state"], facts["model"], facts["service"] = state, self._model, service
-        if waited:
-            facts["waited"] = waited
-        if backoff:
-            facts["backoff"] = backoff
-        return facts
+        more = present(waited=waited or None, backoff=backoff or None)
+        return {
+            **usage_facts(used),
+            "state": state,
+            "model": self._model,
+            "service": service,
+            **more,
+        }
 
 
 async def recorded_calls_of(item: ItemState) -> Calls:
@@ -203,7 +191,7 @@ def restored(text: str, request: Request) -> Reply:
     return Reply(
         text=fields["text"],
         value=_value(fields["text"], request),
-        tool_calls=_tool_calls(fields),
+        tool_calls=tuple(ToolCall(*call) for call in fields.get("tool_calls", ())),
         finish=fields.get("finish", "stop"),
         model=fields.get("model", ""),
         id=fields.get("id", ""),
@@ -225,20 +213,13 @@ def request_text(
 
 def reply_text(reply: Reply, where: str) -> str:
     """A reply as it is recorded; its usage is in the event's data."""
-    fields: dict[str, object] = {"text": reply.text}
-    if reply.finish != "stop":
-        fields["finish"] = reply.finish
-    if reply.model:
-        fields["model"] = reply.model
-    if reply.id:
-        fields["id"] = reply.id
-    if reply.tool_calls:
-        fields["tool_calls"] = [[call.id, call.name, call.arguments] for call in reply.tool_calls]
-    return codec.encode(fields, where)
-
-
-def _tool_calls(fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    return tuple(ToolCall(*call) for call in fields.get("tool_calls", ()))
+    more = present(
+        finish=None if reply.finish == "stop" else reply.finish,
+        model=reply.model or None,
+        id=reply.id or None,
+        tool_calls=[[call.id, call.name, call.arguments] for call in reply.tool_calls] or None,
+    )
+    return codec.encode({"text": reply.text, **more}, where)
 
 
 def _value(text: str, request: Request) -> Json:

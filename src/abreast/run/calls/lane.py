@@ -1,19 +1,31 @@
-"""The lane of a model: its limits, fixed or learned, and the reaction to a provider's 429."""
+"""The lane of a model: its limits, fixed or learned, and the reaction to a provider's 429.
+
+A provider's limits are read from the headers of its replies, in one common form.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from math import isfinite
+from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import LaneParked, QuotaSpent, Throttled
 from abreast.core.events import Plain
 from abreast.core.outcome import Usage
 from abreast.core.seeds import derive_fraction
-from abreast.limits.governor.governor import CallPermit, WidthChange
-from abreast.limits.governor.limit import GovernorLimit
+from abreast.limits.governor.governor import (
+    CallPermit,
+    Dimension,
+    GovernorLimit,
+    Hit,
+    LimitHeaders,
+    WidthChange,
+)
+from abreast.limits.governor.rate_estimate import HeaderFacts
 from abreast.limits.limit import Hold, Limit
 from abreast.limits.server_hold import ServerHold
+from abreast.models.providers.errors import seconds_of
 from abreast.run.calls.learned_limits import LearnedLimits
-from abreast.run.calls.rate_limit_headers import limits_in_headers, rejected_limit
 
 # Seconds to hold the lane after a 429 without a retry-after. Doubled with each further episode
 # until a call succeeds, up to the longest.
@@ -155,3 +167,89 @@ def _facts(change: WidthChange) -> Facts:
         "new": change.new,
         "cause": change.cause,
     }
+
+
+# --- what headers say
+
+_OPENAI: Final[tuple[Dimension, ...]] = ("requests", "tokens")
+_ANTHROPIC: Final[Mapping[Dimension, str]] = {
+    "requests": "requests",
+    "tokens": "tokens",
+    "input": "input-tokens",
+    "output": "output-tokens",
+}
+_HEADER_NAMES: Final[list[tuple[Dimension, str, str, str]]] = [
+    (
+        name,
+        f"x-ratelimit-limit-{name}",
+        f"x-ratelimit-remaining-{name}",
+        f"x-ratelimit-reset-{name}",
+    )
+    for name in _OPENAI
+] + [
+    (
+        name,
+        f"anthropic-ratelimit-{word}-limit",
+        f"anthropic-ratelimit-{word}-remaining",
+        f"anthropic-ratelimit-{word}-reset",
+    )
+    for name, word in _ANTHROPIC.items()
+]
+_NO_LIMITS: Final[LimitHeaders] = {}
+
+
+def limits_in_headers(headers: Mapping[str, str] | None) -> LimitHeaders:
+    """The limits that the headers report, by dimension; what can't be parsed is left out.
+
+    >>> limits_in_headers({
+    ...     "x-ratelimit-limit-requests": "600",
+    ...     "x-ratelimit-remaining-requests": "599",
+    ...     "x-ratelimit-reset-requests": "100ms",
+    ... })
+    {'requests': HeaderFacts(limit=600.0, left=599.0, reset=0.1)}
+    """
+    if not headers:
+        return _NO_LIMITS
+    found: dict[Dimension, HeaderFacts] = {}
+    for name, limit, left, reset in _HEADER_NAMES:
+        if limit in headers:
+            facts = _parse(headers[limit], headers.get(left), headers.get(reset))
+            if facts is not None:
+                found[name] = facts
+    return found
+
+
+def _parse(limit: str, left: str | None, reset: str | None) -> HeaderFacts | None:
+    try:
+        facts = HeaderFacts(
+            float(limit), float(left or ""), _reset_seconds(reset) if reset else 0.0
+        )
+    except ValueError:
+        return None
+    return facts if facts.limit > 0 and isfinite(facts.limit) and isfinite(facts.left) else None
+
+
+def _reset_seconds(text: str) -> float:
+    """Seconds until the reset.
+
+    A time in whole seconds was rounded up by up to one second. Taken literally, it would make the
+    estimate of what is left too high, so a second is subtracted.
+    """
+    seconds = seconds_of(text) or 0.0
+    return max(0.0, seconds - 1.0) if "T" in text and "." not in text else seconds
+
+
+def rejected_limit(limit: str, header_limits: LimitHeaders) -> Hit:
+    """The limit that a 429 was about.
+
+    If input and output tokens are counted apart, the one of which a smaller part is left.
+    """
+    if limit == "concurrency":
+        return "concurrency"
+    if limit != "tokens":
+        return "requests"
+    if "tokens" not in header_limits:
+        parts: list[Dimension] = [name for name in ("input", "output") if name in header_limits]
+        if parts:
+            return min(parts, key=lambda name: header_limits[name].left / header_limits[name].limit)
+    return "tokens"

@@ -11,13 +11,14 @@ import asyncio
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.outcome import Usage
 from abreast.models.port import Json, Message, Model, OnText, Reply, Request, is_greedy
 from abreast.models.price import Price
 from abreast.run.calls.attempts import CallAttempts
+from abreast.run.calls.cache import StoreCache
 from abreast.run.calls.journal import (
     CallJournal,
     call_path,
@@ -35,16 +36,6 @@ from abreast.run.retry import Retry
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
 
 MAX_SEED: Final = (1 << 31) - 1  # the largest seed that every provider accepts
-
-
-class Cache(Protocol):
-    """Stores replies by the content of their requests."""
-
-    async def find(self, model: str, request: Request) -> Reply | None:
-        """The reply to an equal request, if there was one."""
-
-    async def keep(self, model: str, request: Request, reply: Reply) -> None:
-        """Store a reply."""
 
 
 class Caller(PricedModel):
@@ -68,7 +59,7 @@ class Caller(PricedModel):
         price: Price | None = None,
         retry: Retry | None = CALL_RETRY,
         paid: bool = True,
-        cache: Cache | None = None,
+        cache: StoreCache | None = None,
         replays: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -161,8 +152,9 @@ class Caller(PricedModel):
         if item is not None and item.context.journal is not None:
             calls = item.calls
             if calls is None:
-                resumed = item.context.resumed
-                calls = item.calls = await recorded_calls_of(item) if resumed else Calls({})
+                calls = item.calls = (
+                    await recorded_calls_of(item) if item.context.resumed else Calls({})
+                )
             digest = digest_of(self._replays or self.name, request)
             number = calls.count(item.attempt, digest)
             path = call_path(item.path, digest, number, item.attempt)

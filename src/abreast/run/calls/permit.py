@@ -43,8 +43,7 @@ class LanePermit:
         limits: list[Limit] = [
             limit for limit in self._limits if not (is_retake and self._is_charged(limit))
         ]
-        needs = [(self._lane.name, limit, ONE) for limit in (self._lane.server, *limits)]
-        ticket = Ticket(needs)
+        ticket = Ticket([(self._lane.name, each, ONE) for each in (self._lane.server, *limits)])
         if self._order is not None:
             ticket.order = self._order
         self._order = ticket.order

@@ -4,7 +4,10 @@ from typing import Any
 
 from abreast.core.errors import KeyReused
 from abreast.core.item import Item, position_key
+from abreast.core.outcome import Usage
+from abreast.core.window import Window
 from abreast.limits.lane import Needs
+from abreast.limits.limit import WHENEVER, Need, WaitingLine
 from abreast.run.item_state import ItemState, MapPlace
 from abreast.run.map.options import MapOptions
 from abreast.run.slot_lending import needs_beneath
@@ -73,3 +76,35 @@ class Admission:
         if by_position or hash(key) in self._keys:
             raise KeyReused(f"{self._place.path}: two items have the key {key!r}")
         self._keys.add(hash(key))
+
+
+class WidthLimit:
+    """The window's width as a limit, so that items wait for it in the same queue as for lanes."""
+
+    lent = False
+    charged = False
+
+    __slots__ = ("line", "window")
+
+    def __init__(self, window: Window[Any]) -> None:
+        self.window = window
+        self.line = WaitingLine()
+
+    def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - by the Limit port
+        """None if another item may execute."""
+        return None if self.window.may_start else WHENEVER
+
+    def take(self, need: Need, now: float) -> object:  # noqa: ARG002 - by the Limit port
+        """Count one more item as executing."""
+        self.window.start()
+        return None
+
+    def give(
+        self,
+        need: Need,  # noqa: ARG002 - by the Limit port
+        handed: object,  # noqa: ARG002 - by the Limit port
+        used: Usage | None,  # noqa: ARG002 - by the Limit port
+        now: float,  # noqa: ARG002 - by the Limit port
+    ) -> None:
+        """Count one item fewer."""
+        self.window.finish()

@@ -1,7 +1,7 @@
 """Deciders: hooks that are called before a map or step starts and may change its numbers."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,8 +53,7 @@ async def ask_deciders(hooks: Sequence[object], path: str, options: MapOptions) 
         if decide is None:
             continue
         retries = options.retry.retries if options.retry else 0
-        plan = MapPlan(path, options.width, options.span, retries, options.timeout)
-        answer = decide(plan)
+        answer = decide(MapPlan(path, options.width, options.span, retries, options.timeout))
         if inspect.isawaitable(answer):
             answer = await answer
         if answer is not None:
@@ -80,10 +79,6 @@ def _apply_changes(options: MapOptions, answer: object, hook: str) -> MapOptions
     return options
 
 
-def _change_width(options: MapOptions, width: Any) -> MapOptions:
-    return replace(options, width=whole("width", width), span=max(options.span, width))
-
-
 def _change_span(options: MapOptions, span: Any) -> MapOptions:
     if whole("span", span) < options.width:
         raise ValueError(f"span must be at least the width ({options.width}), not {span}")
@@ -95,15 +90,13 @@ def _change_retries(options: MapOptions, retries: Any) -> MapOptions:
     return replace(options, retry=replace(options.retry or Retry(), retries=number))
 
 
-def _change_timeout(options: MapOptions, timeout: Any) -> MapOptions:
-    return replace(options, timeout=check_timeout(timeout))
-
-
-_CHANGES = {
-    "width": _change_width,
+_CHANGES: dict[str, Callable[[MapOptions, Any], MapOptions]] = {
+    "width": lambda options, width: replace(
+        options, width=whole("width", width), span=max(options.span, width)
+    ),
     "span": _change_span,
     "retries": _change_retries,
-    "timeout": _change_timeout,
+    "timeout": lambda options, timeout: replace(options, timeout=check_timeout(timeout)),
 }
 
 

@@ -61,12 +61,16 @@ class MapJournal:
         """Whether there is a store behind the journal."""
         return self._writer is not None
 
-    async def open(self, fn: Callable[..., object], options: MapOptions) -> None:
+    async def open(self, fn: Any, options: MapOptions) -> None:
         """Record the start; on resume, find `once` items in flight and a changed function."""
+        while hasattr(fn, "func"):
+            fn = fn.func
         fingerprint = _fingerprint(fn)
         self._reruns = self._repeats or options.on_change == "rerun"
         if self._context.resumed:
-            await self._compare_with_recorded(fingerprint, options, is_ours=_is_ours(fn))
+            # A new version of abreast must not cause a warning.
+            is_ours = str(getattr(fn, "__module__", "")).partition(".")[0] == "abreast"
+            await self._compare_with_recorded(fingerprint, options, is_ours=is_ours)
         self._journal.emit(
             MAP_STARTED,
             self._path,
@@ -203,7 +207,11 @@ class MapJournal:
                 and path not in found
                 and not self._retries(item.key, unknown=True)
             ):
-                known[item.index] = self._unknown(item)
+                error = OutcomeUnknown(
+                    f"{item.path} was in flight when its driver died, and may run only once: "
+                    "see whether it took effect; to run it again, resume with retry"
+                )
+                known[item.index] = Failed(item.index, item.key, error, item.lane)
         if charged:
             await self._find_charged(
                 [
@@ -313,25 +321,11 @@ class MapJournal:
             )
             self._in_doubt = frozenset(event.path for event in events)
 
-    def _unknown(self, item: ItemState) -> Outcome[Any]:
-        error = OutcomeUnknown(
-            f"{item.path} was in flight when its driver died, and may run only once: "
-            "see whether it took effect; to run it again, resume with retry"
-        )
-        return Failed(item.index, item.key, error, item.lane)
-
 
 def _listed(keys: Sequence[str]) -> str:
     more = len(keys) - MAX_KEYS_IN_MESSAGE
     shown = ", ".join(keys[:MAX_KEYS_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
     return f"item {shown}" if len(keys) == 1 else f"items {shown}"
-
-
-def _is_ours(fn: Any) -> bool:
-    """Whether a function belongs to abreast: a new version of abreast must not cause a warning."""
-    while hasattr(fn, "func"):
-        fn = fn.func
-    return str(getattr(fn, "__module__", "")).partition(".")[0] == "abreast"
 
 
 def _fingerprint(fn: Any) -> str:
@@ -340,8 +334,6 @@ def _fingerprint(fn: Any) -> str:
     Digests of different interpreters can't be compared.
     """
     version = f"{sys.implementation.cache_tag}"
-    while hasattr(fn, "func"):
-        fn = fn.func
     code = getattr(fn, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
     if code is None:
         return f"{version}:{getattr(fn, '__qualname__', type(fn).__qualname__)}"

@@ -75,7 +75,9 @@ class RecordedInput:
             if self._context.writer is not None and self._context.resumed:
                 await self._load_recorded()
             if not self._complete:
-                self._start()
+                threading.Thread(
+                    target=self._read_items, name=f"abreast-input-{self._path}", daemon=True
+                ).start()
             while await self._wait_for_item():
                 yield self.take()
         finally:
@@ -112,12 +114,12 @@ class RecordedInput:
                 return False
             else:
                 self._has_spilled = self._has_spilled and self._given < self._accepted
-                await self._wait()
+                self._wake_up = self._context.loop.create_future()
+                await self._wake_up
         return True
 
     async def _refill_buffer(self) -> None:
-        page = await self._read_events(self._buffered_seq, {ITEM_READ}, BUFFER_PAGE_EVENTS)
-        for event in page:
+        for event in await self._read_events(self._buffered_seq, {ITEM_READ}, BUFFER_PAGE_EVENTS):
             _, bodies = items_read(event)
             self._add_to_buffer(
                 event.seq, bodies, [codec.decode(body, self._context.types) for body in bodies]
@@ -128,20 +130,11 @@ class RecordedInput:
             raise self._error
         return self._complete
 
-    async def _wait(self) -> None:
-        self._wake_up = self._context.loop.create_future()
-        await self._wake_up
-
     def _notify(self) -> None:
         if self._wake_up is not None and not self._wake_up.done():
             self._wake_up.set_result(None)
 
     # --- the reading thread, and what it passes to the loop ---
-
-    def _start(self) -> None:
-        threading.Thread(
-            target=self._read_items, name=f"abreast-input-{self._path}", daemon=True
-        ).start()
 
     def _read_items(self) -> None:
         error: BaseException | None = None
@@ -177,22 +170,16 @@ class RecordedInput:
         return not self._closed
 
     def _check(self, item: Any, place: int) -> None:
-        if place < len(self._recorded_texts) and not self._equals_recorded(
-            item, self._recorded_texts[place]
+        if place >= len(self._recorded_texts):
+            return
+        text, before = codec.encode(item, self._path), self._recorded_texts[place]
+        # An earlier version may have encoded the same value differently.
+        if text != before and text != codec.encode(
+            codec.decode(before, self._context.types), self._path
         ):
             raise InputIncomplete(
                 f"{self._path}: item {place} is not the one read before; hand in the same items"
             )
-
-    def _equals_recorded(self, item: Any, before: str) -> bool:
-        """Whether the item is the recorded one.
-
-        An earlier version may have encoded the same value differently, so values are compared too.
-        """
-        text = codec.encode(item, self._path)
-        return text == before or text == codec.encode(
-            codec.decode(before, self._context.types), self._path
-        )
 
     def _call_on_loop(self, what: Any, *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the items aren't needed

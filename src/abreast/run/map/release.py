@@ -12,22 +12,16 @@ from abreast.core.window import Window
 from abreast.run.item_state import ItemState
 
 
-class Stub:
+class Stub(NamedTuple):
     """The place of an outcome that is on disk and not in memory until its turn comes."""
 
-    __slots__ = ("item",)
-
-    def __init__(self, item: ItemState) -> None:
-        self.item = item
+    item: ItemState
 
 
-class Barrier:
+class Barrier(NamedTuple):
     """The place of an item that could not start: the map ends here, with this error."""
 
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
+    error: BaseException
 
 
 class MapEnd(NamedTuple):

@@ -24,12 +24,11 @@ from abreast.core.window import Window
 from abreast.limits.limit import ONE, Ticket
 from abreast.run.context import RunContext
 from abreast.run.item_state import ItemState, MapPlace, OuterScope, current_state
-from abreast.run.map.admission import Admission
+from abreast.run.map.admission import Admission, WidthLimit
 from abreast.run.map.attempts import Attempts, MapTasks
 from abreast.run.map.options import SPAN_IN_MEMORY, MapOptions
 from abreast.run.map.reader import Reader, close_sources
 from abreast.run.map.release import Barrier, Fetch, MapEnd, Release, Stub
-from abreast.run.map.width_limit import WidthLimit
 from abreast.run.slot_lending import lend, reclaim
 
 if TYPE_CHECKING:
@@ -302,8 +301,9 @@ class Scheduler:
                     self._start(item)
                     return
                 asked = (("width", width_limit, ONE), *needs)
-                spent = functools.partial(self._end_at, item)
-                ticket = item.ticket = Ticket(asked, lambda: self._granted(item), spent)
+                ticket = item.ticket = Ticket(
+                    asked, lambda: self._granted(item), functools.partial(self._end_at, item)
+                )
             granted = self.context.gate.ask(ticket)
         except BudgetSpent as error:
             self._end_at(item, error)
