@@ -135,20 +135,16 @@ def process_start(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
-        has_proc = os.path.exists("/proc/self/stat")  # noqa: PTH110 - replaced in a test
-        return None if has_proc else _process_start_by_ps(pid)
+        if os.path.exists("/proc/self/stat"):  # noqa: PTH110 - replaced in a test
+            return None
+        listed = subprocess.run(
+            ["ps", "-o", "lstart=", "-p", str(pid)],  # noqa: S607 - its directory differs by system
+            capture_output=True,
+            check=False,
+        )
+        return listed.stdout.decode().strip() or None
     # The start time is field 22. Field 2, the name in parentheses, may contain spaces.
     return f"{boot}:{stat.rpartition(b')')[2].split()[19].decode()}"
-
-
-def _process_start_by_ps(pid: int) -> str | None:
-    """The same as `process_start`, where there is no /proc."""
-    listed = subprocess.run(
-        ["ps", "-o", "lstart=", "-p", str(pid)],  # noqa: S607 - its directory differs by system
-        capture_output=True,
-        check=False,
-    )
-    return listed.stdout.decode().strip() or None
 
 
 def owner_is_alive(entry: OwnershipEntry) -> bool:

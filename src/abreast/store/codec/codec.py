@@ -123,8 +123,9 @@ def _decode_data(text: str, *, plain: bool) -> object:
 
         return json.loads(text, object_hook=flatten if plain else revive_facts)
     except (ValueError, TypeError, RecursionError) as error:
-        what = "value" if plain else "fact"
-        raise StoreCorrupt(f"a recorded {what} is damaged: {error}") from error
+        raise StoreCorrupt(
+            f"a recorded {'value' if plain else 'fact'} is damaged: {error}"
+        ) from error
 
 
 def encode_error(error: BaseException) -> str:
@@ -139,7 +140,7 @@ def encode_error(error: BaseException) -> str:
         kind, message, trace = (
             type_name(type(error)),
             _text_or_placeholder(str, error),
-            _text_or_placeholder(_format, error),
+            _text_or_placeholder(lambda raised: "".join(traceback.format_exception(raised)), error),
         )
     record = {"type": kind, "message": _truncate(message), "trace": _truncate(trace)}
     text = json.dumps(record, separators=(",", ":"))
@@ -244,10 +245,6 @@ def _details(error: BaseException) -> str | None:
         )
     except Exception:  # noqa: BLE001 - an error whose details can't be encoded is still recorded
         return None
-
-
-def _format(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
 
 
 def _text_or_placeholder(say: Callable[[BaseException], str], error: BaseException) -> str:

@@ -54,8 +54,7 @@ class Database:
         survives a kill of this process, but not a crash of the machine.
         """
         with self._lock, as_store_error(self.path):
-            self._check_open()
-            self._check_writable()
+            self._check_open(writes=True)
             self._check_there()
             with self._transaction(self._writer):
                 yield self._writer
@@ -95,8 +94,7 @@ class Database:
     def tidy(self) -> None:
         """Give free space back to the disk."""
         with self._lock, as_store_error(self.path):
-            self._check_open()
-            self._check_writable()
+            self._check_open(writes=True)
             self._execute_with_retries(self._writer, "VACUUM")
             self._execute_with_retries(self._writer, "PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -115,13 +113,11 @@ class Database:
         """Raise `StoreReadOnly` with this message for every write from now on."""
         self._refusal = sentence
 
-    def _check_writable(self) -> None:
-        if self._refusal is not None:
-            raise StoreReadOnly(self._refusal)
-
-    def _check_open(self) -> None:
+    def _check_open(self, *, writes: bool = False) -> None:
         if self._closed:
             raise StoreError(f"{self.path} was closed")
+        if writes and self._refusal is not None:
+            raise StoreReadOnly(self._refusal)
 
     def _check_there(self) -> None:
         """Refuse to use a file that was removed or replaced: its records could not be found."""

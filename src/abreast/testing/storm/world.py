@@ -1,14 +1,12 @@
 """The storm as a pure state machine: times and requests go in, verdicts come out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import inf
 from typing import Any, NamedTuple
 
 from abreast.core.seeds import derive_fraction
 from abreast.testing.storm.faults import FAULTS, StormFault, find_marker
-from abreast.testing.storm.limits.limits import RequestCost, StormLimits, cost_of
+from abreast.testing.storm.limits.limits import Costs, StormLimits, cost_of
 from abreast.testing.storm.limits.rate_limit_headers import HeaderWriter
 from abreast.testing.storm.log import LogEntry, Stats, StormLog
 from abreast.testing.storm.settings import Settings, make_settings
@@ -125,7 +123,7 @@ class World:
         """Record that the client disconnected before the end of the reply."""
         self.ledger.close(number, now - self.start, "disconnected")
 
-    def wait(self, now: float, cost: RequestCost) -> float:
+    def wait(self, now: float, cost: Costs) -> float:
         """Seconds until a request of that cost would be admitted; infinite if unknown."""
         self._advance(now)
         return self._blocking_limit(cost, now)[1]
@@ -149,7 +147,7 @@ class World:
         self.settings = settings
         self._limits.apply(settings, now)
 
-    def _blocking_limit(self, cost: RequestCost, now: float) -> tuple[str, float]:
+    def _blocking_limit(self, cost: Costs, now: float) -> tuple[str, float]:
         """What blocks a request, and for how many seconds; infinite if unknown."""
         cap = self.settings.concurrency
         if cap is not None and self.ledger.in_flight >= cap:

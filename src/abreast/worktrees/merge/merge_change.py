@@ -320,7 +320,14 @@ class TreeDraft:
         for step in steps:
             values = {each.path: self._so_far.on_source(each) for each in step.changed}
             removed = self._removed_by(step)
-            if self._is_against_source(step, values, removed):
+            if (
+                any(
+                    each.other == SOURCE and each.kind is not ConflictKind.DIRECTORY
+                    for each in self._conflicts[step]
+                )
+                or any(isinstance(value, Clash) for value in values.values())
+                or any(map(self._so_far.is_users_own, removed))
+            ):
                 self._conflicts[step] = [
                     replace(each, other=SOURCE) for each in self._conflicts[step]
                 ]
@@ -351,19 +358,6 @@ class TreeDraft:
             if each.before is not None and gone is not None:
                 found.append(gone[0])
         return [path for path in found if path not in paths and path in self._so_far.entries]
-
-    def _is_against_source(
-        self,
-        step: ChangeStep,
-        values: Mapping[str, TreeEntry | Clash | None],
-        removed: Iterable[str],
-    ) -> bool:
-        by_source = any(
-            each.other == SOURCE and each.kind is not ConflictKind.DIRECTORY
-            for each in self._conflicts[step]
-        )
-        clashes = any(isinstance(value, Clash) for value in values.values())
-        return by_source or clashes or any(self._so_far.is_users_own(path) for path in removed)
 
     def take_back(self) -> None:
         """Restore the tree as it was before this change."""

@@ -5,6 +5,7 @@ A minute is counted as servers do: as a bucket, a fixed minute, or a sliding min
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Mapping
 from math import floor, inf
 from typing import NamedTuple
 
@@ -147,14 +148,7 @@ class Sliding(Quota):
         return self.minute
 
 
-class RequestCost(NamedTuple):
-    """How much a request takes of each limit, by the name of its setting."""
-
-    rpm: float
-    tpm: float
-    input_tpm: float
-    output_tpm: float
-    per_day: float
+Costs = Mapping[str, float]
 
 
 class LimitLevel(NamedTuple):
@@ -165,9 +159,15 @@ class LimitLevel(NamedTuple):
     reset: float
 
 
-def cost_of(input_tokens: int, output_tokens: int) -> RequestCost:
-    """The cost of a request with so many tokens."""
-    return RequestCost(1, input_tokens + output_tokens, input_tokens, output_tokens, 1)
+def cost_of(input_tokens: int, output_tokens: int) -> Costs:
+    """How much a request with so many tokens takes of each limit, by the name of its setting."""
+    return {
+        "rpm": 1,
+        "tpm": input_tokens + output_tokens,
+        "input_tpm": input_tokens,
+        "output_tpm": output_tokens,
+        "per_day": 1,
+    }
 
 
 class StormLimits:
@@ -181,7 +181,7 @@ class StormLimits:
     def apply(self, settings: Settings, now: float) -> None:
         """Apply settings from now on, keeping what is used of the limits that remain."""
         self._settings = settings
-        for name in RequestCost._fields:
+        for name in cost_of(0, 0):
             limit = getattr(settings, name)
             if limit is None:
                 self._quotas.pop(name, None)
@@ -194,7 +194,7 @@ class StormLimits:
                     name, own_limit, max(1.0, own_limit) if burst is None else burst, now
                 )
 
-    def blocking_limit(self, cost: RequestCost, now: float) -> tuple[str, float]:
+    def blocking_limit(self, cost: Costs, now: float) -> tuple[str, float]:
         """The limit that blocks a request for longest, and for how many seconds.
 
         The name is empty if none does.
@@ -202,16 +202,16 @@ class StormLimits:
         kind, longest = "", 0.0
         admits_oversize = self._settings.oversize == "admit"
         for name, quota in self._quotas.items():
-            amount = getattr(cost, name)
+            amount = cost[name]
             wait = quota.wait(min(amount, quota.hold) if admits_oversize else amount, now)
             if wait > longest:
                 kind, longest = name, wait
         return ("oversize" if longest == inf else kind), longest
 
-    def charge(self, cost: RequestCost, now: float) -> None:
+    def charge(self, cost: Costs, now: float) -> None:
         """Charge a request to all limits."""
         for name, quota in self._quotas.items():
-            quota.take(getattr(cost, name), now)
+            quota.take(cost[name], now)
 
     def levels(self, now: float) -> dict[str, LimitLevel]:
         """How much of each rate is left.
