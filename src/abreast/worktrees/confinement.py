@@ -201,8 +201,7 @@ async def run_confined(
                     sandbox,
                     stdin=json.dumps(request).encode(),
                     cwd=str(scratch),
-                    # Minimal, as the command can read it where processes are not isolated.
-                    env={name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
+                    env=_sandbox_environment(),
                     keep=limits.output,
                 )
         return _read_report(argv, limits, most, finished, os.pread(report, 1 << 20, 0))
@@ -210,6 +209,11 @@ async def run_confined(
         os.close(report)
         with contextlib.suppress(OSError):  # closing the pool tries again, and reports the reason
             await run_in_thread(lambda _: remove_tree(scratch))
+
+
+def _sandbox_environment() -> dict[str, str]:
+    # Minimal: the command can read it where process isolation is not available.
+    return {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
 
 
 def _sandbox_request(

@@ -313,13 +313,16 @@ class _PoolStorage:
                 elif self._has_pool:
                     remove_tree(self.pool)
                 self._locks.free(self.number, for_good=not left)
-                for place in (self.home / "owners", self.home, self.home.parent):
-                    with contextlib.suppress(OSError):  # it is not empty
-                        place.rmdir()
+                self._remove_empty_directories()
         except (OSError, AbreastError) as error:
             self._locks.free(self.number)
             left.append(NotRemoved(str(self.pool), str(error)))
         return tuple(left)
+
+    def _remove_empty_directories(self) -> None:
+        for place in (self.home / "owners", self.home, self.home.parent):
+            with contextlib.suppress(OSError):
+                place.rmdir()
 
     def _remove(self, entries: list[OwnershipEntry]) -> list[NotRemoved]:
         """Remove slots: first their files, which is slow, then git's entries, under the lock."""
@@ -335,12 +338,14 @@ class _PoolStorage:
                     ):
                         left.append(failure)
                         stuck.add(entry.path)
-                gone = [entry for entry in entries if entry.path not in stuck]
-                self._log.drop([entry.name for entry in gone])
-                self.entries = [entry for entry in self.entries if entry not in gone]
+                self._drop([entry for entry in entries if entry.path not in stuck])
         except (OSError, AbreastError) as error:
             return [NotRemoved(entry.path, str(error)) for entry in entries]
         return left
+
+    def _drop(self, entries: list[OwnershipEntry]) -> None:
+        self._log.drop([entry.name for entry in entries])
+        self.entries = [entry for entry in self.entries if entry not in entries]
 
     def _reap(self, git: Git) -> tuple[NotRemoved, ...]:
         """Remove the slots of dead processes, unless their state in git was changed.
