@@ -204,9 +204,8 @@ def check_keys(lanes: list[LaneSettings]) -> None:
 
 
 def _key_source(lane: LaneSettings) -> str:
-    variable = f"the environment variable {lane.api_key_env}" if lane.api_key_env else ""
-    file = f"the file {lane.api_key_file}" if lane.api_key_file else ""
-    return " or ".join(filter(None, (variable, file)))
+    places = {"the environment variable": lane.api_key_env, "the file": lane.api_key_file}
+    return " or ".join(f"{what} {name}" for what, name in places.items() if name)
 
 
 def _lane(

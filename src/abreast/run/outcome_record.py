@@ -83,14 +83,6 @@ def is_final(recorded: Recorded, *, retry_failed: bool) -> bool:
 
 def _times(data: Mapping[str, JsonValue]) -> Times:
     service = data.get("service")
-    parts = [_number(part) for part in service] if isinstance(service, list) else []
-    return (
-        _number(data.get("queued")),
-        _number(data.get("waited")),
-        _number(data.get("backoff")),
-        *parts,
-    )
-
-
-def _number(value: JsonValue) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    first = [data.get(name) for name in ("queued", "waited", "backoff")]
+    parts = [*first, *(service if isinstance(service, list) else [])]
+    return tuple(float(part) if isinstance(part, (int, float)) else 0.0 for part in parts)

@@ -50,12 +50,10 @@ class DriverLocks:
         """Whether a driver has the lock; to find out, a free lock is taken for a moment."""
         if number in self._held:
             return True
-        if not self.path(number).exists():
-            return False
-        if not self.take(number):
-            return True
-        self.free(number)
-        return False
+        is_free = not self.path(number).exists() or self.take(number)
+        if is_free:
+            self.free(number)
+        return not is_free
 
     def free(self, number: int, *, for_good: bool = False) -> None:
         """Release a run's lock, if it is held.

@@ -45,8 +45,7 @@ def read_notes(path: Path, epoch: int, after: int) -> tuple[list[Event], Mapping
             break
         if noted_by != epoch or not new_events:
             continue
-        expected = range(after + 1, after + 1 + len(new_events))
-        if [event.seq for event in new_events] != list(expected):
+        if any(event.seq != seq for seq, event in enumerate(new_events, after + 1)):
             break
         events += new_events
         after, spent = new_events[-1].seq, spent_then

@@ -151,11 +151,8 @@ def enter_user_namespace() -> None:
 
 def write(path: str, text: str) -> None:
     """Write all of `text` to a file of the kernel in a single call."""
-    opened = os.open(path, os.O_WRONLY)
-    try:
-        os.write(opened, text.encode())
-    finally:
-        os.close(opened)
+    with open(path, "wb", buffering=0) as file:
+        file.write(text.encode())
 
 
 def unshare_network() -> None:

@@ -53,7 +53,6 @@ class Supervisor:
         self._environment: dict[bytes, bytes] = {}
         self._inbox = bytearray()
         self._outbox: list[Message] = []
-        self._has_output = False
         self._commands: dict[int, SupervisedCommand] = {}
         self._leaders: dict[int, SupervisedCommand] = {}
         self._ending: dict[int, SupervisedCommand] = {}  # those with a `kill_at`
@@ -103,10 +102,9 @@ class Supervisor:
 
         Blocks until they are written, which is safe because the driver always reads.
         """
-        if self._has_output:
+        if self._outbox:
             data = memoryview(protocol.pack(self._outbox))
             self._outbox = []
-            self._has_output = False
             while data:
                 try:
                     data = data[os.write(self._channel, data) :]
@@ -176,7 +174,6 @@ class Supervisor:
 
     def _post(self, *message: object) -> None:
         self._outbox.append(message)
-        self._has_output = True
 
     def _end(self, number: int, grace: float) -> None:
         """Send SIGTERM to a command's group, and SIGKILL after `grace` seconds."""

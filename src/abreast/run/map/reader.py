@@ -77,18 +77,21 @@ class Reader:
         try:
             value = self.take() if self._arriving is None else await anext(self._arriving)
             items.append(admit(value))
-            while self._can_add(items) and may_admit():
+            while (
+                self._looks_up
+                and len(items) < LOOKUP_ITEMS
+                and (
+                    self._arriving is None
+                    or (self._buffer is not None and self._buffer.has_buffered)
+                )
+                and may_admit()
+            ):
                 items.append(admit(self.take()))
         except (StopIteration, StopAsyncIteration):
             return Batch(items, over=True)
         except Exception as error:  # noqa: BLE001 - raised by the items, where a loop raises it
             return Batch(items, over=True, error=error)
         return Batch(items)
-
-    def _can_add(self, items: list[ItemState]) -> bool:
-        if not self._looks_up or len(items) >= LOOKUP_ITEMS:
-            return False
-        return self._arriving is None or (self._buffer is not None and self._buffer.has_buffered)
 
 
 async def close_sources(*sources: object) -> None:

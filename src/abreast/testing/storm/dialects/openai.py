@@ -105,13 +105,14 @@ class OpenAIDialect:
         else:
             field = "refusal" if draft.finish == "refusal" else "content"
             deltas += [{field: piece} for piece in pieces]
+        kind = "chat.completion.chunk"
         ended = [*((delta, None) for delta in deltas), ({}, _FINISH[draft.finish])]
         events = [
-            _chunk(ask, draft, [{"index": 0, "delta": delta, "finish_reason": reason}])
+            _frame(ask, draft, kind, [{"index": 0, "delta": delta, "finish_reason": reason}])
             for delta, reason in ended
         ]
         if ask.stream_usage:
-            events.append(_chunk(ask, draft, []) | {"usage": _usage(draft)})
+            events.append(_frame(ask, draft, kind, []) | {"usage": _usage(draft)})
         return [("", event) for event in events]
 
     def error(self, status: int, kind: str, message: str, retry_after: str | None) -> Json:  # noqa: ARG002 - the port's signature
@@ -123,10 +124,6 @@ class OpenAIDialect:
 def _frame(ask: StormRequest, draft: StormDraft, kind: str, choices: list[Any]) -> Json:
     name = f"chatcmpl-storm{draft.number}"
     return {"id": name, "object": kind, "created": 0, "model": ask.model, "choices": choices}
-
-
-def _chunk(ask: StormRequest, draft: StormDraft, choices: list[Any]) -> Json:
-    return _frame(ask, draft, "chat.completion.chunk", choices)
 
 
 def _call(draft: StormDraft) -> Json:

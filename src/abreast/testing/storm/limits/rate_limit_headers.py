@@ -59,13 +59,15 @@ class HeaderWriter:
 
 
 def _openai_headers(levels: Levels) -> dict[str, str]:
-    headers: dict[str, str] = {}
     tokens = levels.get("tpm") or levels.get("input_tpm") or levels.get("output_tpm")
+    headers: dict[str, str] = {}
     for name, level in (("requests", levels.get("rpm")), ("tokens", tokens)):
         if level is not None:
-            headers[f"x-ratelimit-limit-{name}"] = str(round(level.limit))
-            headers[f"x-ratelimit-remaining-{name}"] = _whole(level.left)
-            headers[f"x-ratelimit-reset-{name}"] = duration(level.reset)
+            headers |= {
+                f"x-ratelimit-limit-{name}": str(round(level.limit)),
+                f"x-ratelimit-remaining-{name}": _whole(level.left),
+                f"x-ratelimit-reset-{name}": duration(level.reset),
+            }
     return headers
 
 
@@ -73,11 +75,12 @@ def _anthropic_headers(levels: Levels, wall: float, scale: float) -> dict[str, s
     headers: dict[str, str] = {}
     for name, key in _ANTHROPIC_NAMES:
         if (level := levels.get(key)) is not None:
-            headers[f"anthropic-ratelimit-{name}-limit"] = str(round(level.limit))
-            headers[f"anthropic-ratelimit-{name}-remaining"] = _whole(level.left)
-            headers[f"anthropic-ratelimit-{name}-reset"] = rfc3339(
-                wall + level.reset, whole=scale == 1
-            )
+            reset = rfc3339(wall + level.reset, whole=scale == 1)
+            headers |= {
+                f"anthropic-ratelimit-{name}-limit": str(round(level.limit)),
+                f"anthropic-ratelimit-{name}-remaining": _whole(level.left),
+                f"anthropic-ratelimit-{name}-reset": reset,
+            }
     return headers
 
 
