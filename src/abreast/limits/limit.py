@@ -101,9 +101,10 @@ class Ticket:
         needs: Sequence[tuple[str, Limit, Need]],
         granted: Callable[[], None] = _ignore,
         failed: Callable[[BudgetSpent], None] = _ignore,
+        order: int | None = None,
     ) -> None:
         """`granted` or `failed` is called, on the loop, if the ticket had to wait."""
-        self.order = next(_arrivals)
+        self.order = next(_arrivals) if order is None else order
         self.needs = needs
         self.granted = granted
         self.failed = failed

@@ -168,8 +168,8 @@ async def reclaim(item: ItemState) -> None:
     needs = _lent_needs(item)
     if item.lenders or item.reclaiming or not needs or task is None:
         return
-    again = Ticket(needs)
-    again.order = min(ticket.order for ticket in (item.ticket, item.permit) if ticket is not None)
+    tickets = (item.ticket, item.permit)
+    again = Ticket(needs, order=min(each.order for each in tickets if each is not None))
     if not gate.ask(again):
         item.reclaiming = True
         try:

@@ -127,13 +127,6 @@ class _Candidates(EventFold):
             )
         return ""
 
-    def finished(self) -> ReplyDraft:
-        """The complete reply."""
-        draft = EventFold.finished(self)
-        if draft.tool_calls and draft.finish == "stop":
-            draft.finish = "tool_calls"
-        return draft
-
     def _end(self, reason: str, message: str | None) -> None:
         self.ended = True
         self.draft.finish = _FINISH.get(reason, "other")

@@ -97,6 +97,8 @@ class EventFold(ABC):
     def finished(self) -> ReplyDraft:
         """The complete reply."""
         self.draft.text = "".join(self.pieces)
+        if self.draft.tool_calls and self.draft.finish == "stop":
+            self.draft.finish = "tool_calls"
         return self.draft
 
 

@@ -134,9 +134,7 @@ class CallAttempts:
         return grant
 
     def _ticket(self, grant: _Grant) -> Ticket:
-        ticket = Ticket(self._needs(grant))
-        if self._order is not None:
-            ticket.order = self._order
+        ticket = Ticket(self._needs(grant), order=self._order)
         self._order = ticket.order
         return ticket
 

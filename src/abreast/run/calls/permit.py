@@ -43,9 +43,8 @@ class LanePermit:
         limits: list[Limit] = [
             limit for limit in self._limits if not (is_retake and self._is_charged(limit))
         ]
-        ticket = Ticket([(self._lane.name, each, ONE) for each in (self._lane.server, *limits)])
-        if self._order is not None:
-            ticket.order = self._order
+        needs = [(self._lane.name, each, ONE) for each in (self._lane.server, *limits)]
+        ticket = Ticket(needs, order=self._order)
         self._order = ticket.order
         if not self._gate.ask(ticket):
             await wait_granted(self._gate, ticket)
@@ -57,8 +56,8 @@ class LanePermit:
         item = self._item
         self._attached = True
         item.holds = (*item.holds, *self._holds)
-        item.permit = Ticket([(hold.lane, hold.limit, hold.need) for hold in self._holds])
-        item.permit.order = self._order or item.permit.order
+        needs = [(hold.lane, hold.limit, hold.need) for hold in self._holds]
+        item.permit = Ticket(needs, order=self._order)
         item.credits = {limit for limit in self._limits if self._is_charged(limit)} | (
             item.credits or set()
         )

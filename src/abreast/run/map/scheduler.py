@@ -267,8 +267,7 @@ class Scheduler:
         If reading failed, `error` is raised after the outcomes of the items before.
         """
         self.exhausted = True
-        if self.error is None:
-            self.error = error
+        self.error = error if self.error is None else self.error
         self.wake()
 
     def _place_item(self, item: ItemState, known: Outcome[Any] | None) -> None:
@@ -564,8 +563,7 @@ class Scheduler:
 
     def fail(self, error: BaseException, *, lost: bool = False) -> None:
         """End with `error`; with `lost`, nothing more can be written to the disk."""
-        if self.error is None:
-            self.error = error
+        self.error = error if self.error is None else self.error
         if not isinstance(error, KeyReused):
             self.release.ripe.clear()
         self._lost = self._lost or lost  # later outcomes would wait for the disk forever
@@ -582,8 +580,7 @@ class Scheduler:
 
         If nothing is under way, it returns at once.
         """
-        if grace is None:
-            grace = self.context.grace
+        grace = self.context.grace if grace is None else grace
         if not self._begun:
             self._begun = self._ended = self.stopped = True
         if self._ended:
