@@ -1,4 +1,4 @@
-"""The state that all scopes of one run share: clock, gate, journal, executors, hooks."""
+"""The state that all scopes of one run share: clock, gate, journal, executors, hooks, results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from abreast.core.clock import Clock
+from abreast.core.errors import Halted
 from abreast.core.frozen import record
+from abreast.core.run_end import NONE_DONE, STOPPED_AT
 from abreast.core.seeds import SEED_RULE, derive_seed, seeded_part
 from abreast.executors.port import Executor
 from abreast.limits.gate import LimitGate
@@ -16,13 +18,46 @@ from abreast.limits.gate import LimitGate
 if TYPE_CHECKING:
     from abreast.limits.budget import Budget
     from abreast.run.journal import Journal
-    from abreast.run.results import Results
     from abreast.store.port import JsonValue, RunRow, Store
     from abreast.store.writer import CommitWriter
 
 GRACE = 5.0  # seconds that cancelled work has to clean up after itself
 # Seconds for the same after a KeyboardInterrupt or a cancellation from outside.
 GRACE_ON_INTERRUPT = 0.5
+
+
+@record(slots=True)
+class Results:
+    """How many items of a scope's own maps succeeded and failed.
+
+    Items of maps beneath those items are not counted.
+    """
+
+    done: int = 0
+    failed: int = 0
+    # What a job counts instead of items, such as `cell`; outcomes of maps are then not added.
+    what: str = ""
+
+    def add(self, done: int, failed: int) -> None:
+        """Add the counts of a map, or of a scope within this one."""
+        if not self.what:
+            self.done += done
+            self.failed += failed
+
+    @property
+    def why_failed(self) -> str | None:
+        """Why a run with these results has failed; None if it has not."""
+        if self.done or not self.failed:
+            return None
+        noun = f" {self.what}{'s' if self.failed > 1 else ''}" if self.what else ""
+        return f"{NONE_DONE}: {self.failed}{noun} failed"
+
+
+class StoppedAtFailure(Halted):
+    """A map with `on_error="halt"` has stopped at its first failure."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{STOPPED_AT}: item {key} failed")
 
 
 class RootScope(Protocol):

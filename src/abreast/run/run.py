@@ -18,13 +18,12 @@ from abreast.executors.port import Executor
 from abreast.executors.tasks import is_async
 from abreast.limits.budget import Budget
 from abreast.limits.lane import Holding, LaneLimits, Lanes
-from abreast.run.context import GRACE_ON_INTERRUPT, Opening, RunContext
+from abreast.run.context import GRACE_ON_INTERRUPT, Opening, Results, RunContext
 from abreast.run.item_state import ItemState, current_state
 from abreast.run.lifetime import close_run, open_context
 from abreast.run.map.options import Effect, OnChange, check_name, check_options
 from abreast.run.map.outcomes import Map
 from abreast.run.map.scheduler import Scheduler
-from abreast.run.results import Results
 from abreast.run.retry import Retry
 
 if TYPE_CHECKING:

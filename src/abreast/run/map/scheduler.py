@@ -21,8 +21,9 @@ from abreast.core.halting import Halting
 from abreast.core.item import escape
 from abreast.core.outcome import NO_USAGE, Cancelled, Failed, Outcome, Usage
 from abreast.core.window import Window
+from abreast.executors.port import BoundCall
 from abreast.limits.limit import ONE, Ticket
-from abreast.run.context import RunContext
+from abreast.run.context import Results, RunContext
 from abreast.run.item_state import ItemState, MapPlace, OuterScope, current_state
 from abreast.run.map.admission import Admission, WidthLimit
 from abreast.run.map.attempts import Attempts, MapTasks
@@ -32,9 +33,7 @@ from abreast.run.map.release import Barrier, Fetch, MapEnd, Release, Stub
 from abreast.run.slot_lending import lend, reclaim
 
 if TYPE_CHECKING:
-    from abreast.executors.port import BoundCall
     from abreast.run.map.journal import MapJournal
-    from abreast.run.results import Results
 
 READ_BACK_OUTCOMES = 64  # outcomes read back from the store at once
 SECOND_CANCEL_GRACE = 0.5  # seconds for tasks that ignored their first cancellation

@@ -31,9 +31,9 @@ from abreast.core.frozen import record
 from abreast.core.item import escape, position_key
 from abreast.core.outcome import NO_USAGE, Outcome, Usage
 from abreast.jobs.map.view import MapLive
+from abreast.run.context import StoppedAtFailure
 from abreast.run.map.journal import FunctionChanged
 from abreast.run.map.scheduler import LeftBehind
-from abreast.run.results import StoppedAtFailure
 from abreast.run.run import Run
 from abreast.store.port import RunRow, Store, each_event
 from abreast.views.progress import RunProgress
