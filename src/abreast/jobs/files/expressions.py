@@ -1,7 +1,5 @@
 """Texts with `{{ }}` in them: parsed once when a file is loaded, evaluated when a step runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The filters of expressions: `value | name(argument)`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

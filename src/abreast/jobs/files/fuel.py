@@ -1,7 +1,5 @@
 """Bounds the cost of evaluating expressions; the errors of invalid and failed ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 

@@ -1,7 +1,5 @@
 """Collects the problems and warnings of a file, so that all are reported at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """The shapes of values in job files: a check, its description, and its JSON schema."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 They read plain data only: no attributes, no calls.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from abc import ABC, abstractmethod
@@ -34,7 +32,7 @@ class Term(ABC):
     def value(self, scope: NameScope) -> Value:
         """Return its value with these names; ExpressionFailed if it has none."""
 
-    def parts(self) -> Iterator[Term]:
+    def parts(self) -> "Iterator[Term]":
         """Return the terms directly inside it."""
         return _terms_in(tuple(getattr(self, one.name) for one in fields(self)))
 

@@ -1,7 +1,5 @@
 """The view of a plain map: equal outcomes in groups, so that many fit in a few lines."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field

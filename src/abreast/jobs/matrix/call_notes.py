@@ -1,7 +1,5 @@
 """The requests that were sent for one cell, and how many requests each lane has in flight."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What earlier drivers recorded of cells: the seconds of their calls, and how many are done."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

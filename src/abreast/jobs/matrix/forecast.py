@@ -1,7 +1,5 @@
 """Forecast of what is left of a study: cells, tokens, money and time, each with an interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +42,7 @@ class ForecastInterval(NamedTuple):
     likely: float
     high: float
 
-    def __add__(self, other: ForecastInterval) -> ForecastInterval:  # type: ignore[override]
+    def __add__(self, other: "ForecastInterval") -> "ForecastInterval":  # type: ignore[override]
         """Add independent amounts: their uncertainties add up as squares."""
         likely = self.likely + other.likely
         down = math.hypot(self.likely - self.low, other.likely - other.low)

@@ -3,8 +3,6 @@
 The steps of a cell: its reply (from the model or the store), its scores, its row.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -281,7 +279,7 @@ class Matrix:
     # --- scores -----------------------------------------------------------------------------------
 
     async def _scores(
-        self, cell: Cell, reply: Mapping[str, Any], judges: _JudgeCaller
+        self, cell: Cell, reply: Mapping[str, Any], judges: "_JudgeCaller"
     ) -> tuple[dict[str, float | None], dict[str, str]]:
         judged = Judged(str(reply.get("output") or ""), reply.get("value"), cell.input)
         scores: dict[str, float | None] = {}

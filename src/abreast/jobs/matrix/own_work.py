@@ -1,7 +1,5 @@
 """Places on a lane for a strategy's own requests to its provider, and their measured time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

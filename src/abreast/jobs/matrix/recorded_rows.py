@@ -1,7 +1,5 @@
 """Rows of a study, read back from its run, and the cells that changed since they were recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice

@@ -1,10 +1,8 @@
 """The row of a cell that has ended, done or failed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 _RowFacts: TypeAlias = Mapping[str, Any]
 
@@ -69,7 +67,7 @@ class Row:
         return asdict(self)
 
     @classmethod
-    def of(cls, facts: _RowFacts) -> Row:
+    def of(cls, facts: _RowFacts) -> Self:
         """The row from what `plain` returned."""
         return cls(
             **{**facts, "steps": tuple(SubResult(**step) for step in facts.get("steps", ()))}

@@ -1,7 +1,5 @@
 """A study: its models, strategies, inputs and scores, and the cells that they make."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -127,7 +125,7 @@ class Study:
         named = list(dict.fromkeys(model.lane for model in self.models))
         return [*named, *([CONTROL_LANE] if self.controls else [])]
 
-    def cells(self, lane: str, chosen: CellChoice | None = None) -> Iterator[Cell]:
+    def cells(self, lane: str, chosen: "CellChoice | None" = None) -> "Iterator[Cell]":
         """The cells of a lane, ordered so that the first n of them are balanced.
 
         All arms of an input come first, then the next input, then the next repeat. The first arm is
@@ -142,7 +140,7 @@ class Study:
                 for model, strategy in (*arms[shift:], *arms[:shift]):
                     yield Cell(lane, model, strategy, one, repeat)
 
-    def _arms(self, lane: str, chosen: CellChoice) -> Iterator[tuple[ModelArm, StudyStrategy]]:
+    def _arms(self, lane: str, chosen: "CellChoice") -> Iterator[tuple[ModelArm, StudyStrategy]]:
         if lane == CONTROL_LANE:
             no_model = ModelArm("control", "control")
             for name in self.controls:

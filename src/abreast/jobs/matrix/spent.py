@@ -1,7 +1,5 @@
 """The cost of a study's run so far, from its journal, with cells that were superseded since."""
 
-from __future__ import annotations
-
 from abreast.run.call_totals import CALL_KINDS, call_totals
 from abreast.store.port import RunRow, Store, each_event
 

@@ -3,8 +3,6 @@
 They are passed in as `MatrixTools`, so that this package imports no other job.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext

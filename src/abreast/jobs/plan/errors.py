@@ -7,8 +7,6 @@ AbreastError
 `-- PlanFailed        some subplans are not done
 """
 
-from __future__ import annotations
-
 from abreast.core.errors import AbreastError
 
 

@@ -5,8 +5,6 @@ those of every map; its work is passed in. With dependencies, a subplan starts w
 are done, the longest chain first; one that needs a failed subplan is blocked, and names it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

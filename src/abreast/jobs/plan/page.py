@@ -3,8 +3,6 @@
 The page has no script and fetches nothing. Names are escaped, whatever is in them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from html import escape

@@ -1,7 +1,5 @@
 """A plan: a tree of nodes that divide the files of a repository, each with its reason."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum

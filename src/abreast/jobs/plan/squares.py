@@ -1,7 +1,5 @@
 """Divides a rectangle into rectangles of given areas that are as square as possible (a treemap)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +13,7 @@ class Box:
     width: float
     height: float
 
-    def within(self, sides: float, top: float) -> Box:
+    def within(self, sides: float, top: float) -> "Box":
         """The rectangle inside of a frame."""
         width, height = max(0.0, self.width - 2 * sides), max(0.0, self.height - top - sides)
         return Box(self.x + sides, self.y + top, width, height)

@@ -1,7 +1,5 @@
 """The page's view of a plan: its tree, the state of each subplan, and files changed twice."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final

@@ -1,11 +1,9 @@
 """The arguments of `abreast.sample`: validates them and makes a job that runs within a run."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from abreast.core.events import CALL_SETTLED
 from abreast.core.outcome import NO_USAGE
@@ -55,7 +53,7 @@ class SampleJob:
             await _restore_budget(scope)
             return await run_sample(scope, job.question, job.draws, job.strategy, job.shape)
 
-    async def _after_hooks(self, within: Run) -> SampleJob:
+    async def _after_hooks(self, within: Run) -> Self:
         """Return the job after the `before_sample` hooks, which may change breadth and depth."""
         shape = self.shape
         for hook in within.context.hooks:

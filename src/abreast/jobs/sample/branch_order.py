@@ -1,7 +1,5 @@
 """Decides which branches may still draw, and which draw ends the sample. Pure."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 Pick: TypeAlias = Literal["ordered", "first"]

@@ -1,7 +1,5 @@
 """Runs the checks of a sample on a draw: free ones first, models last, equal texts once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The checks that a draw must pass: functions, patterns, schemas, and judgements of a model."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

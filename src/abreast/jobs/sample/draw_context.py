@@ -1,7 +1,5 @@
 """The draw context: which draw of a sample the running code belongs to."""
 
-from __future__ import annotations
-
 import logging
 from contextvars import ContextVar
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The dry run of a sample: what it may cost, before anything is spent."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

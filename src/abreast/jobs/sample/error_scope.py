@@ -1,7 +1,5 @@
 """Decides what an error of a draw concerns: that draw, its branch, or the whole sample. Pure."""
 
-from __future__ import annotations
-
 from typing import Final, Literal, TypeAlias
 
 from abreast.core import errors

@@ -6,8 +6,6 @@ BranchOrder (pure: which branches may continue)
           `-> DrawChecker (free checks, then models)
 """
 
-from __future__ import annotations
-
 import asyncio
 import operator
 import warnings
@@ -126,6 +124,37 @@ class _Ledger:
     def concern(self, attempt: SampleAttempt) -> Concern:
         """What the error of an attempt concerns; by its type, in records that do not say it."""
         return attempt.concerns or concern_of(self.errors[attempt.place])
+
+
+@dataclass(slots=True)
+class _DrawInProgress:
+    """A draw that is running."""
+
+    context: DrawContext
+    seed: int
+    state: Any = "failed"
+    model: str = ""
+    reply: Reply | None = None
+    verdicts: tuple[CheckVerdict, ...] = ()
+
+    def attempt(self, used: Usage, error: BaseException | None) -> SampleAttempt:
+        """Return the record of this draw."""
+        reply = self.reply
+        return SampleAttempt(
+            self.context.branch,
+            self.context.round,
+            self.context.number,
+            self.state,
+            text=reply.text if reply else _rejected_text(error),
+            value=reply.value if reply else None,
+            verdicts=self.verdicts,
+            usage=used,
+            seed=self.seed,
+            error=None if error is None else error_text(error),
+            seconds=reply.seconds if reply else 0.0,
+            model=self.model,
+            concerns=None if error is None else concern_of(error),
+        )
 
 
 async def run_sample(
@@ -412,37 +441,6 @@ class _Sampler:
         raised = len({branch for _, branch in errors})
         summary = f"no branch passed, and {raised} of {self._shape.breadth} raised; the first: "
         raise BranchesFailed(summary + _sentence(first), attempts) from first
-
-
-@dataclass(slots=True)
-class _DrawInProgress:
-    """A draw that is running."""
-
-    context: DrawContext
-    seed: int
-    state: Any = "failed"
-    model: str = ""
-    reply: Reply | None = None
-    verdicts: tuple[CheckVerdict, ...] = ()
-
-    def attempt(self, used: Usage, error: BaseException | None) -> SampleAttempt:
-        """Return the record of this draw."""
-        reply = self.reply
-        return SampleAttempt(
-            self.context.branch,
-            self.context.round,
-            self.context.number,
-            self.state,
-            text=reply.text if reply else _rejected_text(error),
-            value=reply.value if reply else None,
-            verdicts=self.verdicts,
-            usage=used,
-            seed=self.seed,
-            error=None if error is None else error_text(error),
-            seconds=reply.seconds if reply else 0.0,
-            model=self.model,
-            concerns=None if error is None else concern_of(error),
-        )
 
 
 def _usage_between(after: Usage, before: Usage) -> Usage:

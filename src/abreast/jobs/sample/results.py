@@ -1,10 +1,8 @@
 """The result of a sample: one record for each draw, and the counts of all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.jobs.sample.error_scope import Concern
@@ -72,7 +70,7 @@ class SampleAttempt:
         return asdict(self)
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> SampleAttempt:
+    def of(cls, plain: Mapping[str, Any]) -> Self:
         """Read what `plain` returned."""
         verdicts = tuple(CheckVerdict(**verdict) for verdict in plain["verdicts"])
         return cls(**{**plain, "verdicts": verdicts, "usage": Usage(**plain["usage"])})

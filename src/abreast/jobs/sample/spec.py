@@ -1,11 +1,9 @@
 """The specification of a sample, as job files, the command line and manifests have it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.jobs.files.shapes import TEXTS
 from abreast.jobs.sample.arguments import ERRORS, SampleJob, make_job
@@ -80,7 +78,7 @@ class SampleSpec:
     explain: bool = False
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], where: str = "sample") -> SampleSpec:
+    def of(cls, facts: Mapping[str, Any], where: str = "sample") -> Self:
         """Read a mapping, such as a job file's. Raises ValueError that names the wrong key."""
         for word in facts:
             if word not in _KEYS:

@@ -1,7 +1,5 @@
 """Strategies: what to ask next in a branch, and which draw to choose; `job` runs the loop."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The view of a sample: branches by rounds, the verdicts on each draw, and the chosen draw."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The dry run of a workflow: how often each step runs at most, without running any."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

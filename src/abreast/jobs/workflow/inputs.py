@@ -1,7 +1,5 @@
 """Resolves a workflow's inputs: converts given values to the types that the file declares."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches

@@ -5,8 +5,6 @@ passes over lists, branches and loops again and finds the recorded results at th
 there is no second record of how far it came.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack

@@ -1,7 +1,5 @@
 """Rehearses a workflow: every action gets a recorded or a simulated output and is not run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

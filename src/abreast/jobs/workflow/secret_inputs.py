@@ -4,8 +4,6 @@ Only an action gets the value, and its output is masked. So no path, digest, con
 hold a secret, and a run that is resumed with another value of a secret finds all recorded results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final

@@ -3,8 +3,6 @@
 The tools are passed in; the job imports no implementation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

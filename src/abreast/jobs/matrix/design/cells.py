@@ -1,11 +1,9 @@
 """The names in a study's file, and which recorded cells of its run are still in it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.spec import Study
@@ -24,7 +22,7 @@ class Design:
     repeats: int
 
     @classmethod
-    def of(cls, study: Study) -> Design:
+    def of(cls, study: Study) -> Self:
         """The design of a study as its file is now, whichever part of it is chosen."""
         return cls(
             [model.label for model in study.models],
@@ -35,7 +33,7 @@ class Design:
         )
 
     @classmethod
-    def read(cls, facts: Mapping[str, Any]) -> Design | None:
+    def read(cls, facts: Mapping[str, Any]) -> Self | None:
         """The design from what `plain` returned; None for a run that recorded none."""
         return cls(**facts) if facts else None
 

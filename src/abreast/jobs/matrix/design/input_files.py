@@ -1,7 +1,5 @@
 """Reads inputs from files: JSON lines, CSV and TSV give rows, any other file one input."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

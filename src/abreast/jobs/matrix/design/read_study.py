@@ -1,7 +1,5 @@
 """Reads and checks a study's file: returns a `Study`, or reports every problem with its line."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

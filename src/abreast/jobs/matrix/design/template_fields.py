@@ -1,7 +1,5 @@
 """The input fields that a template reads and that are missing, found before any call is made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias

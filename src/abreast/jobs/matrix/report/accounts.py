@@ -1,7 +1,5 @@
 """Failures, latencies, costs and balance of the cells of a matrix."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Compares two runs of a matrix, cell by cell, and tests which changes are more than chance."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The cells of a report, packed for a browser: each text once, compressed, within a byte limit."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The plots of a report, as the dictionaries that plotly.js draws, and plotly.js itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from html import escape

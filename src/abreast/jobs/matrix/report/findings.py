@@ -1,7 +1,5 @@
 """Everything a report says, computed once from the rows; page and Markdown only format it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Writes a report, and a comparison of two runs, as Markdown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """The report of a matrix, as one page that works offline and as Markdown."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

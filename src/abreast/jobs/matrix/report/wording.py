@@ -1,7 +1,5 @@
 """Formats numbers for a report, the same in its page, its tables and its Markdown."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any, Final

@@ -3,8 +3,6 @@
 By intention-to-treat a failed cell counts as 0; valid-only leaves it out.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable

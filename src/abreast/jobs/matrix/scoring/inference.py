@@ -1,7 +1,5 @@
 """Statistics over lists of numbers, by SciPy and statsmodels: intervals, tests, correlations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 An error in a scorer is reported as such, and never counts as a failure of the model.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

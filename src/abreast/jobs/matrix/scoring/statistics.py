@@ -4,8 +4,6 @@ Nothing depends on the order of the rows, and no control is an arm. By intention
 that failed and a score that could not be given count as 0; valid-only leaves them out.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ Files that import each other in a cycle are one unit, and stay together. Only ed
 files count, so that changes elsewhere in the repository change nothing here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias

@@ -8,8 +8,6 @@ imports; above a budget, by names. A leaf has the reason why it is not divided: 
 elsewhere does not change it (unless a new level pushes what is beneath it over `max_depth`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Sequence

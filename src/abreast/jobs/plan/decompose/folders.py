@@ -7,8 +7,6 @@ deeper than 2. Whether a directory is a level depends on its neighbours alone, s
 elsewhere removes no level.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,7 +25,7 @@ class Folder:
 
     path: str
     files: list[FileEntry] = field(default_factory=list)
-    folders: dict[str, Folder] = field(default_factory=dict)
+    folders: "dict[str, Folder]" = field(default_factory=dict)
     count: int = 0
     """Files beneath it, at any depth."""
     tokens: int = 0
@@ -42,7 +40,7 @@ class Folder:
             yield from folder.files
             pending.extend(folder.folders.values())
 
-    def bottom(self) -> Folder:
+    def bottom(self) -> "Folder":
         """The directory with its files, if a chain of directories leads to them."""
         folder = self
         while not folder.files and len(folder.folders) == 1:

@@ -3,8 +3,6 @@
 A graph is a list of sorted lists: the targets of node 0, of node 1, and so on.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias

@@ -7,8 +7,6 @@ Where the text is ambiguous (an `import` in no statement, an unmatched quote or 
 are not looked for.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings

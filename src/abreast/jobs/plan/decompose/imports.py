@@ -9,15 +9,13 @@ beside a script, above the topmost package, `src`, then where other packages of 
 Namespace packages need no `__init__.py`.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from abreast.jobs.plan.decompose.import_scanner import ImportScanner, Statement
 from abreast.jobs.plan.decompose.inventory import FileForm, Inventory
@@ -39,7 +37,7 @@ class Imports:
     unread: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, edges: Mapping[str, Iterable[str]]) -> Imports:
+    def of(cls, edges: Mapping[str, Iterable[str]]) -> Self:
         """The imports of edges in any order."""
         cleaned = {path: tuple(sorted(set(edges[path]) - {path})) for path in sorted(edges)}
         return cls({path: to for path, to in cleaned.items() if to})

@@ -8,14 +8,12 @@ prose, and the same on every machine. Binary files have none; a huge file is not
 tokens are a quarter of its bytes.
 """
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, Self
 
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.worktrees.merge.listing import (
@@ -77,7 +75,7 @@ class Inventory:
         """All paths."""
         return tuple(file.path for file in self.files)
 
-    def without_submodules(self) -> Inventory:
+    def without_submodules(self) -> "Inventory":
         """The files that can be worked on.
 
         A submodule is a repository of its own, and no worktree has its files.
@@ -95,7 +93,7 @@ class Inventory:
         return sum(file.tokens for file in self.files)
 
     @classmethod
-    def of(cls, paths: Iterable[str] | Mapping[str, int], *, root: str = "") -> Inventory:
+    def of(cls, paths: Iterable[str] | Mapping[str, int], *, root: str = "") -> Self:
         """An inventory of paths alone, or of paths with their tokens.
 
         Those under `root` are made relative to it.

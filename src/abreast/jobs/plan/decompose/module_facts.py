@@ -4,8 +4,6 @@ In doubt it reports nothing: names that may be made at run time (`import *` of a
 `__getattr__`, `globals()`) count as defined, and an import whose failure is caught is not reported.
 """
 
-from __future__ import annotations
-
 import ast
 import warnings
 from collections.abc import Callable, Iterator, Sequence

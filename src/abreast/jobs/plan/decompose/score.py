@@ -8,8 +8,6 @@ has run, but the amount it has to read is. The bounds are upper bounds: no sched
 and none is guaranteed to reach them.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The input of a subplan's work."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The main program of the process of a subplan whose work is a Python function."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

@@ -4,8 +4,6 @@ Only faults that the source tree does not have count. Every fault names the fewe
 that cause it, usually a pair of subplans.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

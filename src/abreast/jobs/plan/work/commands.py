@@ -1,7 +1,5 @@
 """A subplan's work as a command or a Python function, in a process group of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ once and complete, and Python that compiles. Otherwise the model gets the list o
 reply again, a limited number of times; then the work fails.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings
@@ -14,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.jobs.plan.decompose.inventory import HUGE
 from abreast.jobs.plan.errors import EditRefused
@@ -55,7 +53,7 @@ class _ShownFiles:
     """A word that is in none of the files, by which the lines of the form are recognised."""
 
     @classmethod
-    def of(cls, assignment: Assignment) -> _ShownFiles:
+    def of(cls, assignment: Assignment) -> Self:
         texts: dict[str, str] = {}
         others: list[str] = []
         for file, place in zip(assignment.files, assignment.places, strict=True):

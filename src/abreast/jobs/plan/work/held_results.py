@@ -8,8 +8,6 @@ They are in the object database of `snapshots.py`, not in the user's repository,
 would see them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Only new faults count: one that the source tree has already is not a subplan's. 
 find these; commands that a user gives are run by `checks.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Runs the work of a subplan in a worktree, and keeps its result however the work ends."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Ownership of paths: each leaf may write its own files, and new ones beside them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, Self

@@ -1,7 +1,5 @@
 """Static analysis of a workflow: its outline, gates, lanes, agents, and which step reads what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 

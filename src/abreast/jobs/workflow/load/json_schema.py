@@ -1,7 +1,5 @@
 """The JSON schema of workflow files, for editors, made from the same tables as the loader."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

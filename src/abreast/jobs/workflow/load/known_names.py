@@ -1,7 +1,5 @@
 """Finds paths in expressions that are always null because a name in them does not exist."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Loads a workflow file: returns typed steps, or every problem with its line."""
 
-from __future__ import annotations
-
 import re
 import stat
 from collections.abc import Callable, Mapping

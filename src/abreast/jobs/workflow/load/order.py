@@ -3,8 +3,6 @@
 A step without `needs` waits for the step before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,10 +1,8 @@
 """Reads the steps of a workflow file into typed objects, and reports all problems in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from abreast.jobs.files.expressions import ExpressionInvalid, ExpressionText, parse, parse_condition
 from abreast.jobs.files.problems import Problems, shown
@@ -39,11 +37,11 @@ class Scope:
     in_fan_out: bool = False
     level: int = 0
 
-    def beneath(self) -> Scope:
+    def beneath(self) -> Self:
         """Return the scope inside one of these steps."""
         return replace(self, level=self.level + 1)
 
-    def template(self) -> Scope:
+    def template(self) -> "Scope":
         """Return the scope inside a fan-out, where ids belong to the items."""
         return Scope(in_fan_out=True, level=self.level + 1)
 

@@ -1,7 +1,5 @@
 """One function for each type of step, which makes the typed step from its checked keys."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from abreast.jobs.files.expressions import ExpressionText

@@ -1,7 +1,5 @@
 """The keys of each type of step and the shapes of their values, for the loader and the schema."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, Final

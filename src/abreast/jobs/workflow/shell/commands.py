@@ -1,7 +1,5 @@
 """Knows which commands read their words or their input as code again."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """The part of the scanner for here-documents: where they end, and values in them."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from typing import Final

@@ -9,8 +9,6 @@ Values in single quotes, here-documents and `$(( ))` take 40 of the 660 statemen
 to refuse them, the scanner would have to find the same beginnings and ends.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The state of the scanner: its position, the open contexts, the words and the pieces so far."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,6 +79,20 @@ _BEFORE_COMMANDS: Final = frozenset(
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)\+?=")
 
 
+@dataclass(slots=True)
+class HereDocument:
+    """A here-document: the word that ends it, and the command that it goes to."""
+
+    piece: int
+    word: str
+    quoted: bool
+    tabs: bool
+    level: int
+    words: list[str]
+    end: int = 0
+    after: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Context:
     """An open context: code, with the words of the command so far, or a quote."""
@@ -117,20 +129,6 @@ class Context:
             self.kind is not ContextKind.CASE and not self.words
         )
         return may_assign and _SUBSCRIPT.fullmatch(self.word or "") is not None
-
-
-@dataclass(slots=True)
-class HereDocument:
-    """A here-document: the word that ends it, and the command that it goes to."""
-
-    piece: int
-    word: str
-    quoted: bool
-    tabs: bool
-    level: int
-    words: list[str]
-    end: int = 0
-    after: int = 0
 
 
 class ScannerState:

@@ -7,8 +7,6 @@ The variables are not exported, so no child inherits them and no limit of the en
 them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ result is still valid. `perform` runs the step and returns a Record. A failure i
 kind, and ends the run.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy

@@ -3,8 +3,6 @@
 A fan-out is a `run.map`, which gives it order, halting and resume.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Orders the steps of one list that run side by side, each once the steps it needs have ended."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush

@@ -1,7 +1,5 @@
 """Translates journal paths into full ids of steps: `fan/0003/check` is `fan:check:3`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 

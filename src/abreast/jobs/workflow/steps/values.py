@@ -1,7 +1,5 @@
 """Resolves values of a workflow file, and finds the names that steps read."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +22,7 @@ def resolve(value: Value, names: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a 
     return value
 
 
-def reads(things: Iterable[Step | Value]) -> frozenset[tuple[str, ...]]:
+def reads(things: "Iterable[Step | Value]") -> frozenset[tuple[str, ...]]:
     """Return the paths that expressions in these steps and values, and inside them, read."""
     found: set[tuple[str, ...]] = set()
     for one in _templates(list(things)):

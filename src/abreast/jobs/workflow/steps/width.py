@@ -1,7 +1,5 @@
 """Bounds of concurrency: how many items of a fan-out, and steps of a run, may run at once."""
 
-from __future__ import annotations
-
 from typing import Any, Final, cast
 
 WIDEST: Final = 10_000
