@@ -210,9 +210,8 @@ async def workflow(
         ValueError: the inputs don't fit.
     """
     from abreast.assembly.workflow_tools import RunTools, Tools, find_function, find_kinds
-    from abreast.jobs.workflow.inputs import resolve_inputs
+    from abreast.jobs.workflow.inputs import SealedInputs, Secrets, resolve_inputs
     from abreast.jobs.workflow.job import Flow
-    from abreast.jobs.workflow.secret_inputs import SealedInputs, Secrets
 
     kinds = find_kinds()
     loaded = _read_workflow(Path(file), kinds)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import abreast
+from abreast.jobs.workflow.inputs import Secrets
 from abreast.jobs.workflow.job import Flow
-from abreast.jobs.workflow.secret_inputs import Secrets
 from abreast.testing import MemoryStore
 from tests.jobs.workflow.kits import FakeKit, fan, flow, go, step
 

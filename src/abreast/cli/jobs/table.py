@@ -52,7 +52,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
         ("workflow", "steps"),
         alone=False,
         retried_by=_AGAIN,
-        schema="abreast.jobs.workflow.load.json_schema:workflow_schema",
+        schema="abreast.jobs.workflow.load.step_words:workflow_schema",
     ),
     "sample": JobEntry(
         "abreast.cli.jobs.sample:SampleDriver",

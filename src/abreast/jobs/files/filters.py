@@ -64,10 +64,6 @@ def _require_text(name: str, value: Value, what: str = "a text") -> str:
     return value if isinstance(value, str) else _refuse(name, what, value)
 
 
-def _default(_fuel: Fuel, value: Value, otherwise: Value = "") -> Value:
-    return otherwise if value is None or value == "" else value
-
-
 def _join(fuel: Fuel, value: Value, between: Value) -> str:
     separator = _require_text("join", between, "a text to put between")
     if not isinstance(value, list | tuple):
@@ -129,14 +125,6 @@ def _check_keys(value: Value) -> None:
             waiting += part
 
 
-def _length(_fuel: Fuel, value: Value) -> int:
-    return (
-        len(value)
-        if isinstance(value, str | list | tuple)
-        else _refuse("length", "a text or a list", value)
-    )
-
-
 def _split(fuel: Fuel, value: Value, between: Value) -> list[str]:
     text = _require_text("split", value)
     separator = _require_text("split", between, "a text to split at")
@@ -148,7 +136,9 @@ def _split(fuel: Fuel, value: Value, between: Value) -> list[str]:
 
 
 FILTERS: Final[Mapping[str, Filter]] = {
-    "default": Filter(_default, 0, 1),
+    "default": Filter(
+        lambda _fuel, value, other="": other if value is None or value == "" else value, 0, 1
+    ),
     "join": Filter(_join, 1, 1),
     "map": Filter(_map, 1, 1),
     "contains": Filter(contains, 1, 1),
@@ -156,7 +146,13 @@ FILTERS: Final[Mapping[str, Filter]] = {
     "from_json": Filter(_from_json),
     "to_json": Filter(to_json),
     "tojson": Filter(to_json),
-    "length": Filter(_length),
+    "length": Filter(
+        lambda _fuel, value: (
+            len(value)
+            if isinstance(value, str | list | tuple)
+            else _refuse("length", "a text or a list", value)
+        )
+    ),
     "trim": Filter(lambda _fuel, value: _require_text("trim", value).strip()),
     "upper": Filter(lambda _fuel, value: checked_text(_require_text("upper", value).upper())),
     "lower": Filter(lambda _fuel, value: checked_text(_require_text("lower", value).lower())),

@@ -72,9 +72,8 @@ class Fuel:
 
 
 def _parts(value: Value) -> list[Value]:
-    if isinstance(value, Mapping):
-        return [*value, *value.values()]
-    return list(value) if isinstance(value, list | tuple) else []
+    held = list(value) if isinstance(value, list | tuple | Mapping) else []
+    return held + list(value.values()) if isinstance(value, Mapping) else held
 
 
 def text_of(value: Value, fuel: Fuel) -> str:

@@ -171,9 +171,11 @@ class _Converter:
         self._makers: dict[str, Callable[[Any, int], Term]] = {
             "Name": self._name,
             "Getitem": self._getitem,
-            "List": self._list,
-            "Tuple": self._list,
-            "Dict": self._dict,
+            "List": lambda node, at: ListTerm(tuple(term(item, at) for item in node.items)),
+            "Tuple": lambda node, at: ListTerm(tuple(term(item, at) for item in node.items)),
+            "Dict": lambda node, at: MappingTerm(
+                tuple((term(pair.key, at), term(pair.value, at)) for pair in node.items)
+            ),
             "And": lambda node, at: BooleanTerm(term(node.left, at), term(node.right, at)),
             "Or": lambda node, at: BooleanTerm(
                 term(node.left, at), term(node.right, at), either=True
@@ -217,9 +219,8 @@ class _Converter:
 
     def _operand_text(self, found: re.Match[str]) -> str:
         term = dict(enumerate(self._operands)).get(int(found[1]))
-        if isinstance(term, Path):
-            return ".".join(term.keys)
-        return str(term.held) if isinstance(term, Literal) else found[0]
+        held = str(term.held) if isinstance(term, Literal) else found[0]
+        return ".".join(term.keys) if isinstance(term, Path) else held
 
     def _term(self, node: nodes.Node | None, depth: int) -> Term:
         if depth > MAX_TREE_DEPTH:
@@ -243,22 +244,12 @@ class _Converter:
             return Path((*of.keys, key.held))
         return ItemTerm(of, key)
 
-    def _list(self, node: nodes.List | nodes.Tuple, depth: int) -> Term:
-        return ListTerm(tuple(self._term(item, depth) for item in node.items))
-
-    def _dict(self, node: nodes.Dict, depth: int) -> Term:
-        return MappingTerm(
-            tuple(
-                (self._term(pair.key, depth), self._term(pair.value, depth)) for pair in node.items
-            )
-        )
-
     def _compare(self, node: nodes.Compare, depth: int) -> Term:
         if len(node.ops) > 1:
             raise self._invalid(
                 "a chain of comparisons is not allowed: join two of them with 'and'"
             )
-        (op,) = node.ops
+        op = node.ops[0]
         return ComparisonTerm(op.op, self._term(node.expr, depth), self._term(op.expr, depth))
 
     def _arithmetic(self, name: str, node: nodes.BinExpr, depth: int) -> Term:
@@ -282,7 +273,7 @@ class _Converter:
                 f"the filter {node.name} takes no argument with a name, and none with a star"
             )
         if not known.least <= len(node.args) <= known.most:
-            wanted = ("no argument", "one argument")[known.most]
+            wanted = "one argument" if known.most else "no argument"
             raise self._invalid(f"the filter {node.name} takes {wanted}, not {len(node.args)}")
         return FilterTerm(
             node.name,

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from abreast.jobs.files.problems import Problems, shown
@@ -138,6 +138,15 @@ PART: Final = ValueShape(
     "a part between 0 and 1",
     {"type": "number", "minimum": 0, "maximum": 1},
 )
+
+
+def refuse_unknown(node: YamlNode, words: Iterable[str], what: str, report: Problems) -> None:
+    """Report every key of a mapping that is not among these words."""
+    known = list(words)
+    for key in node.pairs:
+        if key not in known:
+            hint = report.instead(key, known)
+            report.problem(node.line_of(key), f"there is no {shown(key)} in {what}; {hint}")
 
 
 def fitting(

@@ -82,9 +82,7 @@ def look_up(value: Value, key: Value) -> Value:
     is_place = (
         isinstance(value, list | tuple) and isinstance(key, int) and not isinstance(key, bool)
     )
-    if is_place and -len(value) <= key < len(value):
-        return value[key]
-    return None
+    return value[key] if is_place and -len(value) <= key < len(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +189,11 @@ class ComparisonTerm(Term):
             return _is_in(scope.fuel, left, right) is (self.how == "in")
         scope.fuel.burn_value(left)
         scope.fuel.burn_value(right)
-        if self.how in {"eq", "ne"}:
-            return bool(left == right) is (self.how == "eq")
-        return _is_ordered(self.how, left, right)
+        return (
+            _is_ordered(self.how, left, right)
+            if self.how in ORDERINGS
+            else bool(left == right) is (self.how == "eq")
+        )
 
 
 def _is_in(fuel: Fuel, wanted: Value, among: Value) -> bool:

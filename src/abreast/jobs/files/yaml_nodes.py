@@ -83,9 +83,9 @@ def read_yaml(text: str, report: Problems) -> YamlNode | None:
         report.problem(1, "the file is larger than 5 MiB; move data into files that the steps read")
         return None
     if invalid := _INVALID_CHARACTER.search(text):
-        line = text.count("\n", 0, invalid.start()) + 1
         report.problem(
-            line, f"the character U+{ord(invalid[0]):04X} can't stand in a YAML file; remove it"
+            text.count("\n", 0, invalid.start()) + 1,
+            f"the character U+{ord(invalid[0]):04X} can't stand in a YAML file; remove it",
         )
         return None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
@@ -105,8 +105,6 @@ def read_yaml(text: str, report: Problems) -> YamlNode | None:
 
 
 class _Builder:
-    """Builds the tree from the events of one document."""
-
     def __init__(self, report: Problems, loader: Any) -> None:  # noqa: ANN401 - PyYAML has few types
         self.report, self.loader = report, loader
         # Each open node, the nodes in it so far (of a mapping keys and values in turn), its anchor.

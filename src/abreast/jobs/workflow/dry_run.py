@@ -7,8 +7,7 @@ from typing import Any
 from abreast.jobs.files.expressions import ExpressionFailed
 from abreast.jobs.workflow.load.analysis import beneath
 from abreast.jobs.workflow.spec import CallStep, FanOut, Loop, Sample, Step, Value
-from abreast.jobs.workflow.steps.values import reads, resolve
-from abreast.jobs.workflow.steps.width import as_width
+from abreast.jobs.workflow.steps.values import as_width, reads, resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,30 +37,27 @@ class PlannedStep:
         return f"{self.times} x" + " x".join(f" items of {name}" for name in self.per)
 
 
-def plan(steps: Sequence[Step], inputs: Mapping[str, Any]) -> list[PlannedStep]:
-    """Return every step in the file's order.
-
-    Both branches of an `if` count, as it is not known which of them will run.
-    """
-    return _plan(steps, inputs, 0, 1, ())
-
-
 def widest(steps: Sequence[Step], inputs: Mapping[str, Any]) -> int:
     """Return the largest `max_concurrency` that the file and the inputs decide.
 
     1 if there is no fan-out.
     """
-    found = 1
-    for step in steps:
-        if isinstance(step, FanOut):
-            found = max(found, as_width(_resolve_early(step.max_concurrency, inputs)))
-        found = max(found, widest(beneath(step), {} if isinstance(step, CallStep) else inputs))
-    return found
+    inner = (widest(beneath(step), {} if isinstance(step, CallStep) else inputs) for step in steps)
+    fan_outs = (step.max_concurrency for step in steps if isinstance(step, FanOut))
+    return max([1, *inner, *(as_width(_resolve_early(own, inputs)) for own in fan_outs)])
 
 
-def _plan(
-    steps: Sequence[Step], inputs: Mapping[str, Any], depth: int, times: int, per: tuple[str, ...]
+def plan(
+    steps: Sequence[Step],
+    inputs: Mapping[str, Any],
+    depth: int = 0,
+    times: int = 1,
+    per: tuple[str, ...] = (),
 ) -> list[PlannedStep]:
+    """Return every step in the file's order; the last three arguments are for steps in others.
+
+    Both branches of an `if` count, as it is not known which of them will run.
+    """
     found: list[PlannedStep] = []
     for step in steps:
         inner_times, inner_per, width = times, per, None
@@ -77,7 +73,7 @@ def _plan(
                 inner_per = (*per, step.common.id)
         found.append(PlannedStep(step, depth, times, per, width))
         inner = {} if isinstance(step, CallStep) else inputs
-        found += _plan(beneath(step), inner, depth + 1, inner_times, inner_per)
+        found += plan(beneath(step), inner, depth + 1, inner_times, inner_per)
     return found
 
 

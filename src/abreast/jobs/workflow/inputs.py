@@ -1,16 +1,22 @@
-"""Resolves a workflow's inputs: converts given values to the types that the file declares."""
+"""A workflow's inputs: converts given values to the types that the file declares, hides secrets.
+
+Expressions see a mask instead of a secret. Only an action gets the value, and its output is masked.
+So no path, digest, condition or output can hold a secret, and a run that is resumed with another
+value of a secret finds all recorded results.
+"""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
 from abreast.jobs.files.problems import shown
 from abreast.jobs.workflow.spec import WorkflowInput
+from abreast.jobs.workflow.steps.records import Record
 
-_TRUE: Final = frozenset({"true", "1", "yes"})
-_FALSE: Final = frozenset({"false", "0", "no"})
-_AUTO: Final = "auto"
+MASK: Final = "***"
+_BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def resolve_inputs(
@@ -29,9 +35,8 @@ def resolve_inputs(
     >>> resolve_inputs([number, loud], {"n": "4"})
     {'n': 4, 'loud': 'no'}
     """
-    problems = [
-        _unknown_input(name, inputs) for name in given if name not in {one.name for one in inputs}
-    ]
+    names = [one.name for one in inputs]
+    problems = [_unknown_input(name, names) for name in given if name not in names]
     found: dict[str, Any] = {}
     for one in inputs:
         try:
@@ -52,26 +57,22 @@ def resolve_inputs(
 
 def coerce(one: WorkflowInput, given: Any) -> Any:  # noqa: ANN401 - any value of a file or caller
     """Convert a value to the type that the input declares; a ValueError says what it should be."""
-    if one.secret:
-        return _check_secret(one, given)
+    if one.secret:  # no message shows it
+        if not isinstance(given, str) or (one.enum is not None and given not in one.enum):
+            raise ValueError(
+                f"the input {one.name!r}, which is secret, is not a text that it allows"
+            )
+        return given
     value = _CONVERTERS[one.type](one.name, given)
-    exempt = one.name == "integration" and value == _AUTO  # "auto": the project's own integration
-    if one.enum is not None and not exempt and not any(_same(value, choice) for choice in one.enum):
+    exempt = one.name == "integration" and value == "auto"  # the project's own integration
+    # True and 1 are equal in Python, and not here.
+    kind = isinstance(value, bool)
+    if one.enum is not None and not (
+        exempt or any(value == choice and kind == isinstance(choice, bool) for choice in one.enum)
+    ):
         choices = ", ".join(map(shown, one.enum))
         raise ValueError(f"the input {one.name!r} must be one of {choices}, not {shown(given)}")
     return value
-
-
-def _check_secret(one: WorkflowInput, given: object) -> str:
-    """Return a secret if it is allowed; the ValueError does not show it."""
-    if not isinstance(given, str) or (one.enum is not None and given not in one.enum):
-        raise ValueError(f"the input {one.name!r}, which is secret, is not a text that it allows")
-    return given
-
-
-def _same(value: object, choice: object) -> bool:
-    """Return whether the two are equal; True and 1 are not."""
-    return value == choice and isinstance(value, bool) == isinstance(choice, bool)
 
 
 def _to_text(name: str, given: object) -> str:
@@ -104,9 +105,9 @@ def _to_boolean(name: str, given: object) -> bool:
     if isinstance(given, bool):
         return given
     word = given.lower() if isinstance(given, str) else ""
-    if word not in _TRUE | _FALSE:
+    if word not in _BOOLEANS:
         raise ValueError(f"the input {name!r} must be true or false, not {shown(given)}")
-    return word in _TRUE
+    return _BOOLEANS[word]
 
 
 _CONVERTERS: Final[dict[str, Callable[[str, object], Any]]] = {
@@ -116,11 +117,90 @@ _CONVERTERS: Final[dict[str, Callable[[str, object], Any]]] = {
 }
 
 
-def _unknown_input(name: str, inputs: Sequence[WorkflowInput]) -> str:
-    names = [one.name for one in inputs]
+def _unknown_input(name: str, names: Sequence[str]) -> str:
+    there = f"there are {', '.join(names)}" if names else "the workflow takes none"
     close = get_close_matches(name, names, 1)
-    if close:
-        return f"there is no input {name!r}; did you mean {close[0]}?"
-    return f"there is no input {name!r}; " + (
-        f"there are {', '.join(names)}" if names else "the workflow takes none"
-    )
+    return f"there is no input {name!r}; {f'did you mean {close[0]}?' if close else there}"
+
+
+class SealedInputs(dict[str, Any]):
+    """Inputs as expressions see them. `secrets` are the values behind the masks.
+
+    An empty value is not masked.
+    """
+
+    def __init__(self, inputs: Sequence[WorkflowInput], values: Mapping[str, Any]) -> None:
+        """Mask those of the `values` whose `inputs` are declared secret."""
+        hidden = {one.name for one in inputs if one.secret}
+        self.secrets = {
+            name: str(value)
+            for name, value in values.items()
+            if name in hidden and value not in (None, "")
+        }
+        super().__init__(
+            {name: MASK if name in self.secrets else value for name, value in values.items()}
+        )
+
+    @property
+    def revealed(self) -> dict[str, Any]:
+        """All inputs with their values, unmasked."""
+        return {**self, **self.secrets}
+
+
+class Secrets:
+    """Masks secret texts inside texts, lists, mappings, records and errors."""
+
+    __slots__ = ("_texts",)
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        # The longest first, as one may contain another.
+        self._texts = sorted({text for text in texts if text}, key=lambda text: (-len(text), text))
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    def hide(self, value: Any) -> Any:  # noqa: ANN401 - JSON's types
+        """Return the value with every secret masked, also a number that equals one as text."""
+        if isinstance(value, str):
+            for text in self._texts:
+                value = value.replace(text, MASK)
+            return value
+        if isinstance(value, Mapping):
+            return {self.hide(key): self.hide(one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            # A named tuple's constructor takes each field as an argument; its `_make` takes a list.
+            return getattr(value, "_make", type(value))([self.hide(one) for one in value])
+        if is_dataclass(value) and not isinstance(value, type):
+            facts = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+            return replace(value, **{name: self.hide(one) for name, one in facts.items()})
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return MASK if is_number and str(value) in self._texts else value
+
+    def hide_record(self, record: Record) -> Record:
+        """Return a step's result, masked."""
+        return replace(record, output=self.hide(record.output), error=self.hide(record.error))
+
+    def hide_error(self, error: BaseException) -> BaseException:
+        """Mask the arguments of the error and of its causes, and return it.
+
+        If a secret still shows, return a RuntimeError with the masked text instead.
+        """
+        for one in _chain(error):
+            one.args = tuple(
+                self.hide(word) if isinstance(word, str) else word for word in one.args
+            )
+        words = [f"{one}{one!r}{getattr(one, '__notes__', '')}" for one in _chain(error)]
+        shows = any(text in word for word in words for text in self._texts)
+        return RuntimeError(self.hide(f"{type(error).__name__}: {error}")) if shows else error
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its causes and its contexts, each once."""
+    seen: set[int] = set()
+    todo = [error]
+    while todo:
+        one = todo.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            todo += [before for before in (one.__cause__, one.__context__) if before is not None]

@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from abreast.core.errors import BudgetSpent, OutcomeUnknown, RecordedError, TimedOut
 from abreast.jobs.files.expressions import ExpressionFailed, ExpressionText
 from abreast.jobs.workflow.dry_run import widest
-from abreast.jobs.workflow.inputs import resolve_inputs
+from abreast.jobs.workflow.inputs import SealedInputs, Secrets, resolve_inputs
 from abreast.jobs.workflow.load.analysis import outline
-from abreast.jobs.workflow.secret_inputs import SealedInputs, Secrets
 from abreast.jobs.workflow.spec import (
     ACTIONS,
     Action,
@@ -32,16 +32,16 @@ from abreast.jobs.workflow.spec import (
     Workflow,
 )
 from abreast.jobs.workflow.steps.actions import (
+    composite_record,
     configure,
     failed,
+    holds,
     perform,
     record_of,
     retry_of,
-    runs,
-    skipped,
     timeout_of,
 )
-from abreast.jobs.workflow.steps.fan_out import FanOuts
+from abreast.jobs.workflow.steps.fan_out import run_fan_out
 from abreast.jobs.workflow.steps.parallel import ParallelSteps
 from abreast.jobs.workflow.steps.records import (
     Fate,
@@ -53,8 +53,7 @@ from abreast.jobs.workflow.steps.records import (
     status_of,
     tolerated,
 )
-from abreast.jobs.workflow.steps.values import resolve
-from abreast.jobs.workflow.steps.width import RUN_WIDTH
+from abreast.jobs.workflow.steps.values import RUN_WIDTH, resolve
 from abreast.jobs.workflow.tools import StepContext, WorkflowTools
 from abreast.limits.slots import Slots
 from abreast.run.current import current_item
@@ -120,7 +119,7 @@ class Flow:
             Loop: self._loop,
             FanIn: self._fan_in,
             CallStep: self._call,
-            FanOut: FanOuts(self, tools.max_items).run,
+            FanOut: partial(run_fan_out, self),
             SlotStep: self._slot,
         }
 
@@ -156,17 +155,16 @@ class Flow:
         steps, records = self.workflow.steps, frame.records
         halted = await self.sequence(frame, steps)
         if halted is not None:
-            ids = [frame.full(step.common.id) for step in steps]
-            halts = (index for index, name in enumerate(ids) if _halts(records.get(name)))
-            index = next(halts, 0)
+            ended = [records.get(frame.full(step.common.id)) for step in steps]
+            index = next((at for at, one in enumerate(ended) if one and one.halts), 0)
             return FlowResult(halted.fate, halted.error, records, at=halted.halted_at, index=index)
-        last = next(reversed(records), None)
         try:
             outputs = {
                 name: resolve(value, frame.names) for name, value in self.workflow.outputs.items()
             }
         except ExpressionFailed as error:
             return FlowResult("failed", f"outputs: {error}", records, index=len(steps) - 1)
+        last = next(reversed(records), None)
         return FlowResult("completed", None, records, outputs, at=last, index=len(steps) - 1)
 
     # --- lists of steps --------------------------------------------------------------------------
@@ -189,10 +187,10 @@ class Flow:
         """Run steps side by side; their records are read in the order of a single worker."""
         parallel = ParallelSteps(frame, steps)
         async with asyncio.TaskGroup() as group:
-            for place, step in enumerate(parallel.steps):
-                parallel.tasks.append(
-                    group.create_task(self._run_when_ready(parallel, place, step))
-                )
+            parallel.tasks = [
+                group.create_task(self._run_when_ready(parallel, place, step))
+                for place, step in enumerate(parallel.steps)
+            ]
         return parallel.collect()
 
     async def _run_when_ready(self, parallel: ParallelSteps, place: int, step: Step) -> None:
@@ -208,8 +206,8 @@ class Flow:
         """Run one step, unless its `if` says no, and return its record."""
         common = step.common
         try:
-            if not runs(step, frame):
-                return skipped(common)
+            if not holds(common.when, frame):
+                return Record(common.type, "skipped", {})
             given = resolve(common.input, frame.names)
             work = (
                 self._action(frame, step)
@@ -268,9 +266,15 @@ class Flow:
         async def do(config: dict[str, Any]) -> dict[str, Any]:
             item = current_item()
             attempt, seed = (item.attempt, item.seed) if item is not None else (1, 0)
-            run_id = names["context"]["run_id"]
             context = StepContext(
-                full, run_id, inputs, names["item"], attempt, seed, verdict, self.workflow.directory
+                full,
+                names["context"]["run_id"],
+                inputs,
+                names["item"],
+                attempt,
+                seed,
+                verdict,
+                self.workflow.directory,
             )
             if rehearse:
                 return rehearse(step, config, context)
@@ -329,9 +333,9 @@ class Flow:
                 return failed(common, str(error))
 
     async def _if(self, frame: StepFrame, step: If) -> Record:
-        holds = _truth(step.condition, frame)
+        found = holds(step.condition, frame)
         return await self._run_branch(
-            frame, step, {"condition_result": holds}, step.then if holds else step.otherwise
+            frame, step, {"condition_result": found}, step.then if found else step.otherwise
         )
 
     async def _switch(self, frame: StepFrame, step: Switch) -> Record:
@@ -352,12 +356,11 @@ class Flow:
 
     async def _loop(self, frame: StepFrame, step: Loop) -> Record:
         common, full = step.common, frame.full(step.common.id)
-        holds = step.at_least_once or _truth(step.condition, frame)
-        kind = "do-while" if step.at_least_once else "while"
+        again = step.at_least_once or holds(step.condition, frame)
         output: dict[str, Any] = {
-            "condition_result": holds,
+            "condition_result": again,
             "max_iterations": step.max_iterations,
-            "loop_type": kind,
+            "loop_type": "do-while" if step.at_least_once else "while",
             "iterations": 0,
             "max_reached": False,
         }
@@ -371,13 +374,13 @@ class Flow:
         halted: Record | None = None
         number = 0
         async with frame.run.child(common.id) as scope:
-            while holds and halted is None and number < step.max_iterations:
+            while again and halted is None and number < step.max_iterations:
                 async with scope.child(f"{number:04}") as inner:
                     halted = await self.sequence(frame.of_round(inner, full, number), step.steps)
                 number += 1
-                holds = halted is None and _truth(step.condition, frame)
+                again = halted is None and holds(step.condition, frame)
         return composite_record(
-            step, {**output, "iterations": number, "max_reached": holds}, halted
+            step, {**output, "iterations": number, "max_reached": again}, halted
         )
 
     async def _fan_in(self, frame: StepFrame, step: FanIn) -> Record:
@@ -403,8 +406,12 @@ class Flow:
         frame.note(step, Record(common.type, "completed", output))
         async with frame.run.child(common.id) as scope:
             sealed = SealedInputs(inner.inputs, inputs)
-            context = {**frame.names["context"], "workflow_dir": inner.directory}
-            nested = StepFrame.outermost(scope, sealed, context, f"{frame.full(common.id)}:")
+            nested = StepFrame.outermost(
+                scope,
+                sealed,
+                {**frame.names["context"], "workflow_dir": inner.directory},
+                f"{frame.full(common.id)}:",
+            )
             flow = Flow(
                 inner,
                 self.tools,
@@ -430,26 +437,3 @@ class Flow:
 
     async def _slot(self, _frame: StepFrame, step: SlotStep) -> Record:
         return Record(step.common.type, "skipped", {"slot": step.name})
-
-
-def composite_record(step: Step, output: dict[str, Any], halted: Record | None) -> Record:
-    """Return the record of a step that contains steps: its fate is that of the one that halted."""
-    common = step.common
-    if halted is None:
-        return Record(common.type, "completed", output)
-    return Record(
-        common.type,
-        status_of(halted.fate),
-        output,
-        halted.error,
-        halted.fate,
-        halted_at=halted.halted_at,
-    )
-
-
-def _halts(record: Record | None) -> bool:
-    return record is not None and record.halts
-
-
-def _truth(condition: ExpressionText | bool, frame: StepFrame) -> bool:  # noqa: FBT001 - a file's value
-    return condition if isinstance(condition, bool) else condition.truth(frame.names)

@@ -72,9 +72,11 @@ def example_of(schema: Mapping[str, Any], seed: int, depth: int = 0) -> Any:  # 
 
 def _value(step: Action, context: StepContext) -> Any:  # noqa: ANN401 - what the schema describes
     schema = step.common.output_schema
-    if schema is not None:
-        return example_of(schema, context.seed)
-    return [f"{step.common.id} {number}" for number in range(1, _LIST_ITEMS + 1)]
+    return (
+        [f"{step.common.id} {number}" for number in range(1, _LIST_ITEMS + 1)]
+        if schema is None
+        else example_of(schema, context.seed)
+    )
 
 
 def _shell(step: Shell, _config: Mapping[str, Any], context: StepContext) -> dict[str, Any]:
@@ -96,11 +98,9 @@ def _prompt(
         "exit_code": 0,
         "dispatched": False,
     }
-    for word in ("schema", "cwd", "env"):
-        output.pop(word, None)
     if step.common.output_schema is not None:
         output["data"] = _value(step, context)
-    return output
+    return {word: one for word, one in output.items() if word not in ("schema", "cwd", "env")}
 
 
 def _function(
@@ -108,16 +108,6 @@ def _function(
 ) -> dict[str, Any]:
     value = _value(step, context)
     return value if isinstance(value, dict) else {"value": value}
-
-
-def _sample(_step: Sample, _config: Mapping[str, Any], context: StepContext) -> dict[str, Any]:
-    return {
-        "ok": True,
-        "text": f"simulated {context.step}",
-        "value": None,
-        "counts": {},
-        "winner": None,
-    }
 
 
 def _gate(step: GateStep, config: Mapping[str, Any], _context: StepContext) -> dict[str, Any]:
@@ -131,6 +121,12 @@ _SIMULATE: Final[dict[type, Any]] = {
     Command: _prompt,
     Python: _function,
     Custom: _function,
-    Sample: _sample,
+    Sample: lambda _step, _config, context: {
+        "ok": True,
+        "text": f"simulated {context.step}",
+        "value": None,
+        "counts": {},
+        "winner": None,
+    },
     GateStep: _gate,
 }

@@ -51,19 +51,24 @@ class Common:
 
 
 @dataclass(frozen=True, slots=True)
-class Shell:
-    """`run`: a script for the shell; values that are filled in stay data, not code."""
+class WithCommon:
+    """Any step."""
 
     common: Common
+
+
+@dataclass(frozen=True, slots=True)
+class Shell(WithCommon):
+    """`run`: a script for the shell; values that are filled in stay data, not code."""
+
     run: Script
     json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(WithCommon):
     """A prompt for a model, or for an agent's command line where `integration` names one."""
 
-    common: Common
     prompt: ExpressionText
     integration: ExpressionText | None = None
     model: ExpressionText | None = None
@@ -79,10 +84,9 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class Command(WithCommon):
     """A slash command for an agent's command line."""
 
-    common: Common
     command: str
     integration: ExpressionText | None = None
     model: ExpressionText | None = None
@@ -98,19 +102,17 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Python:
+class Python(WithCommon):
     """A call of a function, `module:function`, with the keywords in `with`."""
 
-    common: Common
     call: str
     given: Value = None
 
 
 @dataclass(frozen=True, slots=True)
-class GateStep:
+class GateStep(WithCommon):
     """A question that a user decides."""
 
-    common: Common
     message: Value
     options: tuple[str, ...] = ("approve", "reject")
     on_reject: OnReject = "abort"
@@ -119,30 +121,27 @@ class GateStep:
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(WithCommon):
     """Two lists of steps, of which a condition chooses one."""
 
-    common: Common
     condition: ExpressionText | bool
     then: tuple[Step, ...]
     otherwise: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(WithCommon):
     """Lists of steps, of which an expression's value names one."""
 
-    common: Common
     expression: Value
     cases: tuple[tuple[str, tuple[Step, ...]], ...]
     default: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(WithCommon):
     """`while` and `do-while`."""
 
-    common: Common
     condition: ExpressionText | bool
     steps: tuple[Step, ...]
     max_iterations: int = MAX_ITERATIONS
@@ -161,10 +160,9 @@ class Canary:
 
 
 @dataclass(frozen=True, slots=True)
-class FanOut:
+class FanOut(WithCommon):
     """The same steps for each item of a list, side by side."""
 
-    common: Common
     items: Value
     steps: tuple[Step, ...]
     max_concurrency: Value = 1
@@ -182,45 +180,40 @@ class FanOut:
 
 
 @dataclass(frozen=True, slots=True)
-class FanIn:
+class FanIn(WithCommon):
     """Outputs of earlier steps, collected in one."""
 
-    common: Common
     wait_for: tuple[str, ...]
     output: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class SlotStep:
+class SlotStep(WithCommon):
     """A named place for a step of the user's own; it is empty, so it is skipped."""
 
-    common: Common
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(WithCommon):
     """A sample: the keys of a sample's job file, with `{{ }}` in its texts."""
 
-    common: Common
     facts: dict[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
-class CallStep:
+class CallStep(WithCommon):
     """Another workflow's file as a step."""
 
-    common: Common
     file: str
     workflow: Workflow
     given: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Custom:
+class Custom(WithCommon):
     """A kind that a package has registered; its config is resolved before it is called."""
 
-    common: Common
     config: dict[str, Value]
 
 

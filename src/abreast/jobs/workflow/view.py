@@ -18,6 +18,7 @@ from abreast.core.events import (
     Event,
 )
 from abreast.core.item import escape, unescape
+from abreast.jobs.workflow.steps.step_paths import BRANCHES, BUDGET_SUFFIX, LOOPS
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
     LiveText,
@@ -42,9 +43,6 @@ _MAX_GATES: Final = 20  # gates that are shown
 _MESSAGE_LENGTH: Final = 20_000  # characters of a gate's message
 _TEXT_LENGTH: Final = 300  # characters of any other text
 _PATH_WIDTH: Final = 60  # characters of a path in the live line
-_BUDGET_SUFFIX: Final = ":budget"  # of the path of a budget's scope, which contains a step
-_LOOPS: Final = ("while", "do-while")
-_BRANCHES: Final = ("if", "switch")  # their steps are journaled beside them, not beneath
 
 
 @dataclass(slots=True)
@@ -86,7 +84,7 @@ def _in_scope(steps: list[_Step]) -> Iterator[_Step]:
     """Yield the steps whose paths lie in one scope."""
     for step in steps:
         yield step
-        if step.type in _BRANCHES:
+        if step.type in BRANCHES:
             for _, within in step.beneath:
                 yield from _in_scope(within)
 
@@ -110,7 +108,6 @@ class WorkflowView:
     )
 
     def __init__(self) -> None:
-        """Start with no step and no gate."""
         self._root = _Step("", "workflow")
         # By path: the step, and the question in JSON's types.
         self._gates: dict[str, tuple[_Step, dict[str, object]]] = {}
@@ -131,8 +128,11 @@ class WorkflowView:
         """Replace the steps by those of the newest driver; steps that remain keep their state."""
         if "/" in event.path:  # a workflow within another job
             return
-        before = dict(_with_names(self._root, ()))
-        self._root = _Step("", "workflow", beneath=[("", _read(value_in(event), before, ("", "")))])
+        self._root = _Step(
+            "",
+            "workflow",
+            beneath=[("", _read(value_in(event), dict(_with_names(self._root, ())), ("", "")))],
+        )
         self._root.index()
 
     # --- find the step of an event ---------------------------------------------------------------
@@ -142,7 +142,7 @@ class WorkflowView:
         parts = path.split("/")
         step, at = self._root, 1
         while at < len(parts):
-            if unescape(parts[at]).endswith(_BUDGET_SUFFIX):
+            if unescape(parts[at]).endswith(BUDGET_SUFFIX):
                 at += 1
                 continue
             inner = step.inner.get(unescape(parts[at]))
@@ -164,7 +164,7 @@ class WorkflowView:
                 at += 1
                 if at == len(parts) or unescape(parts[at]) not in step.inner:
                     return step, "/".join(parts[:at]), True
-            elif step.type in _LOOPS:
+            elif step.type in LOOPS:
                 at += 1
         return (step, path, False) if step is not self._root else None
 
@@ -213,15 +213,17 @@ class WorkflowView:
         if step.type != "gate":  # the fan-out whose item it is
             return
         facts = mapping(value_in(event))
-        question: dict[str, object] = {
-            "gate": short(event.data.get("gate"), _TEXT_LENGTH),
-            "path": path,
-            "message": short(facts.get("message"), _MESSAGE_LENGTH),
-            "options": [short(one, _TEXT_LENGTH) for one in listed(facts.get("options"))[:20]],
-            "on_reject": short(facts.get("on_reject"), _TEXT_LENGTH),
-            "show_file": short(facts.get("show_file"), _TEXT_LENGTH) or None,
-        }
-        self._gates[path] = (step, question)
+        self._gates[path] = (
+            step,
+            {
+                "gate": short(event.data.get("gate"), _TEXT_LENGTH),
+                "path": path,
+                "message": short(facts.get("message"), _MESSAGE_LENGTH),
+                "options": [short(one, _TEXT_LENGTH) for one in listed(facts.get("options"))[:20]],
+                "on_reject": short(facts.get("on_reject"), _TEXT_LENGTH),
+                "show_file": short(facts.get("show_file"), _TEXT_LENGTH) or None,
+            },
+        )
 
     # --- the view as JSON ------------------------------------------------------------------------
 
@@ -251,7 +253,6 @@ class WorkflowLive(LiveText):
     """The live line of a workflow: how many steps are done, and the newest one."""
 
     def __init__(self) -> None:
-        """Start without steps."""
         self._progress = RunProgress()
         self._path = ""
 

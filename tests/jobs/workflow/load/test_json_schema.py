@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from abreast.jobs.workflow.load import step_words
-from abreast.jobs.workflow.load.json_schema import workflow_schema
+from abreast.jobs.workflow.load.step_words import workflow_schema
 from tests.jobs.workflow.large import LARGE
 
 HEADER = {"workflow": {"id": "flow"}}

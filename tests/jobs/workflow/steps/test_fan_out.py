@@ -12,8 +12,8 @@ import pytest
 import abreast
 from abreast.jobs.workflow.spec import FanOut
 from abreast.jobs.workflow.steps import actions as leaves
-from abreast.jobs.workflow.steps import width
-from abreast.jobs.workflow.steps.width import as_width
+from abreast.jobs.workflow.steps import values as resolved
+from abreast.jobs.workflow.steps.values import as_width
 from abreast.jobs.workflow.tools import CustomKind
 from abreast.testing import Gate, MemoryStore
 from tests.jobs.workflow.kits import (
@@ -424,7 +424,7 @@ def test_what_a_kind_would_keep_between_calls_is_seen(source):
 
 
 def test_the_documentation_of_the_width_says_exactly_what_it_does():
-    assert doctest.testmod(width).failed == 0
+    assert doctest.testmod(resolved).failed == 0
     said = " ".join(as_width.__doc__.split())
     for sentence, values, expected in [
         ('`4`, `"4"`, `" 4 "`, `4.0`, `4.9` are 4', [4, "4", " 4 ", 4.0, 4.9], 4),

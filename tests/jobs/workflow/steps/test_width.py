@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.jobs.workflow.steps.width import WIDEST, as_width
+from abreast.jobs.workflow.steps.values import WIDEST, as_width
 
 
 @pytest.mark.parametrize(

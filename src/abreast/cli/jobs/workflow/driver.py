@@ -37,12 +37,11 @@ from abreast.cli.terminal.prompts import ask_for_input, can_prompt, decide_on_te
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, Halted, Paused, WorkflowInvalid
-from abreast.jobs.workflow.inputs import resolve_inputs
+from abreast.jobs.workflow.inputs import Secrets, resolve_inputs
 from abreast.jobs.workflow.job import Flow, FlowResult
 from abreast.jobs.workflow.load.analysis import affected_by, gates_of, lanes_of
 from abreast.jobs.workflow.load.load import load
 from abreast.jobs.workflow.rehearsal import Rehearsal
-from abreast.jobs.workflow.secret_inputs import Secrets
 from abreast.jobs.workflow.spec import Workflow
 from abreast.jobs.workflow.view import WorkflowLive
 from abreast.run.run import Run

@@ -1,9 +1,13 @@
-"""Static analysis of a workflow: its outline, gates, lanes, agents, and which step reads what."""
+"""Static analysis of a workflow: its outline, gates, lanes, agents, and which step reads what.
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+It also finds paths in expressions that are always null because a name in them does not exist.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from abreast.jobs.files.expressions import ExpressionFailed
+from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.spec import (
     CallStep,
     Command,
@@ -22,13 +26,7 @@ from abreast.jobs.workflow.steps.values import reads, resolve
 
 def beneath(step: Step) -> tuple[Step, ...]:
     """Return the steps directly inside a step."""
-    if isinstance(step, If):
-        return (*step.then, *step.otherwise)
-    if isinstance(step, Switch):
-        return (*(one for _, steps in step.cases for one in steps), *step.default)
-    if isinstance(step, (Loop, FanOut)):
-        return step.steps
-    return step.workflow.steps if isinstance(step, CallStep) else ()
+    return tuple(one for _, steps in _lists(step) for one in steps)
 
 
 def outline(steps: Iterable[Step]) -> list[dict[str, Any]]:
@@ -51,7 +49,9 @@ def _lists(step: Step) -> list[tuple[str, tuple[Step, ...]]]:
         return [("then", step.then), ("else", step.otherwise)]
     if isinstance(step, Switch):
         return [*step.cases, ("default", step.default)]
-    return [("", beneath(step))]
+    if isinstance(step, (Loop, FanOut)):
+        return [("", step.steps)]
+    return [("", step.workflow.steps)] if isinstance(step, CallStep) else []
 
 
 def every(steps: Iterable[Step]) -> Iterator[Step]:
@@ -134,20 +134,13 @@ def affected_by(changed: set[tuple[str, str]], steps: Iterable[Step]) -> list[st
 
     They are in the file's order.
     """
-    found: list[str] = []
-    all_steps = [step for step in every(steps) if not isinstance(step, CallStep)]
+    left = [step for step in every(steps) if not isinstance(step, CallStep)]
+    order = {step.common.id: place for place, step in enumerate(left)}
     names = set(changed)
-    growing = True
-    while growing:
-        growing = False
-        for step in all_steps:
-            name = step.common.id
-            if name not in found and _reads_any(step, names):
-                found.append(name)
-                names.add(("steps", name))
-                growing = True
-    order = {step.common.id: place for place, step in enumerate(all_steps)}
-    return sorted(found, key=order.__getitem__)
+    while found := {step.common.id for step in left if _reads_any(step, names)}:
+        names |= {("steps", name) for name in found}
+        left = [step for step in left if step.common.id not in found]
+    return sorted(order.keys() - {step.common.id for step in left}, key=order.__getitem__)
 
 
 def _reads_any(step: Step, names: set[tuple[str, str]]) -> bool:
@@ -158,3 +151,61 @@ def _reads_any(step: Step, names: set[tuple[str, str]]) -> bool:
         seen.add(("inputs", step.verdict_input))
     roots = {root for root, _ in names}
     return bool(seen & names) or any(len(path) == 1 and path[0] in roots for path in seen)
+
+
+Instead: TypeAlias = Callable[[str, Iterable[str]], str]
+"""Returns a sentence with the names that exist instead of a given one."""
+
+
+class KnownNames:
+    """The names that the expressions of one file can read."""
+
+    def __init__(
+        self, ids: Iterable[str], steps: Iterable[Step], inputs: Mapping[str, object] | None
+    ) -> None:
+        """`inputs` is None if they are invalid themselves: expressions on them are not checked."""
+        self._ids = sorted(ids)
+        self._inputs = inputs
+        self._outputs: dict[str, frozenset[str] | None] = {}
+        for step in own_steps(steps):
+            name, found = step.common.id, outputs_of(step)
+            before = self._outputs.get(name, frozenset())
+            self._outputs[name] = None if found is None or before is None else found | before
+
+    def faults(self, path: tuple[str, ...], instead: Instead) -> Iterator[str]:
+        """Yield what is wrong with a path, each in one sentence."""
+        root, name = path[0], path[1] if len(path) > 1 else None
+        if root not in step_words.NAMESPACES:
+            text = ".".join(str(part) for part in path)
+            hint = instead(root, step_words.NAMESPACES)
+            yield f"{text} is always null, as there is no {root!r} in expressions; {hint}"
+        if not isinstance(name, str):
+            return
+        if root == "inputs" and self._inputs is not None and name not in self._inputs:
+            hint = instead(name, self._inputs)
+            yield f"inputs.{name} is always null, as there is no such input; {hint}"
+        if root == "steps" and name.partition(":")[0] not in self._ids:
+            hint = instead(name, self._ids)
+            yield f"steps.{name} is always null, as there is no such step; {hint}"
+        elif root == "steps":
+            yield from self._step_faults(name, path[2:], instead)
+
+    def _step_faults(self, name: str, rest: tuple[str, ...], instead: Instead) -> Iterator[str]:
+        fact, key = (*rest, None, None)[:2]
+        if isinstance(fact, str) and fact not in step_words.FACTS:
+            hint = instead(fact, step_words.FACTS)
+            yield f"steps.{name}.{fact} is always null, as no step has it; {hint}"
+        known = self._outputs.get(name)
+        if fact == "output" and isinstance(key, str) and known is not None and key not in known:
+            hint = instead(key, sorted(known))
+            yield f"steps.{name}.output.{key} is always null, as that step gives none; {hint}"
+
+
+def outputs_of(step: Step) -> frozenset[str] | None:
+    """Return the names in a step's output; None if they are known only once it has run."""
+    known = step_words.OUTPUTS.get(step.common.type)
+    if known is None:
+        return None
+    if isinstance(step, FanIn):
+        return known | step.output.keys()
+    return known | step.workflow.outputs.keys() if isinstance(step, CallStep) else known

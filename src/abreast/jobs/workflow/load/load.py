@@ -13,10 +13,10 @@ from abreast.jobs.files.shapes import fitting
 from abreast.jobs.files.yaml_nodes import MAX_BYTES, YamlNode, read_yaml
 from abreast.jobs.workflow.inputs import coerce
 from abreast.jobs.workflow.load import step_words
-from abreast.jobs.workflow.load.known_names import KnownNames
+from abreast.jobs.workflow.load.analysis import KnownNames
 from abreast.jobs.workflow.load.read_steps import CheckSample, Scope, StepReader
 from abreast.jobs.workflow.load.step_types import READERS
-from abreast.jobs.workflow.spec import Step, Value, Workflow, WorkflowInput
+from abreast.jobs.workflow.spec import Value, Workflow, WorkflowInput
 
 __all__ = ["MAX_FILES", "Problem", "WorkflowInvalid", "load"]
 
@@ -65,8 +65,6 @@ class _FilePlace:
 
 @dataclass(slots=True)
 class _SharedState:
-    """State that all files of one load share."""
-
     kinds: Mapping[str, Callable[..., Any]]
     check_sample: CheckSample | None
     loaded: dict[Path, tuple[Workflow | None, int]] = field(default_factory=dict)
@@ -75,8 +73,6 @@ class _SharedState:
 
 @dataclass(slots=True)
 class _FileReader:
-    """Reads one file."""
-
     text: str
     report: Problems
     place: _FilePlace
@@ -108,7 +104,11 @@ class _FileReader:
         header = self.header(root, reader)
         steps = reader.steps(self.listed(root), Scope(level=self.place.level))
         outputs = self.outputs(root.get("outputs"), reader)
-        self.warn_of_unknown_names(reader, steps, inputs)
+        # Paths that are always null are no error, as an expression may read null.
+        known = KnownNames(reader.ids, steps, inputs)
+        for line, path in dict.fromkeys(reader.reads):
+            for fault in known.faults(path, self.report.instead):
+                self.report.warn(line, fault)
         return Workflow(
             file=self.report.file,
             text=self.text,
@@ -142,11 +142,11 @@ class _FileReader:
         if node is None:
             return
         if "permissions" in node.pairs:
-            fault = (
+            self.report.problem(
+                node.line_of("permissions"),
                 "'requires.permissions' would not be kept: a step may do what its user may; "
-                "use a gate instead"
+                "use a gate instead",
             )
-            self.report.problem(node.line_of("permissions"), fault)
         self.warn_unknown(node, (*step_words.REQUIRES, "permissions"), "requires")
 
     def mapping(self, node: YamlNode | None, name: str) -> YamlNode | None:
@@ -166,7 +166,7 @@ class _FileReader:
         given = fitting(node, step_words.HEADER, "the workflow", self.report)
         self.warn_unknown(node, tuple(step_words.HEADER), "the workflow's header")
         texts = {
-            word: _text_of(given.get(word))
+            word: given[word].text if word in given and given[word].value is not None else ""
             for word in ("id", "name", "version", "author", "description")
         }
         texts["name"] = texts["name"] or texts["id"]
@@ -220,11 +220,11 @@ class _FileReader:
             secret="secret" in given and given["secret"].value is True,
         )
         if declared.secret and (default is not None or declared.type != "string"):
-            fault = (
+            self.report.problem(
+                line,
                 f"the input {name!r} is secret: it must be a string, without a default, "
-                "for the file is stored"
+                "for the file is stored",
             )
-            self.report.problem(line, fault)
         if default is not None and ("type" in given or "type" not in node.pairs):
             try:
                 coerce(declared, declared.default)
@@ -250,21 +250,6 @@ class _FileReader:
                 continue
             found[name] = reader.value(one.get("value"))
         return found
-
-    def warn_of_unknown_names(
-        self,
-        reader: StepReader,
-        steps: tuple[Step, ...],
-        inputs: Mapping[str, WorkflowInput] | None,
-    ) -> None:
-        """Warn of paths that are always null.
-
-        No error, because an expression may read null; but it is seldom meant.
-        """
-        known = KnownNames(reader.ids, steps, inputs)
-        for line, path in dict.fromkeys(reader.reads):
-            for fault in known.faults(path, self.report.instead):
-                self.report.warn(line, fault)
 
     # --- files as steps
 
@@ -320,12 +305,12 @@ def _name_fault(name: str) -> str | None:
         return "it must be a file's name as it is, not an expression"
     if path.is_absolute() or ".." in path.parts or "\0" in name:
         return "it must be a path beneath the directory of this file, without '..'"
-    if path.suffix not in {".yaml", ".yml"}:
-        return (
-            "workflows that are installed by their id are not run here; "
-            "name a file, such as inner.yaml"
-        )
-    return None
+    return (
+        None
+        if path.suffix in {".yaml", ".yml"}
+        else "workflows that are installed by their id are not run here; "
+        "name a file, such as inner.yaml"
+    )
 
 
 def _file_fault(path: Path, directory: Path) -> str | None:
@@ -341,11 +326,5 @@ def _file_fault(path: Path, directory: Path) -> str | None:
         found = path.stat()
     except (OSError, ValueError):
         return "there is no such file"
-    if not stat.S_ISREG(found.st_mode):
-        return "it is no regular file"
-    return "it is larger than 5 MiB" if found.st_size > MAX_BYTES else None
-
-
-def _text_of(node: YamlNode | None) -> str:
-    """Return the text of a key that is only shown; empty if it is left out."""
-    return node.text if node and node.value is not None else ""
+    too_large = "it is larger than 5 MiB" if found.st_size > MAX_BYTES else None
+    return too_large if stat.S_ISREG(found.st_mode) else "it is no regular file"

@@ -1,17 +1,20 @@
 """Reads the steps of a workflow file into typed objects, and reports all problems in them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self, TypeAlias
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from abreast.jobs.files.expressions import ExpressionInvalid, ExpressionText, parse, parse_condition
 from abreast.jobs.files.problems import Problems, shown
-from abreast.jobs.files.shapes import KeySpec, fitting
+from abreast.jobs.files.shapes import KeySpec, fitting, refuse_unknown
 from abreast.jobs.files.yaml_nodes import YamlNode, line_in
 from abreast.jobs.workflow.load import step_words
-from abreast.jobs.workflow.load.order import StepPlace, wrong_order
 from abreast.jobs.workflow.shell.script import Script, ScriptInvalid, parse_script
 from abreast.jobs.workflow.spec import Common, Custom, Step, Value, Workflow, WorkflowInput
+from abreast.limits.budget import Budget
+from abreast.models.schema import check_schema
 
 CheckSample: TypeAlias = Callable[[dict[str, Any]], str | None]
 """Returns what is wrong with the keys of a sample, or None.
@@ -23,8 +26,8 @@ MAX_LEVELS: Final = 64
 """How deep steps may be nested, the files of `workflow` steps included."""
 _MAX_SCRIPT_WARNINGS: Final = 20  # of one script
 _CHECKS: Final[tuple[tuple[str, Callable[[Any], str | None]], ...]] = (
-    ("budget", step_words.check_budget),
-    ("output_schema", step_words.check_output_schema),
+    ("budget", partial(step_words.check_by, Budget.parse)),
+    ("output_schema", partial(step_words.check_by, check_schema)),
     ("retry", step_words.check_retry),
 )
 
@@ -106,9 +109,9 @@ class StepReader:
 
         A text without an expression would always be true, so it is a problem.
         """
-        if isinstance(node.value, bool):
-            return node.value
-        return self.template(node, parse_condition) if isinstance(node.value, str) else False
+        if isinstance(node.value, str):
+            return self.template(node, parse_condition)
+        return node.value is True
 
     def script(self, node: YamlNode) -> Script:
         """Return the script of a shell step."""
@@ -133,8 +136,7 @@ class StepReader:
             )
             return ()
         steps = [self.step(entry, scope) for entry in entries]
-        for line, text in wrong_order([_place(entry) for entry in entries], self.report.instead):
-            self.report.problem(line, text)
+        _check_order([_place(entry) for entry in entries], self.report)
         return tuple(one for one in steps if one is not None)
 
     def step(self, node: YamlNode, scope: Scope, default_id: str | None = None) -> Step | None:
@@ -149,7 +151,8 @@ class StepReader:
         what = f"the {type_} step {name!r}"
         if isinstance(type_, str) and type_ in self.types:
             given = fitting(node, _without_id(step_words.words_of(type_)), what, self.report)
-            self.unknown(node, type_)
+            words = [*step_words.KINDS[type_], *step_words.COMMON]
+            refuse_unknown(node, words, f"a {type_} step", self.report)
             return self.types[type_](self, given, self.common(node, given, name, type_), scope)
         if isinstance(type_, str) and type_ in self.custom:
             ours = _without_id({word: step_words.COMMON[word] for word in step_words.SHARED_KEYS})
@@ -192,16 +195,6 @@ class StepReader:
         self.ids.add(name)
         return name
 
-    def unknown(self, node: YamlNode, type_: str) -> None:
-        """Report the keys that this type of step does not take."""
-        words = step_words.words_of(type_)
-        for key in node.pairs:
-            if key not in words:
-                there = self.report.instead(key, [*step_words.KINDS[type_], *step_words.COMMON])
-                self.report.problem(
-                    node.line_of(key), f"there is no {shown(key)} in a {type_} step; {there}"
-                )
-
     def common(
         self, node: YamlNode, given: Mapping[str, YamlNode], name: str, type_: str
     ) -> Common:
@@ -217,9 +210,11 @@ class StepReader:
                 facts.pop(word)
         for word in facts if type_ in step_words.COMPOSITE else ():
             if word in step_words.ACTION_KEYS:
-                fault = f"{word!r} is for steps that do something"
-                hint = f"set it on the steps in the {type_} {name!r}"
-                self.report.problem(given[word].line, f"{fault}: {hint}")
+                self.report.problem(
+                    given[word].line,
+                    f"{word!r} is for steps that do something: "
+                    f"set it on the steps in the {type_} {name!r}",
+                )
         if "needs" in facts:
             facts["needs"] = tuple(facts["needs"])
         if facts.pop("if", None) is not None:
@@ -249,11 +244,52 @@ def _without_id(words: Mapping[str, KeySpec]) -> dict[str, KeySpec]:
     return {key: word for key, word in words.items() if key not in {"id", "type"}}
 
 
-def _place(node: YamlNode) -> StepPlace:
+class _StepPlace(NamedTuple):
+    id: str | None
+    line: int  # of `needs`, where it has any
+    needs: Sequence[str] | None
+
+
+def _place(node: YamlNode) -> _StepPlace:
     """Return a step's id, its line and its needs; invalid ones are reported elsewhere."""
     name, needs = node.get("id"), node.get("needs")
-    names = None
-    if needs is not None and needs.kind == "list":
-        names = [one.value for one in needs.entries if isinstance(one.value, str)]
+    texts = [one.value for one in (needs.entries if needs else ()) if isinstance(one.value, str)]
     step_id = name.value if name and isinstance(name.value, str) else None
-    return StepPlace(step_id, node.line_of("needs"), names)
+    listed = texts if needs and needs.kind == "list" else None
+    return _StepPlace(step_id, node.line_of("needs"), listed)
+
+
+def _check_order(places: Sequence[_StepPlace], report: Problems) -> None:
+    """Report what is wrong with the `needs` of a list of steps: unknown names, and cycles.
+
+    A step without `needs` waits for the step before it.
+    """
+    if all(one.needs is None for one in places):
+        return
+    index = {one.id: at for at, one in enumerate(places) if one.id}
+    waits: dict[int, list[int]] = {}
+    for at, one in enumerate(places):
+        known = [name for name in one.needs or () if name in index and name != one.id]
+        waits[at] = [at - 1] * bool(at) if one.needs is None else [index[name] for name in known]
+        for name in one.needs or ():
+            if name == one.id:
+                report.problem(
+                    one.line, f"the step {one.id!r} needs itself; take it out of its needs"
+                )
+            elif name not in index:
+                hint = report.instead(name, (each for each in index if each != one.id))
+                fault = f"the step {one.id!r} needs {name!r}, which is no step of the same list"
+                report.problem(one.line, f"{fault}; {hint}")
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        circle = error.args[1][:0:-1]  # each waits for the next, the last for the first
+        first = circle.index(min(circle))
+        cycle = [places[at] for at in (*circle[first:], *circle[: first + 1])]
+        names = " -> ".join(str(one.id) for one in cycle)
+        implied = any(one.needs is None for one in cycle)
+        report.problem(
+            next(one.line for one in cycle if one.needs is not None),
+            f"these steps wait for each other: {names}; take one out of needs"
+            + (" (a step without needs waits for the step before it)" if implied else ""),
+        )

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from abreast.jobs.files.expressions import ExpressionText
 from abreast.jobs.files.problems import shown
-from abreast.jobs.files.shapes import fitting
+from abreast.jobs.files.shapes import fitting, refuse_unknown
 from abreast.jobs.files.yaml_nodes import YamlNode
 from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.load.read_steps import ReadStep, Scope, StepReader
@@ -88,12 +88,11 @@ def _gate(reader: StepReader, given: dict[str, YamlNode], common: Common, scope:
     on_reject: Any = given["on_reject"].value if "on_reject" in given else "abort"
     verdict, file = given.get("verdict_input"), given.get("show_file", _MISSING)
     if on_reject != "skip" and not any(one.lower() in {"reject", "abort"} for one in options):
-        line = given["options"].line
-        fault = (
+        reader.report.problem(
+            given["options"].line,
             f"the gate {common.id!r} can't be rejected: add 'reject' to its options, "
-            "or on_reject: skip"
+            "or on_reject: skip",
         )
-        reader.report.problem(line, fault)
     if verdict:
         _check_verdict(reader, verdict, common, scope, retry=on_reject == "retry")
     return GateStep(
@@ -120,11 +119,11 @@ def _check_verdict(
     elif reader.inputs is not None:
         enum = reader.inputs[node.text].enum
         if retry and enum is not None and "" not in enum:
-            fault = (
+            reader.report.problem(
+                node.line,
                 f"{what} is emptied when the gate is rejected; "
-                "add '' to the enum of the input, or don't retry"
+                "add '' to the enum of the input, or don't retry",
             )
-            reader.report.problem(node.line, fault)
 
 
 def _if(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
@@ -156,12 +155,13 @@ def _case_text(key: YamlNode) -> str:
 
 
 def _loop(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
-    rounds = given["max_iterations"].value if "max_iterations" in given else MAX_ITERATIONS
     return Loop(
         common,
         reader.condition(given.get("condition", _MISSING)),
         reader.steps(given.get("steps"), scope.beneath()),
-        max_iterations=rounds,
+        max_iterations=given["max_iterations"].value
+        if "max_iterations" in given
+        else MAX_ITERATIONS,
         at_least_once=common.type == "do-while",
     )
 
@@ -180,8 +180,11 @@ def _fan_out(reader: StepReader, given: dict[str, YamlNode], common: Common, sco
     single = reader.step(given["step"], template, "item") if "step" in given else None
     items = reader.value(given.get("items"))
     if "items" in given and not isinstance(items, (ExpressionText, list)):
-        fault = f"'items' of {what} is {shown(items)}, which is no list"
-        reader.report.warn(given["items"].line, f"{fault}; an expression stands in {{{{ }}}}")
+        reader.report.warn(
+            given["items"].line,
+            f"'items' of {what} is {shown(items)}, which is no list; "
+            "an expression stands in {{ }}",
+        )
     return FanOut(
         common,
         items,
@@ -199,36 +202,35 @@ def _canary(reader: StepReader, node: YamlNode | None, what: str) -> Canary | No
     if node is None:
         return None
     given = fitting(node, step_words.CANARY, f"the canary of {what}", reader.report)
-    for key in node.pairs:
-        if key not in step_words.CANARY:
-            there = reader.report.instead(key, step_words.CANARY)
-            reader.report.problem(
-                node.line_of(key), f"there is no {shown(key)} in a canary; {there}"
-            )
+    refuse_unknown(node, step_words.CANARY, "a canary", reader.report)
     part = float(given["min_success"].value) if "min_success" in given else 1.0
     return Canary(given["items"].value if "items" in given else 1, part)
 
 
 def _fan_in(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
-    for one in given.get("wait_for", _MISSING).entries:
+    waited = given.get("wait_for", _MISSING).entries
+    for one in waited:
         if one.text == common.id:
             reader.report.problem(
                 one.line, f"the fan-in {common.id!r} waits for itself; name earlier steps"
             )
         elif one.text not in scope.seen:
-            hint = reader.report.instead(
-                one.text, (name for name in scope.seen if name != common.id)
+            earlier = (name for name in scope.seen if name != common.id)
+            reader.report.problem(
+                one.line,
+                f"the fan-in {common.id!r} waits for {shown(one.text)}, "
+                f"which is no earlier step here; {reader.report.instead(one.text, earlier)}",
             )
-            fault = f"the fan-in {common.id!r} waits for {shown(one.text)}"
-            reader.report.problem(one.line, f"{fault}, which is no earlier step here; {hint}")
-    names = tuple(one.text for one in given.get("wait_for", _MISSING).entries)
-    return FanIn(common, names, reader.mapping(given.get("output")))
+    return FanIn(common, tuple(one.text for one in waited), reader.mapping(given.get("output")))
 
 
 def _slot(reader: StepReader, given: dict[str, YamlNode], common: Common, scope: Scope) -> Step:
     if scope.in_fan_out:
-        fault = f"the slot {common.id!r} stands in a fan-out, where no overlay can fill it"
-        reader.report.problem(common.line, f"{fault}; put it outside")
+        reader.report.problem(
+            common.line,
+            f"the slot {common.id!r} stands in a fan-out, where no overlay can fill it; "
+            "put it outside",
+        )
     return SlotStep(common, given.get("name", _MISSING).text)
 
 
@@ -248,9 +250,8 @@ def _sample(reader: StepReader, given: dict[str, YamlNode], common: Common, _: S
 
 
 def _has_expression(value: Value) -> bool:
-    if isinstance(value, (list, dict)):
-        return any(map(_has_expression, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, ExpressionText)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, ExpressionText) or any(map(_has_expression, parts))
 
 
 def _call(

@@ -1,7 +1,7 @@
 """The keys of each type of step and the shapes of their values, for the loader and the schema."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from abreast.jobs.files.shapes import (
@@ -29,16 +29,7 @@ from abreast.jobs.files.shapes import (
     text_like,
     whole,
 )
-from abreast.limits.budget import Budget
-from abreast.models.schema import check_schema
 
-ID: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
-VERSION: Final = r"^[0-9]+\.[0-9]+\.[0-9]+$"
-CALL: Final = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
-STEP_ID: Final = r"^[^:]+$"
-ON_REJECT: Final = ("abort", "skip", "retry")
-EFFECTS: Final = ("pure", "idempotent", "once")
-INPUT_TYPES: Final = ("string", "number", "boolean")
 DEFAULT_TYPE: Final = "command"
 _MAX_RETRIES: Final = 100
 _MAX_TEMPERATURE: Final = 100
@@ -67,7 +58,7 @@ CANARY: Final = {"items": KeySpec(whole(1), required=True), "min_success": KeySp
 
 COMMON: Final[dict[str, KeySpec]] = {
     "id": KeySpec(
-        text_like(STEP_ID, "a text without ':'"),
+        text_like(r"^[^:]+$", "a text without ':'"),
         required=True,
         about="The step's name in steps.<id>",
     ),
@@ -87,7 +78,8 @@ COMMON: Final[dict[str, KeySpec]] = {
     ),
     "lane": KeySpec(NAME, about="The lane whose limits it waits for"),
     "effect": KeySpec(
-        one_of(EFFECTS), about="Whether it may be repeated when it is unknown if it was done"
+        one_of(("pure", "idempotent", "once")),
+        about="Whether it may be repeated when it is unknown if it was done",
     ),
     "output_schema": KeySpec(MAPPING, about="The JSON schema that its output obeys"),
     "input": KeySpec(ANY, about="Kept as steps.<id>.input"),
@@ -179,13 +171,16 @@ KINDS: Final[dict[str, dict[str, KeySpec]]] = {
         **_PROCESS,
     },
     "python": {
-        "call": KeySpec(text_like(CALL, "a function as module:function"), required=True),
+        "call": KeySpec(
+            text_like(r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", "a function as module:function"),
+            required=True,
+        ),
         "with": KeySpec(MAPPING, about="The function's keywords"),
     },
     "gate": {
         "message": KeySpec(ANY, required=True),
         "options": KeySpec(NAMES),
-        "on_reject": KeySpec(one_of(ON_REJECT)),
+        "on_reject": KeySpec(one_of(("abort", "skip", "retry"))),
         "show_file": KeySpec(ANY),
         "verdict_input": KeySpec(NAME, about="The input that decides, where it is not empty"),
     },
@@ -312,9 +307,12 @@ REFUSED: Final = {
 """Types of spec-kit that are not run, each with what to do instead."""
 
 HEADER: Final[dict[str, KeySpec]] = {
-    "id": KeySpec(text_like(ID, "lower-case letters, digits and hyphens"), required=True),
+    "id": KeySpec(
+        text_like(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "lower-case letters, digits and hyphens"),
+        required=True,
+    ),
     "name": KeySpec(NAME),
-    "version": KeySpec(text_like(VERSION, "a text such as '1.0.0'")),
+    "version": KeySpec(text_like(r"^[0-9]+\.[0-9]+\.[0-9]+$", "a text such as '1.0.0'")),
     "author": KeySpec(ANY),
     "description": KeySpec(ANY),
     "integration": KeySpec(TEXT),
@@ -322,7 +320,7 @@ HEADER: Final[dict[str, KeySpec]] = {
     "options": KeySpec(MAPPING),
 }
 INPUT: Final[dict[str, KeySpec]] = {
-    "type": KeySpec(one_of(INPUT_TYPES)),
+    "type": KeySpec(one_of(("string", "number", "boolean"))),
     "required": KeySpec(SWITCH),
     "default": KeySpec(ANY),
     "enum": KeySpec(ValueShape(lambda given: isinstance(given, list), "a list", {"type": "array"})),
@@ -338,11 +336,11 @@ RESERVED_OUTPUTS: Final = frozenset(
 )
 
 
-def check_budget(given: str) -> str | None:
-    """Return what is wrong with the text of a budget, or None."""
+def check_by(parse: Callable[[Any], object], given: object) -> str | None:
+    """Return what is wrong with a value by the error of the function that reads it, or None."""
     try:
-        Budget.parse(given)
-    except ValueError as error:
+        parse(given)
+    except (ValueError, TypeError, RecursionError) as error:
         return str(error)
     return None
 
@@ -353,23 +351,114 @@ def check_retry(given: object) -> str | None:
         return None
     delay = given.get("delay", 0)
     known = given.keys() <= {"times", "delay"} and is_number(delay) and delay >= 0
-    if known and is_whole(given.get("times"), 0, _MAX_RETRIES):
-        return None
     return (
-        "it must be {times: 3, delay: 10}, with a whole number of times up to 100 "
+        None
+        if known and is_whole(given.get("times"), 0, _MAX_RETRIES)
+        else "it must be {times: 3, delay: 10}, with a whole number of times up to 100 "
         "and the delay in seconds"
     )
-
-
-def check_output_schema(given: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a JSON schema, or None."""
-    try:
-        check_schema(given)
-    except (ValueError, TypeError, RecursionError) as error:
-        return str(error)
-    return None
 
 
 def words_of(kind: str) -> dict[str, KeySpec]:
     """Return all keys that a step of a built-in type may have."""
     return COMMON | KINDS[kind]
+
+
+# --- the JSON schema of workflow files, for editors -----------------------------------------------
+
+# The rules between keys, which a table of single keys can't express.
+_RELATIONS: Final[dict[str, dict[str, Any]]] = {
+    "fan-out": {"oneOf": [{"required": ["step"]}, {"required": ["steps"]}]},
+    "command": {"dependentRequired": {"capture_max_bytes": ["capture"]}},
+    "prompt": {"dependentRequired": {"capture_max_bytes": ["capture"]}},
+}
+
+
+def workflow_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a workflow file.
+
+    It checks what an editor can check; that `needs` names existing steps is checked by the loader.
+    Types of step that packages have registered are accepted.
+
+    >>> workflow_schema()["required"]
+    ['workflow', 'steps']
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A workflow",
+        "type": "object",
+        "required": ["workflow", "steps"],
+        "properties": {
+            "schema_version": {"enum": ["1.0", 1.0]},
+            "workflow": _mapping(HEADER),
+            "requires": {"type": ["object", "null"], "not": {"required": ["permissions"]}},
+            "inputs": {
+                "type": ["object", "null"],
+                "additionalProperties": _mapping(INPUT),
+            },
+            "steps": SOME_STEPS.schema,
+            "outputs": {"type": ["object", "null"], "additionalProperties": _OUTPUT},
+        },
+        "$defs": {
+            "step": {"allOf": [{"$ref": "#/$defs/template"}], "required": ["id"]},
+            "template": _step(),
+        },
+    }
+
+
+_OUTPUT: Final = {
+    "type": "object",
+    "required": ["value"],
+    "properties": {"value": {}},
+    "additionalProperties": False,
+}
+
+
+def _step() -> dict[str, Any]:
+    """Return the schema of a step: its type decides which keys it takes.
+
+    The `id` is not required, because the `step` of a fan-out has none.
+    """
+    branches = [
+        {
+            "if": {
+                "properties": {"type": {"const": kind}},
+                **({} if kind == DEFAULT_TYPE else {"required": ["type"]}),
+            },
+            "then": {
+                **_mapping(words_of(kind), but=("id",)),
+                "additionalProperties": False,
+                **_RELATIONS.get(kind, {}),
+            },
+        }
+        for kind in KINDS
+    ]
+    shared = {word: _property(COMMON[word]) for word in SHARED_KEYS}
+    shared["type"] = {
+        "type": "string",
+        "minLength": 1,
+        "not": {"enum": list(REFUSED)},
+        "default": "command",
+    }
+    return {"type": "object", "properties": shared, "allOf": branches}
+
+
+def _mapping(words: Mapping[str, KeySpec], but: tuple[str, ...] = ()) -> dict[str, Any]:
+    required = [name for name, word in words.items() if word.required and name not in but]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _property(word) for name, word in words.items()},
+    }
+    return {**schema, "required": required} if required else schema
+
+
+def _property(word: KeySpec) -> dict[str, Any]:
+    """Return the schema of a key; an optional key may also be null."""
+    schema = dict(word.shape.schema)
+    kind = schema.get("type")
+    if not word.required and word.shape is not ANY and kind != "boolean":
+        if "enum" in schema:
+            schema["enum"] = [*schema["enum"], None]
+        elif isinstance(kind, str):
+            schema["type"] = [kind, "null"]
+    return {**schema, "description": word.about} if word.about else schema

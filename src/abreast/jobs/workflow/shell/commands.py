@@ -12,7 +12,6 @@ _PYTHON: Final = re.compile(r"(python|pypy)[\d.]*")
 _CODE_FLAG: Final = re.compile(r"-[A-Za-z]*[ceErp]|--eval|--command|--execute|-S")
 _REMOTE: Final = frozenset({"ssh", "rsh", "mosh", "parallel", "watch"})
 _DATABASES: Final = frozenset({"psql", "mysql", "mariadb", "sqlite3", "duckdb"})
-_CODE_WORDS: Final = frozenset({"eval", "trap"})
 _PROGRAMS: Final = frozenset({"awk", "gawk", "mawk", "nawk", "sed", "gsed", "jq", "yq"})
 _FLAGS_WITH_VALUES: Final = {"-v": 1, "-F": 1, "-f": 1, "--arg": 2, "--argjson": 2}
 _PREFIXES: Final = frozenset(
@@ -66,11 +65,11 @@ def refusal(words: Sequence[str], word: str) -> str | None:
             f"{first} reads its words as names of variables, and a value must not name one: "
             "write the name out"
         )
-    if first in {"printf", "test", "["} and names[-1] in {"-v", "-R"}:
-        return (
-            f"{first} {names[-1]} reads the next word as the name of a variable: write the name out"
-        )
-    return None
+    return (
+        f"{first} {names[-1]} reads the next word as the name of a variable: write the name out"
+        if first in {"printf", "test", "["} and names[-1] in {"-v", "-R"}
+        else None
+    )
 
 
 def reads_word_as_code(words: Sequence[str]) -> str | None:
@@ -79,15 +78,13 @@ def reads_word_as_code(words: Sequence[str]) -> str | None:
     if not names:
         return None
     first, last = names[0], names[-1]
-    if first in _CODE_WORDS | _REMOTE:
+    if first in {"eval", "trap"} | _REMOTE:
         return first
     if _CODE_FLAG.fullmatch(last):
         for name in reversed(names[:-1]):
             if _is_interpreter(name) or name in {"su", "env"} | _DATABASES:
                 return f"{name} {last}"
-    if first in _PROGRAMS and _is_next_the_program(names):
-        return first
-    return None
+    return first if first in _PROGRAMS and _is_next_the_program(names) else None
 
 
 def _is_next_the_program(names: list[str]) -> bool:
@@ -113,10 +110,5 @@ def reads_input_as_code(words: Sequence[str]) -> str | None:
         return first
     if first == "xargs":
         return next((f"xargs {name}" for name in rest if _is_interpreter(name)), None)
-    if (
-        _is_interpreter(first)
-        and (not rest or "-s" in names)
-        and not any(_CODE_FLAG.fullmatch(name) for name in names)
-    ):
-        return first
-    return None
+    reads = _is_interpreter(first) and (not rest or "-s" in names)
+    return first if reads and not any(map(_CODE_FLAG.fullmatch, names)) else None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum
 from typing import Final, NoReturn
 
 from abreast.jobs.files.expressions import Block, ExpressionInvalid
@@ -15,14 +15,8 @@ class ScriptInvalid(ExpressionInvalid):
     """A shell script that can't take a value safely, or has an invalid expression."""
 
 
-class ValueForm(Enum):
-    """How a value is written into the script."""
-
-    BARE = auto()
-    DOUBLE = auto()
-    SINGLE = auto()
-    NUMBER = auto()
-    RAW = auto()
+# How a value is written into the script.
+ValueForm = Enum("ValueForm", ["BARE", "DOUBLE", "SINGLE", "NUMBER", "RAW"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +29,23 @@ class ValueSlot:
     form: ValueForm
 
 
-class ContextKind(Enum):
-    """The kinds of contexts that can be open in a script."""
-
-    CODE = auto()
-    SUBSTITUTION = auto()
-    PARENTHESES = auto()
-    BACKTICKS = auto()
-    CASE = auto()
-    DOUBLE = auto()
-    SINGLE = auto()
-    DOLLAR_SINGLE = auto()
-    BRACES = auto()
-    FORMULA = auto()
-    HERE = auto()
+# The contexts that can be open in a script: the first five are code.
+ContextKind = Enum(
+    "ContextKind",
+    [
+        "CODE",
+        "SUBSTITUTION",
+        "PARENTHESES",
+        "BACKTICKS",
+        "CASE",
+        "DOUBLE",
+        "SINGLE",
+        "DOLLAR_SINGLE",
+        "BRACES",
+        "FORMULA",
+        "HERE",
+    ],
+)
 
 
 CODE: Final = frozenset(

@@ -90,8 +90,9 @@ def parse_script(text: str) -> Script:
         raise ScriptInvalid(str(error), error.at) from None
     slots = [piece for piece in scanner.pieces if isinstance(piece, ValueSlot)]
     names = frozenset(path for slot in slots for path in slot.expression.paths())
-    pieces = tuple(_join_texts(scanner.pieces))
-    return Script(text, pieces, names, tuple(sorted(set(scanner.warnings))))
+    return Script(
+        text, tuple(_join_texts(scanner.pieces)), names, tuple(sorted(set(scanner.warnings)))
+    )
 
 
 def _join_texts(pieces: list[str | ValueSlot]) -> Iterator[str | ValueSlot]:

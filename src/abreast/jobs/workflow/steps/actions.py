@@ -25,7 +25,7 @@ from abreast.core.errors import (
     TimedOut,
     TooLong,
 )
-from abreast.jobs.files.expressions import ExpressionFailed
+from abreast.jobs.files.expressions import ExpressionFailed, ExpressionText
 from abreast.jobs.workflow.spec import (
     SHELL_TIMEOUT,
     Action,
@@ -41,7 +41,13 @@ from abreast.jobs.workflow.spec import (
     Value,
     Workflow,
 )
-from abreast.jobs.workflow.steps.records import Record, StepFrame, StepHalted, StepPaused
+from abreast.jobs.workflow.steps.records import (
+    Record,
+    StepFrame,
+    StepHalted,
+    StepPaused,
+    status_of,
+)
 from abreast.jobs.workflow.steps.values import resolve
 from abreast.jobs.workflow.tools import (
     AgentOptions,
@@ -76,22 +82,15 @@ def configure(step: Action, frame: StepFrame, flow: Workflow) -> Config:
     return _CONFIGURE[type(step)](step, frame, flow) | _process_config(step.common, frame)
 
 
-def runs(step: Step, frame: StepFrame) -> bool:
-    """Return whether the step's `if` holds in this frame."""
-    when = step.common.when
-    return when if isinstance(when, bool) else when.truth(frame.names)
-
-
-def skipped(common: Common) -> Record:
-    """Return the record of a step whose `if` does not hold."""
-    return Record(common.type, "skipped", {})
+def holds(condition: ExpressionText | bool, frame: StepFrame) -> bool:  # noqa: FBT001 - a file's value
+    """Return whether a condition holds in this frame."""
+    return condition if isinstance(condition, bool) else condition.truth(frame.names)
 
 
 def retry_of(common: Common) -> int | Retry | None:
     """Return the retry option of a step's map."""
-    if not common.retry or common.retry_delay is None:
-        return common.retry or None
-    return Retry(common.retry, fixed=common.retry_delay)
+    delayed = common.retry and common.retry_delay is not None
+    return Retry(common.retry, fixed=common.retry_delay) if delayed else common.retry or None
 
 
 def _process_config(common: Common, frame: StepFrame) -> Config:
@@ -121,16 +120,14 @@ async def perform(
     try:
         record = await _PERFORM[type(step)](tools, step, config, context)
     except CannotDo as error:
-        output: Config = {"exit_code": 1, "dispatched": False}
-        raise StepHalted(failed(common, str(error), output), retryable=False) from error
+        raise StepHalted(
+            failed(common, str(error), {"exit_code": 1, "dispatched": False}), retryable=False
+        ) from error
     except CallFailed as error:
-        output = (
-            {"exit_code": 1, "text": error.raw}
-            if isinstance(error, ReplyInvalid)
-            else {"exit_code": 1}
-        )
+        text = {"text": error.raw} if isinstance(error, ReplyInvalid) else {}
         retryable = False if isinstance(error, _NOT_RETRYABLE) else None
-        raise StepHalted(failed(common, str(error), output), retryable=retryable) from error
+        record = failed(common, str(error), {"exit_code": 1, **text})
+        raise StepHalted(record, retryable=retryable) from error
     if record.fate == "failed":
         raise StepHalted(record)
     if record.fate == "paused":
@@ -145,8 +142,8 @@ def failed(common: Common, error: str, output: Mapping[str, Any] | None = None) 
 
 def timeout_of(step: Step) -> float | None:
     """Return the seconds that one attempt of the step may take."""
-    own = step.common.timeout
-    return SHELL_TIMEOUT if own is None and isinstance(step, Shell) else own
+    default = SHELL_TIMEOUT if isinstance(step, Shell) else None
+    return default if step.common.timeout is None else step.common.timeout
 
 
 def record_of(step: Step, error: BaseException) -> Record:
@@ -154,27 +151,31 @@ def record_of(step: Step, error: BaseException) -> Record:
     if isinstance(error, (StepHalted, StepPaused)):
         return error.record
     if isinstance(error, TimedOut):
-        return _timed_out(step)
+        is_process = isinstance(step, (Shell, Prompt, Command))
+        output = {"exit_code": -1, "stdout": "", "stderr": "timeout"} if is_process else {}
+        return failed(step.common, f"it took longer than {timeout_of(step):g} seconds", output)
     if isinstance(error, RecordedError):
-        output = error.details.get("output")
-        return failed(step.common, error.message, output if isinstance(output, dict) else None)
+        return failed(step.common, error.message, _mapping(error.details.get("output")))
     return failed(step.common, str(error))
 
 
-def _timed_out(step: Step) -> Record:
-    output = (
-        {"exit_code": -1, "stdout": "", "stderr": "timeout"}
-        if isinstance(step, (Shell, Prompt, Command))
-        else {}
+def composite_record(step: Step, output: dict[str, Any], halted: Record | None) -> Record:
+    """Return the record of a step that contains steps: its fate is that of the one that halted."""
+    record = Record(step.common.type, "completed", output)
+    return (
+        record
+        if halted is None
+        else replace(
+            record,
+            status=status_of(halted.fate),
+            error=halted.error,
+            fate=halted.fate,
+            halted_at=halted.halted_at,
+        )
     )
-    return failed(step.common, f"it took longer than {timeout_of(step):g} seconds", output)
 
 
 # --- shell ----------------------------------------------------------------------------------------
-
-
-def _shell_config(step: Shell, frame: StepFrame, _flow: Workflow) -> Config:
-    return {"run": step.run.render(frame.names)}
 
 
 async def _shell(tools: WorkflowTools, step: Shell, config: Config, context: StepContext) -> Record:
@@ -189,9 +190,9 @@ async def _shell(tools: WorkflowTools, step: Shell, config: Config, context: Ste
     if result.exit_code:
         return failed(step.common, _failure_text(result), output)
     if result.cut:
-        written = len(result.stdout) + result.cut
-        error = f"it wrote {written} bytes and {tools.max_output} are kept; let it write to a file"
-        return failed(step.common, error, output)
+        written = f"it wrote {len(result.stdout) + result.cut} bytes"
+        kept = f"{tools.max_output} are kept; let it write to a file"
+        return failed(step.common, f"{written} and {kept}", output)
     if step.json:
         try:
             output["data"] = json.loads(result.stdout)
@@ -249,15 +250,8 @@ async def _prompt(
             f"{' and '.join(options)} are for an agent's command line, and a model is asked here",
             output,
         )
-    request = AgentRequest(
-        prompt,
-        config["model"],
-        config["system"],
-        config["schema"],
-        config["temperature"],
-        config["max_tokens"],
-    )
-    reply = await tools.ask(request)
+    words = ("model", "system", "schema", "temperature", "max_tokens")
+    reply = await tools.ask(AgentRequest(prompt, **{word: config[word] for word in words}))
     text = reply.text
     if (keep := _keep_bytes(step)) is not None:
         text = text.encode("utf-8", "surrogatepass")[:keep].decode("utf-8", "ignore")
@@ -308,9 +302,8 @@ def _command_config(step: Command, frame: StepFrame, flow: Workflow) -> Config:
         **_mapping(resolve(step.options, frame.names)),
     }
     args = [resolve(one, frame.names) for one in step.integration_args]
-    if args and not all(isinstance(one, str) for one in args):
-        wrong = next(one for one in args if not isinstance(one, str))
-        raise ExpressionFailed(f"integration_args must be texts, and one is {wrong!r}")
+    if wrong := [one for one in args if not isinstance(one, str)]:
+        raise ExpressionFailed(f"integration_args must be texts, and one is {wrong[0]!r}")
     own = _mapping(resolve(step.integration_options, frame.names))
     return {
         "command": step.command,
@@ -378,10 +371,6 @@ def _agent_record(step: Prompt | Command, result: AgentResult, output: dict[str,
 # --- python, sample, custom kinds -----------------------------------------------------------------
 
 
-def _python_config(step: Python, frame: StepFrame, _flow: Workflow) -> Config:
-    return {"call": step.call, "with": _mapping(resolve(step.given, frame.names))}
-
-
 async def _python(
     tools: WorkflowTools, step: Python, config: Config, _context: StepContext
 ) -> Record:
@@ -408,13 +397,11 @@ async def _sample(
     if item is None:
         raise RuntimeError("a sample step runs inside an item of a run")
     output = await tools.sample(item.run, config)
-    if output.get("ok"):
-        return Record(step.common.type, "completed", output)
-    return failed(step.common, "no draw passed its checks", output)
-
-
-def _custom_config(step: Custom, frame: StepFrame, _flow: Workflow) -> Config:
-    return {word: resolve(value, frame.names) for word, value in step.config.items()}
+    return (
+        Record(step.common.type, "completed", output)
+        if output.get("ok")
+        else failed(step.common, "no draw passed its checks", output)
+    )
 
 
 async def _custom(
@@ -462,7 +449,7 @@ def _gate_config(step: GateStep, frame: StepFrame, _flow: Workflow) -> Config:
         "options": list(step.options),
         "on_reject": step.on_reject,
         "show_file": None if shown is None else _text(shown),
-        "verdict": None if step.verdict_input is None else frame.inputs.get(step.verdict_input),
+        "verdict": frame.names["inputs"].get(step.verdict_input),
     }
 
 
@@ -474,33 +461,25 @@ async def _gate(
         "choice": None
     }
     verdict = config["verdict"] if context.verdict is None else context.verdict
-    choice: str | None = None
     if verdict not in (None, ""):
         choice = next((one for one in step.options if one.lower() == str(verdict).lower()), None)
         if choice is None:
             return failed(
                 common, f"the verdict {verdict!r} is none of {', '.join(step.options)}", output
             )
-    if choice is None:
+    else:
         _record_question(context.step, output)
         choice = await tools.decide(
             GateQuestion(context.step, config["message"], step.options, config["show_file"])
         )
-    if choice is None:
-        return Record(
-            common.type,
-            "paused",
-            output,
-            f"the gate {context.step!r} waits for a decision",
-            "paused",
-        )
+        if choice is None:
+            why = f"the gate {context.step!r} waits for a decision"
+            return Record(common.type, "paused", output, why, "paused")
     output["choice"] = choice
     if choice.lower() in _REJECTIONS:
         if step.on_reject == "abort":
-            output["aborted"] = True
-            return Record(
-                common.type, "failed", output, f"the gate {context.step!r} was rejected", "aborted"
-            )
+            why = f"the gate {context.step!r} was rejected"
+            return Record(common.type, "failed", {**output, "aborted": True}, why, "aborted")
         if step.on_reject == "retry":
             _record_question(context.step, output)
             why = f"the gate {context.step!r} was rejected, and is asked again when the run goes on"
@@ -527,11 +506,8 @@ def _text(value: object) -> str:
 
 def _first_name(own: Value, default: Value, frame: StepFrame) -> str | None:
     """Return the step's own name, else the workflow's default, else None."""
-    for value in (own, default):
-        found = resolve(value, frame.names)
-        if found not in (None, ""):
-            return _text(found)
-    return None
+    found = (resolve(value, frame.names) for value in (own, default))
+    return next((_text(one) for one in found if one not in (None, "")), None)
 
 
 def _mapping(value: object) -> dict[str, Any]:
@@ -539,12 +515,15 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 _CONFIGURE: Final[dict[type, Callable[[Any, StepFrame, Workflow], Config]]] = {
-    Shell: _shell_config,
+    Shell: lambda step, frame, _: {"run": step.run.render(frame.names)},
     Prompt: _prompt_config,
     Command: _command_config,
-    Python: _python_config,
+    Python: lambda step, frame, _: {
+        "call": step.call,
+        "with": _mapping(resolve(step.given, frame.names)),
+    },
     Sample: _sample_config,
-    Custom: _custom_config,
+    Custom: lambda step, frame, _: _mapping(resolve(step.config, frame.names)),
     GateStep: _gate_config,
 }
 _PERFORM: Final[

@@ -6,7 +6,7 @@ A fan-out is a `run.map`, which gives it order, halting and resume.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -28,12 +28,12 @@ from abreast.jobs.workflow.spec import (
     Workflow,
 )
 from abreast.jobs.workflow.steps.actions import (
+    composite_record,
     configure,
     failed,
+    holds,
     record_of,
     retry_of,
-    runs,
-    skipped,
     timeout_of,
 )
 from abreast.jobs.workflow.steps.records import (
@@ -42,11 +42,10 @@ from abreast.jobs.workflow.steps.records import (
     StepFrame,
     StepHalted,
     StepPaused,
-    status_of,
     tolerated,
 )
-from abreast.jobs.workflow.steps.values import reads, resolve, surroundings
-from abreast.jobs.workflow.steps.width import as_width
+from abreast.jobs.workflow.steps.values import as_width, reads, resolve, surroundings
+from abreast.jobs.workflow.tools import WorkflowTools
 from abreast.run.current import current_item
 
 FAN_OUT_STARTED: Final = "fan-out-started"
@@ -66,6 +65,7 @@ class StepRunner(Protocol):
     """What a fan-out uses of the flow that it belongs to."""
 
     workflow: Workflow
+    tools: WorkflowTools
 
     def lane_of(self, step: Action) -> str | None:
         """Return the lane on which an action holds a place while it works."""
@@ -82,112 +82,106 @@ class StepRunner(Protocol):
         """Return the function that runs an action with its config."""
 
 
-class FanOuts:
-    """Runs the fan-outs of one flow."""
-
-    def __init__(self, flow: StepRunner, max_items: int) -> None:
-        """Run the fan-outs of `flow`, each of at most `max_items`."""
-        self._flow = flow
-        self._max_items = max_items
-
-    async def run(self, frame: StepFrame, step: FanOut) -> Record:
-        """Run a fan-out; wait for all items, or for the item that ends it."""
-        common = step.common
-        items = resolve(step.items, frame.names)
-        wanted = resolve(step.max_concurrency, frame.names)
-        output: dict[str, Any] = {
-            "items": items,
-            "max_concurrency": wanted,
-            "item_count": 0,
-            "results": [],
-        }
-        if step.template is not None:
-            output["step_template"] = step.template
-        if not isinstance(items, list):
-            text = step.items.text if isinstance(step.items, ExpressionText) else repr(step.items)
-            kind = _JSON_TYPES.get(type(items), type(items).__name__)
-            return failed(
-                common, f"items must be a list, and {text} is {kind}", {**output, "items": []}
-            )
-        if len(items) > self._max_items:
-            error = (
-                f"there are {len(items)} items, and at most {self._max_items} are allowed "
-                "(max_items under [workflow] in abreast.toml)"
-            )
-            return failed(common, error, {**output, "items": []})
-        output["item_count"] = len(items)
-        if not items:
-            return Record(common.type, "completed", output)
-        # A list of its own, so that items don't see the results grow.
-        frame.note(step, Record(common.type, "completed", {**output, "results": []}))
-        keys = _keys(frame, step, items)
-        if duplicate := _duplicate_key(keys):
-            error = f"the key {duplicate} is there more than once; a key must name one item"
-            return failed(common, error, output)
-        self._flow.make_room(as_width(wanted))
-        width = min(as_width(wanted), len(items))
-        facts = {"items": len(items), "width": width}
-        frame.run.note(FAN_OUT_STARTED, facts, beneath=common.id)
-        halted, quarantine = await self._run_items(frame, step, keys, width, output)
-        if quarantine:
-            output["quarantine"] = quarantine
-        if halted is None:
-            return Record(common.type, "completed", output)
-        status, at = status_of(halted.fate), halted.halted_at
-        return Record(common.type, status, output, halted.error, halted.fate, halted_at=at)
-
-    async def _run_items(
-        self,
-        frame: StepFrame,
-        step: FanOut,
-        keys: Sequence[str],
-        width: int,
-        output: dict[str, Any],
-    ) -> tuple[Record | None, list[dict[str, Any]]]:
-        """Run the map; return the record that halted it, and the items that did not succeed."""
-        work = _ItemWork(self._flow, frame, step)
-        halt = _HaltCondition(step, len(keys), work)
-        values = _values(keys, output["items"], surroundings(self._reads(step), frame.names))
-        mapped = frame.run.map(
-            work,
-            halt.after_canary(values),
-            width=width,
-            name=step.common.id,
-            until=halt,
-            on_change="rerun",
-            **work.options(),
+async def run_fan_out(flow: StepRunner, frame: StepFrame, step: FanOut) -> Record:
+    """Run a fan-out of `flow`; wait for all items, or for the item that ends it."""
+    common = step.common
+    items = resolve(step.items, frame.names)
+    wanted = resolve(step.max_concurrency, frame.names)
+    output: dict[str, Any] = {
+        "items": items,
+        "max_concurrency": wanted,
+        "item_count": 0,
+        "results": [],
+    }
+    if step.template is not None:
+        output["step_template"] = step.template
+    if not isinstance(items, list):
+        text = step.items.text if isinstance(step.items, ExpressionText) else repr(step.items)
+        kind = _JSON_TYPES.get(type(items), type(items).__name__)
+        error = f"items must be a list, and {text} is {kind}"
+        return failed(common, error, {**output, "items": []})
+    if len(items) > flow.tools.max_items:
+        error = (
+            f"there are {len(items)} items, and at most {flow.tools.max_items} are allowed "
+            "(max_items under [workflow] in abreast.toml)"
         )
-        quarantine: list[dict[str, Any]] = []
-        results = output["results"]
-        halted: Record | None = None
-        try:
-            async with mapped:
-                async for outcome in mapped:
-                    record, nested = work.read(outcome)
-                    frame.merge(nested)
-                    results.append(record.output)
-                    if not record.clean:
-                        quarantine.append({"index": outcome.index, "error": record.error})
-                    if record.halts:
-                        halted = record  # in the end, the record of the item that ended it
-        except StepPaused as paused:
-            frame.merge(paused.nested)
-            results.append(paused.record.output)
-            return paused.record, quarantine
-        if not halt.stopped:
-            return None, quarantine
-        if halt.reason:
-            halted = failed(step.common, halt.reason)
-        return halted, quarantine
+        return failed(common, error, {**output, "items": []})
+    output["item_count"] = len(items)
+    if not items:
+        return Record(common.type, "completed", output)
+    # A list of its own, so that items don't see the results grow.
+    frame.note(step, Record(common.type, "completed", {**output, "results": []}))
+    keys = _keys(frame, step, items)
+    (key, times), *_ = Counter(keys).most_common(1)
+    if times > 1:
+        error = f"the key {shown(key)} is there more than once; a key must name one item"
+        return failed(common, error, output)
+    flow.make_room(as_width(wanted))
+    width = min(as_width(wanted), len(items))
+    frame.run.note(FAN_OUT_STARTED, {"items": len(items), "width": width}, beneath=common.id)
+    halted, quarantine = await _run_items(flow, frame, step, keys, output, width=width)
+    if quarantine:
+        output["quarantine"] = quarantine
+    return composite_record(step, output, halted)
 
-    def _reads(self, step: FanOut) -> frozenset[tuple[str, ...]]:
-        """Return the paths that its steps read.
 
-        The workflow's own model, integration and options count where a step uses them.
-        """
-        flow = self._flow.workflow
-        asks = any(isinstance(one, (Prompt, Command, Sample)) for one in every(step.steps))
-        return reads([*step.steps, *((flow.integration, flow.model, flow.options) if asks else ())])
+async def _run_items(
+    flow: StepRunner,
+    frame: StepFrame,
+    step: FanOut,
+    keys: Sequence[str],
+    output: dict[str, Any],
+    *,
+    width: int,
+) -> tuple[Record | None, list[dict[str, Any]]]:
+    """Run the map; return the record that halted it, and the items that did not succeed."""
+    work = _ItemWork(flow, frame, step)
+    halt = _HaltCondition(step, len(keys), work)
+    # Of all else that its steps read, an item has the digest: when that changes, the recorded
+    # result of the item is not used.
+    around = surroundings(_reads(flow.workflow, step), frame.names)
+    values = (
+        Item(key, {"item": item, "around": around})
+        for key, item in zip(keys, output["items"], strict=True)
+    )
+    mapped = frame.run.map(
+        work,
+        halt.after_canary(values),
+        width=width,
+        name=step.common.id,
+        until=halt,
+        on_change="rerun",
+        **work.options(),
+    )
+    quarantine: list[dict[str, Any]] = []
+    results = output["results"]
+    halted: Record | None = None
+    try:
+        async with mapped:
+            async for outcome in mapped:
+                record, nested = work.read(outcome)
+                frame.merge(nested)
+                results.append(record.output)
+                if not record.clean:
+                    quarantine.append({"index": outcome.index, "error": record.error})
+                if record.halts:
+                    halted = record  # in the end, the record of the item that ended it
+    except StepPaused as paused:
+        frame.merge(paused.nested)
+        results.append(paused.record.output)
+        return paused.record, quarantine
+    if halt.reason:
+        halted = failed(step.common, halt.reason)
+    return halted if halt.stopped else None, quarantine
+
+
+def _reads(flow: Workflow, step: FanOut) -> frozenset[tuple[str, ...]]:
+    """Return the paths that its steps read.
+
+    The workflow's own model, integration and options count where a step uses them.
+    """
+    asks = any(isinstance(one, (Prompt, Command, Sample)) for one in every(step.steps))
+    return reads([*step.steps, *((flow.integration, flow.model, flow.options) if asks else ())])
 
 
 class _ItemWork:
@@ -248,8 +242,8 @@ class _ItemWork:
         flow = self._flow
         frame = self._frame.of_item(self._frame.run, self._parent, index, item)
         try:
-            if not runs(step, frame):
-                return skipped(step.common).plain()
+            if not holds(step.common.when, frame):
+                return Record(step.common.type, "skipped", {}).plain()
             config = configure(step, frame, flow.workflow)
         except ExpressionFailed as error:
             raise StepHalted(failed(step.common, str(error))) from error
@@ -314,39 +308,30 @@ class _HaltCondition:
 
         The canary is decided in order only.
         """
-        abort: EndsAt[Any] = EndsAt(self._aborts)
-        if self._max_failures is None:
-            return (abort, EndsAt(self._halts, 1, self._canary_items))
-        return (abort, EndsAt(self._fails, self._max_failures + 1, self._canary_items))
+        return (
+            EndsAt(lambda outcome: self._record(outcome).fate == "aborted"),
+            EndsAt(lambda outcome: self._record(outcome).halts, 1, self._canary_items)
+            if self._max_failures is None
+            else EndsAt(
+                lambda outcome: not self._record(outcome).clean,
+                self._max_failures + 1,
+                self._canary_items,
+            ),
+        )
 
-    def _aborts(self, outcome: Outcome[Any]) -> bool:
-        record = self._record(outcome)
-        return record is None or record.fate == "aborted"
-
-    def _halts(self, outcome: Outcome[Any]) -> bool:
-        record = self._record(outcome)
-        return record is not None and record.halts
-
-    def _fails(self, outcome: Outcome[Any]) -> bool:
-        record = self._record(outcome)
-        return record is not None and not record.clean
-
-    def _record(self, outcome: Outcome[Any]) -> Record | None:
+    def _record(self, outcome: Outcome[Any]) -> Record:
         """Return the record of an item.
 
-        None for a fault that is no failure of a step; it is raised where the outcome is read.
+        A fault that is no failure of a step aborts; it is raised where the outcome is read.
         """
         try:
             return self._work.read(outcome)[0]
         except Exception:  # noqa: BLE001 - raised where the outcome is read
-            return None
+            return Record("fan-out", "failed", {}, fate="aborted")
 
     def __call__(self, outcome: Outcome[Any]) -> bool:
         """Return whether the fan-out ends with this item."""
         record = self._record(outcome)
-        if record is None:
-            self.stopped = True
-            return True
         self._seen += 1
         self._failures += not record.clean
         self.stopped = self._ends(record)
@@ -392,19 +377,3 @@ def _keys(frame: StepFrame, step: FanOut, items: Sequence[Any]) -> list[str]:
     return [
         position_key(index) if key in (None, "") else str(key) for index, key in enumerate(keys)
     ]
-
-
-def _duplicate_key(keys: Sequence[str]) -> str | None:
-    """Return a key that occurs more than once, as it is shown in a message."""
-    if len(set(keys)) == len(keys):
-        return None
-    return shown(Counter(keys).most_common(1)[0][0])
-
-
-def _values(keys: Sequence[str], items: Sequence[Any], around: str) -> Iterator[Item[Any]]:
-    """Yield the items, each with a digest of all else that its steps read.
-
-    When the digest changes, the recorded result of the item is not used.
-    """
-    for key, item in zip(keys, items, strict=True):
-        yield Item(key, {"item": item, "around": around})

@@ -1,8 +1,9 @@
 """Orders the steps of one list that run side by side, each once the steps it needs have ended."""
 
 import asyncio
-from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Mapping, Sequence
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 
 from abreast.jobs.workflow.spec import Step
 from abreast.jobs.workflow.steps.records import Record, StepFrame
@@ -15,14 +16,23 @@ class ParallelSteps:
     """
 
     def __init__(self, frame: StepFrame, steps: Sequence[Step]) -> None:
-        """Compute the order; start nothing."""
-        needs = _needs_of(steps)
+        places = {step.common.id: place for place, step in enumerate(steps)}
+        # Without `needs`, a step waits for the one before it.
+        needs = {
+            place: [place - 1] * bool(place)
+            if step.common.needs is None
+            else [places[name] for name in step.common.needs]
+            for place, step in enumerate(steps)
+        }
         order = _single_worker_order(needs)
         turn = {place: at for at, place in enumerate(order)}
         self.steps = [steps[place] for place in order]
         """In the order of a single worker: none needs a later one."""
         self.tasks: list[asyncio.Task[None]] = []
         self._needs = [[turn[need] for need in needs[place]] for place in order]
+        self._all_needs: list[set[int]] = []  # also through others, in the same order
+        for own in self._needs:
+            self._all_needs.append(set(own).union(*(self._all_needs[need] for need in own)))
         self._frame = frame
         self._done = [asyncio.Event() for _ in steps]
         self._frames: dict[int, StepFrame] = {}
@@ -34,7 +44,7 @@ class ParallelSteps:
         for need in self._needs[place]:
             await self._done[need].wait()
         frame = self._frame.of_branch(self._frame.run)
-        for need in sorted(self._all_needs(place)):
+        for need in sorted(self._all_needs[place]):
             frame.names["steps"].update(self._frames[need].mine)
         self._frames[place] = frame
         return frame
@@ -74,45 +84,16 @@ class ParallelSteps:
             if not drain or later not in self._frames:
                 self.tasks[later].cancel()
 
-    def _all_needs(self, place: int) -> set[int]:
-        found: set[int] = set()
-        todo = list(self._needs[place])
-        while todo:
-            need = todo.pop()
-            if need not in found:
-                found.add(need)
-                todo += self._needs[need]
-        return found
 
-
-def _needs_of(steps: Sequence[Step]) -> list[list[int]]:
-    """Return the places that each step waits for: those it names, or else the step before it."""
-    places = {step.common.id: place for place, step in enumerate(steps)}
-    return [
-        [places[name] for name in step.common.needs]
-        if step.common.needs is not None
-        else [place - 1]
-        if place
-        else []
-        for place, step in enumerate(steps)
-    ]
-
-
-def _single_worker_order(needs: Sequence[Sequence[int]]) -> list[int]:
+def _single_worker_order(needs: Mapping[int, Sequence[int]]) -> list[int]:
     """Return the places in the order of a worker that always takes the first that may begin."""
-    left = [len(set(some)) for some in needs]
-    waiters: list[list[int]] = [[] for _ in needs]
-    for place, some in enumerate(needs):
-        for need in set(some):
-            waiters[need].append(place)
-    free = [place for place, count in enumerate(left) if not count]
-    heapify(free)
+    sorter = TopologicalSorter(needs)
+    sorter.prepare()
+    free: list[int] = []
     order: list[int] = []
-    while free:
-        place = heappop(free)
-        order.append(place)
-        for waiter in waiters[place]:
-            left[waiter] -= 1
-            if not left[waiter]:
-                heappush(free, waiter)
+    while sorter.is_active():
+        for place in sorter.get_ready():
+            heappush(free, place)
+        order.append(heappop(free))
+        sorter.done(order[-1])
     return order

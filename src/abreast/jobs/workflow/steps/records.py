@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from abreast.core.errors import AbreastError, Paused
-
-if TYPE_CHECKING:
-    from abreast.jobs.workflow.spec import Step
-    from abreast.run.run import Run
+from abreast.jobs.workflow.spec import Step
+from abreast.run.run import Run
 
 Status: TypeAlias = Literal["completed", "failed", "paused", "skipped"]
 Fate: TypeAlias = Literal["completed", "failed", "paused", "aborted"]
@@ -55,14 +53,13 @@ class Record:
 
     def plain(self) -> dict[str, Any]:
         """Return it as the journal stores it: default values are left out."""
-        facts: dict[str, Any] = {"type": self.type, "output": self.output}
         defaults = {"status": "completed", "error": None, "fate": "completed", "input": None}
-        facts |= {
+        changed = {
             word: getattr(self, word)
             for word, value in defaults.items()
             if getattr(self, word) != value
         }
-        return facts
+        return {"type": self.type, "output": self.output, **changed}
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
@@ -94,7 +91,6 @@ class StepHalted(AbreastError):
         return {"output": self.record.output}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle it with its record and the nested records."""
         return partial(type(self), retryable=self.retryable), (self.record, self.nested)
 
 
@@ -113,14 +109,13 @@ class StepPaused(Paused):
         self.nested: Records = nested or {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle it with its record and the nested records."""
         return type(self), (self.record, self.nested)
 
 
 class StepFrame:
     """The scope in which steps run: their paths, the names they see, the records before them."""
 
-    __slots__ = ("_full", "_ids", "mine", "names", "records", "run")
+    __slots__ = ("_ids", "full", "mine", "names", "records", "run")
 
     def __init__(
         self,
@@ -130,11 +125,14 @@ class StepFrame:
         records: Records,
         ids: Callable[[str], tuple[str, ...]] | None = None,
     ) -> None:
-        """`full` makes the full id of a step, `ids` all ids under which `records` has it."""
+        """`full` makes the full id of a step (`parent:template:index` within an item).
+
+        `ids` makes all ids under which `records` has it.
+        """
         self.run = run
         self.names = names
         self.records = records
-        self._full = full
+        self.full = full
         self._ids = ids or (lambda name: (full(name),))
         self.mine: dict[str, Any] = {}
         """The names that steps here have added."""
@@ -148,19 +146,9 @@ class StepFrame:
         names = {"inputs": own, "steps": {}, "item": None, "fan_in": {}, "context": dict(context)}
         return cls(run, names, lambda name: f"{prefix}{name}", {})
 
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """The workflow's inputs."""
-        found: dict[str, Any] = self.names["inputs"]
-        return found
-
     def revealed(self, inputs: dict[str, Any]) -> StepFrame:
         """Return a copy in which expressions see these inputs."""
-        return StepFrame(self.run, {**self.names, "inputs": inputs}, self._full, {})
-
-    def full(self, name: str) -> str:
-        """Return the full id of a step: `parent:template:index` within an item."""
-        return self._full(name)
+        return StepFrame(self.run, {**self.names, "inputs": inputs}, self.full, {})
 
     def note(self, step: Step, record: Record) -> None:
         """Add the record of a step that has ended."""
@@ -185,13 +173,15 @@ class StepFrame:
             return f"{parent}:{name}:{number}"
 
         # The last id that is new in the records is the one that spec-kit reports as current step.
-        if number == 0:
-            return self._sharing_names(run, self._full, lambda name: (own(name), *plain(name)))
-        return self._sharing_names(run, own, lambda name: (*plain(name), own(name)))
+        return (
+            self._sharing_names(run, own, lambda name: (*plain(name), own(name)))
+            if number
+            else self._sharing_names(run, self.full, lambda name: (own(name), *plain(name)))
+        )
 
     def within(self, run: Run) -> StepFrame:
         """Return a frame with the same names whose paths lie in `run`."""
-        return self._sharing_names(run, self._full, self._ids)
+        return self._sharing_names(run, self.full, self._ids)
 
     def _sharing_names(
         self, run: Run, full: Callable[[str], str], ids: Callable[[str], tuple[str, ...]]
@@ -202,8 +192,9 @@ class StepFrame:
 
     def of_branch(self, run: Run) -> StepFrame:
         """Make the frame of a parallel step: it has its own records, which are merged later."""
-        names = {**self.names, "steps": dict(self.names["steps"])}
-        return StepFrame(run, names, self._full, {}, self._ids)
+        return StepFrame(
+            run, {**self.names, "steps": dict(self.names["steps"])}, self.full, {}, self._ids
+        )
 
     def merge(self, records: Mapping[str, Record]) -> None:
         """Add the records of another frame."""

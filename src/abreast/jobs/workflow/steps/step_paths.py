@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from abreast.core.item import unescape
 
-_BUDGET_SUFFIX: Final = ":budget"  # of the path of a budget's scope, which contains a step
-_BRANCHES: Final = frozenset({"if", "switch"})  # their steps are journaled beside them, not beneath
-_LOOPS: Final = frozenset({"while", "do-while"})
-_SCOPES: Final = _LOOPS | {"fan-out", "workflow"}
+BUDGET_SUFFIX: Final = ":budget"  # of the path of a budget's scope, which contains a step
+BRANCHES: Final = frozenset({"if", "switch"})  # their steps are journaled beside them, not beneath
+LOOPS: Final = frozenset({"while", "do-while"})
+_SCOPES: Final = LOOPS | {"fan-out", "workflow"}
 
 Outlined = Mapping[str, Any]
 """A step as `load.analysis.outline` returns it."""
@@ -34,7 +34,7 @@ class StepPaths:
             at += 1
             step = steps.get(name)
             if step is None:
-                if name.endswith(_BUDGET_SUFFIX):
+                if name.endswith(BUDGET_SUFFIX):
                     continue
                 return ()
             if step["type"] not in _SCOPES:
@@ -52,7 +52,7 @@ class StepPaths:
                 affixes = self._affixes_within(step, full, affixes, "/".join(parts[:at]))
                 if at == len(parts) and (action := _single_action(step)) is not None:
                     return (f"{affixes[0][0]}{action}{affixes[0][1]}",)
-            steps = _inner_steps(step)
+            steps = _by_id([one for _, held in step["beneath"] for one in held])
         return ()
 
     def _affixes_within(
@@ -67,10 +67,6 @@ class StepPaths:
         return [*affixes, own] if place == 0 else [own, *affixes]
 
 
-def _inner_steps(step: Outlined) -> dict[str, Outlined]:
-    return {name: one for _, held in step["beneath"] for name, one in _by_id(held).items()}
-
-
 def _by_id(steps: Sequence[Outlined]) -> dict[str, Outlined]:
     """Return the steps whose paths lie in one scope, by id."""
     return {step["id"]: step for step in _in_scope(steps)}
@@ -79,7 +75,7 @@ def _by_id(steps: Sequence[Outlined]) -> dict[str, Outlined]:
 def _in_scope(steps: Sequence[Outlined]) -> Iterator[Outlined]:
     for step in steps:
         yield step
-        if step["type"] in _BRANCHES:
+        if step["type"] in BRANCHES:
             for _, held in step["beneath"]:
                 yield from _in_scope(held)
 
