@@ -17,9 +17,13 @@ from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import NotRecorded
 from abreast.executors.tasks import is_async
 from abreast.jobs.matrix.call_notes import LaneCount
-from abreast.jobs.matrix.own_work import holding_place
 from abreast.jobs.matrix.rows import SubResult
-from abreast.jobs.matrix.tools import BlockingStrategyModel, CountingModel, StrategyModel
+from abreast.jobs.matrix.tools import (
+    BlockingStrategyModel,
+    CountingModel,
+    StrategyModel,
+    holding_place,
+)
 from abreast.models.port import OnText, Reply, Request
 from abreast.run.calls.model import Caller
 from abreast.run.run import Run

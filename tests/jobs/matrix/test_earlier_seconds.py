@@ -7,8 +7,7 @@ import pytest
 import abreast
 from abreast.core.errors import Halted, ServerFault
 from abreast.core.outcome import Usage
-from abreast.jobs.matrix.call_notes import CallAttempt, CellNotes
-from abreast.jobs.matrix.earlier_seconds import earlier_seconds
+from abreast.jobs.matrix.call_notes import CallAttempt, CellNotes, earlier_seconds
 from abreast.models.port import Reply
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from abreast.core.events import Event
-from abreast.jobs.matrix.spent import spent_of
+from abreast.jobs.matrix.recorded_rows import spent_of
 
 USED = {
     "requests": 2,

@@ -12,8 +12,7 @@ from typing import Any, Final
 from abreast.core.errors import AbreastError, BudgetSpent, CallFailed, NotRecorded, Paused
 from abreast.core.item import Item
 from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome, Usage
-from abreast.jobs.matrix.call_notes import NOTES, CellNotes
-from abreast.jobs.matrix.earlier_seconds import earlier_seconds, recorded_done
+from abreast.jobs.matrix.call_notes import NOTES, CellNotes, earlier_seconds, recorded_done
 from abreast.jobs.matrix.scoring.scores import Judged, score
 from abreast.jobs.matrix.spec import CONTROL_LANE, Cell, CellChoice, Study
 from abreast.jobs.matrix.tools import MatrixTools, StrategyModel
@@ -37,12 +36,10 @@ class CellFailed(AbreastError):
     retryable = False
 
     def __init__(self, message: str, details: Mapping[str, object] | None = None) -> None:
-        """Keep the facts of the cell as `details`."""
         super().__init__(message, *([dict(details)] if details else []))
         self.details = dict(details or {})
 
     def __str__(self) -> str:
-        """Return the message without the details."""
         return str(self.args[0])
 
 
@@ -197,8 +194,8 @@ class Matrix:
         reply = await item.run.step(REPLY, ask, cell.asks, on_change="rerun")
         judges = _JudgeCaller(self._tools, self._study.models[0].name)
         scores, errors = await self._scores(cell, reply, judges)
-        judge = {"judge": usage_facts(judges.used)} if judges.used is not NO_USAGE else {}
-        return {"scores": scores, "score_errors": errors, **judge}
+        found = {"scores": scores, "score_errors": errors}
+        return found if judges.used is NO_USAGE else {**found, "judge": usage_facts(judges.used)}
 
     async def _reply(self, cell: Cell) -> dict[str, Any]:
         """Get the cell's reply by its strategy; raises `CellFailed` with all facts on failure."""
@@ -241,8 +238,9 @@ class Matrix:
         for word in ("temperature", "max_tokens"):
             if words.get(word) is None and getattr(cell.model, word) is not None:
                 words[word] = getattr(cell.model, word)
-        caller = await self._tools.caller(cell.model.name)
-        found = await self._tools.sample(_current().run, words, caller)
+        found = await self._tools.sample(
+            _current().run, words, await self._tools.caller(cell.model.name)
+        )
         _note_steps(found)
         facts |= {"output": found["text"], "value": found.get("value")}
 
@@ -299,8 +297,6 @@ class Matrix:
 
 @dataclass(slots=True)
 class _JudgeCaller:
-    """Calls the judges of one cell, and adds up their usage."""
-
     tools: MatrixTools
     default: str
     """The model that is called where none is named."""
@@ -338,7 +334,6 @@ def _current() -> CurrentItem:
 
 
 def _note_steps(found: Mapping[str, Any]) -> None:
-    """Note the sub-results of a strategy that is a job itself."""
     notes = NOTES.get()
     if notes is not None:
         notes.steps += found.get("steps", ())

@@ -1,4 +1,4 @@
-"""Rows of a study, read back from its run, and the cells that changed since they were recorded."""
+"""Rows of a study, read back from its run, its cost, and the cells that changed since then."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from abreast.core.events import ITEM_SETTLED
 from abreast.core.item import escape, unescape
 from abreast.core.outcome import MONEY_DIGITS, NO_USAGE, Usage
 from abreast.jobs.matrix.job import PROMPT_STEP, REPLY
-from abreast.jobs.matrix.rows import Row
+from abreast.jobs.matrix.rows import FINAL_STATES, Row
 from abreast.jobs.matrix.spec import CONTROL_LANE, Cell, CellChoice, Study
+from abreast.run.call_totals import CALL_KINDS, call_totals
 from abreast.run.outcome_record import usage_of
 from abreast.store.codec import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event
 
 _PAGE_CELLS = 200  # read at once
-_FINAL_STATES = ("done", "failed")
 
 
 def rows_of(store: Store, run: RunRow) -> Iterator[Row]:
@@ -27,7 +27,7 @@ def rows_of(store: Store, run: RunRow) -> Iterator[Row]:
         found = store.recorded(run.id, [*page, *(f"{path}/{REPLY}" for path in page)])
         for path in page:
             recorded = found[path]
-            if recorded.data.get("state") in _FINAL_STATES:
+            if recorded.data.get("state") in FINAL_STATES:
                 yield _row(path, recorded, found.get(f"{path}/{REPLY}"))
 
 
@@ -43,7 +43,7 @@ def _paths(store: Store, run: RunRow) -> set[str]:
         for event in each_event(store, run.id, {ITEM_SETTLED})
         if event.path.startswith(root)
         and event.path.count("/") == 2  # noqa: PLR2004 - run, lane, cell
-        and event.data.get("state") in _FINAL_STATES
+        and event.data.get("state") in FINAL_STATES
     }
 
 
@@ -132,6 +132,14 @@ def _body(recorded: Recorded) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) else {}
 
 
+def spent_of(store: Store, run: RunRow) -> dict[str, float]:
+    """Requests, tokens and money of all calls so far, also of cells that were superseded since.
+
+    A call that was cut off by a kill counts as what was reserved for it.
+    """
+    return call_totals(each_event(store, run.id, CALL_KINDS)).paid
+
+
 @dataclass(slots=True)
 class ChangedCells:
     """A study compared with its run: how many cells are recorded, and which run again, and why."""
@@ -147,7 +155,7 @@ def changes(store: Store, run: RunRow, study: Study, choice: CellChoice) -> Chan
     """Compare a study with what is recorded of it."""
     found, scored_by = ChangedCells(), study.scored_by
     for cell, recorded, reply in _recorded_cells(store, run, study, choice):
-        if recorded is None or recorded.data.get("state") not in _FINAL_STATES:
+        if recorded is None or recorded.data.get("state") not in FINAL_STATES:
             found.missing += 1
         elif recorded.data.get("digest") == codec.digest(cell.value(scored_by)):
             found.recorded += 1
@@ -168,7 +176,7 @@ def answered(store: Store, run: RunRow, study: Study, choice: CellChoice) -> fro
         if cell.lane == CONTROL_LANE
         or (
             reply is not None
-            and reply.data.get("state") in _FINAL_STATES
+            and reply.data.get("state") in FINAL_STATES
             and reply.data.get("digest") == codec.digest(cell.asks)  # not as it was before an edit
         )
     )
@@ -203,6 +211,6 @@ def _reason(cell: Cell, recorded: Recorded, reply: Recorded | None) -> str:
         f"the input {cell.input.id}",
     )
     changed = [part for part, old, new in zip(named, then, now, strict=True) if old != new]
-    if not changed:
-        return "the scores changed (no call is made again)"
-    return " and ".join(changed) + " changed"
+    return f"{' and '.join(changed) or 'the scores'} changed" + (
+        "" if changed else " (no call is made again)"
+    )

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self
 
-_RowFacts: TypeAlias = Mapping[str, Any]
+FINAL_STATES: Final = ("done", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Row:
         return asdict(self)
 
     @classmethod
-    def of(cls, facts: _RowFacts) -> Self:
+    def of(cls, facts: Mapping[str, Any]) -> Self:
         """The row from what `plain` returned."""
         return cls(
             **{**facts, "steps": tuple(SubResult(**step) for step in facts.get("steps", ()))}

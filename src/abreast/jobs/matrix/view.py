@@ -13,7 +13,7 @@ from abreast.core.errors import StoreError
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.item import unescape
 from abreast.jobs.matrix.design.cells import CurrentCells, Design
-from abreast.jobs.matrix.rows import Row
+from abreast.jobs.matrix.rows import FINAL_STATES, Row
 from abreast.jobs.matrix.spec import CONTROL_LANE
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _STUDY_GIVEN: Final = "study-given"
 _REPLY: Final = "reply"
-_FINAL_STATES: Final = ("done", "failed")
 
 _MAX_ARMS: Final = 400
 _MAX_SCORES: Final = 8
@@ -46,8 +45,6 @@ _PRICES: Final = ("usd", "tokens", "seconds")
 
 
 class _Cell(NamedTuple):
-    """The facts of a cell that has ended."""
-
     path: str
     failed: bool
     scores: Mapping[str, float | None]
@@ -89,7 +86,6 @@ class MatrixView:
     KINDS: ClassVar = frozenset({ITEM_SETTLED, _STUDY_GIVEN})
 
     def __init__(self) -> None:
-        """Start before the first event."""
         self._arms: dict[tuple[str, str, bool], _Arm] = {}
         self._replies: dict[str, _Reply] = {}
         self._scores: dict[str, None] = {}  # in the order of the file
@@ -106,7 +102,7 @@ class MatrixView:
         parts = event.path.split("/")
         if len(parts) == 4 and parts[3] == _REPLY:  # noqa: PLR2004 - run, lane, cell, its reply
             self._replies[event.path.rpartition("/")[0]] = _reply(event)
-        elif len(parts) == 3 and event.data.get("state") in _FINAL_STATES:  # noqa: PLR2004 - run, lane, cell
+        elif len(parts) == 3 and event.data.get("state") in FINAL_STATES:  # noqa: PLR2004 - run, lane, cell
             self._cell_ended(event, unescape(parts[1]), unescape(parts[2]).split("~"))
 
     def _cell_ended(self, event: Event, lane: str, names: list[str]) -> None:
@@ -206,11 +202,6 @@ def _failure(event: Event) -> Mapping[str, Any]:
     return {**mapping(error.details), "error": error.message or error.kind}
 
 
-def _row(arm: _Arm, given: str, repeat: int) -> Row:
-    """A row with the names only, to find out whether it is still in the file."""
-    return Row(arm.strategy, "", arm.model, arm.strategy, given, repeat, "done", arm.control)
-
-
 def _place(design: Design | None, arm: _Arm) -> tuple[int, int, str, str]:
     """The position of an arm in the file; arms that are not in it come last, by name."""
     models, strategies = (design.models, design.strategies) if design else ([], [])
@@ -230,7 +221,13 @@ def _ordered(named: Sequence[str], seen: Iterable[str]) -> list[str]:
 
 def _show(arm: _Arm, design: Design | None, names: Sequence[str]) -> _Shown:
     current = CurrentCells(design)
-    cells = {key: cell for key, cell in arm.cells.items() if current.passes(_row(arm, *key))}
+    # Rows with the names only, to find out whether they are still in the file.
+    names_of = (arm.strategy, "", arm.model, arm.strategy)
+    cells = {
+        key: cell
+        for key, cell in arm.cells.items()
+        if current.passes(Row(*names_of, *key, "done", arm.control))
+    }
     return _Shown(_arm_facts(arm, cells, names), current.left_out)
 
 
@@ -305,7 +302,6 @@ class MatrixLive(LiveText):
     """The live line of a study: cells, lanes, 429s, cost so far and in all, and the time left."""
 
     def __init__(self, cells: Mapping[str, int], widths: Mapping[str, int]) -> None:
-        """Take each lane's number of cells and width."""
         self._cells, self._widths = cells, widths
         self._started_at = SYSTEM_CLOCK.now()
 

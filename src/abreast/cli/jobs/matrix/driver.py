@@ -39,10 +39,9 @@ from abreast.core.errors import Halted, WorkflowInvalid
 from abreast.jobs.matrix.design.cells import CurrentCells, Design
 from abreast.jobs.matrix.design.read_study import load_study
 from abreast.jobs.matrix.job import Matrix, without
-from abreast.jobs.matrix.recorded_rows import answered, cells_of
+from abreast.jobs.matrix.recorded_rows import answered, cells_of, spent_of
 from abreast.jobs.matrix.recorded_rows import changes as changes_of
 from abreast.jobs.matrix.spec import CONTROL_LANE, CellChoice, Study
-from abreast.jobs.matrix.spent import spent_of
 from abreast.jobs.matrix.view import MatrixLive
 from abreast.models.lanes import LaneSettings, missing_extra, split_name
 from abreast.run.run import Run

@@ -21,6 +21,7 @@ from abreast.jobs.files.shapes import (
     fitting,
     is_number,
     one_of,
+    refuse_unknown,
     whole,
 )
 from abreast.jobs.files.yaml_nodes import YamlNode, read_yaml
@@ -135,7 +136,7 @@ class _Reader:
         for key in root.pairs:
             if key != "matrix":
                 self.report.problem(root.line_of(key), f"there is no {shown(key)} beside 'matrix'")
-        self._check_keys(node, _STUDY, "a matrix")
+        refuse_unknown(node, _STUDY, "a matrix", self.report)
         given = fitting(node, _STUDY, "the matrix", self.report)
         truth = str(given["truth"].value) if "truth" in given else "truth"
         models = self._entries("models", given, self._model)
@@ -176,14 +177,6 @@ class _Reader:
             else []
         )
 
-    def _check_keys(self, node: YamlNode, words: Mapping[str, KeySpec], what: str) -> None:
-        for key in node.pairs:
-            if key not in words:
-                there = self.report.instead(key, words)
-                self.report.problem(
-                    node.line_of(key), f"there is no {shown(key)} in {what}; {there}"
-                )
-
     def _check_distinct(self, named: list[tuple[str, int]], what: str) -> None:
         names = [name for name, _ in named]
         for place, (name, line) in enumerate(named):
@@ -200,9 +193,11 @@ class _Reader:
             "max_tokens": KeySpec(whole(1)),
         }
         if node.kind == "mapping":
-            self._check_keys(node, words, "a model")
-            given = fitting(node, words, "a model", self.report)
-            facts = {word: one.value for word, one in given.items()}
+            refuse_unknown(node, words, "a model", self.report)
+            facts = {
+                word: one.value
+                for word, one in fitting(node, words, "a model", self.report).items()
+            }
         else:
             facts = {"name": node.plain(2)}
         name = facts.get("name")
@@ -212,8 +207,9 @@ class _Reader:
                 f"a model is named provider/model, such as local/smollm2, not {shown(name)}",
             )
             return None
-        label = self._label(facts.get("label", name), node.line, "a model")
-        return ModelArm(**{**facts, "label": label})
+        return ModelArm(
+            **{**facts, "label": self._label(facts.get("label", name), node.line, "a model")}
+        )
 
     def _label(self, name: str, line: int, what: str) -> str:
         if "~" in name or "\n" in name or not name.strip():
@@ -236,7 +232,7 @@ class _Reader:
             )
             return None
         words = _STRATEGIES[kind]
-        self._check_keys(node, words, what)
+        refuse_unknown(node, words, what, self.report)
         given = fitting(node, words, what, self.report)
         if kind not in given:
             return None
@@ -258,9 +254,12 @@ class _Reader:
             return StudyStrategy(name, "python", node.line, call=call, code=f"missing: {error}")
 
     def _workflow(self, name: str, node: YamlNode, place: YamlNode) -> StudyStrategy:
-        text = self._read(str(place.value), place.line)
         return StudyStrategy(
-            name, "workflow", node.line, file=str(place.value), code=digest(text or "")
+            name,
+            "workflow",
+            node.line,
+            file=str(place.value),
+            code=digest(self._read(str(place.value), place.line) or ""),
         )
 
     def _prompt(
@@ -414,15 +413,7 @@ class _Reader:
             name, model = (
                 one.plain(2) if (one := node.get(word)) else None for word in ("name", "model")
             )
-            self._check_keys(
-                node,
-                {
-                    **{one: KeySpec(ANY) for one in KINDS},
-                    "name": KeySpec(NAME),
-                    "model": KeySpec(NAME),
-                },
-                "a score",
-            )
+            refuse_unknown(node, (*KINDS, "name", "model"), "a score", self.report)
         if kind not in KINDS:
             self.report.problem(
                 node.line,

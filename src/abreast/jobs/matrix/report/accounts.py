@@ -201,7 +201,6 @@ def balance(rows: Sequence[Row]) -> Balance:
 
 
 def _load_sentence(lane: str, found: Correlation) -> str:
-    """A sentence for the test of service time against load."""
     if found.rho is None or found.p is None:
         return (
             f"{lane}: cannot be tested, as there are too few cells "

@@ -9,7 +9,6 @@ from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.scoring.arms import Arm, block_means, intended, mean, plain, score_names
 from abreast.jobs.matrix.scoring.inference import Paired, holm, paired
 
-Key: TypeAlias = tuple[str, str, str, int]
 Pair: TypeAlias = tuple[Row, Row]
 
 
@@ -94,7 +93,7 @@ def compare(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> RunChanges:
     )
 
 
-def _by_key(rows: Iterable[Row]) -> dict[Key, Row]:
+def _by_key(rows: Iterable[Row]) -> dict[tuple[str, str, str, int], Row]:
     return {(row.model, row.strategy, row.input, row.repeat): row for row in plain(rows)}
 
 

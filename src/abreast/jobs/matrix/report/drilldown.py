@@ -115,8 +115,11 @@ def _density(texts: Sequence[str]) -> float:
 
 def _packed(rows: Sequence[Row], longest: int) -> Packed:
     texts = Texts(longest)
-    cells = [_cell(row, texts) for row in rows]
-    data = compressed(script_json({"fields": FIELDS, "texts": texts.kept, "cells": cells}))
+    data = compressed(
+        script_json(
+            {"fields": FIELDS, "texts": texts.kept, "cells": [_cell(row, texts) for row in rows]}
+        )
+    )
     return Packed(data, texts.cut, longest)
 
 
@@ -150,6 +153,8 @@ def _rounded(value: Any) -> Any:  # noqa: ANN401 - any value of a row
     """
     if isinstance(value, float):
         return round(value, 6) if value - value == 0 else None
-    if isinstance(value, dict):
-        return {name: _rounded(inner) for name, inner in value.items()}
-    return value
+    return (
+        {name: _rounded(inner) for name, inner in value.items()}
+        if isinstance(value, dict)
+        else value
+    )

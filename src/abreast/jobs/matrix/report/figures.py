@@ -154,10 +154,9 @@ def _name_axis(names: Sequence[str]) -> Figure:
 
     Its values are numbers, not categories, so that two marks of a line can be side by side.
     """
-    places = list(range(len(names)))
     return {
         "tickmode": "array",
-        "tickvals": places,
+        "tickvals": list(range(len(names))),
         "ticktext": list(names),
         "range": [-0.6, len(names) - 0.4],
     }

@@ -22,16 +22,20 @@ def signed(value: float | None) -> str:
 
 def p_value(value: float | None) -> str:
     """A p value, never written as 0."""
-    if value is None:
-        return NOTHING
-    return f"< {_SMALLEST_P}" if value < _SMALLEST_P else f"{value:.3f}"
+    return (
+        NOTHING if value is None else f"< {_SMALLEST_P}" if value < _SMALLEST_P else f"{value:.3f}"
+    )
 
 
 def usd(value: float | None) -> str:
     """Money: with cents from a dollar on, with four significant digits below."""
-    if value is None:
-        return NOTHING
-    return f"${value:,.2f}" if abs(value) >= 1 or value == 0 else f"${value:.4g}"
+    return (
+        NOTHING
+        if value is None
+        else f"${value:,.2f}"
+        if abs(value) >= 1 or value == 0
+        else f"${value:.4g}"
+    )
 
 
 def seconds(value: float | None) -> str:
@@ -61,11 +65,12 @@ def quantile(found: Quantile) -> str:
 
 def plain(value: Any) -> str:  # noqa: ANN401 - any fact or truth of a user
     """Anything as one string: text as it is, the rest as JSON."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return NOTHING
-    return json.dumps(value, ensure_ascii=False, default=str, sort_keys=True)
+    text = NOTHING if value is None else value
+    return (
+        text
+        if isinstance(text, str)
+        else json.dumps(value, ensure_ascii=False, default=str, sort_keys=True)
+    )
 
 
 def listed(names: Sequence[str]) -> str:

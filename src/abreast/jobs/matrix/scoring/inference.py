@@ -145,8 +145,10 @@ def paired(before: Sequence[float], after: Sequence[float]) -> Paired:
 
 def holm(found: Sequence[Paired]) -> list[Paired]:
     """The same tests, each with its `p` corrected for all of them."""
-    adjusted = corrected([one.p for one in found])
-    return [replace(one, adjusted=value) for one, value in zip(found, adjusted, strict=True)]
+    return [
+        replace(one, adjusted=value)
+        for one, value in zip(found, corrected([one.p for one in found]), strict=True)
+    ]
 
 
 def corrected(values: Sequence[float | None]) -> list[float | None]:
@@ -184,8 +186,9 @@ def correlation(first: Sequence[float], second: Sequence[float]) -> Correlation:
 
 
 def _wilson(successes: float, count: int) -> tuple[float, float]:
-    proportion = _import("statsmodels.stats.proportion")
-    low, high = proportion.proportion_confint(successes, count, alpha=1 - LEVEL, method="wilson")
+    low, high = _import("statsmodels.stats.proportion").proportion_confint(
+        successes, count, alpha=1 - LEVEL, method="wilson"
+    )
     return max(float(low), 0.0), min(float(high), 1.0)
 
 
@@ -213,17 +216,26 @@ def _wilcoxon(differences: Sequence[float]) -> float:
         return float(stats.wilcoxon(differences, zero_method="pratt").pvalue)
     if len(signed) == 1:
         return 1.0
-    add = _import("numpy").sum
     found = stats.permutation_test(
-        (signed,), add, permutation_type="samples", vectorized=True, n_resamples=2 ** len(signed)
+        (signed,),
+        _import("numpy").sum,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=2 ** len(signed),
     )
     return float(found.pvalue)
 
 
 def _mcnemar(differences: Sequence[float]) -> float:
     up, down = (sum(value == way for value in differences) for way in (1, -1))
-    tables = _import("statsmodels.stats.contingency_tables")
-    return min(1.0, float(tables.mcnemar([[0, up], [down, 0]], exact=True).pvalue))
+    return min(
+        1.0,
+        float(
+            _import("statsmodels.stats.contingency_tables")
+            .mcnemar([[0, up], [down, 0]], exact=True)
+            .pvalue
+        ),
+    )
 
 
 def _rank_biserial(differences: Sequence[float]) -> float:

@@ -116,27 +116,17 @@ def _exact(judged: Judged, field: Any) -> float:  # noqa: ANN401 - a field's nam
     truth = judged.truth
     if field is not None:
         return float(_same(_field(judged.parsed(), field), _field(truth, field)))
-    if isinstance(truth, str):
-        return float(judged.output.strip() == truth.strip())
-    return float(_same(judged.parsed(), truth))
+    return float(_same(judged.output if isinstance(truth, str) else judged.parsed(), truth))
 
 
 def _same(one: object, other: object) -> bool:
-    if isinstance(one, str) and isinstance(other, str):
-        return one.strip() == other.strip()
+    one, other = (given.strip() if isinstance(given, str) else given for given in (one, other))
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _contains(judged: Judged, wanted: Any) -> float:  # noqa: ANN401 - a text, or the truth
-    return float(_text(judged.truth if wanted is None else wanted).lower() in judged.output.lower())
-
-
 def _numeric(judged: Judged, tolerance: Any) -> float:  # noqa: ANN401 - a number, a mapping or None
-    relative, absolute = 0.0, 0.0
-    if isinstance(tolerance, Mapping):
-        relative, absolute = float(tolerance.get("rel", 0.0)), float(tolerance.get("abs", 0.0))
-    elif tolerance is not None:
-        absolute = float(tolerance)
+    bounds = tolerance if isinstance(tolerance, Mapping) else {"abs": tolerance or 0.0}
+    relative, absolute = (float(bounds.get(word, 0.0)) for word in ("rel", "abs"))
     found = _number(judged.output if judged.value is None else judged.value)
     truth = _number(judged.truth)
     if truth is None:
@@ -154,30 +144,23 @@ def _number(given: object) -> float | None:
 
 
 def _overlap(judged: Judged, field: Any, of: Callable[[int, int], float]) -> float:  # noqa: ANN401 - a field's name or None
-    """What is both found and wanted, as a share; `of` gives the whole from both counts."""
-    found, wanted = _sets(judged, field)
+    """What is both found and wanted, as a share; `of` gives the whole from both counts.
+
+    They are the elements of a list, or name-value pairs of a mapping.
+    """
+    found, wanted = (
+        _parts(given if field is None else _field(given, field))
+        for given in (judged.parsed(), judged.truth)
+    )
     whole = of(len(found), len(wanted))
     return len(found & wanted) / whole if whole else float(not found and not wanted)
 
 
-def _sets(judged: Judged, field: Any) -> tuple[set[str], set[str]]:  # noqa: ANN401 - a field's name or None
-    """The found and the wanted elements of a list, or name-value pairs of a mapping."""
-    found, wanted = judged.parsed(), judged.truth
-    if field is not None:
-        found, wanted = _field(found, field), _field(wanted, field)
-    return _parts(found), _parts(wanted)
-
-
 def _parts(given: object) -> set[str]:
-    if given is None:
-        return set()
     if isinstance(given, Mapping):
-        return {
-            f"{name}={_text(one)}".lower()
-            for name, value in given.items()
-            for one in _listed(value)
-        }
-    return {_text(one).strip().lower() for one in _listed(given)}
+        pairs = ((name, one) for name, value in given.items() for one in _listed(value))
+        return {f"{name}={_text(one)}".lower() for name, one in pairs}
+    return {_text(one).strip().lower() for one in ([] if given is None else _listed(given))}
 
 
 def _listed(given: object) -> list[Any]:
@@ -208,7 +191,9 @@ def _text(given: object) -> str:
 
 _SCORES: Final[dict[str, Callable[[Judged, Any], float]]] = {
     "exact": _exact,
-    "contains": _contains,
+    "contains": lambda judged, wanted: float(
+        _text(judged.truth if wanted is None else wanted).lower() in judged.output.lower()
+    ),
     "regex": lambda judged, pattern: float(re.search(pattern, judged.output) is not None),
     "numeric": _numeric,
     "precision": lambda judged, field: _overlap(judged, field, lambda found, _: found),

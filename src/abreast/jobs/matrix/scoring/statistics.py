@@ -103,7 +103,10 @@ def comparisons(rows: Sequence[Row]) -> list[ArmComparison]:
     found = []
     for score, scored in by_score.items():
         read = [
-            {arm: _means(cells, score, reading) for arm, cells in scored}
+            {
+                arm: block_means((row.input, reading(row, score)) for row in cells)
+                for arm, cells in scored
+            }
             for reading in (intended, valid)
         ]
         ranked = sorted(read[0], key=lambda arm: (mean(read[0][arm].values()), arm))
@@ -181,10 +184,6 @@ def _blocks(cells: Iterable[Row], score: str, reading: Reading) -> list[list[flo
     ordered = sorted(cells, key=lambda row: (row.input, row.repeat, row.cell))
     values = ((row.input, reading(row, score)) for row in ordered)
     return [found for _, found in grouped((name, one) for name, one in values if one is not None)]
-
-
-def _means(cells: Iterable[Row], score: str, reading: Reading) -> dict[str, float]:
-    return block_means((row.input, reading(row, score)) for row in cells)
 
 
 def _paired(first: dict[str, float], second: dict[str, float]) -> Paired:
