@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from abreast.jobs.plan.decompose.decompose import decompose
 from abreast.jobs.plan.decompose.inventory import Inventory
 from abreast.jobs.plan.decompose.score import score
-from abreast.jobs.plan.page import page, write_page
+from abreast.jobs.plan.page import Box, page, squares, write_page
 from abreast.jobs.plan.spec import Options
-from abreast.jobs.plan.squares import Box, squares
 from tests.jobs.plan.trees import large_layout
 
 HOSTILE = (

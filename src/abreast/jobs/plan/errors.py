@@ -23,7 +23,6 @@ class SubplanFailed(AbreastError):
     """
 
     def __init__(self, message: str, details: dict[str, object] | None = None) -> None:
-        """Keep the output of the work as `details`."""
         super().__init__(message)
         self.details = details or {}
 

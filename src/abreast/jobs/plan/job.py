@@ -158,21 +158,23 @@ async def _recorded_done(
 
 def _record_division(run: Run, plan: Plan, how: PlanOptions) -> None:
     """Record the tree in the journal, since outcomes exist only for leaves that have ended."""
-    nodes = [
-        {
-            "id": node.id,
-            "parent": node.parent,
-            "scope": node.scope,
-            "kind": str(node.kind),
-            "reason": str(node.reason),
-            "files": len(node.files),
-            "tokens": node.tokens,
-            "over_budget": node.over_budget,
-            "needs": list((how.needs or {}).get(node.id, ())),
-        }
-        for node in plan.nodes
-    ]
-    run.note(PLAN_DIVIDED, value=nodes)
+    run.note(
+        PLAN_DIVIDED,
+        value=[
+            {
+                "id": node.id,
+                "parent": node.parent,
+                "scope": node.scope,
+                "kind": str(node.kind),
+                "reason": str(node.reason),
+                "files": len(node.files),
+                "tokens": node.tokens,
+                "over_budget": node.over_budget,
+                "needs": list((how.needs or {}).get(node.id, ())),
+            }
+            for node in plan.nodes
+        ],
+    )
 
 
 def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -228,15 +230,11 @@ class _LeafOrder:
 
     def _chains(self) -> dict[str, int]:
         """For each subplan, the tokens of the longest chain that begins with it."""
-        after: dict[str, list[str]] = {name: [] for name in self._needs}
-        for name, needs in self._needs.items():
-            for need in needs:
-                after[need].append(name)
-        chain: dict[str, int] = {}
+        chain = dict.fromkeys(self._needs, 0)  # of the longest after it, until it comes itself
         for name in reversed(list(TopologicalSorter(self._needs).static_order())):
-            chain[name] = (
-                1 + self._leaves[name].tokens + max((chain[one] for one in after[name]), default=0)
-            )
+            chain[name] += 1 + self._leaves[name].tokens
+            for need in self._needs[name]:
+                chain[need] = max(chain[need], chain[name])
         return chain
 
     async def ready(self, made_of: Mapping[str, Any]) -> AsyncIterator[Any]:
@@ -278,6 +276,8 @@ class _LeafOrder:
     def unfinished(self, name: str) -> Subplan:
         """The result of a leaf without an outcome: blocked or cancelled."""
         blocker = self._failed.get(name)
-        if blocker is not None:
-            return Subplan(name, "blocked", error=f"it needs {blocker}, which failed")
-        return Subplan(name, "cancelled", error="stopped")
+        return (
+            Subplan(name, "cancelled", error="stopped")
+            if blocker is None
+            else Subplan(name, "blocked", error=f"it needs {blocker}, which failed")
+        )

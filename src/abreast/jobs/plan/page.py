@@ -4,7 +4,8 @@ The page has no script and fetches nothing. Names are escaped, whatever is in th
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -12,9 +13,24 @@ from typing import Final
 from abreast.core.version import VERSION
 from abreast.jobs.plan.decompose.score import Score
 from abreast.jobs.plan.spec import NodeKind, Plan, PlanNode
-from abreast.jobs.plan.squares import Box, squares
 from abreast.jobs.plan.tree_text import REASON_WORDS, score_lines
 from abreast.worktrees.merge.names import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def within(self, sides: float, top: float) -> "Box":
+        """The rectangle inside of a frame."""
+        width, height = max(0.0, self.width - 2 * sides), max(0.0, self.height - top - sides)
+        return Box(self.x + sides, self.y + top, width, height)
+
 
 # Pixels.
 _MAP_SIZE: Final = Box(0, 0, 1200, 720)
@@ -112,18 +128,15 @@ def _boxes(plan: Plan, node: PlanNode, box: Box) -> Iterator[str]:
     waiting = [(node, box)]
     while waiting:
         one, place = waiting.pop()
-        yield _box(one, place, _above(plan, one))
+        # The labels of children leave out the directory of their parent.
+        parent = "" if one.parent is None else plan.node(one.parent).scope
+        yield _box(one, place, f"{parent.rpartition('/')[0]}/")
         children = list(plan.children(one))
         head = _HEAD_HEIGHT if place.height > 3 * _HEAD_HEIGHT else _FRAME_WIDTH
         found = squares(
             [max(1, child.tokens) for child in children], place.within(_FRAME_WIDTH, head)
         )
         waiting += zip(children, found, strict=True)
-
-
-def _above(plan: Plan, node: PlanNode) -> str:
-    """The directory of the parent node, which the labels of its children leave out."""
-    return "" if node.parent is None else plan.node(node.parent).scope.rpartition("/")[0] + "/"
 
 
 def _box(node: PlanNode, place: Box, above: str) -> str:
@@ -194,3 +207,65 @@ def _row(leaf: PlanNode) -> str:
 
 def _text(text: str) -> str:
     return escape(printable(text))
+
+
+# --- the treemap: a rectangle divided into rectangles that are as square as possible --------------
+
+
+def squares(areas: Sequence[float], box: Box) -> list[Box]:
+    """A box for each area, in their order; together they fill `box`, in proportion to their areas.
+
+    Areas are laid out in rows along the shorter side, the largest first; a row takes another area
+    as long as its worst aspect ratio does not get worse. (Squarified treemaps, by Bruls, Huizing
+    and van Wijk.)
+    """
+    total = sum(areas)
+    if not areas or total <= 0:
+        return [Box(box.x, box.y, 0.0, 0.0)] * len(areas)
+    scale = box.width * box.height / total
+    order = sorted(range(len(areas)), key=lambda place: (-areas[place], place))
+    found: dict[int, Box] = {}
+    left, at = box, 0
+    while at < len(order):
+        side = min(left.width, left.height)
+        row = [order[at]]
+        while at + len(row) < len(order):
+            longer = [*row, order[at + len(row)]]
+            if _worst_ratio([areas[one] * scale for one in longer], side) > _worst_ratio(
+                [areas[one] * scale for one in row], side
+            ):
+                break
+            row = longer
+        left = _place_row([(one, areas[one] * scale) for one in row], left, found)
+        at += len(row)
+    return [found[place] for place in range(len(areas))]
+
+
+def _worst_ratio(row: Sequence[float], side: float) -> float:
+    thickness = sum(row) / side if side else 0.0
+    return max(
+        max(thickness * thickness / area, area / (thickness * thickness))
+        if thickness and area
+        else float("inf")
+        for area in row
+    )
+
+
+def _place_row(row: Sequence[tuple[int, float]], box: Box, found: dict[int, Box]) -> Box:
+    """Place a row along the shorter side; return the rest of the box."""
+    upright, side = box.width >= box.height, min(box.width, box.height)
+    thickness = sum(area for _, area in row) / side if side else 0.0
+    at = 0.0
+    for place, area in row:
+        length = area / thickness if thickness else 0.0
+        found[place] = (
+            Box(box.x, box.y + at, thickness, length)
+            if upright
+            else Box(box.x + at, box.y, length, thickness)
+        )
+        at += length
+    return (
+        Box(box.x + thickness, box.y, max(0.0, box.width - thickness), box.height)
+        if upright
+        else Box(box.x, box.y + thickness, box.width, max(0.0, box.height - thickness))
+    )

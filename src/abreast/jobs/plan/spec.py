@@ -58,7 +58,6 @@ class Options:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that are not whole numbers or too small."""
         least = {"max_depth": 0, "min_files": 1, "max_files": 1, "max_tokens": 1}
         for name, low in least.items():
             value = getattr(self, name)
@@ -126,7 +125,6 @@ class Plan:
     _owners: dict[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Index the nodes by id, and the leaves by file."""
         object.__setattr__(self, "_by_id", {node.id: node for node in self.nodes})
         object.__setattr__(
             self, "_owners", {path: leaf.id for leaf in self.leaves for path in leaf.files}

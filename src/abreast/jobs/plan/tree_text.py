@@ -33,22 +33,21 @@ def to_json(plan: Plan, report: Score | None = None) -> dict[str, Any]:
     """The plan as `plan show --json` prints it: parents before children, `root` the first id."""
     return {
         "root": plan.root.id,
-        "nodes": [_node(node) for node in plan.nodes],
+        "nodes": [
+            {
+                "id": node.id,
+                "parent": node.parent,
+                "children": list(node.children),
+                "depth": node.depth,
+                "files": list(node.files),
+                "tokens": node.tokens,
+                "reason": str(node.reason),
+                "over_budget": node.over_budget,
+            }
+            for node in plan.nodes
+        ],
         "max_depth_reached": plan.max_depth_reached,
         "score": None if report is None else asdict(report),
-    }
-
-
-def _node(node: PlanNode) -> dict[str, Any]:
-    return {
-        "id": node.id,
-        "parent": node.parent,
-        "children": list(node.children),
-        "depth": node.depth,
-        "files": list(node.files),
-        "tokens": node.tokens,
-        "reason": str(node.reason),
-        "over_budget": node.over_budget,
     }
 
 
@@ -106,28 +105,23 @@ def score_lines(plan: Plan, report: Score) -> list[str]:
             for bound in bounds
         )
         lines.append(f"at most so many times faster (by dependency): {speedups}")
-    lines += _listed(
+    hubs = _listed(
         [
             f"hub: {hub.path}, imported by {hub.importers} files of {hub.leaves} other subplans"
             for hub in report.hubs
         ]
     )
-    lines += _listed(
+    pairs = _listed(
         [
             f"may conflict: {plan.node(pair.first).scope} and {plan.node(pair.second).scope}, "
             f"{_many(pair.imports, 'import')} between them"
             for pair in report.conflict_pairs
         ]
     )
-    return [
-        *lines,
-        *_listed(
-            [
-                f"circle of {len(circle)} subplans, by dependency one group"
-                for circle in report.cycles
-            ]
-        ),
+    circles = [
+        f"circle of {len(circle)} subplans, by dependency one group" for circle in report.cycles
     ]
+    return [*lines, *hubs, *pairs, *_listed(circles)]
 
 
 def _listed(lines: list[str]) -> list[str]:

@@ -36,8 +36,6 @@ _TEXT_CHARACTERS: Final = 300
 
 @dataclass(slots=True)
 class _Leaf:
-    """The state of a subplan."""
-
     state: str = "pending"
     path: str = ""
     message: str = ""
@@ -55,7 +53,6 @@ class PlanView:
     )
 
     def __init__(self) -> None:
-        """Start before the first event."""
         self._nodes: dict[str, dict[str, Any]] = {}
         self._leaves: dict[str, _Leaf] = {}
         self._divided = False
@@ -110,7 +107,10 @@ class PlanView:
             self._nodes.setdefault(name, {"id": name, "parent": None, "scope": name})
         inner = {node.get("parent") for node in self._nodes.values()}
         states = {name: self._state(name, state) for name in self._nodes if name not in inner}
-        clashes, outside = self._clashes(), self._outside()
+        changes = self._changes()
+        outside = self._outside(changes)
+        # A merge combines the changes of several subplans, or has a conflict.
+        clashes = sorted(one for one in changes.items() if len(one[1]) > 1)
         touched = Counter(leaf for _, leaves in clashes for leaf in leaves)
         facts = manifest_of(run, "plan")
         return {
@@ -158,7 +158,8 @@ class PlanView:
             "seconds": round(leaf.seconds, 3),
             "attempts": leaf.attempts,
             "path": leaf.path or None,
-            "said": leaf.message or self._blocked_message(name, state),
+            "said": leaf.message
+            or (f"it needs {self._blocker(name)}" if state == "blocked" else ""),
             "changed": len(leaf.changed),
             "clashes": clashes,
             "changes": [short(path, _TEXT_CHARACTERS) for path in leaf.changed[:_MAX_FILES]],
@@ -183,9 +184,6 @@ class PlanView:
                     todo.append(need)
         return None
 
-    def _blocked_message(self, name: str, state: str | None) -> str:
-        return f"it needs {self._blocker(name)}" if state == "blocked" else ""
-
     def _changes(self) -> dict[str, list[str]]:
         """The done subplans that changed each file."""
         found: dict[str, list[str]] = {}
@@ -194,11 +192,7 @@ class PlanView:
                 found.setdefault(path, []).append(name)
         return found
 
-    def _clashes(self) -> list[tuple[str, list[str]]]:
-        """Files that several subplans have changed: a merge combines them, or has a conflict."""
-        return sorted((path, leaves) for path, leaves in self._changes().items() if len(leaves) > 1)
-
-    def _outside(self) -> list[tuple[str, list[str]]]:
+    def _outside(self, changes: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
         """Files that were changed by subplans that do not own them."""
         owner = {
             path: name
@@ -208,6 +202,6 @@ class PlanView:
         }
         found = {
             path: [name for name in leaves if owner.get(path, name) != name]
-            for path, leaves in self._changes().items()
+            for path, leaves in changes.items()
         }
         return sorted((path, leaves) for path, leaves in found.items() if leaves)

@@ -6,24 +6,69 @@ It divides by directories first; where these don't divide, by imports, then by c
 imports; above a budget, by names. A leaf has the reason why it is not divided: `max_depth`,
 `min_files`, `no_progress`, `fits`. An id is made of a path, never of a position, so a file added
 elsewhere does not change it (unless a new level pushes what is beneath it over `max_depth`).
+
+A directory is a level of the tree unless its neighbours together (other directories and files of
+the directory above) have at most `2 * min_files` files: then its parts take its place. A chain of
+directories without neighbours is never shown as levels, and 40 files, however nested, are never
+deeper than 2. Whether a directory is a level depends on its neighbours alone, so a file added
+elsewhere removes no level.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from abreast.jobs.plan.decompose.clusters import divide_by_budget, divide_by_imports
-from abreast.jobs.plan.decompose.folders import Folder, divide_by_folders, grow, stays_whole
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.inventory import FileEntry, Inventory
 from abreast.jobs.plan.spec import ROOT, NodeKind, Options, Plan, PlanNode, Reason
 
+# Neighbours, in multiples of min_files, below which a directory is not a level. With less, 40 files
+# of 11 + 11 + 11 + 7 would nest to depth 3.
+_FEW_NEIGHBOURS: Final = 2
 # Hexadecimal digits: with 48 bits, two of 10,000 nodes collide once in five million plans.
 _DIGEST_DIGITS: Final = 12
 _SLUG_CHARACTERS: Final = 24
 _NOT_IN_SLUG: Final = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(slots=True, eq=False)
+class Folder:
+    """A directory: its own files, and the directories in it that have any beneath them."""
+
+    path: str
+    files: list[FileEntry] = field(default_factory=list)
+    folders: "dict[str, Folder]" = field(default_factory=dict)
+    count: int = 0
+    """Files beneath it, at any depth."""
+    tokens: int = 0
+    parts: int = 1
+    """The number of parts it would be divided into."""
+
+    def all_files(self) -> Iterator[FileEntry]:
+        """All files beneath it, in no order."""
+        pending = [self]
+        while pending:
+            folder = pending.pop()
+            yield from folder.files
+            pending.extend(folder.folders.values())
+
+    def bottom(self) -> "Folder":
+        """The directory with its files, if a chain of directories leads to them."""
+        folder = self
+        while not folder.files and len(folder.folders) == 1:
+            (folder,) = folder.folders.values()
+        return folder
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPart:
+    """A directory, or only the files in it."""
+
+    folder: Folder
+    whole: bool
 
 
 def decompose(
@@ -33,8 +78,12 @@ def decompose(
     options = options or Options()
     imports = imports or Imports()
     work = _Decomposition(imports, options)
-    nodes = work.run(grow(inventory.files, options))
-    return Plan(tuple(nodes), options, work.steps, (*inventory.notes, *imports.notes))
+    return Plan(
+        tuple(work.run(grow(inventory.files, options))),
+        options,
+        work.steps,
+        (*inventory.notes, *imports.notes),
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -103,11 +152,8 @@ class _Decomposition:
             return None
         self.steps += 1
         found = divide_by_folders(part.folder, self.options)
-        if len(found) < 2:  # noqa: PLR2004 - a single part divides nothing
-            return None
-        return _Split(
-            Reason.DIRECTORIES, [_of_folder(each.folder, whole=each.whole) for each in found]
-        )
+        parts = [_of_folder(each.folder, whole=each.whole) for each in found]
+        return _Split(Reason.DIRECTORIES, parts) if len(parts) > 1 else None
 
     def _by_content(self, part: _Part) -> _Split | None:
         over = self._over(part)
@@ -134,9 +180,12 @@ class _Decomposition:
 
 def _of_folder(folder: Folder, *, whole: bool) -> _Part:
     if whole:
-        name = _node_id("folder", folder.path)
         return _Part(
-            name, NodeKind.DIRECTORY, f"{folder.path}/", _sorted(folder.all_files()), folder
+            _node_id("folder", folder.path),
+            NodeKind.DIRECTORY,
+            f"{folder.path}/",
+            _sorted(folder.all_files()),
+            folder,
         )
     scope = f"{folder.path}/*" if folder.path else "*"
     return _Part(
@@ -175,3 +224,66 @@ def _sorted(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
 
 def _tokens(files: Sequence[FileEntry]) -> int:
     return sum(file.tokens for file in files)
+
+
+# --- directories ----------------------------------------------------------------------------------
+
+
+def grow(files: Iterable[FileEntry], options: Options) -> Folder:
+    """Build the tree of directories of files, with their counts."""
+    root = Folder("")
+    every = [root]
+    known: dict[str, Folder] = {"": root}
+    for file in files:
+        place = file.path.rpartition("/")[0]
+        folder = known.get(place)
+        if folder is None:
+            folder = root
+            for name in place.split("/"):
+                beneath = folder.folders.get(name)
+                if beneath is None:
+                    beneath = Folder(f"{folder.path}/{name}" if folder.path else name)
+                    folder.folders[name] = beneath
+                    every.append(beneath)
+                folder = beneath
+            known[place] = folder
+        folder.files.append(file)
+    for folder in reversed(every):  # a directory comes after the one above it
+        folder.count = len(folder.files) + sum(each.count for each in folder.folders.values())
+        folder.tokens = sum(file.tokens for file in folder.files) + sum(
+            each.tokens for each in folder.folders.values()
+        )
+        folder.parts = bool(folder.files) + sum(
+            each.parts if _is_replaced_by_parts(folder, each, options) else 1
+            for each in folder.folders.values()
+        )
+    return root
+
+
+def divide_by_folders(folder: Folder, options: Options) -> list[FolderPart]:
+    """The parts of a directory, ordered by path; fewer than two if its files are in one place."""
+    found: list[FolderPart] = []
+    pending = [(folder, True)]
+    while pending:
+        here, opened = pending.pop()
+        if not opened:
+            found.append(FolderPart(here, whole=True))
+            continue
+        if here.files:
+            found.append(FolderPart(here, whole=not here.folders))
+        beneath = (here.folders[name] for name in sorted(here.folders, reverse=True))
+        pending.extend((each, _is_replaced_by_parts(here, each, options)) for each in beneath)
+    return found
+
+
+def stays_whole(files: int, tokens: int, options: Options) -> bool:
+    """Whether that many files and tokens are a leaf at any depth."""
+    return not options.over(files, tokens) and (files <= options.min_files or options.budgeted)
+
+
+def _is_replaced_by_parts(above: Folder, folder: Folder, options: Options) -> bool:
+    return (
+        folder.parts > 1  # a chain keeps the name of its top
+        and above.count - folder.count <= _FEW_NEIGHBOURS * options.min_files
+        and not stays_whole(folder.count, folder.tokens, options)
+    )

@@ -94,8 +94,7 @@ def communities(graph: Graph) -> list[list[int]]:
             weights[target][node] += 1.0
     group_of = list(range(len(graph)))
     while True:
-        labels = _local_moves(weights)
-        groups = gathered(labels)
+        groups = gathered(_local_moves(weights))
         if len(groups) == len(weights):
             return gathered(group_of)
         number = {node: place for place, group in enumerate(groups) for node in group}

@@ -78,9 +78,11 @@ def read_imports(root: Path, inventory: Inventory) -> Imports:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, SyntaxError):
-        return f"line {error.lineno or 0}: {error.msg}"
-    return str(error) or type(error).__name__
+    return (
+        f"line {error.lineno or 0}: {error.msg}"
+        if isinstance(error, SyntaxError)
+        else str(error) or type(error).__name__
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,10 @@ class Modules:
         self._paths = set(paths)
         self._packages = {_above(path) for path in paths if _stem(path) == _INIT}
         self._folders = {folder for path in paths for folder in _folders_above(path)}
-        homes = {self._home(path) for path in paths}
-        self._homes = sorted(homes, key=lambda home: (home != "src", home.count("/"), home))
+        self._homes = sorted(
+            {self._home(path) for path in paths},
+            key=lambda home: (home != "src", home.count("/"), home),
+        )
         self._own = ""
         self._files = _by_module(self._paths)
         self._tops: dict[tuple[str, str], str | None] = {}  # answers of `_top`
@@ -181,7 +185,6 @@ class Modules:
         return None if root is None else _join(root, *name.split("."))
 
     def _base(self, path: str, statement: ast.ImportFrom) -> str | None:
-        """The path of the module of a `from` statement."""
         if not statement.level:
             return self._place(path, statement.module or "")
         base = _above(path)

@@ -85,8 +85,7 @@ def score(plan: Plan, imports: Imports | None = None, *, widths: Iterable[int] =
     owner = {path: leaf.id for leaf in plan.leaves for path in leaf.files}
     cut = [(path, to) for path, to in edges if owner[path] != owner[to]]
     weights = {leaf.id: max(1, leaf.tokens) for leaf in plan.leaves}
-    needs = dependencies(plan, imports)
-    circles, path = _critical_path(weights, needs)
+    circles, path = _critical_path(weights, dependencies(plan, imports))
     total, heaviest = sum(weights.values()), max(weights.values())
     longest = sum(weights[leaf] for leaf in path)
     return Score(

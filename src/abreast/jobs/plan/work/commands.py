@@ -80,9 +80,8 @@ class CommandTask:
         """Run the command; raises `SubplanFailed` if its exit code is not 0."""
         with _exchange_directory(assignment) as place:
             env = {**os.environ, **_variables(assignment, Path(place))}
-            argv = ["sh", "-c", self.command.replace("{files}", '"$@"')]
-            if "{files}" in self.command:
-                argv += ["sh", *map(as_word, assignment.files)]
+            words = ["sh", *map(as_word, assignment.files)] if "{files}" in self.command else []
+            argv = ["sh", "-c", self.command.replace("{files}", '"$@"'), *words]
             finished = await self.processes.run(argv, assignment.path, env)
         output = _output(finished)
         if finished.exit_code:
@@ -179,6 +178,5 @@ def _output(finished: Finished) -> dict[str, Any]:
 
 
 def _last_error_line(output: Mapping[str, Any]) -> str:
-    """The last line of stderr, after a colon."""
     lines = output["stderr"].strip().splitlines()
     return f": {lines[-1][:200]}" if lines else ""

@@ -26,7 +26,6 @@ class ImportFault:
     text: str
 
     def __str__(self) -> str:
-        """Return the fault on one line."""
         return f"{self.path}: {self.text}"
 
 
@@ -38,10 +37,8 @@ class BlamedFault:
     leaves: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the fault on one line."""
-        if len(self.leaves) == 1:
-            return f"{self.fault}, by {self.leaves[0]}"
-        return f"{self.fault}, by {' and '.join(self.leaves)} together; none of them does it alone"
+        several = " together; none of them does it alone" if len(self.leaves) > 1 else ""
+        return f"{self.fault}, by {' and '.join(self.leaves)}{several}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,13 @@ def in_worktrees(
             raise
         kept.hold(run, leaf.id, "done", tree)
         slot.let_go()
-        paths = [one.path for one in changed.changed]
-        return {"base": base, "result": tree, "files": list(leaf.files), "changed": paths, **facts}
+        return {
+            "base": base,
+            "result": tree,
+            "files": list(leaf.files),
+            "changed": [one.path for one in changed.changed],
+            **facts,
+        }
 
     return work
 
