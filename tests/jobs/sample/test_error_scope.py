@@ -13,7 +13,7 @@ from abreast.core.errors import (
     RecordedError,
     Refused,
 )
-from abreast.jobs.sample.error_scope import concern_of, error_from, error_text
+from abreast.jobs.sample.results import concern_of, error_from, error_text
 
 TABLE = {
     "Refused": "draw",

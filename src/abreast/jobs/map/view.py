@@ -31,7 +31,6 @@ class MapView:
     KINDS: ClassVar = frozenset({ITEM_SETTLED})
 
     def __init__(self) -> None:
-        """Start without events."""
         self._groups: dict[tuple[str, str], _Group] = {}
         self._group_by_path: dict[str, _Group] = {}  # an item that was retried counts once
         self._others = _Group("", "")
@@ -110,12 +109,10 @@ def _summary(event: Event, state: str) -> str:
     if state == "cancelled":
         return short(event.data.get("reason"), _TEXT_CHARACTERS)
     value = value_in(event)
-    if state == "failed":
-        facts = mapping(value)
-        return short(
-            " ".join(str(facts.get("message") or facts.get("type") or "").split()), _TEXT_CHARACTERS
-        )
     facts = mapping(value)
+    if state == "failed":
+        text = str(facts.get("message") or facts.get("type") or "")
+        return short(" ".join(text.split()), _TEXT_CHARACTERS)
     if "stdout" in facts and "exit_code" in facts:
         value = facts["stdout"]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -9,7 +9,7 @@ from abreast.core.events import CALL_SETTLED
 from abreast.core.outcome import NO_USAGE
 from abreast.core.window import whole
 from abreast.jobs.sample.branch_order import PICKS, Pick
-from abreast.jobs.sample.checks import Check, Function, as_check
+from abreast.jobs.sample.checks import Function, as_check
 from abreast.jobs.sample.dry_run import PASS_RATE, SampleDryRun, plan_sample
 from abreast.jobs.sample.job import BreadthDepth, RequestSettings, run_sample
 from abreast.jobs.sample.results import SampleResult
@@ -130,11 +130,15 @@ def make_job(
         raise ValueError(f"pick must be one of {', '.join(PICKS)}, not {pick!r}")
     if on_error not in ERRORS:
         raise ValueError(f"on_error must be {' or '.join(ERRORS)}, not {on_error!r}")
-    made = tuple(_with_name(as_check(one), number) for number, one in enumerate(checks, 1))
+    made = tuple(
+        replace(one, name=f"check {number}")  # a lambda, by its position
+        if isinstance(one, Function) and one.name == "<lambda>"
+        else one
+        for number, one in enumerate(map(as_check, checks), 1)
+    )
     names = [one.name for one in made]
-    if len(set(names)) < len(names):
-        twice = next(one for one in names if names.count(one) > 1)
-        raise ValueError(f"two checks are called {twice!r}; give each a name of its own")
+    if twice := [one for one in names if names.count(one) > 1]:
+        raise ValueError(f"two checks are called {twice[0]!r}; give each a name of its own")
     shape = BreadthDepth(
         whole("breadth", breadth), whole("depth", depth), pick, on_error == "collect", explain
     )
@@ -156,16 +160,12 @@ async def _restore_budget(scope: Run) -> None:
         lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
     )
     used = sum((usage_of(event.data) for event in found), NO_USAGE)
-    tokens = used.input_tokens + used.output_tokens
-    budget.restore({"requests": used.requests, "tokens": tokens, "usd": used.usd or 0.0})
-
-
-def _with_name(one: Check, number: int) -> Check:
-    """Name a lambda by its position."""
-    return (
-        replace(one, name=f"check {number}")
-        if isinstance(one, Function) and one.name == "<lambda>"
-        else one
+    budget.restore(
+        {
+            "requests": used.requests,
+            "tokens": used.input_tokens + used.output_tokens,
+            "usd": used.usd or 0.0,
+        }
     )
 
 

@@ -24,7 +24,6 @@ class BranchOrder:
     def __init__(
         self, breadth: int, depth: int, pick: Pick = "ordered", *, early: bool = True
     ) -> None:
-        """Start before the first draw."""
         self.breadth = breadth
         self.depth = depth
         self._pick = pick
@@ -90,8 +89,5 @@ class BranchOrder:
             self._end = broken
 
     def _is_after_end(self, branch: int, number: int) -> bool:
-        if self._end is None:
-            return False
-        if not self._stop_early or self._pick == "first":
-            return True
-        return (number, branch) > self._end
+        whatever = not self._stop_early or self._pick == "first"
+        return self._end is not None and (whatever or (number, branch) > self._end)

@@ -94,7 +94,9 @@ class DrawChecker:
             if isinstance(answer, Awaitable):
                 answer = await answer
             elif callable(answer) and isinstance(check, Function):
-                answer = await self._in_thread(check, answer)
+                # A plain function must not block the event loop.
+                answer = await self._threads.async_call(answer)
+                answer = check.verdict(await answer if isinstance(answer, Awaitable) else answer)
         except (CallFailed, BudgetSpent, CheckBroken):
             raise
         except Exception as error:
@@ -102,8 +104,3 @@ class DrawChecker:
         if not isinstance(answer, CheckVerdict):
             raise CheckBroken(f"the check {check.name!r} must give a Verdict, not {answer!r}")
         return answer
-
-    async def _in_thread(self, check: Function, call: Any) -> CheckVerdict:  # noqa: ANN401 - the user's own
-        """Call a plain function in a thread, so that it does not block the event loop."""
-        answer = await self._threads.async_call(call)
-        return check.verdict(await answer if isinstance(answer, Awaitable) else answer)

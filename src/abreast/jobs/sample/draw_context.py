@@ -1,9 +1,14 @@
-"""The draw context: which draw of a sample the running code belongs to."""
+"""The draw context: which draw of a sample the running code belongs to, and the events of draws."""
 
 import logging
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
+
+SAMPLE_STARTED: Final = "sample-started"
+SAMPLE_ENDED: Final = "sample-ended"
+DRAW_STARTED: Final = "draw-started"
+DRAW_ENDED: Final = "draw-ended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import operator
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from abreast.core.errors import (
@@ -27,14 +27,24 @@ from abreast.core.seeds import derive_seed
 from abreast.executors.port import BoundCall
 from abreast.jobs.sample.branch_order import BranchOrder, Pick
 from abreast.jobs.sample.check_draw import DrawChecker
-from abreast.jobs.sample.draw_context import CURRENT_DRAW, DrawContext
-from abreast.jobs.sample.error_scope import Concern, concern_of, error_from, error_text
+from abreast.jobs.sample.draw_context import (
+    CURRENT_DRAW,
+    DRAW_ENDED,
+    DRAW_STARTED,
+    SAMPLE_ENDED,
+    SAMPLE_STARTED,
+    DrawContext,
+)
 from abreast.jobs.sample.results import (
     CheckVerdict,
+    Concern,
     SampleAttempt,
     SampleResult,
     by_branch,
+    concern_of,
     count,
+    error_from,
+    error_text,
     split_usage,
 )
 from abreast.jobs.sample.strategies import History, Question, Strategy
@@ -42,12 +52,6 @@ from abreast.models.port import Json, Model, Reply, Request, is_greedy
 from abreast.run.context import GRACE
 from abreast.run.current import current_item
 from abreast.run.run import Run
-
-SAMPLE_STARTED: Final = "sample-started"
-SAMPLE_ENDED: Final = "sample-ended"
-DRAW_STARTED: Final = "draw-started"
-DRAW_ENDED: Final = "draw-ended"
-BRANCHES: Final = "branch"
 
 _SEED_BITS: Final = 31
 _REASON_CHARACTERS: Final = 500  # in an event
@@ -128,8 +132,6 @@ class _Ledger:
 
 @dataclass(slots=True)
 class _DrawInProgress:
-    """A draw that is running."""
-
     context: DrawContext
     seed: int
     state: Any = "failed"
@@ -145,7 +147,8 @@ class _DrawInProgress:
             self.context.round,
             self.context.number,
             self.state,
-            text=reply.text if reply else _rejected_text(error),
+            # The text of a reply that breaks the schema is for the repair.
+            text=reply.text if reply else error.raw if isinstance(error, ReplyInvalid) else "",
             value=reply.value if reply else None,
             verdicts=self.verdicts,
             usage=used,
@@ -167,8 +170,6 @@ async def run_sample(
 
 
 class _Sampler:
-    """One sample that is running."""
-
     def __init__(
         self,
         scope: Run,
@@ -184,9 +185,10 @@ class _Sampler:
         self._shape = shape
         self._ledger = _Ledger()
         self._order = BranchOrder(shape.breadth, shape.depth, shape.pick, early=strategy.early)
-        own = draws.seed
         self._seed = (
-            scope.context.seed_of(scope.path) if own is None else derive_seed(own, "sample")
+            scope.context.seed_of(scope.path)
+            if draws.seed is None
+            else derive_seed(draws.seed, "sample")
         )
         self._map: Any = None
         self._winner: SampleAttempt | None = None
@@ -201,12 +203,12 @@ class _Sampler:
     async def lifecycle_events(self) -> AsyncIterator[None]:
         """Emit one event at the start, and one at the end with the result, also after an error."""
         shape = self._shape
-        self._emit(
-            SAMPLE_STARTED,
-            breadth=shape.breadth,
-            depth=shape.depth,
-            checks=len(self._question.checks),
-        )
+        facts = {
+            "breadth": shape.breadth,
+            "depth": shape.depth,
+            "checks": len(self._question.checks),
+        }
+        self._scope.note(SAMPLE_STARTED, facts)
         try:
             yield
         finally:
@@ -220,19 +222,12 @@ class _Sampler:
                 item.add_usage(self._split_usage()[0])
             counts = count(list(self._ledger.attempts.values()))
             winner = self._winner
-            self._emit(
-                SAMPLE_ENDED,
-                ok=winner is not None and winner.state == "passed",
-                started=counts.started,
-                completed=counts.completed,
-                cancelled=counts.cancelled,
-                failed=counts.failed,
-                rounds=counts.rounds,
-                winner=None if winner is None else winner.number,
-            )
-
-    def _emit(self, kind: str, **facts: Any) -> None:
-        self._scope.note(kind, facts)
+            ended = {
+                "ok": winner is not None and winner.state == "passed",
+                **asdict(counts),
+                "winner": None if winner is None else winner.number,
+            }
+            self._scope.note(SAMPLE_ENDED, ended)
 
     def _split_usage(self) -> tuple[Usage, Usage]:
         return split_usage(
@@ -244,7 +239,7 @@ class _Sampler:
     async def run(self) -> SampleResult:
         breadth = self._shape.breadth
         async with self._scope.map(
-            self._branch, range(breadth), width=breadth, name=BRANCHES
+            self._branch, range(breadth), width=breadth, name="branch"
         ) as branches:
             self._map = branches
             branches.leave_usage()  # a branch may have draws past the winner
@@ -310,18 +305,16 @@ class _Sampler:
         return self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), error)
 
     async def _ask_and_check(self, drawn: _DrawInProgress, history: History) -> None:
-        """Ask the model and check its reply."""
         draws = self._draws
         turn = self._strategy.next(self._question, history)
         model = self._model(turn.model)
         drawn.model = model.name
-        temperature = draws.temperature
-        if temperature is None and is_greedy(model) and self._shape.breadth * self._shape.depth > 1:
-            temperature = GREEDY_MODEL_TEMPERATURE
+        several = self._shape.breadth * self._shape.depth > 1
+        default = GREEDY_MODEL_TEMPERATURE if several and is_greedy(model) else None
         request = Request(
             turn.messages,
             system=draws.system,
-            temperature=temperature,
+            temperature=default if draws.temperature is None else draws.temperature,
             seed=drawn.seed,
             max_tokens=draws.max_tokens,
             schema=draws.schema,
@@ -439,12 +432,15 @@ class _Sampler:
             first.attempts = attempts  # type: ignore[attr-defined]
             raise first
         raised = len({branch for _, branch in errors})
-        summary = f"no branch passed, and {raised} of {self._shape.breadth} raised; the first: "
-        raise BranchesFailed(summary + _sentence(first), attempts) from first
+        kind = "" if isinstance(first, AbreastError) else f"{type(first).__name__}: "
+        raise BranchesFailed(
+            f"no branch passed, and {raised} of {self._shape.breadth} raised; "
+            f"the first: {kind}{first}",
+            attempts,
+        ) from first
 
 
 def _usage_between(after: Usage, before: Usage) -> Usage:
-    """Return the usage between two moments."""
     usd = None if after.usd is None or before.usd is None else after.usd - before.usd
     return Usage(
         after.requests - before.requests,
@@ -463,11 +459,6 @@ def _check_usable(reply: Reply, name: str) -> None:
         raise ReplyBroken(f"{name} sent an empty reply")
 
 
-def _rejected_text(error: BaseException | None) -> str:
-    """Return the text of a reply that breaks the schema, for the repair."""
-    return error.raw if isinstance(error, ReplyInvalid) else ""
-
-
 def _failure_reason(attempt: SampleAttempt) -> str | None:
     """Return in one line why an attempt failed; a view has no other source while a branch runs."""
     reason = attempt.error or "; ".join(
@@ -476,7 +467,3 @@ def _failure_reason(attempt: SampleAttempt) -> str | None:
         if not verdict.ok
     )
     return reason[:_REASON_CHARACTERS] or None
-
-
-def _sentence(error: BaseException) -> str:
-    return str(error) if isinstance(error, AbreastError) else f"{type(error).__name__}: {error}"

@@ -1,12 +1,38 @@
-"""The result of a sample: one record for each draw, and the counts of all of them."""
+"""The result of a sample: one record for each draw, what its error concerns, and the counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
+from abreast.core import errors
+from abreast.core.errors import (
+    AbreastError,
+    ConnectionLost,
+    RecordedError,
+    Refused,
+    ReplyBroken,
+    ReplyInvalid,
+    ReplyTimeout,
+    ServerFault,
+    Throttled,
+    TooLong,
+)
 from abreast.core.outcome import NO_USAGE, Usage
-from abreast.jobs.sample.error_scope import Concern
 from abreast.models.port import Json
+
+Concern: TypeAlias = Literal["draw", "branch", "sample"]
+"""`draw`: it uses its round and is repaired. `branch`: it ends its branch.
+
+`sample`: every draw would fail with it.
+"""
+
+_DRAW_ERRORS: Final = (Refused, ReplyBroken, ReplyInvalid)
+"""A reply came but can't be used: declined, empty, unreadable, too long, or not by the schema.
+
+The next one may be usable.
+"""
+_BRANCH_ERRORS: Final = (ServerFault, ConnectionLost, ReplyTimeout, Throttled, TooLong)
+"""No reply came, after all retries, or the branch's conversation is too long for the model."""
 
 State: TypeAlias = Literal["passed", "failed", "error", "cancelled"]
 
@@ -165,3 +191,42 @@ def best_failed(attempts: Sequence[SampleAttempt]) -> SampleAttempt | None:
 def rank(attempt: SampleAttempt) -> tuple[int, float, int, int]:
     """The order among draws that did not pass: the least is the best."""
     return (-attempt.passes, -attempt.score, *attempt.place)
+
+
+def concern_of(error: BaseException) -> Concern:
+    """Return what an error concerns. An unknown error, such as a bug, concerns all draws.
+
+    >>> concern_of(Refused("not this")), concern_of(ServerFault("down"))
+    ('draw', 'branch')
+    >>> concern_of(KeyError("a bug in a check"))
+    'sample'
+    """
+    return (
+        "draw"
+        if isinstance(error, _DRAW_ERRORS)
+        else "branch"
+        if isinstance(error, _BRANCH_ERRORS)
+        else "sample"
+    )
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error as an attempt stores it: its type's full name and its message."""
+    return f"{type(error).__module__}.{type(error).__qualname__}: {error}".removeprefix("builtins.")
+
+
+def error_from(text: str) -> AbreastError:
+    """Return the error for such a text; an error of abreast's own gets its type again."""
+    kind, _, message = text.partition(": ")
+    module, _, name = kind.rpartition(".")
+    own = vars(errors).get(name) if module == errors.__name__ else None
+    if (
+        isinstance(own, type)
+        and issubclass(own, AbreastError)
+        and own not in (AbreastError, RecordedError)
+    ):
+        try:
+            return own(message)
+        except TypeError:  # it takes more than a message
+            pass
+    return RecordedError(kind, message)

@@ -238,8 +238,10 @@ class Escalate(_AskAgain):
         if stuck is None:
             return Repair().next(question, history)
         if len(history.attempts) > stuck:
-            mine = History(history.branch, history.attempts[stuck:])
-            return Turn(Repair().next(question, mine).messages, self.slow)
+            return Turn(
+                Repair().next(question, History(history.branch, history.attempts[stuck:])).messages,
+                self.slow,
+            )
         shown: list[SampleAttempt] = []
         if self.start == "continue":
             shown = history.attempts[-1:]

@@ -6,6 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from abreast.core.events import CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED, Event
+from abreast.jobs.sample.draw_context import (
+    DRAW_ENDED,
+    DRAW_STARTED,
+    SAMPLE_ENDED,
+    SAMPLE_STARTED,
+)
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
     LiveText,
@@ -18,11 +24,6 @@ from abreast.views.job_view import (
     value_in,
     whole,
 )
-
-_STARTED: Final = "sample-started"
-_ENDED: Final = "sample-ended"
-_DRAW_STARTED: Final = "draw-started"
-_DRAW_ENDED: Final = "draw-ended"
 
 _MAX_DRAWS: Final = 400
 _MAX_ROUNDS: Final = 24
@@ -46,11 +47,18 @@ class SampleView:
     """Collects the events of a sample."""
 
     KINDS: ClassVar = frozenset(
-        {_STARTED, _ENDED, _DRAW_STARTED, _DRAW_ENDED, CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED}
+        {
+            SAMPLE_STARTED,
+            SAMPLE_ENDED,
+            DRAW_STARTED,
+            DRAW_ENDED,
+            CALL_SETTLED,
+            ITEM_SETTLED,
+            RUN_RESUMED,
+        }
     )
 
     def __init__(self) -> None:
-        """Start without events."""
         self._path: str | None = None
         self._breadth = self._depth = 0
         self._draws: dict[tuple[int, int], _Draw] = {}
@@ -61,7 +69,7 @@ class SampleView:
 
     def add(self, event: Event) -> None:
         """Add the next event."""
-        if event.kind == _STARTED and self._path in (None, event.path):
+        if event.kind == SAMPLE_STARTED and self._path in (None, event.path):
             self._path = event.path
             self._breadth, self._depth = (
                 whole(event.data.get("breadth")) or 0,
@@ -71,13 +79,13 @@ class SampleView:
         elif event.kind == RUN_RESUMED:
             self._ended = None
             self._cut_off()
-        elif event.kind == _ENDED and event.path == self._path:
+        elif event.kind == SAMPLE_ENDED and event.path == self._path:
             self._ended = event.data
         elif self._path is not None and event.path.startswith(f"{self._path}/"):
             self._add_branch_event(event)
 
     def _add_branch_event(self, event: Event) -> None:
-        if event.kind in (_DRAW_STARTED, _DRAW_ENDED):
+        if event.kind in (DRAW_STARTED, DRAW_ENDED):
             self._add_draw(event)
         elif event.kind == CALL_SETTLED:
             draw = self._current_draws.get(event.path.partition("/call/")[0])
@@ -97,9 +105,10 @@ class SampleView:
         if branch is None or round_of_round is None:
             return
         self._branches[event.path] = branch
-        place = (branch, round_of_round)
-        draw = self._draws.setdefault(place, _Draw(whole(event.data.get("number")) or 0))
-        if event.kind == _DRAW_STARTED:
+        draw = self._draws.setdefault(
+            (branch, round_of_round), _Draw(whole(event.data.get("number")) or 0)
+        )
+        if event.kind == DRAW_STARTED:
             draw.state = "drawing"
             self._current_draws[event.path] = draw
         else:
@@ -116,8 +125,9 @@ class SampleView:
         ):
             if (round_of_round := whole(one.get("round"))) is None:
                 continue
-            place = (branch, round_of_round)
-            draw = self._draws.setdefault(place, _Draw(whole(one.get("number")) or 0))
+            draw = self._draws.setdefault(
+                (branch, round_of_round), _Draw(whole(one.get("number")) or 0)
+            )
             draw.state = str(one.get("state"))
             draw.text = short(one.get("text"), _TEXT_CHARACTERS)
             verdicts = [mapping(verdict) for verdict in listed(one.get("verdicts"))]
@@ -230,16 +240,15 @@ class SampleLive(LiveText):
     interval = 0.0
 
     def __init__(self) -> None:
-        """Start without branches."""
         self._rounds: dict[int, int] = {}
         self._ended = 0
 
     def add(self, event: Event) -> bool:
         """Add an event; those of draws change the line."""
         branch, round_ = event.data.get("branch"), event.data.get("round")
-        if event.kind == _DRAW_STARTED and isinstance(branch, int) and isinstance(round_, int):
+        if event.kind == DRAW_STARTED and isinstance(branch, int) and isinstance(round_, int):
             self._rounds[branch] = round_ + 1
-        elif event.kind == _DRAW_ENDED:
+        elif event.kind == DRAW_ENDED:
             self._ended += 1
         else:
             return False
