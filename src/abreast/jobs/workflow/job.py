@@ -172,26 +172,23 @@ class Flow:
     async def sequence(self, frame: StepFrame, steps: Sequence[Step]) -> Record | None:
         """Run steps one after the other, or side by side if one of them has `needs`.
 
+        Their records are then read in the order of a single worker.
         Returns the record of the step that halts, if one does.
         """
         if any(step.common.needs is not None for step in steps):
-            return await self._run_parallel(frame, steps)
+            parallel = ParallelSteps(frame, steps)
+            async with asyncio.TaskGroup() as group:
+                parallel.tasks = [
+                    group.create_task(self._run_when_ready(parallel, place, step))
+                    for place, step in enumerate(parallel.steps)
+                ]
+            return parallel.collect()
         for step in steps:
             record = await self.step(frame, step)
             frame.note(step, record)
             if record.halts:
                 return record
         return None
-
-    async def _run_parallel(self, frame: StepFrame, steps: Sequence[Step]) -> Record | None:
-        """Run steps side by side; their records are read in the order of a single worker."""
-        parallel = ParallelSteps(frame, steps)
-        async with asyncio.TaskGroup() as group:
-            parallel.tasks = [
-                group.create_task(self._run_when_ready(parallel, place, step))
-                for place, step in enumerate(parallel.steps)
-            ]
-        return parallel.collect()
 
     async def _run_when_ready(self, parallel: ParallelSteps, place: int, step: Step) -> None:
         try:

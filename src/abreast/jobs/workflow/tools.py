@@ -3,7 +3,7 @@
 The tools are passed in; the job imports no implementation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
@@ -148,6 +148,3 @@ class WorkflowTools(Protocol):
 
     async def decide(self, question: GateQuestion) -> str | None:
         """Ask the user; None if no user can answer."""
-
-
-Find = Callable[[str], Callable[..., Any]]

@@ -204,8 +204,6 @@ class KnownNames:
 def outputs_of(step: Step) -> frozenset[str] | None:
     """Return the names in a step's output; None if they are known only once it has run."""
     known = step_words.OUTPUTS.get(step.common.type)
-    if known is None:
-        return None
-    if isinstance(step, FanIn):
-        return known | step.output.keys()
-    return known | step.workflow.outputs.keys() if isinstance(step, CallStep) else known
+    calls = step.workflow.outputs if isinstance(step, CallStep) else {}
+    own = step.output if isinstance(step, FanIn) else calls
+    return None if known is None else known | own.keys()

@@ -45,38 +45,31 @@ def load(
     'a'
     """
     report = Problems(file)
-    place = _FilePlace(file, directory, (directory / PurePath(file).name,) if directory else ())
-    workflow = _FileReader(text, report, place, _SharedState(kinds or {}, check_sample)).read()
+    chain = (directory / PurePath(file).name,) if directory else ()
+    shared = _SharedState(kinds or {}, check_sample)
+    workflow = _FileReader(text, report, directory, chain, shared).read()
     report.settled()
     if workflow is None:  # pragma: no cover - an unreadable file has been reported
         raise WorkflowInvalid.of([Problem(file, 1, "the file can't be read")])
     return workflow
 
 
-@dataclass(frozen=True, slots=True)
-class _FilePlace:
-    """The location of a file, and the chain of files that include it, itself the last."""
-
-    file: str
-    directory: Path | None
-    chain: tuple[Path, ...]
-    level: int = 0
-
-
 @dataclass(slots=True)
 class _SharedState:
     kinds: Mapping[str, Callable[..., Any]]
     check_sample: CheckSample | None
+    # Files that were read, with how many files deep each nests: no file is read twice.
     loaded: dict[Path, tuple[Workflow | None, int]] = field(default_factory=dict)
-    """Files that were read, with how many files deep each nests: no file is read twice."""
 
 
 @dataclass(slots=True)
 class _FileReader:
     text: str
     report: Problems
-    place: _FilePlace
+    directory: Path | None
+    chain: tuple[Path, ...]  # the files that include it, itself the last
     shared: _SharedState
+    level: int = 0
     depth: int = 1
 
     def read(self) -> Workflow | None:
@@ -102,7 +95,7 @@ class _FileReader:
             self.inner,
         )
         header = self.header(root, reader)
-        steps = reader.steps(self.listed(root), Scope(level=self.place.level))
+        steps = reader.steps(self.listed(root), Scope(level=self.level))
         outputs = self.outputs(root.get("outputs"), reader)
         # Paths that are always null are no error, as an expression may read null.
         known = KnownNames(reader.ids, steps, inputs)
@@ -116,7 +109,7 @@ class _FileReader:
             inputs=tuple((inputs or {}).values()),
             outputs=outputs,
             warnings=tuple(sorted(set(self.report.warnings))),
-            directory=str(self.place.directory.resolve()) if self.place.directory else "",
+            directory=str(self.directory.resolve()) if self.directory else "",
             **header,
         )
 
@@ -255,7 +248,7 @@ class _FileReader:
 
     def inner(self, node: YamlNode, level: int) -> Workflow | None:
         """Return the workflow in another file; None if that is reported as a problem."""
-        directory, name = self.place.directory, node.text
+        directory, name, chain = self.directory, node.text, self.chain
         fault = (
             _name_fault(name)
             if directory
@@ -263,7 +256,6 @@ class _FileReader:
         )
         path = (directory or Path()) / name
         fault = fault or _file_fault(path, (directory or Path()))
-        chain = self.place.chain
         if not fault and path in chain:
             names = " -> ".join(one.name for one in (*chain[chain.index(path) :], path))
             fault = f"these files stand within each other: {names}"
@@ -283,15 +275,15 @@ class _FileReader:
         return workflow
 
     def open(self, path: Path, name: str, level: int) -> tuple[Workflow | None, int]:
-        report = Problems(str(PurePath(self.place.file).parent / name))
-        place = _FilePlace(report.file, path.parent, (*self.place.chain, path), level + 1)
+        report = Problems(str(PurePath(self.report.file).parent / name))
         try:
-            file = _FileReader(path.read_bytes().decode("utf-8-sig"), report, place, self.shared)
+            text, chain = path.read_bytes().decode("utf-8-sig"), (*self.chain, path)
         except UnicodeDecodeError as error:
             report.problem(1, f"the file is not UTF-8: byte {error.start} can't be read")
         except OSError as error:
             report.problem(1, f"the file can't be read: {error.strerror}")
         else:
+            file = _FileReader(text, report, path.parent, chain, self.shared, level + 1)
             workflow = file.read()
             self.report.problems += report.problems
             return (None if report.problems else workflow), file.depth

@@ -108,15 +108,8 @@ class Scanner(ScannerState):
             self._refuse(
                 "a value can't stand in ((...)), which not every sh knows: use $(( )) or [ ]"
             )
-        if kind is ContextKind.FORMULA:
-            return ValueForm.NUMBER
-        return (
-            ValueForm.SINGLE
-            if kind is ContextKind.SINGLE
-            else ValueForm.DOUBLE
-            if kind not in CODE
-            else ValueForm.BARE
-        )
+        forms = {ContextKind.FORMULA: ValueForm.NUMBER, ContextKind.SINGLE: ValueForm.SINGLE}
+        return forms.get(kind, ValueForm.BARE if kind in CODE else ValueForm.DOUBLE)
 
     def _check(self, at: int, owner: Context | None) -> None:
         if owner and owner.target and owner.doubled:

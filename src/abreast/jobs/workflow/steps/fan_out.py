@@ -288,8 +288,7 @@ class _HaltCondition:
 
     def __init__(self, step: FanOut, count: int, work: _ItemWork) -> None:
         self.stopped = False
-        self.reason: str | None = None
-        """Why it ended, if no single item is the reason."""
+        self.reason: str | None = None  # why it ended, if no single item is the reason
         self._work = work
         self._seen = self._failures = 0
         self._canary = step.canary
