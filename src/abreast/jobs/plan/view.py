@@ -59,24 +59,21 @@ class PlanView:
 
     def add(self, event: Event) -> None:
         """Add the next event."""
+        parts = event.path.split("/")
         if event.kind == _DIVIDED:
             self._nodes = {
                 str(node.get("id")): dict(node) for node in map(mapping, listed(value_in(event)))
             }
             self._divided = bool(self._nodes)
-            return
-        if event.kind in (RUN_RESUMED, RUN_ENDED):
+        elif event.kind in (RUN_RESUMED, RUN_ENDED):
             self._stop()
-            return
-        parts = event.path.split("/")
-        if len(parts) < 3 or parts[1] != _SUBPLANS:  # noqa: PLR2004 - run, map, leaf
-            return
-        leaf = self._leaves.setdefault(unescape(parts[2]), _Leaf())
-        leaf.path = "/".join(parts[:3])
-        if event.kind == ITEM_SETTLED and event.path == leaf.path:
-            self._settled(event, leaf)
-        elif event.kind != ITEM_SETTLED and leaf.state != "done":
-            leaf.state = "queued" if event.kind == ITEM_QUEUED else "running"
+        elif len(parts) > 2 and parts[1] == _SUBPLANS:  # noqa: PLR2004 - run, map, leaf
+            leaf = self._leaves.setdefault(unescape(parts[2]), _Leaf())
+            leaf.path = "/".join(parts[:3])
+            if event.kind == ITEM_SETTLED and event.path == leaf.path:
+                self._settled(event, leaf)
+            elif event.kind != ITEM_SETTLED and leaf.state != "done":
+                leaf.state = "queued" if event.kind == ITEM_QUEUED else "running"
 
     def _stop(self) -> None:
         for leaf in self._leaves.values():

@@ -95,10 +95,8 @@ class _Part:
     scope: str
     files: tuple[FileEntry, ...]
     folder: Folder
-    anchors: tuple[str, ...] = ()
-    """The first files of the clusters that contain it."""
-    final: bool = False
-    """Whether only a budget would divide it further."""
+    anchors: tuple[str, ...] = ()  # the first files of the clusters that contain it
+    final: bool = False  # whether only a budget would divide it further
 
 
 class _Split(NamedTuple):
@@ -233,20 +231,13 @@ def grow(files: Iterable[FileEntry], options: Options) -> Folder:
     """Build the tree of directories of files, with their counts."""
     root = Folder("")
     every = [root]
-    known: dict[str, Folder] = {"": root}
     for file in files:
-        place = file.path.rpartition("/")[0]
-        folder = known.get(place)
-        if folder is None:
-            folder = root
-            for name in place.split("/"):
-                beneath = folder.folders.get(name)
-                if beneath is None:
-                    beneath = Folder(f"{folder.path}/{name}" if folder.path else name)
-                    folder.folders[name] = beneath
-                    every.append(beneath)
-                folder = beneath
-            known[place] = folder
+        folder = root
+        for name in file.path.split("/")[:-1]:
+            if name not in folder.folders:
+                every.append(Folder(f"{folder.path}/{name}" if folder.path else name))
+                folder.folders[name] = every[-1]
+            folder = folder.folders[name]
         folder.files.append(file)
     for folder in reversed(every):  # a directory comes after the one above it
         folder.count = len(folder.files) + sum(each.count for each in folder.folders.values())

@@ -22,14 +22,12 @@ def cycles(graph: Graph) -> list[list[int]]:
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
-    waiting: set[int] = set()
     found: list[list[int]] = []
     for start in range(len(graph)):
         if start in index:
             continue
         index[start] = low[start] = len(index)
         stack.append(start)
-        waiting.add(start)
         work = [(start, iter(graph[start]))]
         while work:
             node, targets = work[-1]
@@ -37,11 +35,9 @@ def cycles(graph: Graph) -> list[list[int]]:
                 if target not in index:
                     index[target] = low[target] = len(index)
                     stack.append(target)
-                    waiting.add(target)
                     work.append((target, iter(graph[target])))
                     break
-                if target in waiting:
-                    low[node] = min(low[node], index[target])
+                low[node] = min(low[node], index[target])
             else:
                 work.pop()
                 if work:
@@ -52,7 +48,8 @@ def cycles(graph: Graph) -> list[list[int]]:
                     while circle[-1] != node:
                         circle.append(stack.pop())
                     found.append(sorted(circle))
-                    waiting.difference_update(circle)
+                    # More than all others, so that no later node takes it for its own circle.
+                    index.update(dict.fromkeys(circle, len(graph)))
     return found
 
 

@@ -123,19 +123,15 @@ def take_inventory(root: Path, *, untracked: bool = False) -> Inventory:
         raise NotADirectoryError(f"{root} is not a directory")
     listed = list_tracked(root, untracked=untracked)
     paths, links, notes = listed or (list(walk_tree(root)), set(), [])
-    files, missing, special = [], 0, 0
     without_links = WithoutLinks(root)
-    for path in paths:
-        entry = _entry(root, path, link=path in links) if without_links.holds(path) else None
-        if isinstance(entry, FileEntry):
-            files.append(entry)
-        elif entry is None:
-            missing += 1
-        else:
-            special += 1
-    if missing:
+    entries = [
+        _entry(root, path, link=path in links) if without_links.holds(path) else None
+        for path in paths
+    ]
+    files = [entry for entry in entries if isinstance(entry, FileEntry)]
+    if missing := entries.count(None):
         notes.append(count_in_words(missing, "tracked file is", "tracked files are", "not on disk"))
-    if special:
+    if special := len(entries) - len(files) - missing:
         notes.append(count_in_words(special, "path is", "paths are", "neither a file nor a link"))
     return Inventory(tuple(files), "tree" if listed is None else "git", tuple(notes))
 

@@ -49,8 +49,7 @@ class _ShownFiles:
 
     texts: Mapping[str, str]
     others: tuple[str, ...]
-    mark: str
-    """A word that is in none of the files, by which the lines of the form are recognised."""
+    mark: str  # a word that is in none of the files; the lines of the form begin with it
 
     @classmethod
     def of(cls, assignment: Assignment) -> Self:
