@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from abreast.core.errors import BudgetSpent, CallFailed, CheckBroken
@@ -16,16 +16,18 @@ from abreast.models.port import Reply
 from abreast.run.current import current_item
 
 
+@dataclass(slots=True)
 class DrawChecker:
-    """The checks of one sample, over all its branches."""
+    """The checks of one sample, over all its branches.
 
-    def __init__(self, question: Question, threads: BoundCall[Any, Any], *, explain: bool) -> None:
-        """Plain functions run in `threads`. With `explain`, all checks run on every draw."""
-        self._question = question
-        self._threads = threads
-        self._explain = explain
-        self._verdicts_by_text: dict[str, tuple[CheckVerdict, ...]] = {}
-        self._under_way: dict[str, asyncio.Future[None]] = {}
+    Plain functions run in `threads`. With `explain`, all checks run on every draw.
+    """
+
+    question: Question
+    threads: BoundCall[Any, Any]
+    explain: bool
+    _verdicts_by_text: dict[str, tuple[CheckVerdict, ...]] = field(default_factory=dict)
+    _under_way: dict[str, asyncio.Future[None]] = field(default_factory=dict)
 
     async def verdicts(self, reply: Reply) -> tuple[CheckVerdict, ...]:
         """Return the verdicts of the checks; those of an equal text are reused."""
@@ -37,7 +39,7 @@ class DrawChecker:
             mine = under_way[text] = asyncio.get_running_loop().create_future()
             try:
                 known[text] = await self._run_checks(
-                    CheckedDraft(text, reply.value, self._question.prompt)
+                    CheckedDraft(text, reply.value, self.question.prompt)
                 )
             finally:
                 del under_way[text]
@@ -46,14 +48,14 @@ class DrawChecker:
 
     async def _run_checks(self, draft: CheckedDraft) -> tuple[CheckVerdict, ...]:
         """Run free checks first; ask models only if those passed, until one of them says no."""
-        free = [check for check in self._question.checks if not check.costs]
-        paid = [check for check in self._question.checks if check.costs]
+        free = [check for check in self.question.checks if not check.costs]
+        paid = [check for check in self.question.checks if check.costs]
         verdicts = {check.name: await self._run_check(check, draft) for check in free}
-        if self._explain or all(verdict.ok for verdict in verdicts.values()):
+        if self.explain or all(verdict.ok for verdict in verdicts.values()):
             for verdict in await self._run_paid_checks(paid, draft):
                 verdicts[verdict.check] = verdict
         return tuple(
-            verdicts[check.name] for check in self._question.checks if check.name in verdicts
+            verdicts[check.name] for check in self.question.checks if check.name in verdicts
         )
 
     async def _run_paid_checks(
@@ -79,7 +81,7 @@ class DrawChecker:
             judges,
             width=len(judges),
             name=name,
-            until=None if self._explain else is_rejection,
+            until=None if self.explain else is_rejection,
             on_error="raise",
             key=lambda check: check.name,
         )
@@ -95,7 +97,7 @@ class DrawChecker:
                 answer = await answer
             elif callable(answer) and isinstance(check, Function):
                 # A plain function must not block the event loop.
-                answer = await self._threads.async_call(answer)
+                answer = await self.threads.async_call(answer)
                 answer = check.verdict(await answer if isinstance(answer, Awaitable) else answer)
         except (CallFailed, BudgetSpent, CheckBroken):
             raise

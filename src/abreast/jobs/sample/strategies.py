@@ -242,11 +242,9 @@ class Escalate(_AskAgain):
                 Repair().next(question, History(history.branch, history.attempts[stuck:])).messages,
                 self.slow,
             )
-        shown: list[SampleAttempt] = []
-        if self.start == "continue":
-            shown = history.attempts[-1:]
-        elif self.start == "best" and (best := best_failed(history.attempts)) is not None:
-            shown = [best]
+        best = best_failed(history.attempts)
+        starts = {"continue": history.attempts[-1:], "best": [best] if best else []}
+        shown = starts.get(self.start, [])
         return Turn(Repair().next(question, History(history.branch, shown)).messages, self.slow)
 
 
