@@ -124,19 +124,13 @@ class Matrix:
                 group.create_task(self._lane(run, lane, spent))
         if spent:
             raise spent[0]
-        await self._conclude(run)
-        return self.tally
-
-    async def _conclude(self, run: Run) -> None:
-        """Set the run's result by the cells that call a model.
-
-        Cells that an earlier driver recorded are included.
-        """
+        # The cells that call a model decide the run's result, also those of an earlier driver.
         lanes = [lane for name, lane in self.tally.lanes.items() if name != CONTROL_LANE]
         done, failed = sum(lane.done for lane in lanes), sum(lane.failed for lane in lanes)
         if failed and not done and run.resumed:  # perhaps only a part of the study was chosen
             done = await recorded_done(run, except_lane=CONTROL_LANE)
         run.count_results("cell", done=done, failed=failed)
+        return self.tally
 
     async def _lane(self, run: Run, lane: str, spent: list[BudgetSpent]) -> None:
         tally = self.tally.lanes[lane]
@@ -298,8 +292,7 @@ class Matrix:
 @dataclass(slots=True)
 class _JudgeCaller:
     tools: MatrixTools
-    default: str
-    """The model that is called where none is named."""
+    default: str  # the model that is called where none is named
     used: Usage = NO_USAGE
 
     async def ask(self, model: str | None, question: str) -> str:

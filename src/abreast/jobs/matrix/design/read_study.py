@@ -123,8 +123,8 @@ class _Reader:
     report: Problems
     code_of: CodeOf
     check_sample: Callable[[Mapping[str, Any]], str | None]
+    # Each with its file, if it has one of its own, and its line in the study.
     templates: list[tuple[ExpressionText, str, int]] = field(default_factory=list)
-    """Each with its file, if it has one of its own, and its line in the study."""
 
     def study(self, root: YamlNode) -> Study | None:
         node = root.get("matrix")
