@@ -3,8 +3,6 @@
 Each candidate is one request. Any reply is accepted as text; the evaluator decides on it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

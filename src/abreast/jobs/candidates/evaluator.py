@@ -1,7 +1,5 @@
 """Evaluates a candidate in a real project: traces the tests, compares behaviour, measures speed."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping

@@ -13,8 +13,6 @@ they were proposed. Repairs arrive at any time, so each is compared with the fir
 with its own ancestors, and with other repairs only when all of them are there.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 It is pure bookkeeping and never waits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 

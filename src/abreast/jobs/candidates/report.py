@@ -1,7 +1,5 @@
 """Reports on a run's candidates: JSON, lines for a terminal, a self-contained page, a patch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,11 +1,9 @@
 """The records that a run keeps of its candidates: proposals, checks, measurements, results."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from abreast.jobs.candidates.timing.measure import Speed
 from abreast.jobs.candidates.values.invocation import BehaviourFinding
@@ -42,7 +40,7 @@ class Diff:
     reason: str
 
     @classmethod
-    def of(cls, finding: BehaviourFinding) -> Diff:
+    def of(cls, finding: BehaviourFinding) -> Self:
         """Convert a finding of the comparison."""
         verdict = finding.verdict
         return cls(

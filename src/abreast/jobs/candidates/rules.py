@@ -1,11 +1,9 @@
 """The rules of the comparison: which differences count. All do, unless relaxed by name."""
 
-from __future__ import annotations
-
 import math
 import struct
 from dataclasses import dataclass, fields, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, block_bytes, block_format
 
@@ -53,7 +51,7 @@ class Rules:
                 f"exceptions are compared by args, message or type, not by {self.exceptions!r}"
             )
 
-    def without(self, *names: str) -> Rules:
+    def without(self, *names: str) -> Self:
         """Return these rules with the named ones relaxed. Raises `ValueError` for unknown names."""
         if unknown := set(names) - set(RELAXABLE):
             raise ValueError(

@@ -1,11 +1,9 @@
 """The specification of a candidates job, as job files, the command line and manifests have it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 _MAX_SHARE: Final = 10
 SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "model")
@@ -82,7 +80,7 @@ class CandidatesSpec:
     output: str | None = None
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], where: str = "candidates") -> CandidatesSpec:
+    def of(cls, facts: Mapping[str, Any], where: str = "candidates") -> Self:
         """Read a mapping, such as a job file's. Raises ValueError that names the wrong key."""
         given = _validate(facts, where)
         for word in ("target", "tests"):

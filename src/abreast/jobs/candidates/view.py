@@ -1,7 +1,5 @@
 """The view of a candidates run: verdict, speed with its interval, and patch of each candidate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, Final

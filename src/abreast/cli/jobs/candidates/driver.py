@@ -1,7 +1,5 @@
 """Drives a run of candidates, new or resumed, from its specification to its exit code."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -11,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.assembly.names import open_model
 from abreast.cli import units
@@ -101,7 +99,7 @@ class CandidatesDriver(JobDriver):
     @classmethod
     def of_run(
         cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], _inputs: Sequence[str]
-    ) -> CandidatesDriver:
+    ) -> Self:
         """The driver of a recorded run, with another budget if one is given."""
         facts = recorded_facts(row, cls.kind)
         spec = CandidatesSpec.of(

@@ -1,7 +1,5 @@
 """Failures of a run of candidates that `abreast resume` can't mend; their fix is printed."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from abreast.cli.errors import FAILED, USAGE, one_line, tell

@@ -1,7 +1,5 @@
 """Checks that candidates can be compared with the original, and says precisely why not."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from abreast.core.errors import AbreastError

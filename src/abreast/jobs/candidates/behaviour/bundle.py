@@ -1,7 +1,5 @@
 """Copies the modules of the confined child to its directory, under a package name of their own."""
 
-from __future__ import annotations
-
 import marshal
 from functools import cache
 from importlib.util import MAGIC_NUMBER, cache_from_source

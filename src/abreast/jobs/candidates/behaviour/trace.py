@@ -1,11 +1,9 @@
 """Reads the trace that a confined child wrote; every line is validated, none is trusted."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from abreast.jobs.candidates.values.invocation import (
     AllContents,
@@ -114,7 +112,7 @@ class Watched:
         )
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Watched:
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
         """Read what `to_plain` returned. Raises `ValueError` for anything else."""
         try:
             signs = plain["signs"]

@@ -8,8 +8,6 @@ abreast. Its trace is validated here field by field. The files of the slot are c
 process, where the child can't interfere.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Decides whether a candidate behaves like the original, is wrong, or has forbidden effects."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal

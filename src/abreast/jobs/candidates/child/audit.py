@@ -5,8 +5,6 @@ child prevents the worst; this records the attempts. Those that the original mak
 against a candidate.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Builds values from descriptions: the arguments of generated calls."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import enum

@@ -3,8 +3,6 @@
 What was written survives a crash of the child.
 """
 
-from __future__ import annotations
-
 import json
 import os
 

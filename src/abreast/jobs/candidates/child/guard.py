@@ -3,8 +3,6 @@
 All changes are reported; the parent subtracts those that the original makes too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import hashlib

@@ -1,7 +1,5 @@
 """The main program of the child: runs the tests with the target traced, then tries inputs."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

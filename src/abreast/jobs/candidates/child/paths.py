@@ -4,8 +4,6 @@ An editable install leads to the main tree, by a path or by a finder of its own.
 the others, and loads what they find there from the same place in the slot, if the slot has it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

@@ -1,7 +1,5 @@
 """Runs pytest with a plugin that reports which test is running, and the outcome of each."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

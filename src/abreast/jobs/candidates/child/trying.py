@@ -1,7 +1,5 @@
 """Calls the target with generated inputs, each with a CPU limit of its own for the original."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -4,8 +4,6 @@ The code of the wrapper is part of the snapshot of every value that holds the ta
 of names too, makes such values differ from those in traces recorded before.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -5,13 +5,11 @@ from their snapshots. No library for property tests is used: those run one examp
 in their own process, while here hundreds are run at once in another process, which is not trusted.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.core.seeds import derive_seed
 from abreast.jobs.candidates.inputs.mutate import (
@@ -100,7 +98,7 @@ class GeneratedInputs:
         plain = {"seconds": seconds, "calls": [call.to_json() for call in self.calls]}
         return json.dumps(plain, separators=(",", ":")).encode("ascii")
 
-    def only(self, names: Iterable[str]) -> GeneratedInputs:
+    def only(self, names: Iterable[str]) -> Self:
         """Return it with only the calls of these names."""
         kept = set(names)
         return replace(self, calls=tuple(call for call in self.calls if call.name in kept))

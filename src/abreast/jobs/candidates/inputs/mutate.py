@@ -5,8 +5,6 @@ negative, a graph that names only its own nodes. A property of every recorded va
 property of the mutated ones too, so that a counterexample is one that a user would accept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise

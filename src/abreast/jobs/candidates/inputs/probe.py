@@ -9,8 +9,6 @@ test shows: otherwise it doesn't tell what is right. If the original raises any 
 value, which is unlike the tests, that input doesn't count.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

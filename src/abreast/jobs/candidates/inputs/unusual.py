@@ -7,8 +7,6 @@ allows it. The properties of all recorded values are kept (`ValueProfile`): a li
 sorted stays sorted.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ What the text shows is refused here, with the line. The rest is found while the 
 state afterwards. Neither check relies on the other.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from itertools import chain

@@ -1,7 +1,5 @@
 """Replaces the names of local variables by numbers, where nothing outside can see the name."""
 
-from __future__ import annotations
-
 import ast
 import symtable
 from collections import defaultdict

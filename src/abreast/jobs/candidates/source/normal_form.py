@@ -11,8 +11,6 @@ code objects, `inspect`, an attribute whose name is computed) is its own normal 
 character.
 """
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Reads candidates from files of a directory, patches and git refs, without running them."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ A candidate is the whole new file, or only the function, with the imports that i
 helpers of new names.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import io

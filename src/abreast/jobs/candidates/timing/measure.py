@@ -29,8 +29,6 @@ Otherwise undecided. A candidate of which every run takes many times as long as 
 slower at once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from array import array

@@ -10,8 +10,6 @@ is timed. Nor can it be fast by reporting the end of a call too early: all that 
 calls is timed too, and must not become longer by what was saved.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass, field

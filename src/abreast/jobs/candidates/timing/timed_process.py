@@ -1,7 +1,5 @@
 """Confined processes that wait before calls of the target and are told when to make them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -4,8 +4,6 @@ Each call starts from the state in which the tests made it. `scout` chooses the 
 `Race` measures them and checks that the candidate does its work where it is timed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final, Literal

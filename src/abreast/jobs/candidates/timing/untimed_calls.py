@@ -8,11 +8,9 @@ the rest together takes so much longer that nothing is left of the gain, the can
 `undecided`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.jobs.candidates.behaviour.verdict import join_names
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, in_words
@@ -33,7 +31,7 @@ class Pass:
     """Whether it has all calls."""
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Pass:
+    def of(cls, answer: Mapping[str, Any]) -> Self:
         """Read a child's answer. Raises `ValueError` for anything else."""
         try:
             seconds = {str(name): max(0.0, float(took)) for name, took, *_ in answer["calls"]}

@@ -7,8 +7,6 @@ be found (made inside of a function) is described by its bases and its namespace
 described by their content.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dis
 import sys

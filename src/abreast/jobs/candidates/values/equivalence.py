@@ -5,8 +5,6 @@ Nodes with the same number are equal, unless the class is coarse: on a cycle, or
 need only be close, nodes of one class may still differ.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The walk keeps its own stack. A pair of nodes that was visited is taken as equal
 that cycles end. If sharing counts, each mutable node has exactly one partner on the other side.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Sequence

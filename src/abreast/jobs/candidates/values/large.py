@@ -10,13 +10,11 @@ Only rows of plain values are sliced. Nothing in them can be shared or changed, 
 can be compared by itself.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Self
 
 from abreast.jobs.candidates.values.object_layout import ValueDescription
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot, block_format
@@ -135,13 +133,13 @@ class Digests:
     slices: tuple[str, ...]
 
     @classmethod
-    def of(cls, node: SnapshotNode) -> Digests:
+    def of(cls, node: SnapshotNode) -> Self:
         """Parse the value of a node that was checked."""
         head, *slices = (node.value or "").split(" ")
         kind, mark, count, step = head.split("|")
         return cls(kind, mark, int(count), int(step), tuple(slices))
 
-    def differing(self, other: Digests) -> list[int]:
+    def differing(self, other: Self) -> list[int]:
         """Return the indexes of the slices whose digests differ."""
         pairs = zip(self.slices, other.slices, strict=False)
         return [at for at, (mine, yours) in enumerate(pairs) if mine != yours]

@@ -8,8 +8,6 @@ numpy's own are described by their base and the state they add; subclasses of pa
 compared.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

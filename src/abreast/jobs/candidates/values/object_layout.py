@@ -7,8 +7,6 @@ read (an extension type, a slot whose descriptor was deleted, a hidden `__dict__
 size, and its instances can't be compared.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

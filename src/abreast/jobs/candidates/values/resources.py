@@ -7,8 +7,6 @@ state of a thread, a socket or a coroutine can't be read from outside: the reaso
 that the report can say where it is.
 """
 
-from __future__ import annotations
-
 import _socket
 import _thread
 import io

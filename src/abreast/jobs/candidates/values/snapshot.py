@@ -5,8 +5,6 @@ doesn't trust: `from_plain` checks every field of what JSON has, and raises `Sna
 anything else.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import struct

@@ -14,8 +14,6 @@ slice by slice, and beyond `nodes` parts the whole graph, node by node as they a
 of a graph are equal only if every node is equal, with everything it refers to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
