@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.jobs.candidates.behaviour.traced_run import Tests, watch
-from abreast.jobs.candidates.child.build import Unbuildable, build
+from abreast.jobs.candidates.child.trying import Unbuildable, build
 from abreast.jobs.candidates.inputs.generate import GeneratedCall, generate, whole_call
 from abreast.jobs.candidates.inputs.mutate import SeededRandom, ValueProfile, mutate, smaller
 from abreast.jobs.candidates.inputs.plain_values import NotPlain, from_snapshot, from_value

@@ -35,8 +35,6 @@ class Tests:
     names: tuple[str, ...]
     python: str
     """The interpreter of the user's project; it needs Python 3.11 or later, and pytest."""
-    extra: tuple[str, ...] = ()
-    """More arguments for pytest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,6 @@ def _orders(
         "file": str(slot.mirror(target.file).relative_to(slot.path)),
         "qualname": target.qualname,
         "names": tests.names,
-        "extra": tests.extra,
         "inputs": json.loads(inputs) if inputs else None,
         "wanted": [
             (*call, *place) for call, places in (wanted or {}).items() for place in sorted(places)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
+import os
 import sys
 from collections import Counter
 from collections.abc import (
@@ -28,7 +30,6 @@ from contextvars import ContextVar
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, cast
 
-from abreast.jobs.candidates.child.channel import Channel
 from abreast.jobs.candidates.values.invocation import Invocation, encode
 from abreast.jobs.candidates.values.large import Place, WantedSlices
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot
@@ -37,17 +38,12 @@ from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
 Function = Callable[..., Any]
 
-MOST_CALLS = 4_000
-"""Calls that are recorded, of all tests; further ones are only counted."""
+MOST_CALLS = 4_000  # that are recorded, of all tests; further ones are only counted
 MOST_OF_A_TEST = 400
-MOST_BYTES = 48 << 20
-"""Bytes of all calls that are recorded in full; later calls are recorded as digests."""
-MOST_OF_A_CALL = 8 << 20
-"""Bytes of one call; a larger one is recorded as digests."""
-MOST_VALUES = 10_000
-"""Values of one iterator that are recorded."""
-MOST_PARTS = 100_000
-"""Parts of one value that are recorded."""
+MOST_BYTES = 48 << 20  # of all calls that are recorded in full; later ones are digested
+MOST_OF_A_CALL = 8 << 20  # bytes of one call; a larger one is recorded as digests
+MOST_VALUES = 10_000  # of one iterator that are recorded
+MOST_PARTS = 100_000  # of one value that are recorded
 
 _ACTIVE_CALL: ContextVar[CapturedCall | object | None] = ContextVar("watched", default=None)
 _UNTRACED = object()
@@ -69,6 +65,36 @@ def _active_call(call: CapturedCall | object) -> Iterator[None]:
             _ACTIVE_CALL.reset(token)
 
 
+def write_line(file: int, content: object) -> None:
+    """Write a line of JSON to a descriptor."""
+    data = json.dumps(content, separators=(",", ":")).encode("ascii") + b"\n"
+    while data:
+        data = data[os.write(file, data) :]
+
+
+class Channel:
+    """The file through which the child reports to the parent: lines of JSON, each written at once.
+
+    What was written survives a crash of the child. Only the process that opened it writes.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._owner = os.getpid()
+        self._sent: set[str] = set()
+
+    def send(self, kind: str, content: object) -> None:
+        """Write a line. A forked process writes nothing."""
+        if os.getpid() == self._owner:
+            write_line(self._file, [kind, content])
+
+    def send_once(self, kind: str, content: str, most: int = 200) -> None:
+        """Write a line unless it was written before, or `most` others were."""
+        if content not in self._sent and len(self._sent) < most:
+            self._sent.add(content)
+            self.send(kind, content)
+
+
 class Recorder:
     """Records every outermost call, named after the test and its number in that test."""
 
@@ -77,9 +103,8 @@ class Recorder:
         self._wanted: dict[tuple[str, str], set[Place]] = {}
         for name, part, node, at in wanted:
             self._wanted.setdefault((str(name), str(part)), set()).add((int(node), int(at)))
-        self.test = "<collection>"
-        """The test that is running."""
-        self._channel = channel
+        self.test = "<collection>"  # the test that is running
+        self.channel = channel
         self._counts: Counter[str] = Counter()
         self._cut_tests: set[str] = set()
         self._open: dict[int, CapturedCall] = {}
@@ -100,7 +125,7 @@ class Recorder:
             # Reported once per test: it may make a million more calls.
             if self.test not in self._cut_tests:
                 self._cut_tests.add(self.test)
-                self._channel.send("cut", [self.test, at])
+                self.channel.send("cut", [self.test, at])
             return None
         call = CapturedCall(self, f"{self.test}#{at}", args, kwargs, method=method)
         self._open[id(call)] = call
@@ -115,14 +140,14 @@ class Recorder:
             data = encode([invocation.as_digests()])
         else:
             self._bytes += len(data)
-        self._channel.send("call", data.decode("ascii"))
+        self.channel.send("call", data.decode("ascii"))
 
     def snapshot_of(self, value: object, name: str, part: str) -> ValueSnapshot:
         """Take the snapshot of a part of a call, and report the wanted slices of it."""
         wanted = WantedSlices(frozenset(self._wanted.get((name, part), ())))
         snapshot = take_snapshot(value, consume=False, nodes=MOST_PARTS, wanted=wanted)
         for (node, at), content in wanted.found.items():
-            self._channel.send("content", [name, part, node, at, content.nodes])
+            self.channel.send("content", [name, part, node, at, content.nodes])
         return snapshot
 
     def close(self) -> None:

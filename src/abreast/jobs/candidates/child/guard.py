@@ -274,7 +274,6 @@ def _function_as_name(value: object) -> object:
 
 
 def _function_attributes(value: object) -> list[dict[str, object]]:
-    """Return the attributes of a function, and of the functions that it wraps."""
     found: list[dict[str, object]] = []
     while isinstance(value, FunctionType):
         held = dict(vars(value))
@@ -294,13 +293,10 @@ def _cell_content(cell: object) -> object:
 
 def _function_as_state(value: object) -> object:
     """Replace a function in a closure by its own closure's values, one level deep."""
-    if isinstance(value, FunctionType):
-        return [
-            _cell_content(cell)
-            for cell in value.__closure__ or ()
-            if not callable(_cell_content(cell))
-        ]
-    return value
+    if not isinstance(value, FunctionType):
+        return value
+    held = map(_cell_content, value.__closure__ or ())
+    return [one for one in held if not callable(one)]
 
 
 def _digest(value: object) -> tuple[str, int]:
@@ -309,7 +305,6 @@ def _digest(value: object) -> tuple[str, int]:
 
 
 def _cache_sizes(places: Places) -> Iterator[tuple[str, int]]:
-    """Yield the sizes of all `functools` caches of functions of the project."""
     for one in gc.get_objects():
         if type(one) is _lru_cache_wrapper:
             function = getattr(one, "__wrapped__", None)

@@ -1,22 +1,118 @@
-"""The main program of the child: runs the tests with the target traced, then tries inputs."""
+"""The main program of the child: runs the tests with the target traced, then tries inputs.
+
+It records the target's side effects: files, sockets, processes, interpreter settings. The
+interpreter reports these by audit events, which no Python code can undo. The sandbox around the
+child prevents the worst; this records the attempts. Those that the original makes too do not count
+against a candidate.
+"""
 
 import contextlib
 import importlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from abreast.jobs.candidates.child import guard
-from abreast.jobs.candidates.child.audit import Audit, around_import
-from abreast.jobs.candidates.child.capture import Function, Recorder
-from abreast.jobs.candidates.child.channel import Channel
+from abreast.jobs.candidates.child.capture import Channel, Function, Recorder, active
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, module_name, set_path
 from abreast.jobs.candidates.child.suite import Suite
-from abreast.jobs.candidates.child.trying import InputTrial
+from abreast.jobs.candidates.child.trying import try_inputs
 from abreast.jobs.candidates.child.wrapping import TargetMissing, install
+
+_ALWAYS_REPORTED = {
+    "socket.connect": "opens a socket",
+    "socket.bind": "opens a socket",
+    "socket.sendto": "opens a socket",
+    "socket.getaddrinfo": "asks for a network address",
+    "subprocess.Popen": "starts a process",
+    "os.fork": "starts a process",
+    "os.forkpty": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "os.exec": "starts a process",
+    "os.system": "starts a process",
+    "os.kill": "sends signals",
+    "os.killpg": "sends signals",
+    "ctypes.dlopen": "loads a library of C",
+    "sys.settrace": "sets a tracing function",
+    "sys.setprofile": "sets a profiling function",
+}
+_REPORTED_IN_TARGET = {
+    "socket.__new__": "opens a socket",
+    "gc.get_objects": "looks through all objects",
+    "gc.get_referrers": "looks through all objects",
+    "sys.addaudithook": "adds an audit hook",
+    "os.putenv": "changes the environment",
+    "os.listdir": "lists a directory",
+    "os.scandir": "lists a directory",
+    "os.chdir": "changes the directory",
+    "os.remove": "removes a file",
+    "os.rename": "renames a file",
+    "os.mkdir": "makes a directory",
+    "signal.pthread_kill": "sends signals",
+}
+_LIBRARIES = tuple(
+    os.path.realpath(one) + os.sep
+    for one in (sys.prefix, sys.base_prefix, "/usr/share", "/usr/lib")
+)
+_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class Audit:
+    """Reports each kind of side effect once. `importing` is set while the target's module runs."""
+
+    def __init__(self, channel: Channel, places: Places, own: str) -> None:
+        self.importing = False
+        self._channel, self._places = channel, places
+        temporary = (os.environ.get("TMPDIR", ""), os.environ.get("HOME", ""))
+        self._allowed = (*(os.path.realpath(one) + os.sep for one in temporary if one), "/dev/")
+        self._own = os.path.realpath(own) + os.sep
+
+    def start(self) -> None:
+        """Report from now on, until the process ends."""
+        sys.addaudithook(self._on_event)
+
+    def _on_event(self, event: str, args: tuple[object, ...]) -> None:
+        if event == "open":
+            self._on_open(args)
+        elif event in _ALWAYS_REPORTED:
+            self._channel.send_once("did", _ALWAYS_REPORTED[event])
+        elif event in _REPORTED_IN_TARGET and (self.importing or active()) and not _is_import():
+            self._channel.send_once("did", _REPORTED_IN_TARGET[event])
+
+    def _on_open(self, args: tuple[object, ...]) -> None:
+        path, flags = args[0], args[2] if len(args) > 2 else 0  # noqa: PLR2004 - path, mode, flags
+        if isinstance(path, bytes):
+            path = os.fsdecode(path)
+        if not isinstance(path, str) or not isinstance(flags, int):
+            return
+        writes = bool(flags & _WRITE_FLAGS)
+        if not writes and (not (self.importing or active()) or _is_import()):
+            return
+        real = os.path.realpath(path)
+        if real.startswith(self._own):
+            if active() or self.importing:
+                self._channel.send_once("did", "opens the record of its own calls")
+        elif not (real + os.sep).startswith(
+            self._allowed if writes else (*self._allowed, *_LIBRARIES)
+        ):
+            self._channel.send_once(
+                "did", f"{'writes' if writes else 'reads'} {self._places.inside(real)}"
+            )
+
+
+def _is_import() -> bool:
+    """Whether the event comes from the import system, which opens and lists files itself."""
+    frame = sys._getframe(2)  # noqa: SLF001 - the only way to find the caller
+    for _ in range(6):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back  # type: ignore[assignment] # the last one has none
+    return False
 
 
 class ChildProgram:
@@ -37,8 +133,7 @@ class ChildProgram:
     def run(self) -> None:
         """Run everything; the last line of the trace says that it came to its end."""
         set_path(self._target)
-        around = around_import(self._audit, self._channel, self._on_target_imported)
-        sys.meta_path.insert(0, SlotFinder(self._places, self._target, around))
+        sys.meta_path.insert(0, SlotFinder(self._places, self._target, self._import_target))
         self._audit.start()
         code = self._run_tests() if self._orders["names"] else 0
         if inputs := self._orders.get("inputs"):
@@ -63,7 +158,7 @@ class ChildProgram:
     def _run_tests(self) -> int:
         suite = Suite(self._channel, self._recorder, self._before_tests)
         try:
-            return suite.run(self._orders["names"], self._orders["extra"])
+            return suite.run(self._orders["names"])
         except ModuleNotFoundError as error:
             if error.name != "pytest":
                 raise
@@ -75,14 +170,22 @@ class ChildProgram:
         self._state_before = guard.state_digests(self._places)
         self._patches.record_names()
 
-    def _on_target_imported(self, module: object) -> None:
-        held = cast("ModuleType", module)
+    def _import_target(self, module: ModuleType, execute: Callable[[], None]) -> None:
+        """Execute the target's module under the audit, and trace the target in it."""
+        self._audit.importing = True
         try:
-            function = install(held, self._orders["qualname"], self._recorder)
+            execute()
+        except SystemExit:
+            self._channel.send_once("did", "ends the program when it is imported")
+            raise
+        finally:
+            self._audit.importing = False
+        try:
+            function = install(module, self._orders["qualname"], self._recorder)
         except TargetMissing as error:
             self._channel.send_once("failed", str(error))
             return
-        self._found.append((held, function))
+        self._found.append((module, function))
         if not self._orders["names"]:
             self._patches.record_names()
         if (
@@ -94,9 +197,7 @@ class ChildProgram:
         if not self._found:
             importlib.import_module(module_name(self._target))
         module, function = self._found[-1]
-        InputTrial(self._channel, self._recorder).run(
-            inputs, module, self._orders["qualname"], function
-        )
+        try_inputs(self._recorder, inputs, module, self._orders["qualname"], function)
 
     def _files_elsewhere(self) -> list[str]:
         """Return files of modules of the target's name that were imported from another place."""

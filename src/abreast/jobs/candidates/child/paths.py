@@ -23,9 +23,8 @@ class Places:
     def mirrored(self, path: str) -> str | None:
         """Return the same place in the slot, if `path` is in the main tree and the slot has it."""
         real = os.path.realpath(path)
-        if real != self._top and not real.startswith(self._top + os.sep):
-            return None
-        if self.holds(real):  # the slot is inside the main tree
+        # The slot may be inside the main tree.
+        if not (real + os.sep).startswith(self._top + os.sep) or self.holds(real):
             return None
         place = os.path.join(self.slot, os.path.relpath(real, self._top))
         return place if os.path.exists(place) else None
@@ -89,10 +88,9 @@ class SlotFinder(MetaPathFinder):
         if place is None:
             # A namespace package has nothing but a path.
             if spec.submodule_search_locations and spec.origin is None:
-                where = [
+                spec.submodule_search_locations = [
                     self._places.mirrored(one) or one for one in spec.submodule_search_locations
                 ]
-                spec.submodule_search_locations = where
             return spec
         locations = (
             [os.path.dirname(place)] if spec.submodule_search_locations is not None else None
@@ -116,8 +114,6 @@ class SlotFinder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Wraps another loader, and calls `around` to execute the module."""
-
     def __init__(
         self, inner: Loader, around: Callable[[ModuleType, Callable[[], None]], None]
     ) -> None:
@@ -127,9 +123,7 @@ class _Loader(Loader):
         return getattr(self._inner, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Create the module by the wrapped loader."""
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module."""
         self._around(module, lambda: self._inner.exec_module(module))

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from abreast.jobs.candidates.child.capture import Recorder
-from abreast.jobs.candidates.child.channel import Channel
+from abreast.jobs.candidates.child.capture import Channel, Recorder
 
 _MESSAGE_CHARACTERS = 300
 
@@ -20,7 +19,7 @@ class Suite:
         self._outcomes: dict[str, str] = {}
         self._seed: Callable[[str], None] = importlib.import_module("random").seed
 
-    def run(self, names: Sequence[str], extra: Sequence[str]) -> int:
+    def run(self, names: Sequence[str]) -> int:
         """Run pytest and return its exit code. Raises ImportError if it is not installed."""
         pytest = importlib.import_module("pytest")
         hooks: dict[str, Callable[..., None]] = {
@@ -30,7 +29,7 @@ class Suite:
             "pytest_collection_finish": self._collected,
         }
         plugin = type("Watching", (), {name: staticmethod(hook) for name, hook in hooks.items()})()
-        args = [*_isolation_options(), "--continue-on-collection-errors", "-q", *extra, *names]
+        args = [*_isolation_options(), "--continue-on-collection-errors", "-q", *names]
         return int(pytest.main(args, plugins=[plugin]))
 
     def _begin(self, nodeid: str) -> None:
@@ -39,22 +38,14 @@ class Suite:
         self._channel.send("trying", nodeid)
 
     def _report(self, report: Any) -> None:  # noqa: ANN401 - pytest is not imported here
-        word = report.outcome if report.when == "call" or report.outcome == "passed" else "error"
-        if report.skipped:
-            word = "skipped"
+        word = "error"
+        if report.skipped or report.when == "call" or report.outcome == "passed":
+            word = report.outcome
         known = self._outcomes.get(report.nodeid)
-        if report.when == "call" or word != "passed":
-            if known in {"failed", "error"}:
-                return
+        if (report.when == "call" or word != "passed") and known not in {"failed", "error"}:
             self._outcomes[report.nodeid] = word
-            self._channel.send(
-                "test",
-                [
-                    report.nodeid,
-                    word,
-                    _failure_message(report) if word in {"failed", "error"} else "",
-                ],
-            )
+            message = _failure_message(report) if word in {"failed", "error"} else ""
+            self._channel.send("test", [report.nodeid, word, message])
 
     def _report_collection(self, report: Any) -> None:  # noqa: ANN401 - pytest is not imported here
         if report.failed:

@@ -33,7 +33,7 @@ from time import perf_counter  # noqa: TID251 - a coarse estimate; no candidate 
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, ModuleType
 from typing import Any, NoReturn, cast
 
-from abreast.jobs.candidates.child.channel import Channel
+from abreast.jobs.candidates.child.capture import Channel, write_line
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, set_path
 from abreast.jobs.candidates.child.suite import Suite
 from abreast.jobs.candidates.child.wrapping import find, install
@@ -54,20 +54,15 @@ class CallStopper:
 
     def __init__(self, directory: str, wanted: list[str], *, digests: bool = True) -> None:
         self.test = "<collection>"
+        # If no call is wanted: the name, seconds, digest of arguments and copyability of each. The
+        # digest is empty if it was not taken.
         self.calls: list[list[Any]] = []
-        """If no call is wanted: the name, seconds, digest of arguments and copyability of each.
-
-        The digest is empty if it was not taken.
-        """
-        self.uncounted = 0
-        """The number of calls beyond those."""
+        self.uncounted = 0  # calls beyond those
         self._digests = digests
         self.held: list[str] = []
         self.function: Callable[..., Any] | None = None
-        self.undo: list[Callable[[], None]] = []
-        """Functions that put the original target back in its place."""
-        self._directory = directory
-        self._wanted = wanted
+        self.undo: list[Callable[[], None]] = []  # puts the original target back in its place
+        self._directory, self._wanted = directory, wanted
         self._counts: Counter[str] = Counter()
         self._inside = False
 
@@ -212,21 +207,16 @@ class CallHolder:
                 try:
                     self._execute(order)
                 except BaseException as error:  # noqa: BLE001 - every failure is reported
-                    self._send({"broken": f"{type(error).__name__}: {error}"[:300]})
+                    write_line(self._up, {"broken": f"{type(error).__name__}: {error}"[:300]})
                 os._exit(0)
             os.wait()
-            self._send({"over": True})
+            write_line(self._up, {"over": True})
 
     def _read_line(self) -> bytes:
         line = b""
         while not line.endswith(b"\n"):
             line += os.read(self._down, 1)
         return line
-
-    def _send(self, what: object) -> None:
-        data = json.dumps(what).encode("ascii") + b"\n"
-        while data:
-            data = data[os.write(self._up, data) :]
 
     def _execute(self, order: dict[str, Any]) -> None:
         _forget_running_loop()
@@ -236,23 +226,21 @@ class CallHolder:
         given = [self._copy(needed=calls > 1) for _ in range(calls)]
         with contextlib.redirect_stdout(io.StringIO()):
             if order["do"] == "profile":
-                return self._send(LineCounter(order["file"]).of(self._function, given[0]))
+                return write_line(self._up, LineCounter(order["file"]).of(self._function, given[0]))
             if order["do"] == "memory":
                 tracemalloc.start()
                 _call(self._function, given[0])
-                return self._send({"peak": tracemalloc.get_traced_memory()[1]})
+                return write_line(self._up, {"peak": tracemalloc.get_traced_memory()[1]})
             if order["do"] == "count":
-                return self._send(
-                    count_event(order["event"], lambda: _call(self._function, given[0]))
+                return write_line(
+                    self._up, count_event(order["event"], lambda: _call(self._function, given[0]))
                 )
             first, last = self._timed(given, chunks)
-        records = [self._record(given[0], first)] + (
-            [self._record(given[-1], last)] if calls > 1 else []
-        )
-        data = encode(records)
-        self._send({"digest": hashlib.sha256(data).hexdigest()})
+        ends = [(given[0], first), (given[-1], last)][: 2 if calls > 1 else 1]
+        data = encode([self._record(*one) for one in ends])
+        write_line(self._up, {"digest": hashlib.sha256(data).hexdigest()})
         if self._read_line() == b"show\n":
-            self._send({"record": data.decode("ascii")})
+            write_line(self._up, {"record": data.decode("ascii")})
         return None
 
     def _copy(self, *, needed: bool) -> tuple[Any, Any]:
@@ -269,7 +257,7 @@ class CallHolder:
         """
         function, call, up, at = self._function, _call, self._up, 0
         first = last = None
-        self._send({"ready": True})
+        write_line(self._up, {"ready": True})
         for size in chunks:
             now = given[at : at + size]
             self._read_line()
@@ -342,12 +330,8 @@ def count_event(event: list[int], call: Callable[[], object]) -> dict[str, objec
     about = struct.pack("IIQQQQQQQ", event[0], 64, event[1], 0, 0, 0, _USER_ONLY, 0, 0)
     if (counter := system.syscall(number, about, 0, -1, -1, 0)) < 0:
         why = ctypes.get_errno()
-        none = (
-            "this machine has no counter for them"
-            if why in {errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP}
-            else ""
-        )
-        return {"uncounted": none or os.strerror(why)}
+        absent = why in {errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP}
+        return {"uncounted": "this machine has no counter for them" if absent else os.strerror(why)}
     try:
         looks = [_read_counter(counter), _read_counter(counter)]
         call()
@@ -420,7 +404,7 @@ def main(directory: str) -> None:
     suite = Suite(Channel(os.path.join(directory, "said")), cast("Any", stopper), lambda: None)
     failed = ""
     try:
-        suite.run(orders["names"], orders["extra"])
+        suite.run(orders["names"])
     except BaseException as error:  # noqa: BLE001 - every failure is reported
         failed = f"{type(error).__name__}: {error}"[:300]
     answer = {
@@ -429,8 +413,6 @@ def main(directory: str) -> None:
         "uncounted": stopper.uncounted,
         "failed": failed,
     }
-    data = json.dumps(answer).encode("ascii") + b"\n"
-    while data:
-        data = data[os.write(up, data) :]
+    write_line(up, answer)
     os.read(os.open(os.path.join(directory, "down"), os.O_RDWR | os.O_CLOEXEC), 1)
     os._exit(0)

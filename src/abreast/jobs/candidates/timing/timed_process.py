@@ -97,7 +97,6 @@ class TimedProcess:
             "qualname": place.target.qualname,
             "file": str(slot.mirror(place.target.file).relative_to(slot.path)),
             "names": place.tests.names,
-            "extra": place.tests.extra,
             "wanted": place.wanted,
             "digests": place.digests,
         }
