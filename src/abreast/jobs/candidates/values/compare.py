@@ -111,17 +111,11 @@ def compare_snapshots(
 
 
 def _verdict(outcome: Outcome, mine: GraphSide, yours: GraphSide, found: Finding) -> ValueVerdict:
-    return ValueVerdict(
-        outcome,
-        path_text(mine, found.path),
-        _show_side(mine, found.left),
-        _show_side(yours, found.right),
-        found.reason,
+    left, right = (
+        "nothing" if at is None else show(side.snapshot, at)
+        for side, at in ((mine, found.left), (yours, found.right))
     )
-
-
-def _show_side(side: GraphSide, index: int | None) -> str:
-    return "nothing" if index is None else show(side.snapshot, index)
+    return ValueVerdict(outcome, path_text(mine, found.path), left, right, found.reason)
 
 
 __all__ = ["LOOSE", "STRICT", "Outcome", "Rules", "ValueVerdict", "compare", "compare_snapshots"]

@@ -49,10 +49,9 @@ class GraphSide:
 
     def node(self, index: int) -> SnapshotNode:
         """Return a node without the parts that the rules leave out."""
-        found = self._nodes.get(index)
-        if found is None:
-            found = self._nodes[index] = seen_by(self.rules, self.snapshot.nodes[index])
-        return found
+        if index not in self._nodes:
+            self._nodes[index] = seen_by(self.rules, self.snapshot.nodes[index])
+        return self._nodes[index]
 
     def equivalence(self, index: int) -> Equivalence:
         """Return the class of a node; it is computed once, together with those of all its parts."""
@@ -82,8 +81,7 @@ class GraphSide:
         mutable = any(node.identity for node in nodes) or any(one.mutable for one in parts_outside)
         unreadable = any(map(_is_unread, nodes)) or any(one.unreadable for one in parts_outside)
         for one in group:
-            key = self._key(one, cycle)
-            number = self.table.setdefault(key, len(self.table))
+            number = self.table.setdefault(self._key(one, cycle), len(self.table))
             self._classes[one] = Equivalence(number, coarse, mutable, unreadable)
 
     def _is_coarse(self, node: SnapshotNode) -> bool:

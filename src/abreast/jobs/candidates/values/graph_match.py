@@ -15,11 +15,10 @@ from abreast.jobs.candidates.values.equivalence import GraphSide
 from abreast.jobs.candidates.values.large import Contents, Digests
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot, show
 
+# The path to a node: its parent's path and a step, as ("attribute", "name") or ("item", 3).
 Path: TypeAlias = "tuple[Path, tuple[str, int | str]] | None"
-"""The path to a node: its parent's path and a step, as ("attribute", "name") or ("item", 3)."""
-
+# The start of the reason of every doubt about values whose digests differ.
 TOO_LARGE = "it is too large to be recorded"
-"""The start of the reason of every doubt about values whose digests differ."""
 _MAX_STEPS = 5_000_000
 _MAX_ALIKE_MEMBERS = 64  # members of a set that may be equal and are compared pair by pair
 _MAX_DOUBTS = 20  # places that are reported
@@ -50,16 +49,10 @@ class Doubt(Finding):
     """Where the two can't be compared."""
 
 
+# The index of the node on each side, and the index of the slice in it.
 Unread: TypeAlias = tuple[int, int, int]
-"""The index of the node on each side, and the index of the slice in it."""
 Pair: TypeAlias = tuple[int, int, Path]
-
-
-@dataclass(slots=True)
-class _Trials:
-    """The number of trials left to a comparison and all trials within it."""
-
-    remaining: int = _MAX_TRIALS
+Parts: TypeAlias = "list[Pair | ValueDifference]"
 
 
 class GraphMatch:
@@ -73,25 +66,24 @@ class GraphMatch:
         *,
         contents: tuple[Contents, Contents] = ({}, {}),
         nested: int = 0,
-        trials: _Trials | None = None,
+        trials: list[int] | None = None,
     ) -> None:
         """Prepare a match. `contents` has the slices of both sides that were read again."""
         self._contents = contents
-        self.unread: list[Unread] = []
-        """Slices whose digests differ and that are not in `contents`."""
+        self.unread: list[Unread] = []  # slices whose digests differ and that are not in `contents`
         self._left, self._right, self._rules = left, right, rules
         self._nested = nested
-        self._trials = trials or _Trials()
+        # The number of trials left to a comparison and, in the same list, all trials within it.
+        self._trials = trials or [_MAX_TRIALS]
         self._right_of: dict[int, tuple[int, Path]] = {}
         self._left_of: dict[int, tuple[int, Path]] = {}
         self._seen: set[tuple[int, int]] = set()
-        self.doubts: list[Doubt] = []
-        """The places that can't be compared, in order."""
+        self.doubts: list[Doubt] = []  # the places that can't be compared, in order
         self._guessed = False  # some partners were chosen among several candidates that look equal
 
     def run(self, left: int, right: int) -> Finding | None:
         """Return the first difference, else the first doubt, else None."""
-        waiting: list[Pair | ValueDifference] = [(left, right, None)]
+        waiting: Parts = [(left, right, None)]
         while waiting:
             task = waiting.pop()
             if isinstance(task, ValueDifference):
@@ -102,8 +94,8 @@ class GraphMatch:
             if len(self._seen) > _MAX_STEPS:
                 return Doubt(task[2], task[0], task[1], "it would take too many steps")
             found = self._step(*task)
-            self._trials.remaining -= self._nested > 0
-            if self._trials.remaining < 0:  # a result of interrupted trials can't be trusted
+            self._trials[0] -= self._nested > 0
+            if self._trials[0] < 0:  # a result of interrupted trials can't be trusted
                 return Doubt(
                     task[2],
                     task[0],
@@ -115,9 +107,7 @@ class GraphMatch:
             waiting.extend(reversed(found))
         return self.doubts[0] if self.doubts else None
 
-    def _step(
-        self, left: int, right: int, path: Path
-    ) -> ValueDifference | list[Pair | ValueDifference]:
+    def _step(self, left: int, right: int, path: Path) -> ValueDifference | Parts:
         """Return how two nodes differ in themselves, else the parts to be compared next."""
         if self._is_equal_atom(left, right):
             return []
@@ -151,9 +141,7 @@ class GraphMatch:
         one, other = self._left.snapshot.nodes[left], self._right.snapshot.nodes[right]
         return one.kind in _ATOM_KINDS and one == other and not one.attributes and not one.identity
 
-    def _compare_unknown(
-        self, left: int, right: int, path: Path
-    ) -> ValueDifference | list[Pair | ValueDifference]:
+    def _compare_unknown(self, left: int, right: int, path: Path) -> ValueDifference | Parts:
         one, other = self._left.node(left), self._right.node(right)
         if one.type != other.type and not {one.type, other.type} & _TYPE_UNKNOWN:
             return ValueDifference(
@@ -168,14 +156,11 @@ class GraphMatch:
             self.doubts.append(doubt)
 
     def _mismatch(self, left: int, right: int) -> str | None:
-        """Return why two nodes can't be equal, whatever their parts; None if they can."""
         one, other = self._left.node(left), self._right.node(right)
-        if one.type != other.type:
-            return f"it is a {one.type}, and became a {other.type}"
-        if one.kind.partition(":")[0] != other.kind.partition(":")[0]:
+        if one.type != other.type or one.kind.partition(":")[0] != other.kind.partition(":")[0]:
             return (
                 "it is of another size"
-                if "sliced" in (one.kind, other.kind)
+                if one.type == other.type and "sliced" in (one.kind, other.kind)
                 else f"it is a {one.type}, and became a {other.type}"
             )
         mine, yours = self._left.snapshot.classes.get(left), self._right.snapshot.classes.get(right)
@@ -185,13 +170,11 @@ class GraphMatch:
             name = one.value if one.kind == "class" else one.type
             return f"there are two classes of that name, {name}"
         if one.kind == "float":
-            close = self._rules.same_float(
-                float.fromhex(one.value or ""), float.fromhex(other.value or "")
-            )
-            return None if close else "the numbers differ"
-        if one.kind.startswith("block:") or one.kind == "sliced":
-            return None  # first its dtype or typecode is compared, then its content
-        return None if one.value == other.value else "the values differ"
+            numbers = float.fromhex(one.value or ""), float.fromhex(other.value or "")
+            return None if self._rules.same_float(*numbers) else "the numbers differ"
+        # Of a block or slices, first its dtype or typecode is compared, then its content.
+        later = one.kind.startswith("block:") or one.kind == "sliced"
+        return None if later or one.value == other.value else "the values differ"
 
     def _bind(self, left: int, right: int, path: Path) -> ValueDifference | None:
         """Make two nodes partners; return the difference if either has another partner."""
@@ -209,13 +192,12 @@ class GraphMatch:
 
     # --- parts
 
-    def _compare_state(self, left: int, right: int, path: Path) -> list[Pair | ValueDifference]:
+    def _compare_state(self, left: int, right: int, path: Path) -> Parts:
         one, other = self._left.node(left), self._right.node(right)
         if not one.names and not other.names:
             return []
-        mine = dict(zip(one.names, one.attributes, strict=True))
-        yours = dict(zip(other.names, other.attributes, strict=True))
-        found: list[Pair | ValueDifference] = []
+        mine, yours = (dict(zip(node.names, node.attributes, strict=True)) for node in (one, other))
+        found: Parts = []
         for name in [*mine, *(name for name in yours if name not in mine)]:
             at: Path = (path, ("attribute", name))
             if name in mine and name in yours:
@@ -225,9 +207,7 @@ class GraphMatch:
                 found.append(ValueDifference(at, mine.get(name), yours.get(name), reason))
         return found
 
-    def _compare_content(
-        self, left: int, right: int, path: Path
-    ) -> ValueDifference | list[Pair | ValueDifference]:
+    def _compare_content(self, left: int, right: int, path: Path) -> ValueDifference | Parts:
         one, other = self._left.node(left), self._right.node(right)
         if one.kind.startswith("block:"):
             return self._compare_blocks(left, right, path)
@@ -240,26 +220,23 @@ class GraphMatch:
             return self._compare_members(one.items, other.items, path)
         if one.kind == "map":
             return self._map_entries(left, right, path)
-        found: list[Pair | ValueDifference] = [
+        found: Parts = [
             (mine, yours, (path, ("item", at)))
             for at, (mine, yours) in enumerate(zip(one.items, other.items, strict=False))
             if not self._is_equal_atom(mine, yours)
         ]
         return found + self._length_difference(one.items, other.items, path)
 
-    def _length_difference(
-        self, mine: Sequence[int], yours: Sequence[int], path: Path
-    ) -> list[Pair | ValueDifference]:
-        """Return the difference in length of two sequences, if there is one."""
-        at = min(len(mine), len(yours))
+    def _length_difference(self, mine: Sequence[int], yours: Sequence[int], path: Path) -> Parts:
         if len(mine) == len(yours):
             return []
+        at = min(len(mine), len(yours))
         first = (mine[at] if at < len(mine) else None, yours[at] if at < len(yours) else None)
         return [
             ValueDifference((path, ("item", at)), *first, f"{len(mine)} items became {len(yours)}")
         ]
 
-    def _compare_blocks(self, left: int, right: int, path: Path) -> list[Pair | ValueDifference]:
+    def _compare_blocks(self, left: int, right: int, path: Path) -> Parts:
         """Compare blocks of numbers; the attributes, their format and shape, come first."""
         one, other = self._left.node(left), self._right.node(right)
         found = self._compare_state(left, right, path)
@@ -271,7 +248,7 @@ class GraphMatch:
             )
         return found
 
-    def _compare_slices(self, left: int, right: int, path: Path) -> list[Pair | ValueDifference]:
+    def _compare_slices(self, left: int, right: int, path: Path) -> Parts:
         """Compare values too large to be recorded: they are the same if all digests are.
 
         Slices whose digests differ are compared by their contents.
@@ -319,7 +296,6 @@ class GraphMatch:
         return []
 
     def _slice_difference(self, mine: ValueSnapshot, yours: ValueSnapshot) -> str | None:
-        """Return how two slices differ by the ordinary rules; None if they don't."""
         table: dict[object, int] = {}
         left, right = GraphSide(mine, self._rules, table), GraphSide(yours, self._rules, table)
         if (found := GraphMatch(left, right, self._rules).run(0, 0)) is None:
@@ -331,14 +307,12 @@ class GraphMatch:
         ]
         return f"at {path_text(left, found.path)}: {found.reason} ({', then '.join(sides)})"
 
-    def _map_entries(
-        self, left: int, right: int, path: Path
-    ) -> ValueDifference | list[Pair | ValueDifference]:
+    def _map_entries(self, left: int, right: int, path: Path) -> ValueDifference | Parts:
         one, other = self._left.node(left), self._right.node(right)
         if not self._rules.dict_order and one.value != "ordered":
             return self._unordered_entries(one, other, path)
         keys, others = one.items[::2], other.items[::2]
-        found: list[Pair | ValueDifference] = []
+        found: Parts = []
         for at, (mine, yours) in enumerate(zip(keys, others, strict=False)):
             ours, theirs = self._left.equivalence(mine), self._right.equivalence(yours)
             if ours.number != theirs.number and not (ours.unreadable or theirs.unreadable):
@@ -353,12 +327,13 @@ class GraphMatch:
 
     def _unordered_entries(
         self, one: SnapshotNode, other: SnapshotNode, path: Path
-    ) -> ValueDifference | list[Pair | ValueDifference]:
+    ) -> ValueDifference | Parts:
         pairs = self._compare_members(one.items[::2], other.items[::2], path)
         if isinstance(pairs, ValueDifference):
             return pairs
-        values = dict(zip(one.items[::2], one.items[1::2], strict=True))
-        others = dict(zip(other.items[::2], other.items[1::2], strict=True))
+        values, others = (
+            dict(zip(node.items[::2], node.items[1::2], strict=True)) for node in (one, other)
+        )
         return pairs + [
             (values[pair[0]], others[pair[1]], (path, ("key", pair[0])))
             for pair in pairs
@@ -369,7 +344,7 @@ class GraphMatch:
 
     def _compare_members(
         self, mine: Sequence[int], yours: Sequence[int], path: Path
-    ) -> ValueDifference | list[Pair | ValueDifference]:
+    ) -> ValueDifference | Parts:
         """Return the members of two sets in pairs.
 
         Members that are known only by one digest of all the rest count as one member.
@@ -400,7 +375,7 @@ class GraphMatch:
 
     def _unmatched(
         self, ours: list[int], theirs: list[int], path: Path, *, unreadable: bool
-    ) -> ValueDifference | list[Pair | ValueDifference]:
+    ) -> ValueDifference | Parts:
         left = ours[0] if len(ours) >= len(theirs) else None
         right = theirs[0] if len(theirs) >= len(ours) else None
         if (
@@ -410,9 +385,7 @@ class GraphMatch:
         ):
             self._add_doubt(Doubt(path, left, right, "which members belong together can't be told"))
             return []
-        step: tuple[str, int | str] = (
-            ("member", left) if left is not None else ("other", right or 0)
-        )
+        step = ("member", left) if left is not None else ("other", right or 0)
         reason = (
             "a member has no equal" if len(ours) == len(theirs) else "only one side has this member"
         )
@@ -457,8 +430,8 @@ class GraphMatch:
 
     def _may_be_equal(self, left: int, right: int) -> bool:
         # Copying the partners found so far has its cost too.
-        self._trials.remaining -= 1 + len(self._right_of) // 16
-        if self._trials.remaining < 0:
+        self._trials[0] -= 1 + len(self._right_of) // 16
+        if self._trials[0] < 0:
             return False
         trial = GraphMatch(
             self._left, self._right, self._rules, nested=self._nested + 1, trials=self._trials
@@ -481,7 +454,6 @@ def _doubt_by_digest(one: SnapshotNode, other: SnapshotNode) -> str | None:
 
 
 def _length(node: SnapshotNode) -> int:
-    """Return the length of a row or text, sliced or not."""
     return (
         Digests.of(node).count
         if node.kind == "sliced"

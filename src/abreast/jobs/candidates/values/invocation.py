@@ -23,8 +23,6 @@ detect that it is observed, or look its answers up in a copy of the original. He
 observed and judged like all others.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +30,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
 from types import AsyncGeneratorType, CoroutineType, MethodType
-from typing import TypeAlias, cast
+from typing import Self, TypeAlias, cast
 
 from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.values.compare import ValueVerdict, compare_snapshots
@@ -48,15 +46,13 @@ from abreast.jobs.candidates.values.snapshot import (
 )
 from abreast.jobs.candidates.values.take_snapshot import MAX_YIELDED, take_snapshot
 
-MAX_SLICES_READ_AGAIN = 512
-"""The number of slices of one part of an invocation that are read again."""
+MAX_SLICES_READ_AGAIN = 512  # of one part of an invocation
 _AFTER_PARTS = ("self", "arguments", "keywords", "returned", "raised", "yielded")
 _RECORD_FIELDS = {"name", "before", "after", "steps", "stdout"}
 
+# The slices that were read again, by invocation and part: `before`, `after` or `step 3`.
 AllContents: TypeAlias = Mapping[tuple[str, str], Contents]
-"""The slices that were read again, by invocation and part: `before`, `after` or `step 3`."""
-Places: TypeAlias = dict[tuple[str, str], set[Place]]
-"""The slices to be read again, by invocation and part."""
+Places: TypeAlias = dict[tuple[str, str], set[Place]]  # those to be read again
 
 
 class RecordInvalid(ValueError):
@@ -84,17 +80,17 @@ class Invocation:
         """Whether only digests of it are known."""
         return self.after.nodes[0].kind == "whole"
 
-    def as_digests(self) -> Invocation:
+    def as_digests(self) -> Self:
         """Return it with one digest for each part, as for one that is too large to be recorded."""
         if self.digested:
             return self
         printed = self.stdout.encode("utf-8", "surrogatepass")
-        return Invocation(
-            self.name,
-            _as_whole_digest(self.before),
-            _as_whole_digest(self.after),
-            f"digest {whole_digest(printed)}" if printed else "",
-            tuple(map(_as_whole_digest, self.steps)),
+        return replace(
+            self,
+            before=_as_whole_digest(self.before),
+            after=_as_whole_digest(self.after),
+            stdout=f"digest {whole_digest(printed)}" if printed else "",
+            steps=tuple(map(_as_whole_digest, self.steps)),
         )
 
 
@@ -169,8 +165,6 @@ async def observe_async(
 
 
 class _Call:
-    """One call that is being observed."""
-
     def __init__(
         self,
         name: str,
@@ -188,7 +182,6 @@ class _Call:
         self._before = take_snapshot(self.after, consume=False)
 
     async def follow(self, values: AsyncGeneratorType[object, None]) -> None:
-        """Record the values of an async generator, each when it is yielded."""
         alive = cast("list[object]", self.after.setdefault("yielded", []))
         async for value in values:
             if len(alive) == self._bound:
@@ -276,22 +269,20 @@ def judge(
     for name, original in expected.items():
         if seen[name] == 1:
             found += _differences(original, answers[name], rules, contents)
+        elif seen[name]:
+            found.append(_different(name, "doubled", "the candidate has it more than once"))
         else:
-            part, reason = (
-                ("doubled", "the candidate has it more than once")
-                if seen[name]
-                else ("missing", "the candidate has no such invocation")
-            )
-            found.append(BehaviourFinding(name, part, _different(reason)))
+            found.append(_different(name, "missing", "the candidate has no such invocation"))
     return found + [
-        BehaviourFinding(name, "extra", _different("only the candidate has this invocation"))
+        _different(name, "extra", "only the candidate has this invocation")
         for name in seen
         if name not in expected
     ]
 
 
-def _different(reason: str, original: str = "", candidate: str = "") -> ValueVerdict:
-    return ValueVerdict("different", "$", original, candidate, reason)
+def _different(name: str, part: str, reason: str, *sides: str) -> BehaviourFinding:
+    original, candidate = sides or ("", "")
+    return BehaviourFinding(name, part, ValueVerdict("different", "$", original, candidate, reason))
 
 
 def _differences(
@@ -317,8 +308,7 @@ def _differences(
     name = original.name
     if ending[0] != other_ending[0]:
         reason = f"it {ending[0]}, and now {other_ending[0]}"
-        verdict = _different(reason, ending[1], other_ending[1])
-        return [BehaviourFinding(name, ending[0], verdict)]
+        return [_different(name, ending[0], reason, ending[1], other_ending[1])]
     verdicts: list[tuple[str, ValueVerdict]] = []
     for part, mine, yours in pairs:
         read = (contents[0].get((name, part), {}), contents[1].get((name, part), {}))
@@ -326,11 +316,10 @@ def _differences(
     found = [_finding(name, part, one) for part, one in _without_repeats(verdicts)]
     if len(original.steps) != len(candidate.steps):
         reason = f"{len(original.steps)} values became {len(candidate.steps)}"
-        found.append(BehaviourFinding(name, "yielded", _different(reason)))
+        found.append(_different(name, "yielded", reason))
     if original.stdout != candidate.stdout:
         sides = repr(original.stdout[-80:]), repr(candidate.stdout[-80:])
-        printed = _different("it printed something else", *sides)
-        found.append(BehaviourFinding(name, "stdout", printed))
+        found.append(_different(name, "stdout", "it printed something else", *sides))
     return found
 
 
@@ -348,12 +337,11 @@ def _without_repeats(
         if verdict.outcome == "different":
             yield part, verdict
         elif verdict.outcome == "cannot_compare":
-            places = [
-                one
+            yield from (
+                (part, one)
                 for one in verdict.places
                 if part != "before" or one.unread or one.path not in afterwards
-            ]
-            yield from ((part, one) for one in places)
+            )
 
 
 def _ending(after: ValueSnapshot) -> tuple[str, str]:
@@ -368,10 +356,9 @@ def _ending(after: ValueSnapshot) -> tuple[str, str]:
 def _finding(name: str, part: str, verdict: ValueVerdict) -> BehaviourFinding:
     """Return a finding whose path starts at what was returned, raised or changed."""
     for inner in _AFTER_PARTS if part == "after" else ():
-        start = f'$["{inner}"]'
-        if verdict.path.startswith(start):
-            path = "$" + verdict.path.removeprefix(start)
-            return BehaviourFinding(name, inner, replace(verdict, path=path))
+        path = verdict.path.removeprefix(f'$["{inner}"]')
+        if path != verdict.path:
+            return BehaviourFinding(name, inner, replace(verdict, path=f"${path}"))
     return BehaviourFinding(name, part, verdict)
 
 

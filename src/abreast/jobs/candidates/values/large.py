@@ -20,17 +20,15 @@ from abreast.jobs.candidates.values.object_layout import ValueDescription
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot, block_format
 from abreast.jobs.candidates.values.stdlib_types import ATOMS
 
-MAX_UNSLICED_ITEMS: Final = 20_000
-"""The most members of a row that is not sliced."""
-MAX_UNSLICED_TEXT: Final = 200_000
-"""The most characters or bytes of a text or block that is not sliced."""
+MAX_UNSLICED_ITEMS: Final = 20_000  # members of a row that is not sliced
+MAX_UNSLICED_TEXT: Final = 200_000  # characters or bytes of a text or block that is not sliced
 ITEMS_PER_SLICE: Final = 1_000
 TEXT_PER_SLICE: Final = 50_000
 _ROW_KINDS: Final = frozenset({"items", "set", "map"})
 _TEXT_KINDS: Final = frozenset({"str", "surrogates", "bytes"})
 
-Place = tuple[int, int]
-"""A slice: the index of the node, and the index of the slice in it."""
+Place = tuple[int, int]  # a slice: the index of the node, and the index of the slice in it
+Contents = Mapping[Place, ValueSnapshot]
 
 
 @dataclass(slots=True)
@@ -69,10 +67,12 @@ class Slices:
         if isinstance(held, str):
             return ValueSnapshot((SnapshotNode(self.kind, "slice", held),))
         nodes = [ATOMS.get(type(one))(one) for one in held]  # type: ignore[misc] # only atoms
-        kind = "map" if self.kind == "map" else "items"
-        return ValueSnapshot(
-            (SnapshotNode(kind, "slice", items=tuple(range(1, len(nodes) + 1))), *nodes)
+        root = SnapshotNode(
+            "map" if self.kind == "map" else "items",
+            "slice",
+            items=tuple(range(1, len(nodes) + 1)),
         )
+        return ValueSnapshot((root, *nodes))
 
 
 def slices_of(description: ValueDescription) -> Slices | None:
@@ -88,15 +88,11 @@ def slices_of(description: ValueDescription) -> Slices | None:
         # Members of a set are sorted by type and value, so that close floats are adjacent.
         row = sorted(items, key=_sort_key) if kind == "set" else items
         return Slices(kind, text, row, ITEMS_PER_SLICE)
-    size = _element_size(kind) if len(text) > MAX_UNSLICED_TEXT and not items else 0
-    return Slices(kind, "", text, TEXT_PER_SLICE // size * size or size) if size else None
-
-
-def _element_size(kind: str) -> int:
-    """Return the length of one element of a text or block; 0 if it is neither."""
-    if kind.startswith("block:"):
-        return struct.calcsize(block_format(SnapshotNode(kind, "")))
-    return 1 if kind in _TEXT_KINDS else 0
+    is_block = kind.startswith("block:")
+    if len(text) <= MAX_UNSLICED_TEXT or items or not (is_block or kind in _TEXT_KINDS):
+        return None
+    size = struct.calcsize(block_format(SnapshotNode(kind, ""))) if is_block else 1
+    return Slices(kind, "", text, TEXT_PER_SLICE // size * size or size)
 
 
 _ATOM_TYPE_IDS: Final = frozenset(map(id, ATOMS.types))
@@ -163,12 +159,9 @@ class Digests:
 
 def _plain_value(node: SnapshotNode) -> object:
     """Return the plain value of a node. Raises ValueError or KeyError if it isn't an atom."""
-    text = node.value or ""
-    if node.kind == "surrogates":
-        return text.encode("latin-1").decode("utf-8", "surrogatepass")
     if node.kind == "atom":
         return {"ellipsis": ..., "NotImplementedType": NotImplemented}[node.type]
-    return _VALUE_OF_KIND[node.kind](text)
+    return _VALUE_OF_KIND[node.kind](node.value or "")
 
 
 _VALUE_OF_KIND: Final[Mapping[str, Callable[[str], object]]] = {
@@ -177,11 +170,9 @@ _VALUE_OF_KIND: Final[Mapping[str, Callable[[str], object]]] = {
     "int": lambda text: int(text, 16),
     "float": float.fromhex,
     "str": lambda text: text,
+    "surrogates": lambda text: text.encode("latin-1").decode("utf-8", "surrogatepass"),
     "bytes": lambda text: text.encode("latin-1"),
 }
-
-
-Contents = Mapping[Place, ValueSnapshot]
 
 
 def whole_digest(data: bytes) -> str:

@@ -71,8 +71,9 @@ def _random_generator(np: Any, value: Any) -> ValueDescription | None:  # noqa: 
     if cls is random.RandomState:
         gauss = {key: held for key, held in value.get_state(legacy=False).items() if key != "state"}
         bits = value._bit_generator  # noqa: SLF001 - RandomState has no public name for it
-        state = [("bit_generator", bits), ("gauss", gauss)]
-        return ValueDescription("object", state=state, identity=True)
+        return ValueDescription(
+            "object", state=[("bit_generator", bits), ("gauss", gauss)], identity=True
+        )
     if issubclass(cls, random.BitGenerator) or cls is random.SeedSequence:
         return ValueDescription("object", state=[("state", value.state)], identity=True)
     return None
@@ -130,8 +131,7 @@ def _array(np: Any, plain: Any) -> ValueDescription:  # noqa: ANN401 - not impor
         fields = [(f"<field>.{name}", np.ascontiguousarray(plain[name])) for name in kind.names]
         return ValueDescription("items", state=[*state, *fields], identity=True)
     if kind.char in "gG" or kind.kind not in "biufcMmSUV":
-        row = plain.ravel()
-        items = [repr(one) for one in row] if kind.char in "gG" else row.tolist()
+        items = list(map(repr, plain.ravel())) if kind.char in "gG" else plain.ravel().tolist()
         return ValueDescription("items", items=items, state=state, identity=True)
     return ValueDescription(
         f"block:{_struct_format(kind)}",
@@ -142,7 +142,6 @@ def _array(np: Any, plain: Any) -> ValueDescription:  # noqa: ANN401 - not impor
 
 
 def _struct_format(kind: Any) -> str:  # noqa: ANN401 - not imported
-    """Return the `struct` format of an element."""
     is_big = kind.byteorder == ">" or (kind.byteorder == "=" and sys.byteorder == "big")
     letters = _STRUCT_FORMATS.get(kind.kind, {}).get(kind.itemsize)
     return f"{'>' if is_big else '<'}{letters}" if letters else f"{max(1, kind.itemsize)}s"
@@ -197,9 +196,12 @@ def _dtype(pd: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not impor
 
 
 def _frame(_: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
-    columns = [_column(value.iloc[:, at].array) for at in range(value.shape[1])]
-    state = [("columns", value.columns), ("index", value.index), ("attrs", value.attrs)]
-    return ValueDescription("items", items=columns, state=state, identity=True)
+    return ValueDescription(
+        "items",
+        items=[_column(value.iloc[:, at].array) for at in range(value.shape[1])],
+        state=[("columns", value.columns), ("index", value.index), ("attrs", value.attrs)],
+        identity=True,
+    )
 
 
 def _series(_: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
@@ -214,13 +216,14 @@ def _series(_: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not impor
 
 def _index(pd: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not imported
     cls = type(value)
-    names = tuple(value.names)
+    state: list[tuple[str, object]] = [("names", tuple(value.names))]
     if cls is pd.MultiIndex:
         levels = [_column(value.get_level_values(at).array) for at in range(value.nlevels)]
-        return ValueDescription("items", items=levels, state=[("names", names)])
-    state = [("names", names), ("values", _column(value.array))]
+        return ValueDescription("items", items=levels, state=state)
     if cls is pd.RangeIndex:
-        state = [("names", names), ("range", range(value.start, value.stop, value.step))]
+        state.append(("range", range(value.start, value.stop, value.step)))
+    else:
+        state.append(("values", _column(value.array)))
     if cls is pd.DatetimeIndex or cls is pd.TimedeltaIndex:
         state.append(("freq", value.freqstr))
     return ValueDescription("object", state=state)

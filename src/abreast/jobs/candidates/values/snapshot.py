@@ -58,7 +58,6 @@ class ValueSnapshot:
     classes: Mapping[int, type] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """Return the value, shortened."""
         return show(self, 0)
 
 
@@ -188,14 +187,10 @@ _BRACKETS = {"list": ("[", "]"), "tuple": ("(", ")"), "dict": ("{", "}"), "set":
 
 
 def _show_block(node: SnapshotNode) -> str:
-    form = block_format(node)
-    size = struct.calcsize(form)
-    data = block_bytes(node)
-    first = [
-        one[0] if len(one) == 1 else one
-        for one in struct.iter_unpack(form, data[: size * _SHOWN_MEMBERS])
-    ]
-    return ", ".join(map(repr, first)) + (", …" if len(data) > size * _SHOWN_MEMBERS else "")
+    form, data = block_format(node), block_bytes(node)
+    shown = struct.calcsize(form) * _SHOWN_MEMBERS
+    first = [one[0] if len(one) == 1 else one for one in struct.iter_unpack(form, data[:shown])]
+    return ", ".join(map(repr, first)) + (", …" if len(data) > shown else "")
 
 
 def _show_int(text: str) -> str:

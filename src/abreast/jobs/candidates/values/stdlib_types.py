@@ -3,10 +3,16 @@
 A value is described by its exact type, or by the nearest base that is known here, and by the state
 that its classes add. A value that has no known base and can't be accounted for byte by byte
 (sockets, frames, coroutines, extension types) raises `Unreadable`.
+
+A lock is described by whether it is held, and how often; an open file by its name, its mode, its
+position, and whether it is closed. Neither the content of a file nor the waiters of a lock count.
+The names of directories don't count: a test opens its files in another directory each time. The
+state of a thread, a socket or a coroutine can't be read from outside: the reason names its type, so
+that the report can say where it is.
 """
 
-from __future__ import annotations
-
+import _socket
+import _thread
 import array
 import collections
 import datetime as dt
@@ -17,8 +23,10 @@ import functools
 import gc
 import io
 import operator
+import os
 import pathlib
 import re
+import threading
 import types
 import uuid
 import weakref
@@ -28,7 +36,7 @@ from _random import Random
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from abreast.jobs.candidates.values import code_types, numpy_pandas, resources
+from abreast.jobs.candidates.values import code_types, numpy_pandas
 from abreast.jobs.candidates.values.object_layout import (
     Beyond,
     ByType,
@@ -64,9 +72,10 @@ def describe(value: object) -> ValueDescription:
     root = _root(cls)
     description = KNOWN.get(root)(value)  # type: ignore[misc] # the root is a known type
     if description.kind != "named" and (root is not cls or has_dict(cls)):
-        description.state = [
-            *description.state,
-            *_without_clashes(description.state, own_state(value, root)),
+        known = {name for name, _ in description.state}
+        description.state = description.state + [
+            (name if name not in known else f"__dict__.{name}", held)
+            for name, held in own_state(value, root)
         ]
     if root is object and _is_frozen(cls):
         description.identity = False
@@ -83,15 +92,6 @@ def _root(cls: type) -> type:
     if at is not cls and is_one_of(at, *_NO_SUBCLASSES):
         raise Unreadable(f"a subclass of {label_of(at)} may keep anything behind its methods")
     return at
-
-
-def _without_clashes(
-    known: list[tuple[str, object]], more: list[tuple[str, object]]
-) -> list[tuple[str, object]]:
-    known_names = {name for name, _ in known}
-    return [
-        (name if name not in known_names else f"__dict__.{name}", value) for name, value in more
-    ]
 
 
 def _is_frozen(cls: type) -> bool:
@@ -116,6 +116,11 @@ def is_iterator(cls: type) -> bool:
         None,
     )
     return type(method) is types.WrapperDescriptorType
+
+
+def is_pending(cls: type) -> bool:
+    """Whether values of a type need an event loop to run, so that their content isn't known."""
+    return any(is_one_of(one, types.AsyncGeneratorType, types.CoroutineType) for one in mro_of(cls))
 
 
 def label(cls: type) -> str:
@@ -154,8 +159,6 @@ ATOMS = ByType(_ATOM_NODES)
 
 
 def _subclass_of_atom(kind: type, read: Callable[[Any], object]) -> Describer:
-    """Describe an instance of a subclass of an atom type by its plain value."""
-
     def description(value: object) -> ValueDescription:
         node = _ATOM_NODES[kind](read(value))
         return ValueDescription(node.kind, node.value)
@@ -222,11 +225,11 @@ def _view(name: str) -> Describer:
 # --- blocks of bytes and numbers
 
 
-def _array(value: array.array[Any]) -> ValueDescription:
+def _array(value: "array.array[Any]") -> ValueDescription:
     state = fields_of(array.array, "typecode")(value).state
     code = cast("str", state[0][1])
-    data = array.array.tobytes(value).decode("latin-1")
     form = f"@{code}" if code not in "uw" else f"{array.array(code).itemsize}s"
+    data = array.array.tobytes(value).decode("latin-1")
     return ValueDescription(f"block:{form}", data, state=state, identity=True)
 
 
@@ -300,6 +303,69 @@ def _no_content(_: object) -> ValueDescription:
     return ValueDescription("object", identity=True)
 
 
+# --- locks, open files and what is refused
+
+
+_RLOCK_COUNT = re.compile(r"count=(\d+)")
+
+
+def _reentrant(value: Any) -> ValueDescription:  # noqa: ANN401 - the C type has no name in typing
+    """Describe an RLock; most versions of Python show its count only in its `repr`."""
+    if (found := _RLOCK_COUNT.search(_thread.RLock.__repr__(value))) is None:
+        raise Unreadable("a lock that doesn't tell how often it is held")
+    return ValueDescription("object", state=[("held", int(found[1]))], identity=True)
+
+
+def _file(value: Any) -> ValueDescription:  # noqa: ANN401 - six C types without a common base
+    """Describe an open file, if it and its layers are of the standard library.
+
+    Reading the attributes of other streams could run any code.
+    """
+    held = value
+    while type(held) is not io.FileIO:
+        if not is_one_of(type(held), *_LAYERS):
+            raise Unreadable("a stream that is no file of the system can't be compared")
+        held = held.raw if type(held) is not io.TextIOWrapper else held.buffer
+    name = os.fsdecode(held.name) if type(held.name) is bytes else held.name
+    # The number of a descriptor doesn't count.
+    last = os.path.basename(name) if type(name) is str else "a descriptor"  # noqa: PTH119 - a str
+    state: list[tuple[str, object]] = [
+        ("name", last),
+        ("mode", held.mode),
+        ("closed", held.closed),
+    ]
+    if not held.closed:
+        try:
+            state.append(("position", value.tell()))
+        except (OSError, ValueError):
+            raise Unreadable("the position in an open file can't be read") from None
+    return ValueDescription("object", state=state, identity=True)
+
+
+_LAYERS = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
+
+
+def _refuse(what: str) -> Describer:
+    def refuse(_: object) -> ValueDescription:
+        raise Unreadable(f"{what} can't be compared")
+
+    return refuse
+
+
+_RESOURCES: dict[type, Describer] = {
+    _thread.LockType: lambda value: ValueDescription(
+        "object", state=[("locked", _thread.LockType.locked(value))], identity=True
+    ),
+    _thread.RLock: _reentrant,
+    **dict.fromkeys((*_LAYERS, io.FileIO), _file),
+    threading.Thread: _refuse("a thread"),
+    _thread._local: _refuse("what each thread has of its own"),  # noqa: SLF001 - the C type of `threading.local`
+    _socket.socket: _refuse("a socket"),
+    types.CoroutineType: _refuse("a coroutine"),
+    types.AsyncGeneratorType: _refuse("an async generator"),
+    types.FrameType: _refuse("a frame"),
+}
+
 _PATHS = (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath)
 _DATE_FIELDS = ("year", "month", "day")
 _TIME_FIELDS = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
@@ -364,13 +430,14 @@ _DESCRIBERS: dict[type, Describer] = {
     types.SimpleNamespace: _no_content,
     functools.partial: fields_of(functools.partial, "func", "args", "keywords", identity=True),
     **code_types.KNOWN,
-    **resources.KNOWN,
+    **_RESOURCES,
 }
 KNOWN = ByType(_DESCRIBERS)
-_LABELLED = [
-    cls for cls in [*_ATOM_NODES, *_DESCRIBERS, types.GeneratorType] if cls not in resources.KNOWN
-]
-_NAMES = {cls: label_of(cls).removeprefix("builtins.") for cls in _LABELLED}
+_NAMES = {
+    cls: label_of(cls).removeprefix("builtins.")
+    for cls in [*_ATOM_NODES, *_DESCRIBERS, types.GeneratorType]
+    if cls not in _RESOURCES
+}
 LABELS = ByType(_NAMES)
 _RESERVED_NAMES = frozenset(_NAMES.values()) | {f"builtins.{name}" for name in _NAMES.values()}
 _NO_SUBCLASSES = (*_PATHS, weakref.ref, zoneinfo.ZoneInfo, types.GenericAlias)

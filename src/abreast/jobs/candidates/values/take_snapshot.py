@@ -27,9 +27,15 @@ from abreast.jobs.candidates.values.object_layout import (
     ValueDescription,
     is_local_class,
 )
-from abreast.jobs.candidates.values.resources import is_pending
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot
-from abreast.jobs.candidates.values.stdlib_types import ATOMS, LABELS, describe, is_iterator, label
+from abreast.jobs.candidates.values.stdlib_types import (
+    ATOMS,
+    LABELS,
+    describe,
+    is_iterator,
+    is_pending,
+    label,
+)
 
 MAX_NODES = 1_000_000
 MAX_DIGESTED_NODES = 2_000_000
@@ -84,21 +90,14 @@ class _TypeInfo:
 
 
 class _Walk:
-    """One walk through a value; `run` it once."""
-
     def __init__(
         self, bound: int, max_nodes: int, wanted: WantedSlices | None, *, consume: bool
     ) -> None:
-        self._max_yielded = bound
-        self._max_nodes = max_nodes
-        self._slices = wanted
-        self._count = 0
-        self._total_text = 0
-        self._digest: blake2b | None = None
-        """The digest of all nodes, once there are more than can be kept."""
-        self._digest_invalid = ""
-        """Why the digested nodes can't be compared; empty if they can."""
-        self._consume = consume
+        self._max_yielded, self._max_nodes = bound, max_nodes
+        self._slices, self._consume = wanted, consume
+        self._count = self._total_text = 0
+        self._digest: blake2b | None = None  # of all nodes, once there are more than can be kept
+        self._digest_invalid = ""  # why the digested nodes can't be compared; empty if they can
         self._nodes: list[SnapshotNode | None] = []
         self._classes: dict[int, type] = {}
         # Maps the id of a value to its node and the value itself, which keeps the id from being
@@ -153,15 +152,13 @@ class _Walk:
                 self._max_nodes = min(self._max_nodes, self._count)
         if index < len(self._nodes):
             if max(node.parts, default=0) >= self._max_nodes:
-                node = self._with_clamped_parts(node)
+                # Parts that are not kept become the node of the rest, which comes last.
+                items, attributes = (
+                    tuple([min(one, self._max_nodes) for one in parts])
+                    for parts in (node.items, node.attributes)
+                )
+                node = node._replace(items=items, attributes=attributes)
             self._nodes[index] = node
-
-    def _with_clamped_parts(self, node: SnapshotNode) -> SnapshotNode:
-        """Replace the parts that are not kept by the node of the rest, which comes last."""
-        items = tuple([min(one, self._max_nodes) for one in node.items])
-        return node._replace(
-            items=items, attributes=tuple([min(one, self._max_nodes) for one in node.attributes])
-        )
 
     def _node_of(self, value: object) -> int:
         """Return the index of a value's node: a known one, a new atom, or a pending one."""
@@ -214,11 +211,10 @@ class _Walk:
             return
         try:
             description = describe(value)
-        except Unreadable as reason:
-            self._set_unknown(index, label(cls), str(reason))
-            return
         except Exception as error:  # noqa: BLE001 - no value may fail the caller
-            self._set_unknown(index, label(cls), f"reading it failed: {type(error).__name__}")
+            known = isinstance(error, Unreadable)
+            reason = str(error) if known else f"reading it failed: {type(error).__name__}"
+            self._set_unknown(index, label(cls), reason)
             return
         if issubclass(cls, type):
             self._classes[index] = cast("type", value)
@@ -283,8 +279,8 @@ class _Walk:
 
     def _pull_next(self, iterator: _OpenIterator) -> None:
         if len(iterator.items) >= self._max_yielded or self._count >= self._max_nodes:
-            reason = f"it goes on after {len(iterator.items)} values"
-            self._close_iterator(iterator, [("<more>", Beyond(reason))])
+            more = Beyond(f"it goes on after {len(iterator.items)} values")
+            self._close_iterator(iterator, [("<more>", more)])
             return
         try:
             value = next(iterator.source)
@@ -310,5 +306,6 @@ class _Walk:
         if iterator.has_compound:
             state = [*state, ("<afterwards>", iterator.alive)]
         description = ValueDescription("iterator", state=state, identity=True)
-        name = label(type(iterator.source))
-        self._set_described(iterator.index, description, name, tuple(iterator.items))
+        self._set_described(
+            iterator.index, description, label(type(iterator.source)), tuple(iterator.items)
+        )
