@@ -195,8 +195,8 @@ def race(original, candidate, noise=0.0):
         "control": original,
     }.items():
         arm = found.arms[which]
-        arm.first, arm.work = {0: first / 1000}, [later / 1000] * 12
-        arm.by_input, arm.inside = {0: arm.work}, [later * INPUTS.chunks / 1000] * 12
+        arm.first, arm.by_input = {0: first / 1000}, {0: [later / 1000] * 12}
+        arm.inside = [later * INPUTS.chunks / 1000] * 12
         arm.outside = [(around + noise * (at % 3 - 1)) / 1000 for at in range(12)]
     return found
 
@@ -209,8 +209,8 @@ def test_a_busy_machine_makes_nobody_one_that_remembers():
     found = race((13.8, 11.6, 60), (3.2, 0.8, 20))
     for which, later in (("original", 11.6), ("candidate", 0.8)):
         # Nearly always disturbed by other load.
-        found.arms[which].work = [time * 3 / 1000 for time in (later, later, later / 3)]
-        found.arms[which].by_input = {0: found.arms[which].work}
+        times = [time * 3 / 1000 for time in (later, later, later / 3)]
+        found.arms[which].by_input = {0: times}
     assert found.first_calls() > 0.9
 
 
@@ -423,7 +423,7 @@ async def test_where_noise_hides_its_first_calls_it_is_measured_for_longer_and_n
     asked = []
 
     def first_calls(race):
-        asked.append(len(race.arms["candidate"].work))
+        asked.append(len(race.arms["candidate"].inside))
         return None if len(asked) <= hidden else 0.0
 
     monkeypatch.setattr(Race, "first_calls", first_calls)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls
-from abreast.jobs.candidates.timing.untimed_calls import Pass, compare_passes, doubt
+from abreast.jobs.candidates.timing.timing import Pass, compare_passes, doubt
 
 TIMED = TimedCalls((TimedCall("timed", 0.05, copyable=True),), 3, 1)
 SECONDS = st.floats(1e-6, 10)

@@ -42,8 +42,7 @@ from abreast.core.seeds import derive_seed
 
 Which: TypeAlias = Literal["original", "candidate", "control"]
 Speed: TypeAlias = Literal["faster", "slower", "same", "undecided"]
-Times: TypeAlias = dict[Which, list[tuple[float, ...]]]
-"""By arm and block: the seconds of each run."""
+Times: TypeAlias = dict[Which, list[tuple[float, ...]]]  # by arm and block: seconds of each run
 
 ARMS: tuple[Which, ...] = ("original", "candidate", "control")
 _ORDERS: tuple[tuple[int, int, int], ...] = (
@@ -73,11 +72,9 @@ class TimedTurn:
     """Even laps run the arms forward, odd laps backward."""
 
 
+# Runs one turn in a fresh process and returns the seconds by the parent's timer. The control runs
+# the original.
 RunOnce: TypeAlias = Callable[[TimedTurn], Awaitable[float]]
-"""Runs one turn in a fresh process and returns the seconds by the parent's timer.
-
-The control runs the original.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +163,10 @@ async def measure(
             block = len(times["original"])
             taken: dict[Which, list[float]] = {which: [] for which in ARMS}
             for turn in turns_of(block, seed, plan.laps):
-                taken[turn.which].append(_validate_seconds(await run_once(turn)))
+                seconds = await run_once(turn)
+                if not 0 < seconds < math.inf:
+                    raise ValueError(f"a run took {seconds} seconds, which is no time")
+                taken[turn.which].append(seconds)
             for which in ARMS:
                 times[which].append(tuple(taken[which]))
             if is_hopeless(times):
@@ -186,12 +186,6 @@ def turns_of(block: int, seed: int, laps: int = 2) -> list[TimedTurn]:
         for lap in range(laps)
         for at in (order if lap % 2 == 0 else order[::-1])
     ]
-
-
-def _validate_seconds(seconds: float) -> float:
-    if not 0 < seconds < math.inf:
-        raise ValueError(f"a run took {seconds} seconds, which is no time")
-    return seconds
 
 
 def is_hopeless(times: Times) -> bool:
@@ -224,7 +218,6 @@ def _slower_measurement(times: Times) -> Measurement:
 
 def judge_times(times: Times, plan: MeasurePlan, seed: int = 0) -> Measurement:
     """Decide by the times so far. Pure: the same times, plan and seed give the same verdict."""
-    blocks = len(times["original"])
     # One-sided; the permitted share of false alarms is divided among the looks.
     confidence = 1 - plan.false_faster / len(plan.looks)
     logs = {which: _log_ratios(times["original"], times[which]) for which in ARMS[1:]}
@@ -234,6 +227,7 @@ def judge_times(times: Times, plan: MeasurePlan, seed: int = 0) -> Measurement:
 
     candidate, control = bounds("candidate", confidence), bounds("control", confidence)
     likely = [bounds(which, plan.sure_same).spread for which in ARMS[1:]]
+    blocks = len(times["original"])
     verdict = _verdict((candidate, control), (likely[0], likely[1]), plan, last=blocks >= plan.most)
     return Measurement(
         verdict, candidate, control, blocks, {which: tuple(all_) for which, all_ in times.items()}
@@ -250,9 +244,9 @@ def _verdict(
     if candidate.high < 1 / bar:
         return "slower"
     # The control must be close to 1 too, else a noisy machine would call everything the same.
-    if likely[0] <= plan.threshold and likely[1] <= plan.alike:
-        return "same"
-    if last and candidate.spread <= min(control.spread, plan.alike):
+    if (likely[0] <= plan.threshold and likely[1] <= plan.alike) or (
+        last and candidate.spread <= min(control.spread, plan.alike)
+    ):
         return "same"
     # `slower` accepts nothing, so at the last look an interval without a gain is enough for it.
     return "slower" if last and candidate.high < 1 else "undecided"
@@ -274,8 +268,7 @@ def interval(logs: Sequence[float], confidence: float, resamples: int, seed: int
     """
     n = len(logs)
     cut = max(1, int(n * _TRIMMED_SHARE))
-    ordered = sorted(logs)
-    kept = ordered[cut : n - cut]
+    kept = sorted(logs)[cut : n - cut]
     low, high = kept[0], kept[-1]
     # Tukey and McLaughlin: the error of a trimmed mean is that of the winsorised one, over the
     # share that is kept.

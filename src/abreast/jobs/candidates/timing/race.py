@@ -47,10 +47,6 @@ _NOISE_ERRORS: Final = 4.0  # standard errors of a median that count as noise
 _REGRESSION_RATIO: Final = 1.15  # an input that takes this many times as long is a regression
 
 
-class BehavesOtherwise(TimedProcessFailed):
-    """While it is timed, the candidate behaves differently from the original."""
-
-
 class OriginalTimedOut(TimedProcessFailed):
     """The original took much longer than before: nothing can be measured now."""
 
@@ -74,19 +70,19 @@ class RaceOptions:
 
 @dataclass(slots=True)
 class _Arm:
-    """One arm: its slot, its process, and the times of its calls."""
+    """One arm: its slot, its process, and the times of its calls.
+
+    By turn: `inside`, the seconds between each `go` and its `done`, summed, and `outside`, those
+    around that, from the order to the last answer. By input: the seconds that count of each turn,
+    and the quickest of its `first` calls.
+    """
 
     slot: Slot
     process: TimedProcess | None = None
-    work: list[float] = field(default_factory=list)
-    """By turn: seconds of the calls that count."""
     inside: list[float] = field(default_factory=list)
-    """By turn: seconds between each `go` and its `done`, summed."""
     outside: list[float] = field(default_factory=list)
-    """By turn: seconds around that, from the order to the last answer."""
     by_input: dict[int, list[float]] = field(default_factory=dict)
     first: dict[int, float] = field(default_factory=dict)
-    """By input: the quickest of its first calls, in seconds."""
 
 
 class Race:
@@ -105,15 +101,9 @@ class Race:
         """`slots` are the original's and the candidate's."""
         self._processes, self._options = processes, options
         self._target, self._tests, self._inputs = target, tests, inputs
-        original, candidate = slots
-        self.arms = {
-            "original": _Arm(original),
-            "candidate": _Arm(candidate),
-            "control": _Arm(original),
-        }
+        self.arms: dict[str, _Arm] = {which: _Arm(slots[which == "candidate"]) for which in ARMS}
         self._generation = 0
-        self._generation_end = 0
-        """The block before which the processes are started anew."""
+        self._generation_end = 0  # the block before which the processes are started anew
         self._expected: dict[int, Invocation] = {}
         self._known_digests: dict[int, list[str]] = {}
         # On a shared machine a CPU may be slower than another for a while, so all arms begin a lap
@@ -126,20 +116,16 @@ class Race:
         """Make every chosen call in one arm's process, compare each, and return the seconds."""
         if turn.block >= self._generation_end:
             await self._start_generation(turn.block)
-        arm = self.arms[turn.which]
-        work = inside = outside = 0.0
+        arm, work = self.arms[turn.which], 0.0
+        arm.inside.append(0.0)
+        arm.outside.append(0.0)
         cpu = self._cpus[(turn.block + turn.lap) % len(self._cpus)]
         for number in range(len(self._inputs.chosen)):
             seconds, made = await self._make_call(arm, turn.which, number, cpu)
-            work, inside, outside = (
-                work + seconds,
-                inside + sum(made.chunks),
-                outside + made.all - sum(made.chunks),
-            )
+            work += seconds
+            arm.inside[-1] += sum(made.chunks)
+            arm.outside[-1] += made.all - sum(made.chunks)
             arm.by_input.setdefault(number, []).append(seconds)
-        arm.work.append(work)
-        arm.inside.append(inside)
-        arm.outside.append(outside)
         return work
 
     async def _start_generation(self, block: int) -> None:
@@ -147,9 +133,7 @@ class Race:
         began = SYSTEM_CLOCK.now()
         await self._processes.end()
         wanted = tuple(one.name for one in self._inputs.chosen)
-        hash_seed = (
-            derive_seed(self._options.seed, f"generation/{self._generation}") % 4_000_000_000
-        )
+        seed = derive_seed(self._options.seed, f"generation/{self._generation}") % 4_000_000_000
         self._generation += 1
         turns = len(ARMS) * self._inputs.laps * self._inputs.turn  # seconds, of a block
         blocks = max(1, min(_MAX_GENERATION_BLOCKS, int(_GENERATION_SECONDS / turns)))
@@ -157,10 +141,14 @@ class Race:
             2 * self._options.min_answer_seconds
             + blocks * self._inputs.laps * (2 + _CANDIDATE_SLOWDOWN) * self._inputs.turn
         )
-        seconds = max(LIFETIME_SECONDS, 2 * alive)
         places = [
             ProcessPlace(
-                self.arms[which].slot, self._target, self._tests, wanted, hash_seed, seconds
+                self.arms[which].slot,
+                self._target,
+                self._tests,
+                wanted,
+                seed,
+                max(LIFETIME_SECONDS, 2 * alive),
             )
             for which in ARMS
         ]
@@ -204,7 +192,7 @@ class Race:
         try:
             invocations = decode(record)
         except RecordInvalid as error:
-            raise BehavesOtherwise(
+            raise TimedProcessFailed(
                 f"what it did when it was timed can't be read: {error}"
             ) from None
         if which != "candidate" and invocations:
@@ -213,11 +201,11 @@ class Race:
         for invocation in invocations:
             findings = judge([expected], [invocation], rules=self._options.rules)
             if findings and which == "candidate":
-                raise BehavesOtherwise(
+                raise TimedProcessFailed(
                     f"when it was timed, it behaved otherwise: {findings[0].verdict}"
                 )
         if not invocations:
-            raise BehavesOtherwise("when it was timed, it told nothing of what it did")
+            raise TimedProcessFailed("when it was timed, it told nothing of what it did")
 
     # --- other quantities than time
 
@@ -259,10 +247,9 @@ class Race:
             )
             if answer is None:
                 return "it took too long"
-            count = answer.get("count")
-            if not isinstance(count, int):
+            if not isinstance(answer.get("count"), int):
                 return str(answer.get("uncounted", "it did not say"))
-            found.append(count)
+            found.append(answer["count"])
         return min(found)
 
     async def _ask(

@@ -75,9 +75,8 @@ class TimedCalls:
     @property
     def laps(self) -> int:
         """How often a block runs the arms, forward or backward: more often if turns are short."""
-        if self.turn > _LONG_TURN_SECONDS:
-            return 1
-        return max(2, min(_MOST_LAPS, 2 * int(_BLOCK_SECONDS / (_ARMS * 2 * self.turn))))
+        laps = max(2, min(_MOST_LAPS, 2 * int(_BLOCK_SECONDS / (_ARMS * 2 * self.turn))))
+        return 1 if self.turn > _LONG_TURN_SECONDS else laps
 
     def fitted(self, plan: MeasurePlan) -> MeasurePlan:
         """Return the plan with as many laps and blocks as turns of this length allow."""
@@ -91,7 +90,7 @@ class TimedCalls:
     def beside(self, more: Sequence[TimedCall]) -> TimedCalls:
         """Return these inputs and some more, with the repetitions adapted to the longer round."""
         names = {one.name for one in more}
-        left = tuple(one for one in self.left if one.name not in names)
+        left = [one for one in self.left if one.name not in names]
         return _inputs([*self.chosen, *more], self.of, left)
 
     @property
@@ -100,14 +99,10 @@ class TimedCalls:
         count = self.of - len(self.chosen)
         if count <= 0:
             return ""
-        named = ", ".join(f"{one.name} ({in_words(one.seconds)})" for one in self.left[:_MAX_NAMES])
-        more = (
-            f" and {count - min(_MAX_NAMES, len(self.left))} more"
-            if named and count > min(_MAX_NAMES, len(self.left))
-            else ""
-        )
+        named = [f"{one.name} ({in_words(one.seconds)})" for one in self.left[:_MAX_NAMES]]
+        more = f" and {count - len(named)} more" if count > len(named) else ""
         return f"{len(self.chosen)} of {self.of} different inputs were timed" + (
-            f", not {named}{more}" if named else ""
+            f", not {', '.join(named)}{more}" if named else ""
         )
 
     @property
@@ -149,15 +144,14 @@ def choose(
         if len(chosen) < MOST_INPUTS and one.seconds <= room:
             chosen.append(one)
             room -= one.seconds
-    kept = set(chosen)
-    return _inputs(chosen, len(found), tuple(one for one in found if one not in kept)[:_MAX_LEFT])
+    return _inputs(chosen, len(found), [one for one in found if one not in chosen][:_MAX_LEFT])
 
 
-def _inputs(chosen: Sequence[TimedCall], of: int, left: tuple[TimedCall, ...]) -> TimedCalls:
+def _inputs(chosen: Sequence[TimedCall], of: int, left: Sequence[TimedCall]) -> TimedCalls:
     rounds = min(
         _MOST_ROUNDS, math.ceil(_MIN_ROUND_SECONDS / max(1e-7, sum(one.seconds for one in chosen)))
     )
-    return TimedCalls(tuple(chosen), of, rounds, left)
+    return TimedCalls(tuple(chosen), of, rounds, tuple(left))
 
 
 def in_words(seconds: float) -> str:

@@ -74,7 +74,6 @@ class TimedProcess:
     """One timed process. `live` runs it, in a task beside the caller's."""
 
     def __init__(self, place: ProcessPlace) -> None:
-        """Nothing starts before `live`."""
         self._place = place
         self._directory = place.slot.scratch / f"time-{place.slot.index}-{next(_PROCESS_NUMBERS)}"
         self._files: dict[str, int] = {}
@@ -83,11 +82,8 @@ class TimedProcess:
         self.error: BaseException | None = None
         self._over = False
 
-    async def open(self) -> None:
+    def prepare(self, _: StopRequest) -> None:
         """Create its directory, bundle and pipes."""
-        await run_in_thread(self._prepare)
-
-    def _prepare(self, _: StopRequest) -> None:
         place, slot = self._place, self._place.slot
         self._directory.mkdir(mode=0o700)
         write_bundle(self._directory)
@@ -115,15 +111,10 @@ class TimedProcess:
             seconds=place.seconds, cpu=max(1, int(place.seconds)), processes=128
         )
         environment = {"PYTHONHASHSEED": str(place.hash_seed), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [
-            place.tests.python,
-            "-c",
-            PROGRAM.replace(".child.main", ".child.timed"),
-            str(self._directory),
-        ]
+        program = PROGRAM.replace(".child.main", ".child.timed")
         try:
             self.ran = await run_confined(
-                command,
+                [place.tests.python, "-c", program, str(self._directory)],
                 place.slot,
                 limits=limits,
                 extra_env=environment,
@@ -164,10 +155,21 @@ class TimedProcess:
         The process begins on `cpu`; the system may move it from there. Raises
         `TimedProcessTimedOut` if a chunk takes longer than `seconds`.
         """
-        order = {"do": "time", "chunks": list(chunks), "cpu": cpu}
-        return await run_in_thread(
-            lambda stop: self._make_calls(stop, number, order, seconds, known)
-        )
+
+        def work(stop: StopRequest) -> Made:
+            began = SYSTEM_CLOCK.now()
+            self._send(number, json.dumps({"do": "time", "chunks": list(chunks), "cpu": cpu}))
+            self._read_answer(stop, seconds)
+            took = tuple(self._time_chunk(stop, number, seconds) for _ in chunks)
+            digest = str(self._read_answer(stop, seconds).get("digest"))
+            ended = SYSTEM_CLOCK.now()
+            wanted = digest not in known
+            self._send(number, "show" if wanted else "end")
+            record = self._read_answer(stop, seconds).get("record", "") if wanted else None
+            self._read_answer(stop, seconds)
+            return Made(took, ended - began, digest, str(record).encode() if wanted else None)
+
+        return await run_in_thread(work)
 
     async def ask(self, number: int, order: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Have a call made for another purpose than its time."""
@@ -179,28 +181,6 @@ class TimedProcess:
             return found
 
         return await run_in_thread(work)
-
-    def _make_calls(
-        self,
-        stop: StopRequest,
-        number: int,
-        order: dict[str, Any],
-        seconds: float,
-        known: Sequence[str],
-    ) -> Made:
-        began = SYSTEM_CLOCK.now()
-        self._send(number, json.dumps(order))
-        self._read_answer(stop, seconds)
-        took = tuple(self._time_chunk(stop, number, seconds) for _ in order["chunks"])
-        digest = str(self._read_answer(stop, seconds).get("digest"))
-        ended = SYSTEM_CLOCK.now()
-        wanted = digest not in known
-        self._send(number, "show" if wanted else "end")
-        record = (
-            str(self._read_answer(stop, seconds).get("record", "")).encode() if wanted else None
-        )
-        self._read_answer(stop, seconds)
-        return Made(took, ended - began, digest, record)
 
     def _time_chunk(self, stop: StopRequest, number: int, seconds: float) -> float:
         """Time one chunk, from sending `go` to receiving `done`."""
@@ -237,28 +217,24 @@ class TimedProcess:
         up = self._files["up"]
         until = SYSTEM_CLOCK.now() + seconds
         while b"\n" not in self._buffer:
-            if not select.select([up], [], [], _POLL_MILLISECONDS / 1000)[0]:
+            if select.select([up], [], [], _POLL_MILLISECONDS / 1000)[0]:
+                self._buffer += os.read(up, 1 << 16)
+                if len(self._buffer) > _MAX_ANSWER_BYTES:
+                    raise TimedProcessFailed("it answered with more than can be read")
+            else:
                 self._check_alive(stop)
                 if SYSTEM_CLOCK.now() > until:
                     raise TimedProcessTimedOut(f"there was no answer within {seconds:.1f} s")
-                continue
-            self._buffer += os.read(up, 1 << 16)
-            if len(self._buffer) > _MAX_ANSWER_BYTES:
-                raise TimedProcessFailed("it answered with more than can be read")
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
     def _check_alive(self, stop: StopRequest) -> None:
         stop.check()
         if self._over:
-            last_line = (
-                self.ran.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-                if self.ran
-                else []
-            )
-            how = self.ran.why if self.ran else self.error
+            stderr = self.ran.stderr.decode("utf-8", "replace").strip() if self.ran else ""
+            how, last = self.ran.why if self.ran else self.error, stderr.splitlines()[-1:]
             raise TimedProcessFailed(
-                f"the process ended before it was told to ({how}) {' '.join(last_line)}".strip()
+                f"the process ended before it was told to ({how}) {' '.join(last)}".strip()
             )
 
 
@@ -266,7 +242,6 @@ class TimedProcesses:
     """The timed processes that are alive, as tasks of one task group."""
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
-        """Start without processes."""
         self._group = group
         self._alive: list[TimedProcess] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -275,13 +250,11 @@ class TimedProcesses:
         self, places: Sequence[ProcessPlace]
     ) -> list[tuple[TimedProcess, dict[str, Any]]]:
         """Start some at once, wait until each is ready, and return them with their answers."""
-        begun: list[TimedProcess] = []
-        for place in places:
-            process = TimedProcess(place)
-            self._alive.append(process)
-            await process.open()
+        begun = [TimedProcess(place) for place in places]
+        self._alive += begun
+        for process in begun:
+            await run_in_thread(process.prepare)
             self._tasks.append(self._group.create_task(process.live()))
-            begun.append(process)
         found = [(process, await process.wait_until_ready()) for process in begun]
         for place, (_, ready) in zip(places, found, strict=True):
             if missing := [name for name in place.wanted if name not in ready.get("held", ())]:

@@ -2,19 +2,36 @@
 
 Each call starts from the state in which the tests made it. `scout` chooses the calls beforehand; a
 `Race` measures them and checks that the candidate does its work where it is timed.
+
+The calls of the tests that are not timed are compared, so that none of them is slower unnoticed. A
+pass runs the tests once and records how long each call takes, by the child's own clock. Original
+and candidate have their passes in turns, and the quickest of each call counts. This is too coarse
+to accept anything, and accepts nothing: a call that looks slower is timed like the chosen ones, and
+the verdict is that of all of them together. If there are more such calls than can be timed, or if
+the rest together takes so much longer that nothing is left of the gain, the candidate stays
+`undecided`.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
-from typing import Final, Literal
+from typing import Any, Final, Literal, Self
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.jobs.candidates.behaviour.trace import Tests
+from abreast.jobs.candidates.behaviour.verdict import join_names
 from abreast.jobs.candidates.results import Timed
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.measure import Measurement, measure, turns_of
 from abreast.jobs.candidates.timing.race import OriginalTimedOut, Race, RaceOptions
-from abreast.jobs.candidates.timing.timed_calls import MAX_ROUND_SECONDS, TimedCalls, choose
+from abreast.jobs.candidates.timing.timed_calls import (
+    MAX_ROUND_SECONDS,
+    TimedCall,
+    TimedCalls,
+    choose,
+    in_words,
+)
 from abreast.jobs.candidates.timing.timed_process import (
     MIN_ANSWER_SECONDS,
     ProcessPlace,
@@ -23,17 +40,15 @@ from abreast.jobs.candidates.timing.timed_process import (
     TimedProcessTimedOut,
     open_timed_processes,
 )
-from abreast.jobs.candidates.timing.untimed_calls import (
-    PASSES,
-    Pass,
-    UntimedComparison,
-    compare_passes,
-    doubt,
-)
 from abreast.worktrees.slot import Slot
 
 _SCOUT_CALLS: Final = 6  # repetitions of each call, to estimate how long it takes
 _SCOUT_EXTRA_INPUTS: Final = 2  # timed by the scout besides those that are chosen first
+PASSES: Final = 3  # of either side
+_SLOWER_RATIO: Final = 1.15  # a call that takes this many times as long looks slower
+_PASS_NOISE_SECONDS: Final = 50e-6  # by which a single call differs from pass to pass
+_MAX_SUSPECTS: Final = 12  # calls that look slower and are timed
+_SUSPECTS_SECONDS: Final = 5.0  # for the suspects of a candidate; the first may take any time
 _MIN_PASSES: Final = 2  # over the tests, of either side
 _PASSES_SECONDS: Final = 60.0  # after which no further pass begins
 _PROFILED_CALL_SECONDS: Final = 1.0  # longer calls are not profiled, if there are others
@@ -129,31 +144,27 @@ class _Timing:
             names = ", ".join(one.name for one in more)
             note = f"timed because it seemed slower in the tests: {names}"
             found = replace(found, notes=(*found.notes, note))
-        if found.verdict == "faster" and (
-            reason_against := doubt(comparison, inputs, found.low or 1.0)
-        ):
-            return _undecided(found, reason_against)
-        return found
+        faster = found.verdict == "faster"
+        against = doubt(comparison, inputs, found.low or 1.0) if faster else ""
+        return _undecided(found, against) if against else found
 
     async def _measure(self, inputs: TimedCalls) -> Timed:
-        """Return the verdict by these inputs alone."""
         options = self.options
         race = Race(self.processes, self.slots, self.target, self.tests, inputs, options=options)
         measurement = await measure(
             race.run_once, plan=inputs.fitted(options.plan), seed=options.seed
         )
-        one = measurement.candidate
         memory = await race.memory_ratio()
         instructions, uncounted = await race.instruction_ratio()
         found = Timed(
             measurement.verdict,
             _sentence(measurement, instructions),
-            one.ratio,
-            one.low,
-            one.high,
+            measurement.candidate.ratio,
+            measurement.candidate.low,
+            measurement.candidate.high,
             measurement.noise_floor,
             measurement.blocks,
-            _round_seconds(measurement, inputs),
+            median(chain(*measurement.times["original"])) / inputs.rounds,
             len(inputs.chosen),
             memory,
             race.regressions(),
@@ -165,7 +176,7 @@ class _Timing:
             await self._verify_faster(race, found, inputs) if found.verdict == "faster" else found
         )
 
-    async def _compare_untimed(self, inputs: TimedCalls) -> UntimedComparison:
+    async def _compare_untimed(self, inputs: TimedCalls) -> "UntimedComparison":
         """Make passes over the tests, original and candidate in turns, and compare them."""
         passes: tuple[list[Pass], list[Pass]] = ([], [])
         began = SYSTEM_CLOCK.now()
@@ -197,11 +208,12 @@ class _Timing:
                 await race.run_once(turn)
             elsewhere, share, block = race.works_elsewhere(), race.first_calls(), block + 1
         if elsewhere:
-            reason = (
-                "it works elsewhere than where it is timed: "
-                "on the whole, little of the time is saved"
+            return replace(
+                found,
+                verdict="refused",
+                reason="it works elsewhere than where it is timed: "
+                "on the whole, little of the time is saved",
             )
-            return replace(found, verdict="refused", reason=reason)
         too_much = "too much goes on here to know that it"
         if elsewhere is None and high:
             return _undecided(found, f"{too_much} does its work where it is timed")
@@ -218,11 +230,6 @@ def _undecided(found: Timed, reason_against: str) -> Timed:
     return replace(found, verdict="undecided", reason=f"{found.reason}; but {reason_against}")
 
 
-def _round_seconds(measurement: Measurement, inputs: TimedCalls) -> float:
-    times = [second for pair in measurement.times["original"] for second in pair]
-    return median(times) / inputs.rounds
-
-
 def _sentence(measurement: Measurement, instructions: float | None) -> str:
     one = measurement.candidate
     ratio = f"{one.ratio:.2f}x [{one.low:.2f}, {one.high:.2f}]"
@@ -233,8 +240,8 @@ def _sentence(measurement: Measurement, instructions: float | None) -> str:
         "undecided": ": can't be told from the noise",
     }[measurement.verdict]
     counted = "" if instructions is None else f", {instructions:.2f}x the instructions"
-    noise = f"noise {measurement.noise_floor:.1%}, {measurement.blocks} blocks{counted}"
-    return f"{ratio}{word} ({noise})"
+    noise = f"noise {measurement.noise_floor:.1%}"
+    return f"{ratio}{word} ({noise}, {measurement.blocks} blocks{counted})"
 
 
 async def line_profile(
@@ -260,3 +267,112 @@ async def line_profile(
                 before = found.get(int(line), (0, 0.0))
                 found[int(line)] = (before[0] + int(hits), before[1] + float(seconds))
     return found
+
+
+# --- calls that are not timed
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One run of the tests: the seconds of each call, by name."""
+
+    seconds: Mapping[str, float]
+    complete: bool = True
+    """Whether it has all calls."""
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Self:
+        """Read a child's answer. Raises `ValueError` for anything else."""
+        try:
+            seconds = {str(name): max(0.0, float(took)) for name, took, *_ in answer["calls"]}
+            return cls(seconds, not answer.get("uncounted"))
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"no pass over the tests: {error!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class UntimedComparison:
+    """The result of the passes for all calls except the timed ones."""
+
+    suspects: tuple[TimedCall, ...]
+    """Calls that look slower, the most seconds lost first; `seconds` are the original's."""
+    lost: Mapping[str, float]
+    """By suspect: the seconds that the candidate seems to take longer."""
+    missing: tuple[str, ...]
+    """Calls of the original that the candidate's passes don't have."""
+    original: tuple[float, float]
+    """Seconds of all untimed calls except the suspects: the least and the most of a pass."""
+    candidate: tuple[float, float]
+    complete: bool
+
+    def worth_timing(self) -> tuple[TimedCall, ...]:
+        """The suspects to time: the worst in any case, and others within the limits."""
+        found: list[TimedCall] = []
+        took = 0.0
+        for one in self.suspects:
+            seconds = one.seconds + self.lost[one.name]
+            if not found or (len(found) < _MAX_SUSPECTS and took + seconds <= _SUSPECTS_SECONDS):
+                found.append(one)
+                took += seconds
+        return tuple(found)
+
+
+def compare_passes(
+    original: Sequence[Pass], candidate: Sequence[Pass], timed: Sequence[str]
+) -> UntimedComparison:
+    """Compare the times of both sides for all calls except the `timed` ones."""
+    known = set(timed)
+    ours, theirs = _quickest(original, known), _quickest(candidate, known)
+    lost = {
+        name: theirs[name] - took
+        for name, took in ours.items()
+        if name in theirs and theirs[name] > _SLOWER_RATIO * took + _PASS_NOISE_SECONDS
+    }
+    suspects = sorted(lost, key=lambda name: (-lost[name], name))
+    rest = ours.keys() & theirs.keys() - lost.keys()
+    return UntimedComparison(
+        tuple(TimedCall(name, ours[name], copyable=False) for name in suspects),
+        lost,
+        tuple(sorted(ours.keys() - theirs.keys())),
+        _extremes(original, rest),
+        _extremes(candidate, rest),
+        all(one.complete for one in (*original, *candidate)),
+    )
+
+
+def _quickest(passes: Sequence[Pass], known: set[str]) -> dict[str, float]:
+    """By call that is in every pass: its quickest time."""
+    names = set.intersection(*(set(one.seconds) for one in passes)) - known
+    return {name: min(one.seconds[name] for one in passes) for name in names}
+
+
+def _extremes(passes: Sequence[Pass], names: set[str]) -> tuple[float, float]:
+    sums = [sum(one.seconds[name] for name in names) for one in passes]
+    return min(sums), max(sums)
+
+
+def doubt(found: UntimedComparison, inputs: TimedCalls, low: float) -> str:
+    """Say why a candidate that is faster for the timed `inputs` may not be faster on the whole.
+
+    It is faster by at least `low` for those. Empty if it is faster on the whole. Pessimistic: it
+    compares the original's quickest pass with the candidate's slowest.
+    """
+    timed = {one.name for one in inputs.chosen}
+    if slower := [one.name for one in found.suspects if one.name not in timed]:
+        seem = "seems" if len(slower) == 1 else "seem"
+        return f"{join_names(slower)} {seem} to take longer, and could not be timed"
+    if found.missing:
+        return (
+            f"the tests did not make the call {join_names(found.missing)} each time, "
+            "so it could not be compared"
+        )
+    if not found.complete:
+        return "the tests make more calls than can be compared"
+    before, after = inputs.seconds + found.original[0], inputs.seconds / low + found.candidate[1]
+    took = f"{in_words(found.candidate[1])} instead of {in_words(found.original[0])}"
+    return (
+        f"the calls that were not timed take up to {took} together, "
+        "which leaves nothing of the gain"
+        if after >= before
+        else ""
+    )
