@@ -185,7 +185,7 @@ async def test_a_slow_machine_is_no_fault_of_a_candidate(project):
         evaluator.ready(await evaluator.begin(original), original)
         evaluator._bounds = replace(evaluator._bounds, limits=ResourceLimits(seconds=1, cpu=30))
         slot.write_candidate(TARGET.file, slow)
-        found = await evaluator._trace_candidate(slot, TESTS)
+        found = await evaluator._trace_candidate(slot)
     assert found.failure is None, found.reason
     assert found.passed == 3
 

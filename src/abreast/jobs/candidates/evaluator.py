@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-from abreast.jobs.candidates.behaviour.baseline import BaselineFailed, check_baseline
 from abreast.jobs.candidates.behaviour.traced_run import (
     LIMITS,
     Tests,
@@ -14,7 +13,7 @@ from abreast.jobs.candidates.behaviour.traced_run import (
     judge_behaviour,
     watch,
 )
-from abreast.jobs.candidates.behaviour.verdict import Behaviour
+from abreast.jobs.candidates.behaviour.verdict import BaselineFailed, Behaviour, check_baseline
 from abreast.jobs.candidates.inputs.generate import DEFAULT_INPUT_COUNT
 from abreast.jobs.candidates.inputs.probe import Probe, prepare
 from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Timed
@@ -33,11 +32,10 @@ from abreast.worktrees.slot import Slot
 
 _MAX_DIFFS: Final = 20
 _SLOWDOWN_ALLOWED: Final = 10  # a candidate may take this many times as long as the original
+# Every run of the tests may take this long by the wall clock: the machine itself may be slow.
 MIN_WALL_SECONDS: Final = 60.0
-"""Every run of the tests may take this long by the wall clock: the machine itself may be slow."""
-_NOT_SEEN: Final = "the original has not been seen yet"
+# Runs the tests of the original or the candidate again, to read the content at these places.
 TraceReader: TypeAlias = Callable[[Places], Awaitable[Watched]]
-"""Runs the tests of the original or the candidate again, to read the content at these places."""
 
 
 def limits_for(limits: ResourceLimits, *originals: Watched) -> ResourceLimits:
@@ -78,50 +76,42 @@ class Evaluator:
 
     def __init__(self, target: Target, source: str, tests: Tests, bounds: Bounds) -> None:
         """`source` is the text of the target's file. Nothing starts before `begin`."""
-        self.target = target
-        self._source = source
-        self._slot: Slot | None = None
+        self.target, self._source, self._tests, self._bounds = target, source, tests, bounds
         self._probe: Probe | None = None
         self._slot_lock, self._probe_lock = asyncio.Lock(), asyncio.Lock()
-        self._tests = tests
-        self._bounds = bounds
-        self._original: Watched | None = None
-        self._inputs: TimedCalls | None = None
+        # The trace of the original, the calls that are timed, and the slot of the original.
+        self._ready: tuple[Watched, TimedCalls, Slot] | None = None
 
     @property
     def seen(self) -> bool:
         """Whether the original has been traced."""
-        return self._original is not None
+        return self._ready is not None
+
+    @property
+    def _baseline(self) -> tuple[Watched, TimedCalls, Slot]:
+        if self._ready is None:
+            raise RuntimeError("the original has not been seen yet")
+        return self._ready
 
     @property
     def original(self) -> Watched:
         """The trace of the original. Raises RuntimeError before there is one."""
-        if self._original is None:
-            raise RuntimeError(_NOT_SEEN)
-        return self._original
+        return self._baseline[0]
 
     @property
     def inputs(self) -> TimedCalls:
         """The calls that are timed. Raises RuntimeError before they are chosen."""
-        if self._inputs is None:
-            raise RuntimeError(_NOT_SEEN)
-        return self._inputs
-
-    @property
-    def _original_slot(self) -> Slot:
-        if self._slot is None:
-            raise RuntimeError(_NOT_SEEN)
-        return self._slot
+        return self._baseline[1]
 
     async def begin(self, slot: Slot) -> OriginalTrace:
         """Trace the original twice and choose the calls to time. Raises `BaselineFailed`."""
 
         async def once_more(wanted: Places | None = None) -> Watched:
             await slot.reset()
-            return await self._trace_original(slot, self._tests, wanted=wanted)
+            return await self._trace(slot, self._bounds.limits, wanted=wanted)
 
         async with machine(alone=False):
-            watched = await self._trace_original(slot, self._tests)
+            watched = await self._trace(slot, self._bounds.limits)
             check_baseline(watched, self.target.qualname, str(slot.path))
             second = await once_more()
             again = await self._compare_traces(watched, second, once_more, once_more)
@@ -139,19 +129,18 @@ class Evaluator:
         """Take over what `begin` returned. `slot` holds the original; nothing else uses it."""
         if not isinstance(seen, OriginalTrace):
             raise TypeError(f"not what the original did: {type(seen).__name__}")
-        self._original, self._inputs, self._slot = (
-            Watched.from_plain(seen.watched),
-            seen.inputs,
-            slot,
-        )
+        self._ready = (Watched.from_plain(seen.watched), seen.inputs, slot)
 
-    async def _trace_original(
-        self, slot: Slot, tests: Tests, inputs: bytes | None = None, wanted: Places | None = None
+    async def _trace(
+        self,
+        slot: Slot,
+        limits: ResourceLimits,
+        inputs: bytes | None = None,
+        wanted: Places | None = None,
     ) -> Watched:
-        """Trace the original."""
-        return await watch(
-            slot, self.target, tests, limits=self._bounds.limits, inputs=inputs, wanted=wanted
-        )
+        """Trace the code in the slot by the tests, or with generated inputs alone."""
+        tests = self._tests if inputs is None else replace(self._tests, names=())
+        return await watch(slot, self.target, tests, limits=limits, inputs=inputs, wanted=wanted)
 
     async def _compare_traces(
         self, original: Watched, candidate: Watched, ours: TraceReader, theirs: TraceReader
@@ -169,28 +158,24 @@ class Evaluator:
         return judge_behaviour(original, candidate, self._bounds.rules, contents)
 
     async def _original_again(self, wanted: Places) -> Watched:
-        """Trace the original again and read the content at the places in `wanted`."""
-        slot = self._original_slot
+        slot = self._baseline[2]
         async with self._slot_lock:
             await slot.reset()
             try:
-                return await self._trace_original(slot, self._tests, wanted=wanted)
+                return await self._trace(slot, self._bounds.limits, wanted=wanted)
             finally:
                 await slot.reset()
 
     async def _trace_candidate(
-        self, slot: Slot, tests: Tests, inputs: bytes | None = None, wanted: Places | None = None
+        self, slot: Slot, inputs: bytes | None = None, wanted: Places | None = None
     ) -> Watched:
-        """Trace a candidate, with limits that follow from the traces of the original."""
         seen = [self.original] if self._probe is None else [self.original, self._probe.expected]
-        limits = limits_for(self._bounds.limits, *seen)
-        return await watch(slot, self.target, tests, limits=limits, inputs=inputs, wanted=wanted)
+        return await self._trace(slot, limits_for(self._bounds.limits, *seen), inputs, wanted)
 
     async def _trace_original_inputs(self, inputs: bytes) -> Watched:
         """Trace the original with generated inputs. Its slot serves one such run at a time."""
-        without_tests = replace(self._tests, names=())
         async with self._slot_lock:
-            return await self._trace_original(self._original_slot, without_tests, inputs)
+            return await self._trace(self._baseline[2], self._bounds.limits, inputs)
 
     async def check(self, slot: Slot, text: str) -> Checked:
         """Check a candidate, which is staged in `slot`.
@@ -201,12 +186,12 @@ class Evaluator:
         if (refused := check_text(self._source, text, self.target)) is not None:
             return _checked_from(refused, len(self.original.invocations))
         async with machine(alone=False):
-            watched = await self._trace_candidate(slot, self._tests)
+            watched = await self._trace_candidate(slot)
 
             async def candidate_again(wanted: Places) -> Watched:
                 await slot.reset()
                 await slot.stage(self.target.file, text)
-                return await self._trace_candidate(slot, self._tests, wanted=wanted)
+                return await self._trace_candidate(slot, wanted=wanted)
 
             behaviour = await self._compare_traces(
                 self.original, watched, self._original_again, candidate_again
@@ -225,7 +210,7 @@ class Evaluator:
 
     async def _try_generated_inputs(self, slot: Slot) -> Behaviour:
         async def candidate(inputs: bytes) -> Watched:
-            return await self._trace_candidate(slot, replace(self._tests, names=()), inputs)
+            return await self._trace_candidate(slot, inputs)
 
         async with self._probe_lock:  # the first candidate to get here has the inputs generated
             if self._probe is None:
@@ -242,10 +227,9 @@ class Evaluator:
         """Measure a candidate, staged in `candidate`, while nothing else runs on the machine."""
         del text
         options = RaceOptions(self._bounds.rules, self._bounds.plan, seed)
-        slots = (original, candidate)
         async with machine(alone=True):
             return await time_candidate(
-                slots, self.target, self._tests, self.inputs, options=options
+                (original, candidate), self.target, self._tests, self.inputs, options=options
             )
 
     async def profile(self, slot: Slot) -> list[ProfiledLine]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from abreast.jobs.candidates.behaviour.baseline import BaselineFailed, check_baseline
 from abreast.jobs.candidates.behaviour.trace import Watched
+from abreast.jobs.candidates.behaviour.verdict import BaselineFailed, check_baseline
 from abreast.jobs.candidates.values.invocation import observe
 
 CALL = observe("t.py::test#0", lambda: 1)

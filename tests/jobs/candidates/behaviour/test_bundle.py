@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from abreast.jobs.candidates.behaviour.bundle import write_bundle
+from abreast.jobs.candidates.behaviour.traced_run import write_bundle
 
 IMPORTED = """
 import sys

@@ -5,7 +5,7 @@ from typing import Final
 from abreast.cli.errors import FAILED, USAGE, one_line, tell
 from abreast.cli.jobs.driver import EarlyExit
 from abreast.core.errors import AbreastError
-from abreast.jobs.candidates.behaviour.baseline import BaselineFailed
+from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
 from abreast.jobs.candidates.job import TreeChanged
 from abreast.jobs.candidates.source.origins import SourceMissing
 from abreast.jobs.candidates.timing.timed_process import TimedProcessFailed

@@ -152,7 +152,6 @@ class Trace:
         self.invocations: list[Invocation] = []
         self.outcomes: dict[str, str] = {}
         self.messages: dict[str, str] = {}
-        self.left: list[str] = []
         self.cut: dict[str, int] = {}
         self.dropped: list[tuple[str, str]] = []
         self.contents: dict[tuple[str, str], dict[Place, ValueSnapshot]] = {}
@@ -163,9 +162,8 @@ class Trace:
         readers: dict[str, Callable[[Any], None]] = {
             "call": lambda content: self.invocations.extend(decode(content.encode("ascii"))),
             "test": self._read_test,
-            "left": lambda content: self.left.append(_require_text(content)),
-            "cut": lambda content: self._read_cut(*content),
-            "content": lambda content: self._read_content(*content),
+            "cut": self._read_cut,
+            "content": self._read_content,
             "dropped": self._read_dropped,
             "did": lambda content: self.did.append(_require_text(content)),
             "failed": lambda content: self.failed.append(_require_text(content)),
@@ -195,11 +193,12 @@ class Trace:
         if message:
             self.messages[name] = message
 
-    def _read_cut(self, test: object, first: Any) -> None:  # noqa: ANN401 - JSON
+    def _read_cut(self, content: list[Any]) -> None:
+        test, first = content
         self.cut.setdefault(_require_text(test), int(first))
 
-    def _read_content(self, name: object, part: object, *rest: Any) -> None:
-        node, at, nodes = rest
+    def _read_content(self, content: list[Any]) -> None:
+        name, part, node, at, nodes = content
         found = self.contents.setdefault((_require_text(name), _require_text(part)), {})
         found[int(node), int(at)] = from_plain(nodes)
 
@@ -212,9 +211,10 @@ class Trace:
             raise RecordInvalid("it ended twice")
         self.end = {
             "exit": int(content["exit"]),
-            "found": [_require_text(one) for one in content["found"]],
-            "elsewhere": [_require_text(one) for one in content["elsewhere"]],
-            "broken": [_require_text(one) for one in content["broken"]],
+            **{
+                name: [_require_text(one) for one in content[name]]
+                for name in ("found", "elsewhere", "broken")
+            },
             "codes": {
                 _require_text(name): _require_text(digest)
                 for name, digest in content["codes"].items()

@@ -4,25 +4,31 @@
     behaviour = judge_behaviour(watched_original, watched, STRICT)
 
 The child (`abreast.jobs.candidates.child`) runs under the project's interpreter, which needs no
-abreast. Its trace is validated here field by field. The files of the slot are compared in this
-process, where the child can't interfere.
+abreast: its modules are copied to its directory, under a package name of their own. Its trace is
+validated here field by field. The files of the slot are compared in this process, where the child
+can't interfere.
 """
 
 import contextlib
 import json
+import marshal
 import os
 import signal
 import stat
-from collections.abc import Mapping
-from itertools import count
+from functools import cache
+from importlib.util import MAGIC_NUMBER, cache_from_source
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from abreast.executors.commands import CommandMissing, CommandRefused
-from abreast.jobs.candidates.behaviour.baseline import CRASH, PYTEST_EXITS
-from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
 from abreast.jobs.candidates.behaviour.trace import Failure, Signs, Tests, Trace, Watched
-from abreast.jobs.candidates.behaviour.verdict import Behaviour, judge_behaviour
+from abreast.jobs.candidates.behaviour.verdict import (
+    CRASH,
+    PYTEST_EXITS,
+    Behaviour,
+    judge_behaviour,
+)
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.values.invocation import Places, RecordInvalid
 from abreast.worktrees.background import StopRequest, run_in_thread
@@ -34,6 +40,53 @@ LIMITS: Final = ResourceLimits()
 _MAX_TRACE_BYTES: Final = 192 << 20
 _OUTPUT_CHARACTERS: Final = 4_000  # of stdout and of stderr that are kept
 _RUN_NUMBERS: Final = count()
+_CANDIDATES: Final = Path(__file__).parents[1]
+_PACKAGE, _BUNDLE = "abreast.jobs.candidates", "_abreast_child"
+_FOLDERS: Final = ("values", "child")
+_PYCACHE: Final = "__pycache__"
+# By PEP 552: a file with a source hash that is not checked when it is loaded.
+_PYC_HEADER: Final = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
+
+# For `python -c`, with the directory of the bundle as its argument.
+PROGRAM: Final = f"""
+import sys
+if sys.version_info < (3, 11):
+    found = sys.version.split()[0]
+    sys.exit("abreast: Python 3.11 or later is needed to watch a function, this is %s" % found)
+place = sys.argv.pop()
+sys.path.insert(1, place)
+from {_BUNDLE}.child.main import main
+sys.path.remove(place)
+main(place)
+"""
+
+
+def write_bundle(place: Path) -> None:
+    """Write all modules of the child into a package in the directory `place`, which exists."""
+    package = place / _BUNDLE
+    for folder in ("", *_FOLDERS):
+        (package / folder / _PYCACHE).mkdir(parents=True)
+    for name, data in _files().items():
+        (package / name).write_bytes(data)
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    """Return the modules as source, and as compiled by this interpreter.
+
+    An interpreter of another version ignores the compiled ones.
+    """
+    found = {"__init__.py": b"", **{f"{folder}/__init__.py": b"" for folder in _FOLDERS}}
+    folders = [sorted((_CANDIDATES / folder).glob("[a-z]*.py")) for folder in _FOLDERS]
+    for path in (_CANDIDATES / "rules.py", *chain(*folders)):
+        name = path.relative_to(_CANDIDATES).as_posix()
+        text = path.read_text(encoding="utf-8").replace(_PACKAGE, _BUNDLE)
+        found[name] = text.encode("utf-8")
+        compiled = Path(cache_from_source(name))
+        found[str(compiled)] = _PYC_HEADER + marshal.dumps(
+            compile(text, name, "exec", dont_inherit=True, optimize=0)
+        )
+    return found
 
 
 async def watch(
@@ -83,8 +136,8 @@ async def watch(
 
 def _orders(
     slot: Slot, target: Target, tests: Tests, inputs: bytes | None, wanted: Places | None
-) -> bytes:
-    orders = {
+) -> dict[str, Any]:
+    return {
         "top": str(slot.repository.top),
         "slot": str(slot.path),
         "file": str(slot.mirror(target.file).relative_to(slot.path)),
@@ -95,16 +148,15 @@ def _orders(
             (*call, *place) for call, places in (wanted or {}).items() for place in sorted(places)
         ],
     }
-    return json.dumps(orders).encode("ascii")
 
 
 _FileState: TypeAlias = tuple[str, tuple[int, int, int, int, int]]
 
 
-def _prepare(place: Path, slot: Slot, orders: bytes, stop: StopRequest) -> set[_FileState]:
+def _prepare(place: Path, slot: Slot, orders: object, stop: StopRequest) -> set[_FileState]:
     place.mkdir(mode=0o700)
     write_bundle(place)
-    (place / "orders.json").write_bytes(orders)
+    (place / "orders.json").write_text(json.dumps(orders), "ascii")
     (place / "said").touch(mode=0o600)
     return _file_states(slot.path, stop)
 
@@ -118,10 +170,10 @@ def _file_states(top: Path, stop: StopRequest) -> set[_FileState]:
         for name in names:
             path = os.path.join(above, name)  # noqa: PTH118 - faster, for very many files
             with contextlib.suppress(OSError):
-                facts = os.lstat(path)
-                times = (facts.st_mtime_ns, facts.st_ctime_ns)
-                state = (facts.st_ino, facts.st_mode, facts.st_size, *times)
-                if not stat.S_ISSOCK(facts.st_mode):
+                now = os.lstat(path)
+                times = (now.st_mtime_ns, now.st_ctime_ns)
+                if not stat.S_ISSOCK(now.st_mode):
+                    state = (now.st_ino, now.st_mode, now.st_size, *times)
                     seen.add((os.path.relpath(path, top), state))
     return seen
 
@@ -173,7 +225,6 @@ def _watched_from(
         reason=reason,
         confinement=ran.confinement.layers,
         messages=trace.messages,
-        left_out=tuple(trace.left),
         cut=trace.cut,
         dropped=tuple(trace.dropped),
         signs=signs,
@@ -189,29 +240,19 @@ def _failure(
     ran: ConfinedResult, limits: ResourceLimits, trace: Trace
 ) -> tuple[Failure | None, str]:
     at = f", in {trace.last}" if trace.last else ", before its first test"
-    if ran.why == "timeout":
-        return "timeout", f"it did not end within {limits.seconds:g} s{at}"
-    if ran.why == "cpu":
-        return "timeout", f"it did not end within {limits.cpu} s of CPU{at}"
+    if ran.why in {"timeout", "cpu"}:
+        limit = f"{limits.cpu} s of CPU" if ran.why == "cpu" else f"{limits.seconds:g} s"
+        return "timeout", f"it did not end within {limit}{at}"
     if trace.failed:
         return "error", trace.failed[0]
-    return (
-        _failure_before_end(ran, limits, trace, at)
-        if trace.end is None
-        else _failure_at_end(ran, trace, trace.end)
-    )
-
-
-def _failure_at_end(
-    ran: ConfinedResult, trace: Trace, end: Mapping[str, Any]
-) -> tuple[Failure | None, str]:
+    if (end := trace.end) is None:
+        return _failure_before_end(ran, limits, trace, at)
     if not end["found"] and end["elsewhere"]:
         return "refused", f"the module is imported from {end['elsewhere'][0]}, not from the slot"
     if end["exit"] in PYTEST_EXITS and not trace.outcomes:
         return "error", f"{PYTEST_EXITS[end['exit']]}: {_last_line(ran)}"
-    if not end["found"] and not trace.messages:
-        return "error", "no test imports the target's file"
-    return None, ""
+    missing = not end["found"] and not trace.messages
+    return ("error", "no test imports the target's file") if missing else (None, "")
 
 
 def _failure_before_end(
@@ -239,4 +280,13 @@ def _last_line(ran: ConfinedResult) -> str:
     return (stderr or stdout or "it said nothing").splitlines()[-1].strip()[:300]
 
 
-__all__ = ["LIMITS", "Behaviour", "Tests", "Watched", "judge_behaviour", "watch"]
+__all__ = [
+    "LIMITS",
+    "PROGRAM",
+    "Behaviour",
+    "Tests",
+    "Watched",
+    "judge_behaviour",
+    "watch",
+    "write_bundle",
+]

@@ -1,9 +1,14 @@
-"""Decides whether a candidate behaves like the original, is wrong, or has forbidden effects."""
+"""Decides whether a candidate behaves like the original, is wrong, or has forbidden effects.
+
+Before that, it checks that candidates can be compared with the original, and says precisely why
+not.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from abreast.core.errors import AbreastError
 from abreast.jobs.candidates.behaviour.trace import Watched
 from abreast.jobs.candidates.rules import Rules
 from abreast.jobs.candidates.values.compare import ValueVerdict
@@ -15,7 +20,17 @@ from abreast.jobs.candidates.values.invocation import (
 )
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot
 
-_MAX_NAMES = 3  # in a sentence
+USAGE_EXIT: Final = 4  # pytest's exit code for arguments that it does not understand
+NO_TESTS_EXIT: Final = 5
+PYTEST_EXITS: Final = {
+    2: "pytest was interrupted",
+    3: "pytest itself failed",
+    USAGE_EXIT: "pytest did not understand its arguments, or there is no such test",
+    NO_TESTS_EXIT: "there are no tests in it",
+}
+_OUTPUT_LINES: Final = 12  # last lines of pytest's output that are shown
+CRASH: Final = "Fatal Python error"  # how the interpreter's report of a crash begins
+_MAX_NAMES: Final = 3  # in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +56,13 @@ def judge_behaviour(
     the same. `contents` are the slices of large values that were read again from both sides.
     """
     if original.failure or not original.invocations:
-        reason = (
-            f"the original can't be watched: {original.reason}"
-            if original.failure
-            else "no test calls the target"
-        )
-        return Behaviour("error", reason)
+        why = f"the original can't be watched: {original.reason}" if original.failure else ""
+        return Behaviour("error", why or "no test calls the target")
     side_effects = [*_side_effects(original, candidate)]
     if candidate.failure:
-        more = (
-            f"; it {side_effects[0]}"
-            if side_effects and side_effects[0] not in candidate.reason
-            else ""
-        )
-        return Behaviour("refused" if side_effects else candidate.failure, candidate.reason + more)
+        more = [f"; it {one}" for one in side_effects[:1] if one not in candidate.reason]
+        reason = "".join([candidate.reason, *more])
+        return Behaviour("refused" if side_effects else candidate.failure, reason)
     if side_effects:
         return Behaviour("refused", "it " + "; it ".join(side_effects))
     kept = [one for one in candidate.invocations if original.knows(one.name)]
@@ -77,10 +85,14 @@ def judge_behaviour(
 def raised(after: ValueSnapshot) -> str | None:
     """Return the type of the exception that an invocation raised; None if it raised none."""
     root = after.nodes[0]
-    for key, value in zip(root.items[::2], root.items[1::2], strict=False):
-        if after.nodes[key].value == "raised":
-            return after.nodes[value].type.removeprefix("builtins.")
-    return None
+    return next(
+        (
+            after.nodes[value].type.removeprefix("builtins.")
+            for key, value in zip(root.items[::2], root.items[1::2], strict=False)
+            if after.nodes[key].value == "raised"
+        ),
+        None,
+    )
 
 
 def _out_of_memory(invocations: Sequence[Invocation]) -> list[str]:
@@ -129,16 +141,16 @@ def _test_findings(original: Watched, candidate: Watched) -> Iterator[BehaviourF
     for name in before | after:
         was, now = before.get(name, "nothing"), after.get(name, "missing")
         message = candidate.messages.get(name, "")
-        reason = f"the test is {now} {message}".strip()
-        if name not in before:
-            reason = f"only the candidate has it: {message}"
+        reason = (
+            f"the test is {now} {message}".strip()
+            if name in before
+            else f"only the candidate has it: {message}"
+        )
         if now != "passed" and was in {"passed", "nothing"}:
-            verdict = ValueVerdict("different", "$", was, now, reason)
-            yield BehaviourFinding(name, "test", verdict)
+            yield BehaviourFinding(name, "test", ValueVerdict("different", "$", was, now, reason))
 
 
 def _side_effects(original: Watched, candidate: Watched) -> Iterator[str]:
-    """Side effects that the candidate has and the original has not."""
     before, after = original.signs, candidate.signs
     if patched := sorted(set(after.broken) - set(before.broken)):
         yield f"patches {join_names(patched)}"
@@ -181,3 +193,63 @@ def join_names(names: Sequence[str], between: str = ", ") -> str:
     return between.join(names[:_MAX_NAMES]) + (
         f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     )
+
+
+# --- the original
+
+
+class BaselineFailed(AbreastError):
+    """The original can't be compared with candidates; the message says why."""
+
+    retryable = False
+
+    def __init__(self, reason: str, said: tuple[str, ...] = (), usage: bool = False) -> None:  # noqa: FBT001, FBT002 - to be pickled
+        """`said` are the last lines of pytest's output; `usage`: other `--tests` are needed."""
+        super().__init__(reason, said, usage)
+        self.reason, self.said, self.usage = reason, said, usage
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def check_baseline(watched: Watched, qualname: str, top: str) -> None:
+    """Raise `BaselineFailed` unless a test of the original passed and called the target.
+
+    `top` is the directory of the slot; it is removed from the paths in pytest's lines.
+    """
+    lines, usage = _last_lines(watched, top), watched.exit in {USAGE_EXIT, NO_TESTS_EXIT}
+    if watched.failure:
+        raise BaselineFailed(
+            f"the tests can't be run on the code as it is: {watched.reason}", lines, usage=usage
+        )
+    if watched.invocations and watched.passed:
+        return
+    if broken := [name for name, word in watched.outcomes if word == "error" and "::" not in name]:
+        why = watched.messages.get(broken[0], "").replace(f"{top}/", "")
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        raise BaselineFailed(f"pytest can't collect {broken[0]}{more}: {why}".rstrip(": "), lines)
+    if watched.exit in PYTEST_EXITS:
+        raise BaselineFailed(
+            f"the tests can't be run: {PYTEST_EXITS[watched.exit]}", lines, usage=usage
+        )
+    if watched.invocations:
+        raise BaselineFailed(
+            f"no test passes on the code as it is ({watched.tests} were run)", lines
+        )
+    if failed := [name for name, word in watched.outcomes if word in {"failed", "error"}]:
+        message = watched.messages.get(failed[0], "")
+        why = f"{join_names(failed)} failed before that: {message}".rstrip(": ")
+        raise BaselineFailed(f"no test calls {qualname}; {why}", lines)
+    raise BaselineFailed(f"no test calls {qualname}: name tests that do with --tests", usage=False)
+
+
+def _last_lines(watched: Watched, top: str) -> tuple[str, ...]:
+    found = [
+        line.rstrip().replace(f"{top}/", "")
+        for output in (watched.stdout, watched.stderr)
+        for line in output.splitlines()
+        if line.strip()
+    ]
+    # The interpreter's crash report has the place first and pytest's innermost calls last.
+    crash = next((at for at, line in enumerate(found) if CRASH in line), None)
+    return tuple(found[-_OUTPUT_LINES:] if crash is None else found[crash : crash + _OUTPUT_LINES])

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
-from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
-from abreast.jobs.candidates.behaviour.trace import Tests
+from abreast.jobs.candidates.behaviour.traced_run import PROGRAM, Tests, write_bundle
 from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.confinement import ConfinedResult, ResourceLimits, run_confined

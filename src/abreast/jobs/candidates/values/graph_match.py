@@ -52,7 +52,7 @@ class Doubt(Finding):
 # The index of the node on each side, and the index of the slice in it.
 Unread: TypeAlias = tuple[int, int, int]
 Pair: TypeAlias = tuple[int, int, Path]
-Parts: TypeAlias = "list[Pair | ValueDifference]"
+Parts: TypeAlias = list[Pair | ValueDifference]
 
 
 class GraphMatch:
