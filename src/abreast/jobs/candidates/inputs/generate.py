@@ -9,6 +9,7 @@ import ast
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final, Self
 
 from abreast.core.seeds import derive_seed
@@ -33,7 +34,6 @@ from abreast.jobs.candidates.values.invocation import Invocation
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot
 
 DEFAULT_INPUT_COUNT: Final = 200
-"""The number of inputs by default."""
 _MAX_MUTATED_CALLS: Final = 60  # recorded calls that are mutated
 _ATTEMPTS_PER_INPUT: Final = 8  # to make one that is new and fits the profile
 _MAX_HINTED_MEMBERS: Final = 8  # of a container that is made from a hint
@@ -52,11 +52,8 @@ class GeneratedCall:
     def shown(self, function: str) -> str:
         """Return the call as Python code."""
         owner, args, kwargs = self.whole.items
-        given = [str(one) for one in args.items]
-        given += [
-            f"{key.text}={one}"
-            for key, one in zip(kwargs.items[::2], kwargs.items[1::2], strict=True)
-        ]
+        pairs = zip(kwargs.items[::2], kwargs.items[1::2], strict=True)
+        given = [*map(str, args.items), *(f"{key.text}={one}" for key, one in pairs)]
         before = f"{owner}." if owner.kind != "none" else ""
         return f"{before}{function}({', '.join(given)})"
 
@@ -125,11 +122,14 @@ def generate(
         except NotPlain:
             failed += 1
     profile = ValueProfile(wholes)
-    made_from = (
-        _mutation_maker(list(wholes)[:_MAX_MUTATED_CALLS], profile, Hints(source, target)),
-        _hint_maker(source, target, profile),
-    )
-    makers = [maker for maker in made_from if maker]
+    makers = [
+        maker
+        for maker in (
+            _mutation_maker(list(wholes)[:_MAX_MUTATED_CALLS], profile, Hints(source, target)),
+            _hint_maker(source, target, profile),
+        )
+        if maker
+    ]
     calls: dict[Plain, GeneratedCall] = {}
     for at in range(count if makers else 0):
         for attempt in range(_ATTEMPTS_PER_INPUT):
@@ -145,7 +145,7 @@ def generate(
         if count
         else UnusualCalls(())
     )
-    more = [one for one in unusual.calls if one not in calls]
+    more = (one for one in unusual.calls if one not in calls)
     named = [GeneratedCall(f"{PREFIX}{at}", one) for at, one in enumerate(more)]
     return GeneratedInputs((*small_first, *named), profile, failed, unusual.forbidden)
 
@@ -164,8 +164,6 @@ def whole_call(before: ValueSnapshot) -> Plain:
 def _mutation_maker(
     wholes: Sequence[Plain], profile: ValueProfile, hints: Hints
 ) -> Callable[[SeededRandom], Plain] | None:
-    """Return a maker of calls from recorded ones; None if there are none."""
-
     def make(rng: SeededRandom) -> Plain:
         made = wholes[rng.below(len(wholes))]
         for _ in range(rng.between(1, 3)):
@@ -226,8 +224,6 @@ _KINDS: Final = {
 
 
 class _Hint:
-    """An annotation from which values can be made."""
-
     def __init__(self, annotation: ast.expr | None) -> None:
         self._name, inner = type_name(annotation)
         self._kind = _KINDS.get(self._name, "")
@@ -235,7 +231,6 @@ class _Hint:
 
     @property
     def known(self) -> bool:
-        """Whether the hint and all hints inside of it are understood."""
         enough = {"row": 1, "map": 2}.get(self._kind, 0)
         return (
             bool(self._kind)
@@ -244,7 +239,6 @@ class _Hint:
         )
 
     def make(self, rng: SeededRandom, profile: ValueProfile, pattern: Pattern) -> Plain:
-        """Make a value of that type, similar to those that were recorded at that place."""
         if self._kind == "scalar":
             return _scalar(self._name, rng, profile, pattern)
         if self._kind == "union":
@@ -260,12 +254,7 @@ class _Hint:
                 )
                 for _ in range(length)
             }
-            return Plain("dict", "", tuple(part for pair in pairs.items() for part in pair))
-        return self._tuple(rng, profile, pattern, length)
-
-    def _tuple(
-        self, rng: SeededRandom, profile: ValueProfile, pattern: Pattern, length: int
-    ) -> Plain:
+            return Plain("dict", "", tuple(chain(*pairs.items())))
         parts = self._parts
         if len(parts) == 2 and parts[1]._name == "...":  # noqa: PLR2004, SLF001 - `tuple[int, ...]`, same class
             parts = parts[:1] * length

@@ -7,7 +7,7 @@ property of the mutated ones too, so that a counterexample is one that a user wo
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, TypeAlias, TypeVar
 
 from abreast.core.seeds import derive_seed
@@ -78,39 +78,18 @@ class ValueProfile:
             facts.letters |= set(part.text)
         if part.kind in _LISTS and len(part.items) > 1:
             facts.rows += 1
-            facts.ascending = facts.ascending and _is_ascending(part)
-            facts.even = facts.even and _is_even(part)
+            facts.ascending &= _is_ascending(part)
+            facts.even &= _is_even(part)
         if part.kind in _MAPS and part.items:
             facts.maps += 1
-            facts.closed = facts.closed and _is_closed(part)
+            facts.closed &= _is_closed(part)
 
     def fits(self, value: Plain, *, hull: bool = True) -> bool:
         """Whether a value has the properties of all recorded ones.
 
         Without `hull`, numbers may have the other sign.
         """
-        for pattern, part in places(value):
-            facts = self.at(pattern)
-            if (
-                hull
-                and part.kind in {"int", "float"}
-                and facts.count
-                and facts.least >= 0 > part.order()[1]
-            ):
-                return False
-            if (
-                part.kind in _LISTS
-                and facts.rows
-                and len(part.items) > 1
-                and not _fits_list(facts, part)
-            ):
-                return False
-            if part.kind in _MAPS and facts.maps and facts.closed and not _is_closed(part):
-                return False
-            keys = _members(part) if part.kind in _MAPS or part.kind in _SETS else ()
-            if len(set(keys)) != len(keys):
-                return False
-        return True
+        return all(_fits(self.at(pattern), part, hull=hull) for pattern, part in places(value))
 
     def adjust(self, value: Plain, pattern: Pattern = ()) -> Plain:
         """Return a value changed to fit better: sorted where all are sorted, each key once."""
@@ -177,8 +156,15 @@ def _only_keys(value: Plain, keys: Iterable[Plain]) -> Plain:
     return replace(value, items=tuple(one for one in value.items if one in kept))
 
 
-def _fits_list(facts: ValueFacts, part: Plain) -> bool:
-    return (not facts.ascending or _is_ascending(part)) and (not facts.even or _is_even(part))
+def _fits(facts: ValueFacts, part: Plain, *, hull: bool) -> bool:
+    if part.kind in {"int", "float"}:
+        return not (hull and facts.count and facts.least >= 0 > part.order()[1])
+    if part.kind in _LISTS and facts.rows and len(part.items) > 1:
+        return (not facts.ascending or _is_ascending(part)) and (not facts.even or _is_even(part))
+    if part.kind in _MAPS and facts.maps and facts.closed and not _is_closed(part):
+        return False
+    keys = _members(part) if part.kind in _MAPS or part.kind in _SETS else ()
+    return len(set(keys)) == len(keys)
 
 
 # --- one mutation
@@ -210,8 +196,7 @@ def _mutate_int(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
         rng.between(least, most),
         rng.between(least, most),
     )
-    picked = choices[rng.below(len(choices))]
-    return Plain("int", f"{max(picked, least):x}")
+    return Plain("int", f"{max(choices[rng.below(len(choices))], least):x}")
 
 
 def _mutate_float(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
@@ -232,14 +217,10 @@ def _mutate_float(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
     return Plain("float", float(picked if picked >= least or picked != picked else -picked).hex())  # noqa: PLR0124 - a test for NaN
 
 
-def _random_letter(facts: ValueFacts, rng: SeededRandom) -> str:
-    letters = "".join(sorted(facts.letters)) * 3 + _LETTERS
-    return letters[rng.below(len(letters))]
-
-
 def _mutate_str(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
     text, at = value.text, rng.below(len(value.text) + 1)
-    letter = _random_letter(facts, rng)
+    letters = "".join(sorted(facts.letters)) * 3 + _LETTERS
+    letter = letters[rng.below(len(letters))]
     choices = (
         "",
         text[:at] + letter + text[at:],
@@ -256,8 +237,8 @@ def _mutate_str(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
 
 
 def _mutate_bytes(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
-    changed = _mutate_str(value, facts, rng).text.encode("latin-1", "replace").decode("latin-1")
-    return replace(value, text=changed)
+    text = _mutate_str(value, facts, rng).text
+    return replace(value, text=text.encode("latin-1", "replace").decode("latin-1"))
 
 
 def _mutate_list(value: Plain, _: ValueFacts, rng: SeededRandom) -> Plain:
@@ -319,8 +300,7 @@ _MUTATIONS: Final[dict[str, Callable[[Plain, ValueFacts, SeededRandom], Plain]]]
 def smaller(value: Plain) -> Iterator[Plain]:
     """Yield values with one part made smaller; of each part, the smallest first."""
     for path, part in value.walk():
-        for one in _smaller_parts(part):
-            yield value.put(path, one)
+        yield from (value.put(path, one) for one in _smaller_parts(part))
 
 
 def _smaller_parts(part: Plain) -> Iterator[Plain]:
@@ -345,8 +325,7 @@ def _smaller_parts(part: Plain) -> Iterator[Plain]:
         yield from (replace(part, items=items) for items in _shorter(part.items))
     elif part.kind in _MAPS:
         pairs = tuple(zip(part.items[::2], part.items[1::2], strict=True))
-        for kept in _shorter(pairs):
-            yield replace(part, items=tuple(one for pair in kept for one in pair))
+        yield from (replace(part, items=tuple(chain(*kept))) for kept in _shorter(pairs))
 
 
 _Row = TypeVar("_Row", str, tuple[Plain, ...], tuple[tuple[Plain, Plain], ...])
@@ -357,7 +336,5 @@ def _shorter(row: _Row) -> Iterator[_Row]:
     if row:
         yield row[:0]
     if half:
-        yield row[:half]
-        yield row[half:]
-    for at in range(min(len(row), 12)):
-        yield row[:at] + row[at + 1 :]
+        yield from (row[:half], row[half:])
+    yield from (row[:at] + row[at + 1 :] for at in range(min(len(row), 12)))

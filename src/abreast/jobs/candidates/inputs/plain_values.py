@@ -6,6 +6,7 @@ import decimal
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot
@@ -119,12 +120,10 @@ class _Reader:
         node = self._nodes[at]
         if node.kind == "none":
             return Plain("none")
-        if (node.kind, node.type) in _TEXT_TYPES:
-            return Plain(node.type, node.value or "")
-        return self._container(at) or self._other(at)
+        text = Plain(node.type, node.value or "") if (node.kind, node.type) in _TEXT_TYPES else None
+        return text or self._container(at) or self._other(at)
 
     def _container(self, at: int) -> Plain | None:
-        """Describe a container; None if it is something else."""
         node = self._nodes[at]
         if node.kind == "items" and (node.type in _SEQUENCES or not node.names):
             kind = _SEQUENCES.get(node.type, "subtuple")
@@ -161,9 +160,8 @@ class _Reader:
             or not all(name.isidentifier() for name in node.names)
         ):
             raise NotPlain(f"a {node.type} can't be made again")
-        state = zip(node.names, parts, strict=True)
-        pairs = ((Plain("str", name), part) for name, part in state)
-        return Plain("instance", node.type, tuple(one for pair in pairs for one in pair))
+        names = (Plain("str", name) for name in node.names)
+        return Plain("instance", node.type, tuple(chain(*zip(names, parts, strict=True))))
 
 
 # --- as Python code
@@ -181,9 +179,7 @@ def _show_pairs(value: Plain, form: str) -> str:
 
 def _show_other(value: Plain) -> str:
     if value.kind == "instance":
-        names = zip(value.items[::2], value.items[1::2], strict=True)
-        arguments = ", ".join(f"{key.text}={one}" for key, one in names)
-        return f"{value.text.rpartition('.')[2]}({arguments})"
+        return f"{value.text.rpartition('.')[2]}({_show_pairs(value, '{.text}={}')})"
     if value.kind in {"text", "enum"}:
         label, _, content = value.text.partition("|")
         name = label.rpartition(".")[2]

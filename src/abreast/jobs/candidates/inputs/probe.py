@@ -28,9 +28,8 @@ from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.values.compare import compare_snapshots
 from abreast.jobs.candidates.values.invocation import BehaviourFinding, Invocation, judge
 
+# Runs the original or the candidate with these inputs, without tests, and traces it.
 RunSide: TypeAlias = Callable[[bytes], Awaitable[Watched]]
-"""Runs the original or the candidate with these inputs, without tests, and traces it."""
-
 _CPU_SECONDS_PER_INPUT: Final = 0.2  # for the original
 _SHRINK_ROUNDS: Final = 8
 _SHRINK_BATCH: Final = 120  # smaller inputs that are run in one round
@@ -52,9 +51,8 @@ class Probe:
     @property
     def notes(self) -> tuple[str, ...]:
         """How many inputs count, and how many don't, by reason."""
-        tried = f"{len(self.inputs.calls)} generated inputs were compared"
         return (
-            tried,
+            f"{len(self.inputs.calls)} generated inputs were compared",
             *(
                 f"{count} generated inputs were not: {reason}"
                 for reason, count in self.dropped.items()
@@ -69,25 +67,22 @@ class Probe:
             return Behaviour("same", "")
         watched = await candidate(self.inputs.encode())
         behaviour = judge_behaviour(self.expected, watched, rules)
-        calls = {call.name: call for call in self.inputs.calls}
         if behaviour.verdict == "timeout":
             at = [
-                self._show_call(call)
+                call.shown(self.target.name)
                 for call in self.inputs.calls
                 if behaviour.reason.endswith(f", in {call.name}")
             ]
             return replace(behaviour, reason=": ".join([behaviour.reason, *at]))
         if behaviour.verdict != "wrong":
             return behaviour
+        calls = {call.name: call for call in self.inputs.calls}
         differing = [calls[one.name] for one in behaviour.findings if one.name in calls]
         smallest, findings = await self._shrink(
             _smallest(differing), behaviour.findings, (original, candidate), rules
         )
-        shown = [replace(one, name=self._show_call(smallest)) for one in findings]
+        shown = [replace(one, name=smallest.shown(self.target.name)) for one in findings]
         return Behaviour("wrong", sentence(shown[0]), tuple(shown))
-
-    def _show_call(self, call: GeneratedCall) -> str:
-        return call.shown(self.target.name)
 
     async def _shrink(
         self,
@@ -123,8 +118,8 @@ class Probe:
         wholes = dict.fromkeys(profile.adjust(one) for one in call.smaller())
         prefix = PREFIX if call.name.startswith(PREFIX) else ""
         less = (one for one in wholes if one.size < call.whole.size)
-        fitting = [one for one in less if profile.fits(one, hull=not prefix)]
-        fitting.sort(key=lambda one: one.size)
+        fits = (one for one in less if profile.fits(one, hull=not prefix))
+        fitting = sorted(fits, key=lambda one: one.size)
         chosen = fitting[:: -(-len(fitting) // _SHRINK_BATCH) or 1]
         calls = [GeneratedCall(f"{prefix}smaller {at}", one) for at, one in enumerate(chosen)]
         return replace(self.inputs, calls=tuple(calls))
@@ -183,7 +178,6 @@ async def prepare(
 
 
 def _reason_to_drop(one: Invocation, raises: frozenset[str]) -> str | None:
-    """Return why an answer of the original doesn't count; None if it does."""
     name = raised(one.after)
     if name is not None and one.name.startswith(PREFIX):
         return f"the original raises {name} on an unusual value"

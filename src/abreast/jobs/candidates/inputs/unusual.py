@@ -18,8 +18,7 @@ from abreast.jobs.candidates.inputs.mutate import Pattern, ValueProfile, places
 from abreast.jobs.candidates.inputs.plain_values import Plain, from_value
 from abreast.jobs.candidates.source.target import Target, find_function
 
-PREFIX: Final = "unusual "
-"""The start of the names of such calls."""
+PREFIX: Final = "unusual "  # the start of the names of such calls
 MAX_UNUSUAL_CALLS: Final = 240
 _BASES_PER_PLACE: Final = 3  # recorded calls into which the values of one place are put
 _ARGUMENT_DEPTH: Final = 2  # length of the path to a whole argument of a call
@@ -97,6 +96,7 @@ _DATES: Final = (
     (2024, 1, 1),
     (1969, 12, 31),
 )
+# By type that is built by a call: the arguments of unusual ones.
 _CALL_ARGUMENTS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
     "datetime.date": _DATES,
     "datetime.datetime": (
@@ -114,7 +114,6 @@ _CALL_ARGUMENTS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
     "fractions.Fraction": ((0, 1), (1, 1), (-1, 3), (7, 2)),
     "range": ((0, 0, 1), (5, 0, -1), (0, 10, 3), (-3, 3, 1)),
 }
-"""By type that is built by a call: the arguments of unusual ones."""
 _DECIMALS: Final = ("NaN", "Infinity", "-Infinity", "-0", "0E+3", "1E-30", "1E+30", "1.10", "-2.5")
 
 
@@ -172,7 +171,6 @@ def _put_into_calls(
     bases: Sequence[tuple[Plain, tuple[int, ...], Plain]],
     profile: ValueProfile,
 ) -> list[Plain]:
-    """Put each value into one of the recorded calls, which take turns."""
     return [
         profile.adjust(whole.put(path, value))
         for value, (whole, path, _) in zip(values, cycle(bases), strict=False)
@@ -207,9 +205,12 @@ def _replaceable(whole: Plain) -> Iterator[tuple[tuple[int, ...], Pattern, Plain
     """Yield the replaceable values: not the object of a method, nor the names of keywords."""
     indivisible: list[tuple[int, ...]] = []
     for (path, part), (pattern, _) in zip(whole.walk(), places(whole), strict=True):
-        if len(path) < _ARGUMENT_DEPTH or path[0] == 0 or pattern == ("2", "key"):
-            continue
-        if any(path[: len(one)] == one for one in indivisible):
+        if (
+            len(path) < _ARGUMENT_DEPTH
+            or path[0] == 0
+            or pattern == ("2", "key")
+            or any(path[: len(one)] == one for one in indivisible)
+        ):
             continue
         if part.kind in _INDIVISIBLE_KINDS:
             indivisible.append(path)
@@ -274,16 +275,6 @@ def _other_sign(part: Plain) -> Plain:
     return from_value(-float.fromhex(part.text)) if part.kind == "float" else part
 
 
-def _built_by_call(part: Plain) -> Iterator[Plain]:
-    for numbers in _CALL_ARGUMENTS.get(part.text, ()):
-        yield replace(part, items=tuple(map(from_value, numbers)))
-
-
-def _texts(part: Plain) -> Iterator[Plain]:
-    if part.text.startswith("decimal.Decimal|"):
-        yield from (Plain("text", f"decimal.Decimal|{one}") for one in _DECIMALS)
-
-
 _MAKERS: Final[dict[str, Callable[[Plain], Iterator[Plain] | tuple[Plain, ...]]]] = {
     "float": _floats,
     "str": _strings,
@@ -295,8 +286,15 @@ _MAKERS: Final[dict[str, Callable[[Plain], Iterator[Plain] | tuple[Plain, ...]]]
         ),
     ),
     **dict.fromkeys(("list", "deque", "set", "frozenset"), _lists),
-    "call": _built_by_call,
-    "text": _texts,
+    "call": lambda part: tuple(
+        replace(part, items=tuple(map(from_value, numbers)))
+        for numbers in _CALL_ARGUMENTS.get(part.text, ())
+    ),
+    "text": lambda part: tuple(
+        Plain("text", f"decimal.Decimal|{one}")
+        for one in _DECIMALS
+        if part.text.startswith("decimal.Decimal|")
+    ),
 }
 
 

@@ -100,7 +100,6 @@ def _signature_mismatch(before: Function, after: Function) -> str:
 
 
 def _positional_changes(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
-    """Yield what is wrong with positional parameters: missing, renamed, or moved."""
     positional, others = [*old.posonlyargs, *old.args], [*new.posonlyargs, *new.args]
     for at, one in enumerate(positional):
         if at >= len(others):
@@ -114,7 +113,6 @@ def _positional_changes(old: ast.arguments, new: ast.arguments) -> Iterator[str]
 
 
 def _added_or_removed(old: ast.arguments, new: ast.arguments) -> Iterator[str]:
-    """Yield which parameters are new and required, or gone."""
     count, given = len(old.posonlyargs) + len(old.args), _defaults(new)
     added = [*[*new.posonlyargs, *new.args][count:], *new.kwonlyargs]
     yield from (
@@ -172,7 +170,10 @@ def _refused_uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _refused_imports(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    for name in _imported_names(node):
+    if isinstance(node, ast.ImportFrom) and (node.level or not node.module):
+        return
+    module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    for name in [f"{module}{alias.name}" for alias in node.names]:
         first = name.partition(".")[0]
         if why := _REFUSED_MODULES.get(first):
             yield f"imports {first}, {why}"
@@ -199,17 +200,6 @@ def _refused_names(node: ast.AST, imported: dict[str, str]) -> Iterator[str]:
         yield from (
             f"changes {ast.unparse(one)}" for one in node.args[:1] if _root_name(one) in imported
         )
-
-
-def _imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """Return the full names of what a statement imports."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return (
-        [f"{node.module}.{alias.name}" for alias in node.names]
-        if node.module and not node.level
-        else []
-    )
 
 
 def _import_table(tree: ast.Module) -> dict[str, str]:

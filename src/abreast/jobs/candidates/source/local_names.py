@@ -111,7 +111,6 @@ class _Locals:
     def _comprehension_names(
         self, node: Comprehension, new_names: dict[str, str]
     ) -> dict[str, str]:
-        """Return the new names inside of a comprehension."""
         bound = list(dict.fromkeys(targets(node)))
         maybe_unbound = BoundVariables().maybe_unbound_in(node)
         free = {
@@ -207,8 +206,8 @@ class BoundVariables:
         bound: frozenset[str] = frozenset()
         for at, one in enumerate(node.generators):
             if at:
-                self._maybe_unbound |= _reads(one.iter) & own - bound
-            bound |= _writes(one.target)
+                self._maybe_unbound |= {*_names(one.iter, ast.Load)} & own - bound
+            bound |= {*_names(one.target, ast.Store)}
         return self._maybe_unbound
 
     def _block(self, body: Iterable[ast.AST], bound: frozenset[str]) -> frozenset[str]:
@@ -219,7 +218,7 @@ class BoundVariables:
     def _read(self, bound: frozenset[str], *nodes: ast.AST | None) -> None:
         for node in nodes:
             if node is not None:
-                self._maybe_unbound |= _reads(node) - bound
+                self._maybe_unbound |= {*_names(node, ast.Load)} - bound
 
     def _statement(self, node: ast.AST, bound: frozenset[str]) -> frozenset[str]:
         """Return the names that are certainly bound after a statement.
@@ -230,8 +229,7 @@ class BoundVariables:
             return self._assignment(node, bound)
         if isinstance(node, ast.For | ast.AsyncFor):
             self._read(bound, node.iter)
-            inner = self._bind_target(node.target, bound)
-            self._block(node.body, inner)
+            self._block(node.body, self._bind_target(node.target, bound))
             self._block(node.orelse, bound)
         elif isinstance(node, ast.While):
             self._read(bound, node.test)
@@ -274,7 +272,7 @@ class BoundVariables:
     def _bind_target(self, target: ast.AST, bound: frozenset[str]) -> frozenset[str]:
         """Bind a target; `a[i], i = ...` reads `i` before it binds it."""
         self._read(bound, target)
-        return bound | _writes(target)
+        return bound | {*_names(target, ast.Store)}
 
     def _with_statement(self, node: ast.With | ast.AsyncWith, bound: frozenset[str]) -> None:
         for item in node.items:
@@ -284,27 +282,14 @@ class BoundVariables:
         self._block(node.body, bound)
 
 
-def _reads(node: ast.AST) -> frozenset[str]:
-    return frozenset(
+def _names(node: ast.AST, context: type[ast.expr_context]) -> list[str]:
+    return [
         one.id
         for one in ast.walk(node)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
-    )
+        if isinstance(one, ast.Name) and isinstance(one.ctx, context)
+    ]
 
 
-def _writes(node: ast.AST) -> frozenset[str]:
-    return frozenset(
-        one.id
-        for one in ast.walk(node)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-    )
-
-
-def targets(node: Comprehension) -> Iterator[str]:
-    """Yield the names that a comprehension binds."""
-    for one in node.generators:
-        yield from (
-            n.id
-            for n in ast.walk(one.target)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        )
+def targets(node: Comprehension) -> list[str]:
+    """Return the names that a comprehension binds."""
+    return [name for one in node.generators for name in _names(one.target, ast.Store)]

@@ -134,7 +134,6 @@ class DuplicateFinder:
     """
 
     def __init__(self, original: str) -> None:
-        """Start with the original and no candidate."""
         self._original = _form_or_text(original)
         self._names: dict[str, str] = {}
         self._sources: dict[str, str] = {}
@@ -193,10 +192,9 @@ def _has_constant_attribute(node: ast.Call) -> bool:
 
 
 def _imports_introspection(node: ast.Import | ast.ImportFrom) -> bool:
-    imported = {part for alias in node.names for part in alias.name.split(".")}
-    if isinstance(node, ast.ImportFrom):
-        imported |= {*(node.module or "").split(".")}
-    return bool(imported & (_INTROSPECTION_NAMES | {"*"}))
+    module = node.module if isinstance(node, ast.ImportFrom) else None
+    names = [module or "", *(alias.name for alias in node.names)]
+    return not (_INTROSPECTION_NAMES | {"*"}).isdisjoint(".".join(names).split("."))
 
 
 def _remove_docstrings(tree: ast.Module) -> None:

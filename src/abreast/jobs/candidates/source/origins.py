@@ -121,7 +121,6 @@ def _from_patch(path: Path, target: Target, original: str, stop: StopRequest) ->
 def _apply_patch(
     git: Git, patch: bytes, proposal: Proposal, target: Target, original: str
 ) -> Proposal:
-    """Apply a patch to the original, in a repository of its own."""
     git("init", "--quiet")
     touched = git("apply", "--numstat", "-z", "-", stdin=patch).decode("utf-8", "replace")
     # A renamed file has two names, each in its own field.

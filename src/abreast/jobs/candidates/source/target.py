@@ -112,23 +112,11 @@ def candidate_text(original_text: str, target: Target, candidate_text: str) -> s
         if _bound_names(old.body) != {target.qualname}:
             return candidate_text
     try:
-        return _splice(original_text, old, candidate_text, new, target)
+        return _Splice(original_text, old, candidate_text, new, target).text()
     except CandidateInvalid:
         if is_whole:
             return candidate_text
         raise
-
-
-def _splice(text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target) -> str:
-    splice = _Splice(text, old, new_text, new, target)
-    result = splice.text()
-    if ast.dump(_function(_parse(result, "the candidate, spliced in,"), target)) != ast.dump(
-        splice.expected
-    ):
-        raise CandidateInvalid(
-            "the function can't be put into the file as it is written: give the whole file"
-        )
-    return result
 
 
 def _parse(text: str, name: str) -> ast.Module:
@@ -225,14 +213,12 @@ def _import_table(tree: ast.Module) -> dict[str, tuple[str, int, str, str | None
 
 def _is_whole_file(old: ast.Module, new: ast.Module, target: Target) -> bool:
     """Whether a candidate has all names of the original and needs none of its imports."""
-    if (
-        not _bound_names(old.body) <= _bound_names(new.body)
-        or _lookup(new, target.qualname) is None
-    ):
-        return False
+    bound = _bound_names(new.body)
     used = {node.id for node in ast.walk(new) if isinstance(node, ast.Name)}
     return (
-        not (used & _import_table(old).keys()) - _import_table(new).keys() - _bound_names(new.body)
+        _bound_names(old.body) <= bound
+        and _lookup(new, target.qualname) is not None
+        and not (used & _import_table(old).keys()) - _import_table(new).keys() - bound
     )
 
 
@@ -251,17 +237,16 @@ class _Splice:
         self, text: str, old: ast.Module, new_text: str, new: ast.Module, target: Target
     ) -> None:
         """Raises `CandidateInvalid` if the candidate has more than the function and its helpers."""
-        self._old, self._new = old, new
+        self._old, self._new, self._target = old, new, target
         self._lines, self._new_lines = _lines(text), _lines(new_text)
         self._newline = "\r\n" if self._lines and self._lines[0].endswith("\r\n") else "\n"
-        self._target = target
         self._docstring_offset = 0
         self._before = _function(old, target)
-        self.expected, self._class_helpers, self._top_helpers = self._parts()
-        _check_same_kind(self._before, self.expected)
-        self._has_decorators = bool(self.expected.decorator_list)
+        self._expected, self._class_helpers, self._top_helpers = self._parts()
+        _check_same_kind(self._before, self._expected)
+        self._has_decorators = bool(self._expected.decorator_list)
         if not self._has_decorators:
-            self.expected.decorator_list = self._before.decorator_list
+            self._expected.decorator_list = self._before.decorator_list
         self._docstring = self._inherited_docstring()
 
     def _parts(self) -> tuple[Function, list[ast.stmt], list[ast.stmt]]:
@@ -316,27 +301,27 @@ class _Splice:
 
         Empty if a body starts on the line of its `def`, or is indented differently.
         """
-        first, after = self._before.body[0], self.expected.body[0]
-        indent = after.col_offset - self.expected.col_offset
+        first, after = self._before.body[0], self._expected.body[0]
+        indent = after.col_offset - self._expected.col_offset
         if (
             len(self._before.body) == 1
             or ast.get_docstring(self._before, clean=False) is None
-            or ast.get_docstring(self.expected, clean=False) is not None
-            or _first_line(after) <= self.expected.lineno
+            or ast.get_docstring(self._expected, clean=False) is not None
+            or _first_line(after) <= self._expected.lineno
             or first.lineno <= self._before.lineno
             or indent != first.col_offset - self._before.col_offset
         ):
             return []
-        self._docstring_offset = _first_line(after) - self.expected.lineno
-        self.expected.body.insert(0, first)
+        self._docstring_offset = _first_line(after) - self._expected.lineno
+        self._expected.body.insert(0, first)
         return self._lines[first.lineno - 1 : first.end_lineno]
 
     def text(self) -> str:
         """Return the file with function, helpers and imports in place."""
         lines = list(self._lines)
         start, end = _first_line(self._before), self._before.end_lineno or self._before.lineno
-        function = self._reindented(self.expected, self._before, own=self._has_decorators)
-        above = self.expected.lineno - _first_line(self.expected) if self._has_decorators else 0
+        function = self._reindented(self._expected, self._before, own=self._has_decorators)
+        above = self._expected.lineno - _first_line(self._expected) if self._has_decorators else 0
         function[above + self._docstring_offset : above + self._docstring_offset] = self._docstring
         if not self._has_decorators:
             function = lines[start - 1 : self._before.lineno - 1] + function
@@ -358,6 +343,11 @@ class _Splice:
         ]
         lines[_first_line(top) - 1 : _first_line(top) - 1] = helpers
         self._add_imports(lines)
+        tree = _parse("".join(lines), "the candidate, spliced in,")
+        if ast.dump(_function(tree, self._target)) != ast.dump(self._expected):
+            raise CandidateInvalid(
+                "the function can't be put into the file as it is written: give the whole file"
+            )
         return "".join(lines)
 
     def _reindented(self, one: ast.stmt, like: ast.stmt, *, own: bool = True) -> list[str]:
@@ -385,8 +375,7 @@ class _Splice:
         """Add the new imports to `lines`, whose lines above the target are unchanged so far."""
         old = _import_table(self._old)
         bound = _bound_names(self._old.body)
-        future: list[str] = []
-        plain: list[str] = []
+        found: tuple[list[str], list[str]] = ([], [])  # of __future__, and others
         for key, (module, level, name, other) in _import_table(self._new).items():
             name_bound = key.partition(" ")[0]
             if (module, level, name, other) in old.values():
@@ -398,7 +387,7 @@ class _Splice:
                 )
             what = f"{name} as {other}" if other else name
             line = f"import {what}" if level < 0 else f"from {'.' * level}{module} import {what}"
-            (future if module == "__future__" else plain).append(line + self._newline)
+            found[module != "__future__"].append(line + self._newline)
         body = list(self._old.body)
         first = _first_line(body[0])
         if isinstance(body[0], ast.Expr) and _has_no_effect(body[0]):
@@ -407,8 +396,8 @@ class _Splice:
         last = first
         for one in takewhile(lambda one: isinstance(one, _IMPORTS), body):
             last = (one.end_lineno or one.lineno) + 1
-        lines[last - 1 : last - 1] = plain
-        lines[first - 1 : first - 1] = future
+        lines[last - 1 : last - 1] = found[1]
+        lines[first - 1 : first - 1] = found[0]
 
 
 def _has_no_effect(one: ast.stmt) -> bool:
