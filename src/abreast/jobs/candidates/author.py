@@ -4,9 +4,9 @@ Each candidate is one request. Any reply is accepted as text; the evaluator deci
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol
 
 from abreast.core.outcome import Done
 from abreast.jobs.candidates.results import Checked, Diff, Proposal, Tried, patch_of
@@ -58,16 +58,7 @@ class ModelAuthor:
                 f"{_code_block(self._original)}\n\n{_RULES}"
             )
 
-        found: list[Proposal] = []
-        async with run.map(draft, range(1, count + 1), width=width, name="propose") as drafts:
-            async for outcome in drafts:
-                name = f"draft-{int(outcome.key) + 1}"
-                if isinstance(outcome, Done):
-                    found.append(Proposal(name, outcome.value, "model"))
-                else:
-                    reason = f"the model gave none: {getattr(outcome, 'error', '')}"
-                    found.append(Proposal(name, "", "model", fault="error", reason=reason))
-        return found
+        return await proposals_of(run, draft, count, width, "model")
 
     async def repair(self, text: str, checked: Checked) -> str:
         """Ask for a correct version of a wrong candidate, given the differences that were found."""
@@ -121,6 +112,35 @@ class ModelAuthor:
             "What you write is tested and measured; nothing else is read."
         )
         return (await self._model.ask(prompt, system=system)).text
+
+
+_MAPS: Final = {"model": ("propose", "draft"), "command": ("command", "command")}
+
+
+async def proposals_of(
+    run: Run,
+    make: Callable[[int], Awaitable[str]],
+    count: int,
+    width: int,
+    origin: Literal["model", "command"],
+) -> list[Proposal]:
+    """Make `count` candidates side by side; one that fails has the fault `error`."""
+    name, prefix = _MAPS[origin]
+    found: list[Proposal] = []
+    async with run.map(make, range(1, count + 1), width=width, name=name) as made:
+        async for outcome in made:
+            proposal = Proposal(f"{prefix}-{int(outcome.key) + 1}", "", origin)
+            if isinstance(outcome, Done):
+                found.append(replace(proposal, text=outcome.value))
+            else:
+                error = getattr(outcome, "error", "")
+                reason = (
+                    f"the model gave none: {error}"
+                    if origin == "model"
+                    else str(error or "it was stopped")
+                )
+                found.append(replace(proposal, fault="error", reason=reason))
+    return found
 
 
 def blocks_of(text: str) -> list[str]:

@@ -128,14 +128,13 @@ class CandidateRun:
         self, context: CandidatesContext, notify: Callable[[str], None] = lambda _: None
     ) -> None:
         """Nothing starts before `run`; `notify` is called with messages for the user."""
-        self._context = context
-        self._notify = notify
+        self._context, self._notify = context, notify
         self._registry = Registry(context.target, context.original)
         self._original: Slot | None = None
         self._repairable: frozenset[str] = frozenset()
         self._earlier_texts: tuple[str, ...] = ()
+        # The line profile of the winner; empty if it could not be made.
         self.profile: tuple[ProfiledLine, ...] = ()
-        """The line profile of the winner; empty if it could not be made."""
 
     @property
     def tried(self) -> list[Tried]:
@@ -162,7 +161,6 @@ class CandidateRun:
 
     @asynccontextmanager
     async def _open_slots(self, run: Run, count: int) -> AsyncIterator[Run]:
-        """Open the slots, one more for the original, and the lanes from which they are taken."""
         context = self._context
         width = context.how.width if context.author else min(context.how.width, count)
         async with open_worktrees(context.root, width + 1, ignored=True) as trees:
@@ -170,17 +168,22 @@ class CandidateRun:
                 self._notify(f"worktree {failure.index} could not be made: {failure.reason}")
             for note in trees.notes:
                 self._notify(note)
-            pool, self._original = trees.slots[:-1], trees.slots[-1]
+            *pool, original = trees.slots
             if not pool:
                 raise WorktreesUnavailable(
                     "only one worktree could be made, and two are needed to compare"
                 )
+
+            async def begin() -> object:
+                return await context.evaluator.begin(original)
+
             async with run.child(
                 TRIES, lanes={WORKTREES: Pool(pool), MACHINE: Slots(len(pool))}
             ) as tries:
                 await self._check_tree_unchanged(tries, trees)
-                seen = await tries.step("original", self._begin, hold={MACHINE: "all"})
-                context.evaluator.ready(seen, self._original)
+                seen = await tries.step("original", begin, hold={MACHINE: "all"})
+                context.evaluator.ready(seen, original)
+                self._original = original
                 yield tries
 
     async def _check_tree_unchanged(self, tries: Run, trees: Worktrees) -> None:
@@ -195,11 +198,6 @@ class CandidateRun:
             raise TreeChanged(
                 f"{self._context.root} has changed since this run began: start a new one"
             )
-
-    async def _begin(self) -> object:
-        if self._original is None:
-            raise RuntimeError("there is no slot for the original")
-        return await self._context.evaluator.begin(self._original)
 
     # --- rounds
 
@@ -238,16 +236,15 @@ class CandidateRun:
     # --- behaviour
 
     async def _check(self, tries: Run, name: str, new: list[Tried]) -> None:
-        """Check candidates side by side, each with its repairs; record the results in order."""
         # By the order in this round, so that timing does not decide which may be repaired.
         self._repairable = frozenset(one.name for one in new[: self._context.how.most_repairs])
         self._earlier_texts = tuple(one.text for one in self.tried if one.text)
-        texts = {one.name: self._registry.text_of(one.name) for one in new}
 
         async def line_of(item: Mapping[str, str]) -> list[Link]:
             return await self._check_with_repairs(item["name"], item["text"])
 
-        items = [{"name": name, "text": text} for name, text in texts.items()]
+        names = dict.fromkeys(one.name for one in new)
+        items = [{"name": name, "text": self._registry.text_of(name)} for name in names]
         mapped = tries.map(
             line_of, items, width=len(items), name=name, key=lambda item: item["name"]
         )
@@ -261,7 +258,6 @@ class CandidateRun:
                 self._registry.settle(outcome.key, links)
 
     async def _check_with_repairs(self, name: str, text: str) -> list[Link]:
-        """Check a candidate and its repairs until one behaves or there are no more repairs."""
         context, scope = self._context, _require_item().run
         links = [Link(text, await self._check_text(scope, "behaviour", text))]
         if context.author is None or name not in self._repairable:
@@ -290,7 +286,6 @@ class CandidateRun:
         return links
 
     async def _check_text(self, scope: Run, name: str, text: str) -> Checked:
-        """Run the behaviour check as a step that holds a slot."""
         try:
             found: Checked = await scope.step(
                 name, self._check_one, text, hold=(WORKTREES, MACHINE)
@@ -316,7 +311,6 @@ class CandidateRun:
     # --- speed
 
     async def _measure(self, tries: Run, name: str) -> None:
-        """Measure those that passed and are not measured yet, one at a time, each alone."""
         items = [{"name": one.name, "text": one.text} for one in self._registry.passed]
         mapped = tries.map(
             self._time_one,
@@ -336,8 +330,7 @@ class CandidateRun:
                 self._registry.time(outcome.key, timed)
 
     async def _time_one(self, item: Mapping[str, str]) -> Timed:
-        original = self._original
-        if original is None:
+        if (original := self._original) is None:
             raise RuntimeError("a candidate is measured beside the original")
         candidate = await self._stage(item["text"])
         await original.reset()
@@ -355,10 +348,11 @@ class CandidateRun:
         if (winner := best_of(self.tried)) is None:
             return
         try:
-            found = await tries.step(
-                "profile", self._profile_one, winner.text, hold={WORKTREES: 1, MACHINE: "all"}
+            self.profile = tuple(
+                await tries.step(
+                    "profile", self._profile_one, winner.text, hold={WORKTREES: 1, MACHINE: "all"}
+                )
             )
-            self.profile = tuple(found)
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - no failure here may lose the winner
@@ -396,11 +390,7 @@ def _request(ask: Callable[..., Awaitable[T] | T], *given: object) -> Callable[[
 
 async def _in_thread(ask: Callable[..., T], *given: object) -> T:
     """Call a plain function in a daemon thread, which is no longer awaited once cancelled."""
-
-    def call(given: tuple[object, ...]) -> T:
-        return ask(*given)
-
-    bound: BoundCall[tuple[object, ...], T] = LocalExecutor().bind(call, 1)
+    bound: BoundCall[tuple[object, ...], T] = LocalExecutor().bind(lambda given: ask(*given), 1)
     try:
         return await bound.async_call(given)
     finally:

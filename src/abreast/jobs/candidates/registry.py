@@ -10,8 +10,6 @@ from abreast.jobs.candidates.results import Checked, Origin, Proposal, Timed, Tr
 from abreast.jobs.candidates.source.normal_form import DuplicateFinder
 from abreast.jobs.candidates.source.target import CandidateInvalid, Target, candidate_text
 
-_PASSED_REASON = "it behaves like the original, and was not measured"
-
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -28,9 +26,7 @@ class Registry:
     """
 
     def __init__(self, target: Target, original: str) -> None:
-        """Start without candidates."""
-        self._target = target
-        self._original = original
+        self._target, self._original = target, original
         self._register = DuplicateFinder(original)
         self.tried: dict[str, Tried] = {}
 
@@ -61,16 +57,10 @@ class Registry:
             return replace(tried, verdict="error", reason=str(error))
         tried = replace(tried, text=text, size=size_of(self._original, text))
         standing = self._register.enter(name, text)
-        if standing.kind == "original":
-            return replace(tried, verdict="duplicate", reason="it is the original")
-        if standing.kind == "duplicate":
-            return replace(
-                tried,
-                verdict="duplicate",
-                reason=f"it is the same code as {standing.of}",
-                of=standing.of,
-            )
-        return tried
+        if standing.kind == "new":
+            return tried
+        same = f"it is the same code as {standing.of}" if standing.of else "it is the original"
+        return replace(tried, verdict="duplicate", reason=same, of=standing.of)
 
     def _unique_name(self, name: str) -> str:
         found, number = name, 2
@@ -96,8 +86,7 @@ class Registry:
         tried = self._classify(Proposal(f"{parent}-repaired", link.text, "repair", parent))
         if tried.verdict == "undecided":
             tried = _with_check(tried, link.checked)
-        order = list(self.tried.items())
-        at = list(self.tried).index(parent) + 1
+        order, at = list(self.tried.items()), list(self.tried).index(parent) + 1
         self.tried = dict([*order[:at], (tried.name, tried), *order[at:]])
         return tried.name
 
@@ -141,7 +130,8 @@ class Registry:
 
 def _with_check(tried: Tried, checked: Checked) -> Tried:
     if checked.verdict == "same":
-        return replace(tried, checked=checked, reason=_PASSED_REASON)
+        reason = "it behaves like the original, and was not measured"
+        return replace(tried, checked=checked, reason=reason)
     return replace(tried, checked=checked, verdict=checked.verdict, reason=checked.reason)
 
 

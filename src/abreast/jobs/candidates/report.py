@@ -125,15 +125,14 @@ class CandidatesReport:
 
     def headline(self) -> str:
         """The result in one sentence."""
-        winner = self.winner
-        if winner is not None and winner.timed is not None:
+        if (winner := self.winner) is not None:
             ratio, interval, _ = _figures(winner.timed)
             return f"{winner.name} behaves like the original and is {ratio} {interval} as fast"
-        if not self.tried:
-            return "there are no candidates"
         return (
             f"none of {len(self.tried)} candidates is known to be faster "
             "and to behave like the original"
+            if self.tried
+            else "there are no candidates"
         )
 
     def html(self, facts: Mapping[str, object]) -> str:
@@ -147,24 +146,20 @@ class CandidatesReport:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        watched = self.watched
-        shown = dict(facts)
-        if watched is not None:
-            shown["original"] = (
-                f"{watched.passed} of {watched.tests} tests pass, {len(watched.invocations)} calls"
-            )
-            shown["confinement"] = self.walls
-        if self.inputs is not None and self.inputs.untimed:
-            shown["timed"] = self.inputs.untimed
-        if self.noise_floor is not None:
-            shown["noise floor"] = f"{self.noise_floor:.1%}"
-        if self.uncounted:
-            shown["instructions"] = f"not counted: {self.uncounted}"
-        winner = self.winner
+        watched, winner, noise = self.watched, self.winner, self.noise_floor
+        shown = {
+            **facts,
+            "original": watched
+            and f"{watched.passed} of {watched.tests} tests pass, {len(watched.invocations)} calls",
+            "confinement": watched and self.walls,
+            "timed": (self.inputs and self.inputs.untimed) or None,
+            "noise floor": None if noise is None else f"{noise:.1%}",
+            "instructions": f"not counted: {self.uncounted}" if self.uncounted else None,
+        }
         return environment.get_template("report.html").render(
             target=str(self.target),
             headline=self.headline(),
-            facts=list(shown.items()),
+            facts=[(name, one) for name, one in shown.items() if name in facts or one is not None],
             candidates=[self._html_row(one) for one in self.tried],
             winner=winner and winner.name,
             lines=self._profile_rows(),

@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from typing import Any, Final, Self, cast
 
 _MAX_SHARE: Final = 10
+# Where candidates may come from; a run has one of these.
 SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "model")
-"""Where candidates may come from; a run has one of these."""
 
 
 def _is_text(given: object) -> bool:
@@ -23,10 +23,11 @@ def _is_number(given: object, least: int) -> bool:
 
 
 def _is_share(given: object) -> bool:
-    is_number = not isinstance(given, bool) and isinstance(given, int | float)
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
     return is_number and 0 <= cast("float", given) < _MAX_SHARE
 
 
+# By key of the specification: the test of a value, and the text that describes a valid one.
 _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "target": (_is_text, "a text such as pkg/mod.py::function"),
     "tests": (_is_list, "a list of test files"),
@@ -50,7 +51,6 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "python": (_is_text, "the path of a Python"),
     "output": (_is_text, "the name of a file"),
 }
-"""By key of the specification: the test of a value, and the text that describes a valid one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,6 @@ class CandidatesSpec:
 
 
 def _validate(facts: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the given values. Raises ValueError for an unknown key or an invalid value."""
     for word in facts:
         if word not in _KEYS:
             close = get_close_matches(str(word), _KEYS, 1)

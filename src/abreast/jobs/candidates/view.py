@@ -52,7 +52,6 @@ class CandidatesView:
     KINDS: ClassVar = frozenset({ITEM_SETTLED, ITEM_STARTED, MAP_STARTED, RUN_RESUMED, RUN_ENDED})
 
     def __init__(self) -> None:
-        """Start without events."""
         self._done: dict[str, object] = {}  # results of steps, by path below the run
         self._failed: dict[str, str] = {}
         self._paths: dict[str, str] = {}
@@ -138,14 +137,13 @@ class CandidatesView:
         if self._initial_registry is None:
             self._initial_registry = Registry(target, original)
             found = map(_read_proposal, map(mapping, listed(self._done.get("sources"))))
-            self._initial_registry.enter(proposal for proposal in found if proposal is not None)
+            self._initial_registry.enter(filter(None, found))
         registry = deepcopy(self._initial_registry)
         self._replay_round(registry, "")
-        faster = registry.faster
-        texts = [str(text) for text in listed(self._done.get(f"{_TRIES_STEP}/refine"))]
+        texts = map(str, listed(self._done.get(f"{_TRIES_STEP}/refine")))
         registry.enter(
             child_of(one, text, "refinement")
-            for one, text in zip(faster, texts, strict=False)
+            for one, text in zip(registry.faster, texts, strict=False)
             if text.strip()
         )
         self._replay_round(registry, "-refined")
@@ -235,7 +233,6 @@ class CandidatesLive(LiveText):
     interval = 0.0
 
     def __init__(self) -> None:
-        """Start without candidates."""
         self._checked: list[str] = []
         self._measured = ""
         self._ended: set[str] = set()
@@ -270,7 +267,6 @@ class CandidatesLive(LiveText):
 
 
 def _candidate_at(place: str) -> tuple[str, str] | None:
-    """Return what the step at this path does, and with which candidate."""
     parts = place.split("/")
     if len(parts) < 3 or parts[0] != _TRIES_STEP:  # noqa: PLR2004 - tries, map, name
         return None
@@ -278,18 +274,17 @@ def _candidate_at(place: str) -> tuple[str, str] | None:
         return "measuring", unescape(parts[2])
     if not parts[1].startswith("candidate"):
         return None
-    step = parts[3] if len(parts) > 3 else "behaviour"  # noqa: PLR2004 - tries, map, name, step
-    return "repairing" if step.startswith("repair") else "checking", unescape(parts[2])
+    repairs = any(step.startswith("repair") for step in parts[3:4])
+    return "repairing" if repairs else "checking", unescape(parts[2])
 
 
 # --- the job's records, read from the journal
 
 
 def _read_proposal(facts: Mapping[str, Any]) -> Proposal | None:
-    if not isinstance(facts.get("name"), str) or not isinstance(facts.get("text"), str):
-        return None
+    fits = isinstance(facts.get("name"), str) and isinstance(facts.get("text"), str)
     try:
-        return Proposal(**facts)
+        return Proposal(**facts) if fits else None
     except TypeError:  # recorded by another version
         return None
 

@@ -1,1 +1,1 @@
-"""The candidates job: its driver and its permanent failures."""
+"""The driver of the candidates job."""

@@ -1,5 +1,6 @@
 """Drives a run of candidates, new or resumed, from its specification to its exit code."""
 
+import math
 import os
 import shutil
 import subprocess
@@ -14,8 +15,7 @@ from typing import Any, Final, Self
 from abreast.assembly.names import open_model
 from abreast.cli import units
 from abreast.cli.config import BUDGET, Config
-from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, tell
-from abreast.cli.jobs.candidates.failures import PERMANENT_FAILURES, permanent_exit
+from abreast.cli.errors import DONE, FAILED, USAGE, UsageError, one_line, os_error_text, tell
 from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.matrix.page import short_path
@@ -26,16 +26,22 @@ from abreast.cli.stores import FOLDER
 from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.tables import say, say_facts, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.outcome import Done
 from abreast.executors.commands import Commands
-from abreast.jobs.candidates.author import ModelAuthor, blocks_of
+from abreast.jobs.candidates.author import ModelAuthor, blocks_of, proposals_of
 from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests
+from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
 from abreast.jobs.candidates.evaluator import MIN_WALL_SECONDS, Bounds, Evaluator
-from abreast.jobs.candidates.job import CandidateRun, CandidatesContext, EvaluationOptions
+from abreast.jobs.candidates.job import (
+    CandidateRun,
+    CandidatesContext,
+    EvaluationOptions,
+    TreeChanged,
+)
 from abreast.jobs.candidates.report import CandidatesReport
 from abreast.jobs.candidates.results import Proposal
 from abreast.jobs.candidates.rules import LOOSE, STRICT
 from abreast.jobs.candidates.source.origins import (
+    SourceMissing,
     from_directory,
     from_file,
     from_patches,
@@ -51,6 +57,7 @@ from abreast.jobs.candidates.source.target import (
 )
 from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
 from abreast.jobs.candidates.timing.measure import MeasurePlan
+from abreast.jobs.candidates.timing.timed_process import TimedProcessFailed
 from abreast.jobs.candidates.view import CandidatesLive
 from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.run.run import Run
@@ -59,7 +66,19 @@ from abreast.system.file_names import file_name
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.git import GitFailed, find_repository
 
+_WORDS: Final = (
+    "candidates",
+    "patches",
+    "model",
+    "python",
+    "compare",
+    "exceptions",
+    "output",
+    "timeout",
+)
 _LEAST: Final = {"proposals": 1, "repairs": 0, "width": 0, "generated": 0, "blocks": 4}
+# The tests, the tree or the source of candidates must change first, which makes a new run.
+_PERMANENT_FAILURES: Final = (BaselineFailed, TreeChanged, SourceMissing, TimedProcessFailed)
 _INTERPRETER_TIMEOUT: Final = 60.0  # seconds that an interpreter may take to start
 
 
@@ -111,7 +130,6 @@ class CandidatesDriver(JobDriver):
     # --- reading the specification ---------------------------------------------------------------
 
     def _find_target(self) -> tuple[Path, Target]:
-        """The root of the project, and the target in it."""
         file, mark, name = self._spec.target.partition("::")
         path = (self._cwd / file).resolve()
         place = path.parent if path.parent.is_dir() else self._cwd
@@ -213,20 +231,22 @@ class CandidatesDriver(JobDriver):
 
     def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
         """Without a hint to resume for a failure that a resume can't mend."""
-        if isinstance(error, PERMANENT_FAILURES):
-            return permanent_exit(error)
-        return super().early_exit(error, interrupts)
+        if not isinstance(error, _PERMANENT_FAILURES):
+            return super().early_exit(error, interrupts)
+        usage = not isinstance(error, TimedProcessFailed)
+        if isinstance(error, BaselineFailed):
+            usage = error.usage
+            for line in error.said:
+                tell(f"pytest: {one_line(line)}")
+        fix = "" if isinstance(error, TreeChanged) else "; mend that and start a new run"
+        code = USAGE if usage else FAILED
+        return EarlyExit(f"{one_line(str(error))}{fix}", code, resumable=False)
 
     async def _proposals(self, run: Run, author: ModelAuthor | None) -> Sequence[Proposal]:
         spec = self._spec
         if spec.command is not None:
             return await self._from_command(run, spec.command)
-        if (
-            spec.candidates is not None
-            or spec.patches is not None
-            or spec.patch is not None
-            or spec.refs
-        ):
+        if any((spec.candidates, spec.patches, spec.patch, spec.refs)):
             return await run_in_thread(self._read_proposals)
         return await author.propose(run, spec.proposals, max(1, spec.width)) if author else []
 
@@ -248,7 +268,6 @@ class CandidatesDriver(JobDriver):
 
     async def _from_command(self, run: Run, command: str) -> list[Proposal]:
         """Candidates that a command prints: it runs once for each, each time in a new directory."""
-        found: list[Proposal] = []
         async with Commands() as commands:
 
             async def print_one(number: int) -> str:
@@ -269,38 +288,26 @@ class CandidatesDriver(JobDriver):
                 finally:
                     # In a thread, as the command may have written many files.
                     await run_in_thread(lambda _: shutil.rmtree(place, ignore_errors=True))
-                if finished.exit_code:
+                if code := finished.exit_code:
                     errors = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-                    code = finished.exit_code
                     raise CandidateInvalid(
                         f"the command ended with exit code {code} {' '.join(errors)}"
                     )
                 return "\n".join(blocks_of(finished.stdout.decode("utf-8", "replace"))[:1])
 
-            numbers = range(1, self._spec.proposals + 1)
-            async with run.map(
-                print_one, numbers, width=max(1, self._spec.width), name="command"
-            ) as printed:
-                async for outcome in printed:
-                    name = f"command-{int(outcome.key) + 1}"
-                    if isinstance(outcome, Done):
-                        found.append(Proposal(name, outcome.value, "command"))
-                    else:
-                        reason = str(getattr(outcome, "error", "it was stopped"))
-                        found.append(Proposal(name, "", "command", fault="error", reason=reason))
-        return found
+            return await proposals_of(
+                run, print_one, self._spec.proposals, max(1, self._spec.width), "command"
+            )
 
     # --- reporting -------------------------------------------------------------------------------
 
     def report(self) -> CandidatesReport:
         """The report of what is known so far."""
-        trials = self._trials
-        if trials is None or not self._bench.seen:
-            return CandidatesReport(self.target, self._original, trials.tried if trials else ())
-        bench = self._bench
-        return CandidatesReport(
-            self.target, self._original, trials.tried, bench.original, bench.inputs, trials.profile
-        )
+        trials, bench = self._trials, self._bench
+        found = CandidatesReport(self.target, self._original, trials.tried if trials else ())
+        if trials is None or not bench.seen:
+            return found
+        return replace(found, watched=bench.original, inputs=bench.inputs, profile=trials.profile)
 
     def print_stop(self, stopped: EarlyExit) -> int:
         """Print what is known so far, and why the run ended; return the exit code."""
@@ -310,9 +317,8 @@ class CandidatesDriver(JobDriver):
 
     def print_result(self) -> int:
         """Print and write the report; return the exit code."""
-        report = self._print_and_write()
-        lost = self._failed or (self._must_win and report.winner is None)
-        return FAILED if lost else DONE
+        won = self._print_and_write().winner is not None
+        return FAILED if self._failed or (self._must_win and not won) else DONE
 
     def _print_and_write(self) -> CandidatesReport:
         report = self.report()
@@ -334,12 +340,8 @@ class CandidatesDriver(JobDriver):
             ):
                 say(one_line(f"{one.name}: slower for one input: {regression}"))
         say(report.headline())
-        if report.watched is not None and not self.view.quiet:
-            if (
-                report.inputs is not None
-                and report.inputs.untimed
-                and report.noise_floor is not None
-            ):
+        if report.watched is not None:
+            if report.inputs and report.inputs.untimed and report.noise_floor is not None:
                 tell(one_line(report.inputs.untimed))
             for note in report.uncompared:
                 tell(one_line(note))
@@ -354,10 +356,10 @@ class CandidatesDriver(JobDriver):
         """Write the page beside the store, and the winner's patch there or to `--output`."""
         folder = (self.choice.path.parent if self.choice.path else self._cwd / FOLDER) / "reports"
         name = file_name(self.run_id or self.kind)
-        named = folder / f"{name}.patch"
+        output = self._cwd / self._spec.output if self._spec.output else folder / f"{name}.patch"
         files: dict[Path, str] = {folder / f"{name}.html": report.html({"run": self.run_id})}
         if report.patch:
-            files[self._cwd / self._spec.output if self._spec.output else named] = report.patch
+            files[output] = report.patch
         for path, text in files.items():
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -365,11 +367,8 @@ class CandidatesDriver(JobDriver):
             except OSError as error:
                 tell(f"{path} was not written: {os_error_text(error)}")
             else:
-                what = (
-                    "the report is"
-                    if path.suffix == ".html"
-                    else "apply the winner with: git apply"
-                )
+                is_page = path.suffix == ".html"
+                what = "the report is" if is_page else "apply the winner with: git apply"
                 if not (self.view.json or self.view.quiet):
                     tell(f"{what} {short_path(path)}")
 
@@ -402,33 +401,23 @@ def drive_candidates(
     """Drive candidates by flags and `facts`; `where` is the place in a job file, for errors."""
     config = Config.load()
     request = new_request(config, given.get("name") or name, given)
-    words = (
-        "candidates",
-        "patches",
-        "model",
-        "python",
-        "compare",
-        "exceptions",
-        "output",
-        "timeout",
-    )
-    facts = {**facts, **{word: given[word] for word in words if given.get(word) is not None}}
-    facts |= {
-        word: number
-        for word in ("proposals", "repairs", "width", "generated", "blocks")
-        if (number := read_number(f"--{word}", given.get(word), least=_LEAST.get(word, 0)))
-        is not None
+    flags = {
+        **{word: given.get(word) for word in _WORDS},
+        **{
+            word: read_number(f"--{word}", given.get(word), least=least)
+            for word, least in _LEAST.items()
+        },
+        "threshold": _share(given["threshold"]) if given.get("threshold") else None,
+        "tests": list(given.get("tests") or ()) or None,
+        "budget": config.get(BUDGET, given.get("budget")) or None,
     }
-    facts |= {"threshold": _share(given["threshold"])} if given.get("threshold") else {}
-    facts |= {"tests": list(given["tests"])} if given.get("tests") else {}
-    facts |= {"budget": budget} if (budget := config.get(BUDGET, given.get("budget"))) else {}
+    facts = facts | {word: value for word, value in flags.items() if value is not None}
     try:
         spec = CandidatesSpec.of(facts, where or name)
         units.duration(spec.timeout)
     except ValueError as error:
         raise UsageError(one_line(str(error))) from None
-    cwd = os.getcwd()  # noqa: PTH109 - stored as text
-    driver = CandidatesDriver(spec, request, cwd=cwd, must_win=name == "verify")
+    driver = CandidatesDriver(spec, request, cwd=str(Path.cwd()), must_win=name == "verify")
     return drive(driver, replace(request, dry_run=request.dry_run or request.check_only))
 
 
@@ -437,7 +426,7 @@ def _share(given: str) -> float:
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%") from None
+        share = math.nan
     if not 0 <= share < 10:  # noqa: PLR2004 - more is certainly a mistake
         raise UsageError(f"--threshold: {given!r} is no share such as 0.05 or 5%")
     return share
