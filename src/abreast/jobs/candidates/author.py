@@ -145,8 +145,7 @@ async def proposals_of(
 
 def blocks_of(text: str) -> list[str]:
     """Return the code blocks of a reply, or the whole reply if it has none."""
-    found = [str(block) for block in _FENCE.findall(text)]
-    return found or ([text] if text.strip() else [])
+    return [str(block) for block in _FENCE.findall(text)] or ([text] if text.strip() else [])
 
 
 def _code_block(text: str) -> str:

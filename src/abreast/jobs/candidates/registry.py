@@ -130,8 +130,9 @@ class Registry:
 
 def _with_check(tried: Tried, checked: Checked) -> Tried:
     if checked.verdict == "same":
-        reason = "it behaves like the original, and was not measured"
-        return replace(tried, checked=checked, reason=reason)
+        return replace(
+            tried, checked=checked, reason="it behaves like the original, and was not measured"
+        )
     return replace(tried, checked=checked, verdict=checked.verdict, reason=checked.reason)
 
 

@@ -85,8 +85,11 @@ class Checked:
     @property
     def share(self) -> float:
         """The share of the original's calls that differ; 1 if it is not known."""
-        calls = {one.invocation for one in self.diffs if one.part != "test"}
-        return len(calls) / self.invocations if self.invocations else 1.0
+        return (
+            len({one.invocation for one in self.diffs if one.part != "test"}) / self.invocations
+            if self.invocations
+            else 1.0
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,12 @@ class CandidatesDriver(JobDriver):
     @classmethod
     def of_file(cls, given: JobFile) -> int:
         """Drive the candidates of a file; return the exit code."""
-        facts = given.facts(cls.kind, "a target and tests")
-        return drive_candidates(facts, "optimize", given.flags, where=f"{given.file}: candidates")
+        return drive_candidates(
+            given.facts(cls.kind, "a target and tests"),
+            "optimize",
+            given.flags,
+            where=f"{given.file}: candidates",
+        )
 
     @classmethod
     def of_run(
@@ -367,8 +371,11 @@ class CandidatesDriver(JobDriver):
             except OSError as error:
                 tell(f"{path} was not written: {os_error_text(error)}")
             else:
-                is_page = path.suffix == ".html"
-                what = "the report is" if is_page else "apply the winner with: git apply"
+                what = (
+                    "the report is"
+                    if path.suffix == ".html"
+                    else "apply the winner with: git apply"
+                )
                 if not (self.view.json or self.view.quiet):
                     tell(f"{what} {short_path(path)}")
 

@@ -61,8 +61,9 @@ def judge_behaviour(
     side_effects = [*_side_effects(original, candidate)]
     if candidate.failure:
         more = [f"; it {one}" for one in side_effects[:1] if one not in candidate.reason]
-        reason = "".join([candidate.reason, *more])
-        return Behaviour("refused" if side_effects else candidate.failure, reason)
+        return Behaviour(
+            "refused" if side_effects else candidate.failure, "".join([candidate.reason, *more])
+        )
     if side_effects:
         return Behaviour("refused", "it " + "; it ".join(side_effects))
     kept = [one for one in candidate.invocations if original.knows(one.name)]

@@ -332,9 +332,11 @@ class CapturedCall:
                 self._recorder.snapshot_of(self._parts_in_order(), self._name, "after"),
                 self._source,
             )
-            printed = "".join(self.printed)
             self._recorder.note(
-                self, Invocation(self._name, self._before, after, printed, tuple(self._steps))
+                self,
+                Invocation(
+                    self._name, self._before, after, "".join(self.printed), tuple(self._steps)
+                ),
             )
 
 

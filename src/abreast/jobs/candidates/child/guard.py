@@ -295,8 +295,7 @@ def _function_as_state(value: object) -> object:
     """Replace a function in a closure by its own closure's values, one level deep."""
     if not isinstance(value, FunctionType):
         return value
-    held = map(_cell_content, value.__closure__ or ())
-    return [one for one in held if not callable(one)]
+    return [one for one in map(_cell_content, value.__closure__ or ()) if not callable(one)]
 
 
 def _digest(value: object) -> tuple[str, int]:

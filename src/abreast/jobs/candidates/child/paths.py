@@ -54,8 +54,12 @@ def import_root(file: str) -> str:
 
 def module_name(file: str) -> str:
     """Return the name under which a file is imported from that directory."""
-    name = os.path.relpath(file, import_root(file)).removesuffix(".py").replace(os.sep, ".")
-    return name.removesuffix(".__init__")
+    return (
+        os.path.relpath(file, import_root(file))
+        .removesuffix(".py")
+        .replace(os.sep, ".")
+        .removesuffix(".__init__")
+    )
 
 
 def set_path(target: str) -> None:

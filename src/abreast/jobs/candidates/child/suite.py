@@ -29,8 +29,12 @@ class Suite:
             "pytest_collection_finish": self._collected,
         }
         plugin = type("Watching", (), {name: staticmethod(hook) for name, hook in hooks.items()})()
-        args = [*_isolation_options(), "--continue-on-collection-errors", "-q", *names]
-        return int(pytest.main(args, plugins=[plugin]))
+        return int(
+            pytest.main(
+                [*_isolation_options(), "--continue-on-collection-errors", "-q", *names],
+                plugins=[plugin],
+            )
+        )
 
     def _begin(self, nodeid: str) -> None:
         self._recorder.test = nodeid

@@ -407,12 +407,14 @@ def main(directory: str) -> None:
         suite.run(orders["names"])
     except BaseException as error:  # noqa: BLE001 - every failure is reported
         failed = f"{type(error).__name__}: {error}"[:300]
-    answer = {
-        "held": stopper.held,
-        "calls": stopper.calls,
-        "uncounted": stopper.uncounted,
-        "failed": failed,
-    }
-    write_line(up, answer)
+    write_line(
+        up,
+        {
+            "held": stopper.held,
+            "calls": stopper.calls,
+            "uncounted": stopper.uncounted,
+            "failed": failed,
+        },
+    )
     os.read(os.open(os.path.join(directory, "down"), os.O_RDWR | os.O_CLOEXEC), 1)
     os._exit(0)

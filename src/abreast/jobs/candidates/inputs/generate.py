@@ -92,8 +92,10 @@ class GeneratedInputs:
 
         `seconds` limits the CPU time of each call; the original may never return from some.
         """
-        plain = {"seconds": seconds, "calls": [call.to_json() for call in self.calls]}
-        return json.dumps(plain, separators=(",", ":")).encode("ascii")
+        return json.dumps(
+            {"seconds": seconds, "calls": [call.to_json() for call in self.calls]},
+            separators=(",", ":"),
+        ).encode("ascii")
 
     def only(self, names: Iterable[str]) -> Self:
         """Return it with only the calls of these names."""
@@ -133,8 +135,9 @@ def generate(
     calls: dict[Plain, GeneratedCall] = {}
     for at in range(count if makers else 0):
         for attempt in range(_ATTEMPTS_PER_INPUT):
-            rng = SeededRandom(derive_seed(seed, f"{target}/{at}/{attempt}"))
-            made = makers[at % len(makers)](rng)
+            made = makers[at % len(makers)](
+                SeededRandom(derive_seed(seed, f"{target}/{at}/{attempt}"))
+            )
             if made not in wholes and made not in calls and profile.fits(made):
                 calls[made] = GeneratedCall(f"generated {at}", made)
                 break
@@ -231,10 +234,9 @@ class _Hint:
 
     @property
     def known(self) -> bool:
-        enough = {"row": 1, "map": 2}.get(self._kind, 0)
         return (
             bool(self._kind)
-            and len(self._parts) >= enough
+            and len(self._parts) >= {"row": 1, "map": 2}.get(self._kind, 0)
             and all(part.known for part in self._parts)
         )
 

@@ -202,7 +202,6 @@ def _mutate_int(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
 def _mutate_float(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
     number = float.fromhex(value.text)
     least = 0.0 if facts.count and facts.least >= 0 else float("-inf")
-    random_number = rng.between(-2_000, 2_000) / 16
     choices = (
         0.0,
         1.0,
@@ -210,7 +209,7 @@ def _mutate_float(value: Plain, facts: ValueFacts, rng: SeededRandom) -> Plain:
         number / 2,
         number + 0.1,
         number * 3,
-        random_number,
+        rng.between(-2_000, 2_000) / 16,
         round(number, 0),
     )
     picked = choices[rng.below(len(choices))]

@@ -65,8 +65,7 @@ class Probe:
         """Return the verdict on a candidate; a difference names the smallest call that shows it."""
         if not self.inputs.calls:
             return Behaviour("same", "")
-        watched = await candidate(self.inputs.encode())
-        behaviour = judge_behaviour(self.expected, watched, rules)
+        behaviour = judge_behaviour(self.expected, await candidate(self.inputs.encode()), rules)
         if behaviour.verdict == "timeout":
             at = [
                 call.shown(self.target.name)
@@ -121,7 +120,7 @@ class Probe:
         fits = (one for one in less if profile.fits(one, hull=not prefix))
         fitting = sorted(fits, key=lambda one: one.size)
         chosen = fitting[:: -(-len(fitting) // _SHRINK_BATCH) or 1]
-        calls = [GeneratedCall(f"{prefix}smaller {at}", one) for at, one in enumerate(chosen)]
+        calls = (GeneratedCall(f"{prefix}smaller {at}", one) for at, one in enumerate(chosen))
         return replace(self.inputs, calls=tuple(calls))
 
 

@@ -228,8 +228,7 @@ def _unusual_values(
         facts, number = profile.at(pattern), int(part.text, 16)
         most, least = int(min(facts.most, 2**62)), int(max(facts.least, -(2**62)))
         near = (-number, number + 1, -number - 1, most + 1, 2 * most + 1, least - 1)
-        small = [from_value(one) for one in dict.fromkeys((*near, *_INTS))]
-        return small, [from_value(one) for one in _HUGE]
+        return list(map(from_value, dict.fromkeys((*near, *_INTS)))), list(map(from_value, _HUGE))
     make = _MAKERS.get(part.kind)
     return list(make(part)) if make else [], []
 

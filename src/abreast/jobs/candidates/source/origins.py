@@ -126,8 +126,11 @@ def _apply_patch(
     # A renamed file has two names, each in its own field.
     files = {field.rpartition("\t")[2] for field in touched.split("\0")} - {""}
     if others := sorted(files - {target.file}):
-        reason = f"it touches {', '.join(others[:3])}, and only {target.file} may change"
-        return replace(proposal, fault="refused", reason=reason)
+        return replace(
+            proposal,
+            fault="refused",
+            reason=f"it touches {', '.join(others[:3])}, and only {target.file} may change",
+        )
     file = git.place / target.file
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(original.encode())

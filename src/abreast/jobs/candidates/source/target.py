@@ -280,8 +280,11 @@ class _Splice:
         )
         kept: list[ast.stmt] = []
         for one in body:
-            is_import = isinstance(one, _IMPORTS) and not above
-            if is_import or ast.dump(one) in same or _has_no_effect(one):
+            if (
+                (isinstance(one, _IMPORTS) and not above)
+                or ast.dump(one) in same
+                or _has_no_effect(one)
+            ):
                 continue
             names = _bound_names([one])
             if not names or isinstance(one, ast.Expr):
@@ -363,8 +366,11 @@ class _Splice:
         for number in range(start, (one.end_lineno or one.lineno) + 1):
             line = self._new_lines[number - 1]
             if number not in inside:
-                is_indented = line.startswith(old_indent)
-                bare = line.removeprefix(old_indent) if is_indented else line.lstrip(" \t")
+                bare = (
+                    line.removeprefix(old_indent)
+                    if line.startswith(old_indent)
+                    else line.lstrip(" \t")
+                )
                 line = (new_indent if bare.strip() else "") + bare.rstrip("\r\n") + self._newline
             found.append(line)
         if not found[-1].endswith(("\n", "\r")):

@@ -90,8 +90,9 @@ class TimedCalls:
     def beside(self, more: Sequence[TimedCall]) -> TimedCalls:
         """Return these inputs and some more, with the repetitions adapted to the longer round."""
         names = {one.name for one in more}
-        left = [one for one in self.left if one.name not in names]
-        return _inputs([*self.chosen, *more], self.of, left)
+        return _inputs(
+            [*self.chosen, *more], self.of, [one for one in self.left if one.name not in names]
+        )
 
     @property
     def untimed(self) -> str:

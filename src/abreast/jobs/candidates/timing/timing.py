@@ -94,8 +94,11 @@ async def scout(
             )
             calls.append((one.name, min(made.chunks), one.name, one.copyable))
         again = choose(calls, round_seconds=round_seconds)
-        left = sorted([*again.left, *first.left], key=lambda one: -one.seconds)
-        return replace(again, of=first.of, left=tuple(left))
+        return replace(
+            again,
+            of=first.of,
+            left=tuple(sorted([*again.left, *first.left], key=lambda one: -one.seconds)),
+        )
 
 
 async def time_candidate(
@@ -142,10 +145,10 @@ class _Timing:
             inputs = inputs.beside([known.get(one.name, one) for one in more])
             found = await self._measure(inputs)
             names = ", ".join(one.name for one in more)
-            note = f"timed because it seemed slower in the tests: {names}"
-            found = replace(found, notes=(*found.notes, note))
-        faster = found.verdict == "faster"
-        against = doubt(comparison, inputs, found.low or 1.0) if faster else ""
+            found = replace(
+                found, notes=(*found.notes, f"timed because it seemed slower in the tests: {names}")
+            )
+        against = doubt(comparison, inputs, found.low or 1.0) if found.verdict == "faster" else ""
         return _undecided(found, against) if against else found
 
     async def _measure(self, inputs: TimedCalls) -> Timed:
@@ -221,8 +224,11 @@ class _Timing:
             return _undecided(found, f"{too_much} is no faster only when a call is repeated")
         if share is not None and share < _MIN_FIRST_CALL_SHARE:
             saved = f"first calls save {max(0.0, share):.0%} of what later ones do"
-            reason = f"it is faster only when a call is repeated: {saved}"
-            return replace(found, verdict="refused", reason=reason)
+            return replace(
+                found,
+                verdict="refused",
+                reason=f"it is faster only when a call is repeated: {saved}",
+            )
         return found
 
 
@@ -284,8 +290,10 @@ class Pass:
     def of(cls, answer: Mapping[str, Any]) -> Self:
         """Read a child's answer. Raises `ValueError` for anything else."""
         try:
-            seconds = {str(name): max(0.0, float(took)) for name, took, *_ in answer["calls"]}
-            return cls(seconds, not answer.get("uncounted"))
+            return cls(
+                {str(name): max(0.0, float(took)) for name, took, *_ in answer["calls"]},
+                not answer.get("uncounted"),
+            )
         except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"no pass over the tests: {error!r}") from None
 

@@ -37,8 +37,7 @@ def _function(value: types.FunctionType) -> ValueDescription:
     standard = type(module) is str and module.partition(".")[0] in sys.stdlib_module_names
     if standard and module != "__main__" and find(module, name) is value:
         return ValueDescription("named", f"{module}.{name}")
-    cells = value.__closure__ or ()
-    closure = zip(value.__code__.co_freevars, cells, strict=True)
+    closure = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
     known = dict.keys(value.__globals__)
     state: list[tuple[str, object]] = [
         ("__code__", value.__code__),
@@ -176,8 +175,9 @@ def _exception(value: BaseException) -> ValueDescription:
             if name not in _IGNORED_ATTRIBUTES and _is_slot(getter):
                 # Never set: `characters_written`, or the encoding of a UnicodeError.
                 with contextlib.suppress(AttributeError, TypeError):
-                    got = cast("types.GetSetDescriptorType", getter).__get__(value)
-                    found.setdefault(name, got)
+                    found.setdefault(
+                        name, cast("types.GetSetDescriptorType", getter).__get__(value)
+                    )
     if found["__suppress_context__"]:
         found["__context__"] = None
     found["<message>"] = _message(value, found["args"])

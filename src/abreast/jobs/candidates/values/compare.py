@@ -106,8 +106,11 @@ def compare_snapshots(
     others = [
         _verdict("cannot_compare", mine, yours, one) for one in match.doubts if one is not found
     ]
-    first = _verdict("cannot_compare", mine, yours, found)
-    return replace(first, others=tuple(others), unread=tuple(match.unread))
+    return replace(
+        _verdict("cannot_compare", mine, yours, found),
+        others=tuple(others),
+        unread=tuple(match.unread),
+    )
 
 
 def _verdict(outcome: Outcome, mine: GraphSide, yours: GraphSide, found: Finding) -> ValueVerdict:

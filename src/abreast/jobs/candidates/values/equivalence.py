@@ -93,8 +93,11 @@ class GraphSide:
         if node.kind == "set":
             numbers.sort()
         elif node.kind == "map" and not self.rules.dict_order and node.value != "ordered":
-            pairs = sorted(zip(numbers[::2], numbers[1::2], strict=True))
-            numbers = [one for pair in pairs for one in pair]
+            numbers = [
+                one
+                for pair in sorted(zip(numbers[::2], numbers[1::2], strict=True))
+                for one in pair
+            ]
         state = tuple(-1 if one in cycle else self._classes[one].number for one in node.attributes)
         return (node.kind, node.type, self._compared_value(node), tuple(numbers), node.names, state)
 

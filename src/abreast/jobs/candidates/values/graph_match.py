@@ -127,8 +127,14 @@ class GraphMatch:
         ):
             if not self._guessed:
                 return conflict
-            alike = "members of a set are alike, and which is which can't be told"
-            self._add_doubt(Doubt(path, left, right, alike))
+            self._add_doubt(
+                Doubt(
+                    path,
+                    left,
+                    right,
+                    "members of a set are alike, and which is which can't be told",
+                )
+            )
         content = self._compare_content(left, right, path)
         return (
             content
@@ -425,8 +431,11 @@ class GraphMatch:
                         return True
             return False
 
-        is_perfect = all(place(one, set()) for one in ours)
-        return [(one, other) for other, one in owner.items()] if is_perfect else None
+        return (
+            [(one, other) for other, one in owner.items()]
+            if all(place(one, set()) for one in ours)
+            else None
+        )
 
     def _may_be_equal(self, left: int, right: int) -> bool:
         # Copying the partners found so far has its cost too.

@@ -238,9 +238,12 @@ def _invocation(raw: object) -> Invocation:
     if type(raw["name"]) is not str or type(raw["stdout"]) is not str:
         raise SnapshotInvalid("not a record: an invocation without a name")
     printed = raw["stdout"].encode("latin-1").decode("utf-8", "surrogatepass")
-    steps = tuple(map(from_plain, raw["steps"]))
     return Invocation(
-        raw["name"], from_plain(raw["before"]), from_plain(raw["after"]), printed, steps
+        raw["name"],
+        from_plain(raw["before"]),
+        from_plain(raw["after"]),
+        printed,
+        tuple(map(from_plain, raw["steps"])),
     )
 
 

@@ -86,8 +86,9 @@ def slices_of(description: ValueDescription) -> Slices | None:
         ):
             return None
         # Members of a set are sorted by type and value, so that close floats are adjacent.
-        row = sorted(items, key=_sort_key) if kind == "set" else items
-        return Slices(kind, text, row, ITEMS_PER_SLICE)
+        return Slices(
+            kind, text, sorted(items, key=_sort_key) if kind == "set" else items, ITEMS_PER_SLICE
+        )
     is_block = kind.startswith("block:")
     if len(text) <= MAX_UNSLICED_TEXT or items or not (is_block or kind in _TEXT_KINDS):
         return None

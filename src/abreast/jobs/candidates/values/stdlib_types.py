@@ -184,8 +184,9 @@ def _items(kind: str, read: Callable[[Any], Iterable[object]], *, identity: bool
 
 
 def _dict(value: dict[object, object]) -> ValueDescription:
-    flat = [part for pair in dict.items(value) for part in pair]
-    return ValueDescription("map", items=flat, identity=True)
+    return ValueDescription(
+        "map", items=[part for pair in dict.items(value) for part in pair], identity=True
+    )
 
 
 def _default_dict(value: collections.defaultdict[object, object]) -> ValueDescription:
@@ -213,8 +214,12 @@ def _is_plain(key: object) -> bool:
 
 def _deque(value: collections.deque[object]) -> ValueDescription:
     items = tuple(collections.deque.__iter__(value))
-    state = fields_of(collections.deque, "maxlen")(value).state
-    return ValueDescription("items", items=items, state=state, identity=True)
+    return ValueDescription(
+        "items",
+        items=items,
+        state=fields_of(collections.deque, "maxlen")(value).state,
+        identity=True,
+    )
 
 
 def _view(name: str) -> Describer:
@@ -281,8 +286,13 @@ def _stream(read: Callable[[Any], object], *names: str) -> Describer:
 
 
 def _weak_reference(value: weakref.ref[Any]) -> ValueDescription:
-    callback = fields_of(weakref.ref, "__callback__")(value).state
-    return ValueDescription("object", state=[("<to>", weakref.ref.__call__(value)), *callback])
+    return ValueDescription(
+        "object",
+        state=[
+            ("<to>", weakref.ref.__call__(value)),
+            *fields_of(weakref.ref, "__callback__")(value).state,
+        ],
+    )
 
 
 def _enum(value: object) -> ValueDescription:

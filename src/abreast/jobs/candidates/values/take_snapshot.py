@@ -212,8 +212,11 @@ class _Walk:
         try:
             description = describe(value)
         except Exception as error:  # noqa: BLE001 - no value may fail the caller
-            known = isinstance(error, Unreadable)
-            reason = str(error) if known else f"reading it failed: {type(error).__name__}"
+            reason = (
+                str(error)
+                if isinstance(error, Unreadable)
+                else f"reading it failed: {type(error).__name__}"
+            )
             self._set_unknown(index, label(cls), reason)
             return
         if issubclass(cls, type):
@@ -279,8 +282,9 @@ class _Walk:
 
     def _pull_next(self, iterator: _OpenIterator) -> None:
         if len(iterator.items) >= self._max_yielded or self._count >= self._max_nodes:
-            more = Beyond(f"it goes on after {len(iterator.items)} values")
-            self._close_iterator(iterator, [("<more>", more)])
+            self._close_iterator(
+                iterator, [("<more>", Beyond(f"it goes on after {len(iterator.items)} values"))]
+            )
             return
         try:
             value = next(iterator.source)
