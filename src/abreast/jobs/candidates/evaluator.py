@@ -62,13 +62,16 @@ class OriginalTrace:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How strict the comparison is, what a check may use, and how much is measured."""
+    """How strict the comparison is, what a check may use, and how much is measured.
+
+    Attributes:
+        generated: How many generated inputs are tried besides the calls of the tests.
+    """
 
     rules: Rules = STRICT
     limits: ResourceLimits = LIMITS
     plan: MeasurePlan = field(default_factory=lambda: MeasurePlan(most=56))
     generated: int = DEFAULT_INPUT_COUNT
-    """How many generated inputs are tried besides the calls of the tests."""
 
 
 class Evaluator:

@@ -92,14 +92,18 @@ class Author(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """How candidates are evaluated: at most `width` at once, with at most `repairs` of each."""
+    """How candidates are evaluated: at most `width` at once, with at most `repairs` of each.
+
+    Attributes:
+        most_repairs: How many candidates of a round may be repaired; this bounds the requests of a
+            run.
+        share: A candidate is not repaired if a larger share of its calls differs.
+    """
 
     width: int = 1
     repairs: int = 2
     most_repairs: int = 12
-    """How many candidates of a round may be repaired; this bounds the requests of a run."""
     share: float = 0.5
-    """A candidate is not repaired if a larger share of its calls differs."""
     refine: bool = True
 
 

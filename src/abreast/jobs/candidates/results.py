@@ -68,6 +68,10 @@ class Checked:
     """The result of the behaviour check of one text.
 
     `verdict` is `same` if nothing differs and everything could be compared.
+
+    Attributes:
+        notes: What was not compared: generated inputs left out, by reason, and calls beyond the
+            limit.
     """
 
     verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
@@ -80,7 +84,6 @@ class Checked:
     stderr: str = ""
     layers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was not compared: generated inputs left out, by reason, and calls beyond the limit."""
 
     @property
     def share(self) -> float:
@@ -94,7 +97,12 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A measurement: the ratio of times, original to candidate, its bounds, the machine's noise."""
+    """A measurement: the ratio of times, original to candidate, its bounds, the machine's noise.
+
+    Attributes:
+        seconds: Time of the original for one round over all inputs.
+        uncounted: Why instructions were not counted.
+    """
 
     verdict: Speed | Literal["refused", "timeout", "error"]
     reason: str = ""
@@ -104,14 +112,12 @@ class Timed:
     noise_floor: float | None = None
     blocks: int = 0
     seconds: float | None = None
-    """Time of the original for one round over all inputs."""
     inputs: int = 0
     memory_ratio: float | None = None
     regressions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     instruction_ratio: float | None = None
     uncounted: str = ""
-    """Why instructions were not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,10 @@ class Tried:
     """A candidate with all that is known of it.
 
     `text` is the whole file; empty if it could not be made.
+
+    Attributes:
+        size: How many lines differ from the original's file.
+        of: The earlier candidate that it is a duplicate of.
     """
 
     name: str
@@ -137,11 +147,9 @@ class Tried:
     reason: str
     text: str = ""
     size: int = 0
-    """How many lines differ from the original's file."""
     checked: Checked | None = None
     timed: Timed | None = None
     of: str | None = None
-    """The earlier candidate that it is a duplicate of."""
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""

@@ -19,29 +19,31 @@ class Rules:
     `STRICT.without("dict_order", "sharing")` relaxes two by name; `LOOSE` has all of them relaxed.
     `exceptions` says how much of an exception counts: its arguments and attributes, only the
     message, or only the type.
+
+    Attributes:
+        dict_order: The order of a dict's keys.
+        signed_zero: -0.0 differs from 0.0.
+        sharing: Which mutable parts are the same object.
+        cause: The `__cause__` of an exception.
+        context: The `__context__` of an exception, unless the exception suppresses it.
+        notes: The notes of an exception.
+        class_identity: Two class objects of the same name differ (within one process).
+        function_names: The `__qualname__` of a function.
+        iterator_type: A generator differs from a list iterator that yields the same values.
     """
 
     relative: float = 0.0
     absolute: float = 0.0
     exceptions: ExceptionRule = "args"
     dict_order: bool = True
-    """The order of a dict's keys."""
     signed_zero: bool = True
-    """-0.0 differs from 0.0."""
     sharing: bool = True
-    """Which mutable parts are the same object."""
     cause: bool = True
-    """The `__cause__` of an exception."""
     context: bool = True
-    """The `__context__` of an exception, unless the exception suppresses it."""
     notes: bool = True
-    """The notes of an exception."""
     class_identity: bool = True
-    """Two class objects of the same name differ (within one process)."""
     function_names: bool = True
-    """The `__qualname__` of a function."""
     iterator_type: bool = True
-    """A generator differs from a list iterator that yields the same values."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.relative < math.inf and 0 <= self.absolute < math.inf):

@@ -29,64 +29,73 @@ class Tests:
     """Which tests are run: pytest's node ids or files, from the directory of the worktree pool.
 
     Without names, no test is run; only generated inputs are tried.
+
+    Attributes:
+        python: The interpreter of the user's project; it needs Python 3.11 or later, and pytest.
     """
 
     __test__: ClassVar = False  # pytest would collect a class of this name
     names: tuple[str, ...]
     python: str
-    """The interpreter of the user's project; it needs Python 3.11 or later, and pytest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Side effects of a run; those that the original has too do not count."""
+    """Side effects of a run; those that the original has too do not count.
+
+    Attributes:
+        did: Actions that audit events of the interpreter reported.
+        broken: Names in clocks, pytest and other modules that were rebound.
+        codes: Digests of the code of all functions of the project, except the target's file.
+        grown: State that outlives a call and has changed: its number of parts before and after.
+        files: Files of the slot that were created, changed or removed.
+    """
 
     did: tuple[str, ...] = ()
-    """Actions that audit events of the interpreter reported."""
     broken: tuple[str, ...] = ()
-    """Names in clocks, pytest and other modules that were rebound."""
     codes: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the code of all functions of the project, except the target's file."""
     grown: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """State that outlives a call and has changed: its number of parts before and after."""
     files: tuple[str, ...] = ()
-    """Files of the slot that were created, changed or removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The trace of one traced run, of the original or of a candidate."""
+    """The trace of one traced run, of the original or of a candidate.
+
+    Attributes:
+        outcomes: By test: passed, failed, error or skipped.
+        failure: None if the run came to its end, whether its tests passed or not.
+        messages: By failed test: what was raised.
+        left_out: Invocations that were too large to be recorded; newer records have digests of
+            them.
+        cut: By test with too many invocations: the number of the first one that is not recorded.
+        dropped: Generated inputs that were not called or did not end, with the reason.
+        unconfined: The layers of the sandbox that this system does not support, with the reason.
+        exit: pytest's exit code; None if it did not come to its end.
+        seconds: Wall time of the run; 0 if it is not known.
+        cpu: CPU seconds of the run, with all its processes; 0 if it is not known.
+        contents: Requested slices of values that are too large to be recorded; not stored.
+    """
 
     tests: int
     passed: int
     outcomes: tuple[tuple[str, str], ...]
-    """By test: passed, failed, error or skipped."""
     invocations: tuple[Invocation, ...]
     stdout: str
     stderr: str
     failure: Failure | None
-    """None if the run came to its end, whether its tests passed or not."""
     reason: str
     confinement: tuple[str, ...]
     messages: Mapping[str, str] = field(default_factory=dict)
-    """By failed test: what was raised."""
     left_out: tuple[str, ...] = ()
-    """Invocations that were too large to be recorded; newer records have digests of them."""
     cut: Mapping[str, int] = field(default_factory=dict)
-    """By test with too many invocations: the number of the first one that is not recorded."""
     dropped: tuple[tuple[str, str], ...] = ()
-    """Generated inputs that were not called or did not end, with the reason."""
     signs: Signs = field(default_factory=Signs)
     unconfined: Mapping[str, str] = field(default_factory=dict)
-    """The layers of the sandbox that this system does not support, with the reason."""
     exit: int | None = None
-    """pytest's exit code; None if it did not come to its end."""
     seconds: float = 0.0
-    """Wall time of the run; 0 if it is not known."""
     cpu: float = 0.0
-    """CPU seconds of the run, with all its processes; 0 if it is not known."""
     contents: AllContents = field(default_factory=dict)
-    """Requested slices of values that are too large to be recorded; not stored."""
 
     def to_plain(self) -> dict[str, Any]:
         """Return the trace as JSON data."""

@@ -78,14 +78,17 @@ class GeneratedCall:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedInputs:
-    """Generated calls, and what all recorded calls have in common."""
+    """Generated calls, and what all recorded calls have in common.
+
+    Attributes:
+        left_out: The number of recorded calls whose arguments can't be rebuilt.
+        forbidden: The number of unusual values that a type hint forbids.
+    """
 
     calls: tuple[GeneratedCall, ...]
     profile: ValueProfile
     left_out: int = 0
-    """The number of recorded calls whose arguments can't be rebuilt."""
     forbidden: int = 0
-    """The number of unusual values that a type hint forbids."""
 
     def encode(self, seconds: float = 0.0) -> bytes:
         """Return the calls as bytes for the child process.

@@ -39,20 +39,24 @@ class SeededRandom:
 
 @dataclass(slots=True)
 class ValueFacts:
-    """What all values at one place have in common."""
+    """What all values at one place have in common.
+
+    Attributes:
+        rows: The number of lists with two or more members; `ascending` and `even` need at least
+            one.
+        even: All members are lists of one length.
+        closed: The members of a map's values are among its keys.
+    """
 
     count: int = 0
     least: float = 0.0
     most: float = 0.0
     letters: set[str] = field(default_factory=set)
     rows: int = 0
-    """The number of lists with two or more members; `ascending` and `even` need at least one."""
     ascending: bool = True
     even: bool = True
-    """All members are lists of one length."""
     maps: int = 0
     closed: bool = True
-    """The members of a map's values are among its keys."""
 
 
 class ValueProfile:

@@ -38,15 +38,18 @@ _IGNORED_ERRORS: Final = frozenset({"MemoryError", "RecursionError"})
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Generated inputs and the original's answers; made by `prepare`."""
+    """Generated inputs and the original's answers; made by `prepare`.
+
+    Attributes:
+        raises: The types of errors that the tests show.
+        dropped: The number of inputs that don't count, by reason.
+    """
 
     inputs: GeneratedInputs
     expected: Watched
     target: Target
     raises: frozenset[str]
-    """The types of errors that the tests show."""
     dropped: Mapping[str, int]
-    """The number of inputs that don't count, by reason."""
 
     @property
     def notes(self) -> tuple[str, ...]:

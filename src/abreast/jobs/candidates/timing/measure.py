@@ -63,13 +63,16 @@ _MIN_RESAMPLES = 50
 
 @dataclass(frozen=True, slots=True)
 class TimedTurn:
-    """One run to make: which arm, in which block, with the seed of the block."""
+    """One run to make: which arm, in which block, with the seed of the block.
+
+    Attributes:
+        lap: Even laps run the arms forward, odd laps backward.
+    """
 
     which: Which
     block: int
     seed: int
     lap: int = 0
-    """Even laps run the arms forward, odd laps backward."""
 
 
 # Runs one turn in a fresh process and returns the seconds by the parent's timer. The control runs

@@ -53,19 +53,20 @@ class OriginalTimedOut(TimedProcessFailed):
 
 @dataclass(frozen=True, slots=True)
 class RaceOptions:
-    """How results are compared, how much is measured, and the seed of the order of turns."""
+    """How results are compared, how much is measured, and the seed of the order of turns.
+
+    Attributes:
+        block_start_seconds: Starting the processes may take this long per block. If it takes
+            longer, a generation of processes is used for several blocks.
+        counted_event: Of perf_event_open; by default a hardware event, instructions.
+    """
 
     rules: Rules = STRICT
     plan: MeasurePlan = field(default_factory=MeasurePlan)
     seed: int = 0
     block_start_seconds: float = 2.0
-    """Starting the processes may take this long per block.
-
-    If it takes longer, a generation of processes is used for several blocks.
-    """
     min_answer_seconds: float = MIN_ANSWER_SECONDS
     counted_event: tuple[int, int] = (0, 1)
-    """Of perf_event_open; by default a hardware event, instructions."""
 
 
 @dataclass(slots=True)

@@ -40,13 +40,16 @@ class TimedCall:
 
 @dataclass(frozen=True, slots=True)
 class TimedCalls:
-    """The chosen calls, the number of different ones, and the calls in a row in each chunk."""
+    """The chosen calls, the number of different ones, and the calls in a row in each chunk.
+
+    Attributes:
+        left: The longest of those that are not timed.
+    """
 
     chosen: tuple[TimedCall, ...]
     of: int
     rounds: int
     left: tuple[TimedCall, ...] = ()
-    """The longest of those that are not timed."""
 
     @property
     def seconds(self) -> float:

@@ -42,13 +42,15 @@ class Made:
     """The calls of one order: seconds of each chunk by the parent's clock, and their results.
 
     `all` is the time from the order to the last answer.
+
+    Attributes:
+        record: The trace of the calls, if its digest was not known.
     """
 
     chunks: tuple[float, ...]
     all: float
     digest: str
     record: bytes | None
-    """The trace of the calls, if its digest was not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ class ProcessPlace:
     """Where a timed process runs, and which calls it waits before.
 
     Without `wanted` calls, it only reports which calls there are.
+
+    Attributes:
+        seconds: The lifetime of the process.
+        digests: Whether it reports digests of the arguments; a pass that only times calls needs
+            none.
     """
 
     slot: Slot
@@ -64,9 +71,7 @@ class ProcessPlace:
     wanted: tuple[str, ...] = ()
     hash_seed: int = 0
     seconds: float = LIFETIME_SECONDS
-    """The lifetime of the process."""
     digests: bool = True
-    """Whether it reports digests of the arguments; a pass that only times calls needs none."""
 
 
 class TimedProcess:

@@ -280,11 +280,14 @@ async def line_profile(
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One run of the tests: the seconds of each call, by name."""
+    """One run of the tests: the seconds of each call, by name.
+
+    Attributes:
+        complete: Whether it has all calls.
+    """
 
     seconds: Mapping[str, float]
     complete: bool = True
-    """Whether it has all calls."""
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
@@ -300,16 +303,20 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class UntimedComparison:
-    """The result of the passes for all calls except the timed ones."""
+    """The result of the passes for all calls except the timed ones.
+
+    Attributes:
+        suspects: Calls that look slower, the most seconds lost first; `seconds` are the original's.
+        lost: By suspect: the seconds that the candidate seems to take longer.
+        missing: Calls of the original that the candidate's passes don't have.
+        original: Seconds of all untimed calls except the suspects: the least and the most of a
+            pass.
+    """
 
     suspects: tuple[TimedCall, ...]
-    """Calls that look slower, the most seconds lost first; `seconds` are the original's."""
     lost: Mapping[str, float]
-    """By suspect: the seconds that the candidate seems to take longer."""
     missing: tuple[str, ...]
-    """Calls of the original that the candidate's passes don't have."""
     original: tuple[float, float]
-    """Seconds of all untimed calls except the suspects: the least and the most of a pass."""
     candidate: tuple[float, float]
     complete: bool
 

@@ -41,6 +41,10 @@ class ValueVerdict:
     """The result of a comparison: same, different, or cannot compare.
 
     Unless it is the same: the first such place, both values there shortened, and the reason.
+
+    Attributes:
+        others: With `cannot_compare`: the other places that can't be compared.
+        unread: Slices too large to be recorded whose digests differ, and which could be read again.
     """
 
     outcome: Outcome
@@ -49,9 +53,7 @@ class ValueVerdict:
     candidate: str = ""
     reason: str = ""
     others: tuple[ValueVerdict, ...] = ()
-    """With `cannot_compare`: the other places that can't be compared."""
     unread: tuple[Unread, ...] = ()
-    """Slices too large to be recorded whose digests differ, and which could be read again."""
 
     @property
     def places(self) -> tuple[ValueVerdict, ...]:
