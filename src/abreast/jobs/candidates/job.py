@@ -304,7 +304,6 @@ class CandidateRun:
         return await self._context.evaluator.check(await self._stage(text), text)
 
     async def _stage(self, text: str) -> Slot:
-        """Reset the slot that this item holds to the main tree, and stage the text in it."""
         slot = _require_item().held[WORKTREES]
         if not isinstance(slot, Slot):
             raise TypeError(f"a candidate is tried in a worktree, not in {slot!r}")

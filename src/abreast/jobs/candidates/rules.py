@@ -73,8 +73,6 @@ class Rules:
             return one != one and other != other  # noqa: PLR0124 - true of NaN alone
         if self.signed_zero and one == 0 == other:
             return math.copysign(1, one) == math.copysign(1, other)
-        if self.exact:
-            return one == other
         return math.isclose(one, other, rel_tol=min(self.relative, 1.0), abs_tol=self.absolute)
 
 
@@ -89,9 +87,8 @@ def seen_by(rules: Rules, node: SnapshotNode) -> SnapshotNode:
         return _exception_under(rules, node)
     if node.kind == "function" and not rules.function_names:
         return _without_attributes(node, {"__qualname__"})
-    if node.kind == "iterator" and not rules.iterator_type:
-        return node._replace(type="iterator")
-    return node
+    relaxed = node.kind == "iterator" and not rules.iterator_type
+    return node._replace(type="iterator") if relaxed else node
 
 
 def _exception_under(rules: Rules, node: SnapshotNode) -> SnapshotNode:

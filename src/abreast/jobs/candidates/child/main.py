@@ -18,7 +18,7 @@ from typing import Any
 from abreast.jobs.candidates.child import guard
 from abreast.jobs.candidates.child.capture import Channel, Function, Recorder, active
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, module_name, set_path
-from abreast.jobs.candidates.child.suite import Suite
+from abreast.jobs.candidates.child.suite import run_tests
 from abreast.jobs.candidates.child.trying import try_inputs
 from abreast.jobs.candidates.child.wrapping import TargetMissing, install
 
@@ -156,9 +156,10 @@ class ChildProgram:
         self._channel.send("failed", f"{type(error).__name__}: {error}"[:300])
 
     def _run_tests(self) -> int:
-        suite = Suite(self._channel, self._recorder, self._before_tests)
         try:
-            return suite.run(self._orders["names"])
+            return run_tests(
+                self._orders["names"], self._channel, self._recorder, self._before_tests
+            )
         except ModuleNotFoundError as error:
             if error.name != "pytest":
                 raise

@@ -11,51 +11,47 @@ from abreast.jobs.candidates.child.capture import Channel, Recorder
 _MESSAGE_CHARACTERS = 300
 
 
-class Suite:
-    """The tests of one run."""
+def run_tests(
+    names: Sequence[str], channel: Channel, recorder: Recorder, collected: Callable[[], None]
+) -> int:
+    """Run pytest and return its exit code. Raises ImportError if it is not installed.
 
-    def __init__(self, channel: Channel, recorder: Recorder, collected: Callable[[], None]) -> None:
-        self._channel, self._recorder, self._collected = channel, recorder, collected
-        self._outcomes: dict[str, str] = {}
-        self._seed: Callable[[str], None] = importlib.import_module("random").seed
+    `collected` is called before the first test.
+    """
+    seed: Callable[[str], None] = importlib.import_module("random").seed
+    outcomes: dict[str, str] = {}
 
-    def run(self, names: Sequence[str]) -> int:
-        """Run pytest and return its exit code. Raises ImportError if it is not installed."""
-        pytest = importlib.import_module("pytest")
-        hooks: dict[str, Callable[..., None]] = {
-            "pytest_runtest_logstart": self._begin,
-            "pytest_runtest_logreport": self._report,
-            "pytest_collectreport": self._report_collection,
-            "pytest_collection_finish": self._collected,
-        }
-        plugin = type("Watching", (), {name: staticmethod(hook) for name, hook in hooks.items()})()
-        return int(
-            pytest.main(
-                [*_isolation_options(), "--continue-on-collection-errors", "-q", *names],
-                plugins=[plugin],
-            )
-        )
+    def begin(nodeid: str) -> None:
+        recorder.test = nodeid
+        seed(nodeid)  # so that functions that use random numbers can be compared
+        channel.send("trying", nodeid)
 
-    def _begin(self, nodeid: str) -> None:
-        self._recorder.test = nodeid
-        self._seed(nodeid)  # so that functions that use random numbers can be compared
-        self._channel.send("trying", nodeid)
-
-    def _report(self, report: Any) -> None:  # noqa: ANN401 - pytest is not imported here
+    def note(report: Any) -> None:  # noqa: ANN401 - pytest is not imported here
         word = "error"
         if report.skipped or report.when == "call" or report.outcome == "passed":
             word = report.outcome
-        known = self._outcomes.get(report.nodeid)
+        known = outcomes.get(report.nodeid)
         if (report.when == "call" or word != "passed") and known not in {"failed", "error"}:
-            self._outcomes[report.nodeid] = word
+            outcomes[report.nodeid] = word
             message = _failure_message(report) if word in {"failed", "error"} else ""
-            self._channel.send("test", [report.nodeid, word, message])
+            channel.send("test", [report.nodeid, word, message])
 
-    def _report_collection(self, report: Any) -> None:  # noqa: ANN401 - pytest is not imported here
+    def note_collection(report: Any) -> None:  # noqa: ANN401 - pytest is not imported here
         if report.failed:
-            self._channel.send(
+            channel.send(
                 "test", [report.nodeid or "<collection>", "error", _failure_message(report)]
             )
+
+    pytest = importlib.import_module("pytest")
+    hooks: dict[str, Callable[..., None]] = {
+        "pytest_runtest_logstart": begin,
+        "pytest_runtest_logreport": note,
+        "pytest_collectreport": note_collection,
+        "pytest_collection_finish": collected,
+    }
+    plugin = type("Watching", (), {name: staticmethod(hook) for name, hook in hooks.items()})()
+    args = [*_isolation_options(), "--continue-on-collection-errors", "-q", *names]
+    return int(pytest.main(args, plugins=[plugin]))
 
 
 def _failure_message(report: Any) -> str:  # noqa: ANN401 - pytest is not imported here

@@ -26,7 +26,7 @@ import signal
 import struct
 import sys
 import tracemalloc
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from time import perf_counter  # noqa: TID251 - a coarse estimate; no candidate is accepted by it
@@ -35,7 +35,7 @@ from typing import Any, NoReturn, cast
 
 from abreast.jobs.candidates.child.capture import Channel, write_line
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, set_path
-from abreast.jobs.candidates.child.suite import Suite
+from abreast.jobs.candidates.child.suite import run_tests
 from abreast.jobs.candidates.child.wrapping import find, install
 from abreast.jobs.candidates.values.invocation import Invocation, encode, observe
 from abreast.jobs.candidates.values.snapshot import pack
@@ -129,13 +129,14 @@ class OuterCall:
     def hand_on(self, result: object) -> object:
         """Return the result. For a lazy one, add the time until its end to the call's."""
         kind = type(result)
-        if self._row is not None and (kind in _LAZY_TYPES or is_iterator(kind)):
+        if self._row is not None and (_is_async(kind) or is_iterator(kind)):
             with self._stopper.inside():
                 self._row[1] += _lazy_result_seconds(result)
         return result
 
 
-_LAZY_TYPES = (CoroutineType, AsyncGeneratorType)
+def _is_async(kind: type) -> bool:
+    return kind is CoroutineType or kind is AsyncGeneratorType
 
 
 def _lazy_result_seconds(lazy: object) -> float:
@@ -225,16 +226,8 @@ class CallHolder:
         calls = sum(chunks)
         given = [self._copy(needed=calls > 1) for _ in range(calls)]
         with contextlib.redirect_stdout(io.StringIO()):
-            if order["do"] == "profile":
-                return write_line(self._up, LineCounter(order["file"]).of(self._function, given[0]))
-            if order["do"] == "memory":
-                tracemalloc.start()
-                _call(self._function, given[0])
-                return write_line(self._up, {"peak": tracemalloc.get_traced_memory()[1]})
-            if order["do"] == "count":
-                return write_line(
-                    self._up, count_event(order["event"], lambda: _call(self._function, given[0]))
-                )
+            if order["do"] != "time":
+                return write_line(self._up, self._ask(order, given[0]))
             first, last = self._timed(given, chunks)
         ends = [(given[0], first), (given[-1], last)][: 2 if calls > 1 else 1]
         data = encode([self._record(*one) for one in ends])
@@ -242,6 +235,16 @@ class CallHolder:
         if self._read_line() == b"show\n":
             write_line(self._up, {"record": data.decode("ascii")})
         return None
+
+    def _ask(self, order: dict[str, Any], given: tuple[Any, Any]) -> dict[str, Any]:
+        """Make one call for another purpose than its time."""
+        if order["do"] == "profile":
+            return count_lines(order["file"], lambda: _call(self._function, given))
+        if order["do"] == "count":
+            return count_event(order["event"], lambda: _call(self._function, given))
+        tracemalloc.start()
+        _call(self._function, given)
+        return {"peak": tracemalloc.get_traced_memory()[1]}
 
     def _copy(self, *, needed: bool) -> tuple[Any, Any]:
         """Copy the arguments; return them as they are if they can't be copied and are used once."""
@@ -295,10 +298,9 @@ def _call(function: Any, given: tuple[Any, Any]) -> tuple[object, BaseException 
     args, kwargs = given
     try:
         result = function(*args, **kwargs)
-        kind = type(result)
-        if kind is CoroutineType or kind is AsyncGeneratorType:
+        if _is_async(type(result)):
             result = _run_async(result)
-        elif is_iterator(kind):
+        elif is_iterator(type(result)):
             result = list(itertools.islice(result, _MAX_VALUES))
     except BaseException as error:  # noqa: BLE001 - it is the result of the call
         return None, error
@@ -345,43 +347,34 @@ def _read_counter(counter: int) -> int:
     return int.from_bytes(os.read(counter, 8), sys.byteorder)
 
 
-class LineCounter:
-    """Counts how often each line of a file runs, and for how long."""
+def count_lines(file: str, call: Callable[[], object]) -> dict[str, Any]:
+    """Count how often each line of a file runs during one call, and for how long."""
+    hits: Counter[int] = Counter()
+    seconds: dict[int, float] = defaultdict(float)
+    at: dict[FrameType, tuple[int, float]] = {}
+    known: dict[CodeType, bool] = {}
 
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self._hits: Counter[int] = Counter()
-        self._seconds: Counter[int] = Counter()
-        self._at: dict[FrameType, tuple[int, float]] = {}
-        self._codes: dict[CodeType, bool] = {}
-
-    def of(self, function: Any, given: tuple[Any, Any]) -> dict[str, Any]:  # noqa: ANN401 - any function
-        """Profile one call."""
-        sys.settrace(self._trace)
-        try:
-            _call(function, given)
-        finally:
-            sys.settrace(None)
-        return {
-            "lines": [
-                [line, hits, self._seconds[line]] for line, hits in sorted(self._hits.items())
-            ]
-        }
-
-    def _trace(self, frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401 - as settrace wants
+    def trace(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401 - as settrace wants
         code = frame.f_code
-        if code not in self._codes:
-            self._codes[code] = os.path.realpath(code.co_filename) == self._file
-        if not self._codes[code]:
+        if code not in known:
+            known[code] = os.path.realpath(code.co_filename) == file
+        if not known[code]:
             return None
         now = perf_counter()
-        if frame in self._at:
-            line, since = self._at.pop(frame)
-            self._seconds[line] += now - since  # type: ignore[assignment] # a Counter of floats
+        if frame in at:
+            line, since = at.pop(frame)
+            seconds[line] += now - since
         if event == "line":
-            self._hits[frame.f_lineno] += 1
-            self._at[frame] = (frame.f_lineno, perf_counter())
-        return self._trace
+            hits[frame.f_lineno] += 1
+            at[frame] = (frame.f_lineno, perf_counter())
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+    return {"lines": [[line, count, seconds[line]] for line, count in sorted(hits.items())]}
 
 
 def main(directory: str) -> None:
@@ -401,10 +394,10 @@ def main(directory: str) -> None:
         stopper.undo.append(lambda: setattr(owner, name, held))
 
     sys.meta_path.insert(0, SlotFinder(places, target, around))
-    suite = Suite(Channel(os.path.join(directory, "said")), cast("Any", stopper), lambda: None)
+    channel = Channel(os.path.join(directory, "said"))
     failed = ""
     try:
-        suite.run(orders["names"])
+        run_tests(orders["names"], channel, cast("Any", stopper), lambda: None)
     except BaseException as error:  # noqa: BLE001 - every failure is reported
         failed = f"{type(error).__name__}: {error}"[:300]
     write_line(

@@ -130,7 +130,6 @@ def _replace_references(holder: object, held: object, made: object) -> None:
 
 
 def _trace_held(held: object, recorder: Recorder, *, in_class: bool) -> tuple[Function, object]:
-    """Return the plain function and its traced replacement, as the same kind of descriptor."""
     if isinstance(held, staticmethod):
         return held.__func__, staticmethod(watched(held.__func__, recorder, method=False))
     if isinstance(held, classmethod):

@@ -25,7 +25,6 @@ from abreast.jobs.candidates.inputs.plain_values import NotPlain, Plain, from_sn
 from abreast.jobs.candidates.inputs.unusual import (
     PREFIX,
     Hints,
-    UnusualCalls,
     type_name,
     unusual_calls,
 )
@@ -146,14 +145,12 @@ def generate(
                 break
     # Small calls are first, so that most calls fit into a short time.
     small_first = sorted(calls.values(), key=lambda call: call.whole.size)
-    unusual = (
-        unusual_calls(list(wholes) or list(calls), profile, source, target)
-        if count
-        else UnusualCalls(())
+    unusual, forbidden = (
+        unusual_calls(list(wholes) or list(calls), profile, source, target) if count else ([], 0)
     )
-    more = (one for one in unusual.calls if one not in calls)
+    more = (one for one in unusual if one not in calls)
     named = [GeneratedCall(f"{PREFIX}{at}", one) for at, one in enumerate(more)]
-    return GeneratedInputs((*small_first, *named), profile, failed, unusual.forbidden)
+    return GeneratedInputs((*small_first, *named), profile, failed, forbidden)
 
 
 def whole_call(before: ValueSnapshot) -> Plain:

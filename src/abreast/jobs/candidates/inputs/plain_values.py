@@ -90,9 +90,8 @@ def _own_size(value: Plain) -> int:
     if value.kind == "float":
         number = float.fromhex(value.text)
         return int(number) if number in {0.0, 1.0} else 2 + len(value.text) // 2
-    if value.kind in {"str", "bytes", "bytearray"}:
-        return 2 * len(value.text) - value.text.count("a")
-    return 0
+    is_text = value.kind in {"str", "bytes", "bytearray"}
+    return 2 * len(value.text) - value.text.count("a") if is_text else 0
 
 
 def from_snapshot(snapshot: ValueSnapshot, index: int = 0) -> Plain:
@@ -132,9 +131,9 @@ class _Reader:
             )
         if node.kind in {"set", "complex"} and node.type in {"set", "frozenset", "complex"}:
             return Plain(node.type, "", tuple(map(self.read, node.items)))
-        if node.kind == "map" and node.type in _MAPS:
-            return Plain(_MAPS[node.type], self._factory(at), tuple(map(self.read, node.items)))
-        return None
+        if node.kind != "map" or node.type not in _MAPS:
+            return None
+        return Plain(_MAPS[node.type], self._factory(at), tuple(map(self.read, node.items)))
 
     def _factory(self, at: int) -> str:
         node = self._nodes[at]

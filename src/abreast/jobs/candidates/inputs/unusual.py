@@ -10,7 +10,7 @@ sorted stays sorted.
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle, pairwise, zip_longest
 from typing import Final
 
@@ -117,20 +117,13 @@ _CALL_ARGUMENTS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
 _DECIMALS: Final = ("NaN", "Infinity", "-Infinity", "-0", "0E+3", "1E-30", "1E+30", "1.10", "-2.5")
 
 
-@dataclass(frozen=True, slots=True)
-class UnusualCalls:
-    """Calls with an unusual value, huge ones last; and how many values a type hint forbids."""
-
-    calls: tuple[Plain, ...]
-    forbidden: int = 0
-
-
 def unusual_calls(
     wholes: Sequence[Plain], profile: ValueProfile, source: str, target: Target
-) -> UnusualCalls:
-    """Return at most `MAX_UNUSUAL_CALLS` calls, the same for the same recorded ones.
+) -> tuple[list[Plain], int]:
+    """Return calls with an unusual value, and how many values a type hint forbids.
 
-    The places of a call take turns.
+    There are at most `MAX_UNUSUAL_CALLS`, the same for the same recorded ones. The places of a call
+    take turns; huge values are last.
     """
     hints = Hints(source, target)
     places_of_kind: dict[
@@ -163,7 +156,7 @@ def unusual_calls(
     found = dict.fromkeys([*related, *_interleave(made), *_interleave(huge)])
     recorded = set(wholes)
     new_calls = [one for one in found if one not in recorded and profile.fits(one, hull=False)]
-    return UnusualCalls(tuple(new_calls[:MAX_UNUSUAL_CALLS]), forbidden.total())
+    return new_calls[:MAX_UNUSUAL_CALLS], forbidden.total()
 
 
 def _put_into_calls(

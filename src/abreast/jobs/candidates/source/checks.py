@@ -156,7 +156,6 @@ def _defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
 
 
 def _refused_uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Yield each use of something that an optimisation doesn't need, with its line."""
     imported = _import_table(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):

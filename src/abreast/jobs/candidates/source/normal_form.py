@@ -12,11 +12,19 @@ character.
 """
 
 import ast
+import symtable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from abreast.jobs.candidates.source.local_names import rename_locals
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
 
+Tables: TypeAlias = dict[tuple[str, int], list[symtable.SymbolTable]]
 # With these a program can read its own source, or the names of its variables.
 _INTROSPECTION_NAMES = frozenset(
     {
@@ -204,3 +212,285 @@ def _remove_docstrings(tree: ast.Module) -> None:
             and ast.get_docstring(node, clean=False) is not None
         ):
             node.body[:1] = [] if node.body[1:] else [ast.Pass()]
+
+
+# --- local variables: their names become numbers, where nothing outside can see the name
+
+
+def _scope_tables(source: str) -> Tables:
+    """Return the scopes of a source by name and line.
+
+    Scopes with the same name on one line are in one list; a name is local only if it is in all.
+    """
+    found: Tables = defaultdict(list)
+    pending = [symtable.symtable(source, "<candidate>", "exec")]
+    while pending:
+        table = pending.pop()
+        found[table.get_name(), table.get_lineno()].append(table)
+        pending += table.get_children()
+    return found
+
+
+def _is_local(tables: Sequence[symtable.SymbolTable], name: str) -> bool:
+    symbols = [table.lookup(name) for table in tables if name in table.get_identifiers()]
+    return bool(symbols) and all(
+        one.is_local()
+        and one.is_assigned()
+        and not (one.is_parameter() or one.is_global() or one.is_free())
+        for one in symbols
+    )
+
+
+def rename_locals(tree: ast.Module, source: str) -> None:
+    """Replace the names of local variables that nothing else can see by numbers, in the tree."""
+    tables = _scope_tables(source)
+    for node in ast.walk(tree):
+        if isinstance(node, _FUNCTIONS):
+            _Locals(node, tables[node.name, node.lineno]).rename()
+    # Code outside of functions, and in lambdas, has comprehensions too.
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.Module | ast.Lambda):
+            _Locals(node, []).rename()
+
+
+class _Locals:
+    """The variables of one function, or of the comprehensions in a scope that is no function."""
+
+    def __init__(
+        self,
+        scope: Function | ast.ClassDef | ast.Module | ast.Lambda,
+        tables: Sequence[symtable.SymbolTable],
+    ) -> None:
+        self._scope = scope
+        self._scope_tables = tables
+        self._body: list[ast.AST] = (
+            [scope.body] if isinstance(scope, ast.Lambda) else list(scope.body)
+        )
+        self._fixed_names = _fixed_names(self._body)
+        self._new_names: dict[str, str] = {}
+        self._count = 0
+
+    def rename(self) -> None:
+        maybe_unbound = BoundVariables().maybe_unbound(self._body)
+        names = [
+            node.id
+            for node in _nodes_of_scope(self._body)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ]
+        for name in dict.fromkeys(names):
+            if (
+                name not in self._fixed_names | maybe_unbound
+                and not name.startswith("__")
+                and _is_local(self._scope_tables, name)
+            ):
+                self._new_names[name] = self._next_name()
+        for node in self._body:
+            self._apply(node, self._new_names)
+
+    def _next_name(self) -> str:
+        # No identifier contains a dot, so the new name is unique.
+        self._count += 1
+        return f"local.{self._count}"
+
+    def _apply(self, node: ast.AST, new_names: dict[str, str]) -> None:
+        """Rename in a node and all of its scope, including the variables of comprehensions."""
+        pending = [(node, new_names)]
+        while pending:
+            node, new_names = pending.pop()
+            if isinstance(node, ast.Name):
+                node.id = new_names.get(node.id, node.id)
+            elif isinstance(node, _COMPREHENSIONS):
+                inner = self._comprehension_names(node, new_names)
+                first = node.generators[0].iter
+                pending += [
+                    (one, new_names if one is first else inner)
+                    for one in _comprehension_parts(node)
+                ]
+            else:
+                pending += [(one, new_names) for one in _children_in_scope(node)]
+
+    def _comprehension_names(
+        self, node: Comprehension, new_names: dict[str, str]
+    ) -> dict[str, str]:
+        bound = list(dict.fromkeys(targets(node)))
+        maybe_unbound = BoundVariables().maybe_unbound_in(node)
+        free = {
+            name: self._next_name()
+            for name in bound
+            if name not in self._fixed_names | maybe_unbound and not name.startswith("__")
+        }
+        return {**{name: new for name, new in new_names.items() if name not in bound}, **free}
+
+
+def _comprehension_parts(node: Comprehension) -> Iterator[ast.AST]:
+    for one in node.generators:
+        yield from (one.iter, one.target, *one.ifs)
+    yield from (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+
+
+def _children_in_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the children in the same scope: of an inner function, those evaluated outside it."""
+    if isinstance(node, ast.Lambda):
+        yield node.args
+    elif isinstance(node, _FUNCTIONS):
+        yield from (*node.decorator_list, node.args, *([node.returns] if node.returns else []))
+    elif isinstance(node, ast.ClassDef):
+        yield from (*node.decorator_list, *node.bases, *node.keywords)
+    else:
+        yield from ast.iter_child_nodes(node)
+
+
+def _nodes_of_scope(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield the nodes of a scope in source order, without inner scopes and comprehensions."""
+    for node in body:
+        yield node
+        if isinstance(node, _COMPREHENSIONS):
+            yield from _nodes_of_scope([node.generators[0].iter])
+        else:
+            yield from _nodes_of_scope(_children_in_scope(node))
+
+
+def _fixed_names(body: Iterable[ast.AST]) -> frozenset[str]:
+    """Return the names that must stay: used by inner scopes, declared, or otherwise visible."""
+    fixed: set[str] = set()
+    for node in (one for part in body for one in ast.walk(part)):
+        if isinstance(node, _SCOPES):
+            inner = node.body if isinstance(node.body, list) else [node.body]
+            fixed |= {
+                one.id for part in inner for one in ast.walk(part) if isinstance(one, ast.Name)
+            }
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            fixed |= {*node.names}
+        elif isinstance(node, ast.NamedExpr | ast.Delete):
+            fixed |= {
+                one.id
+                for one in ast.walk(node)
+                if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
+            }
+        else:
+            fixed |= _visible_names(node)
+    return frozenset(fixed)
+
+
+def _visible_names(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if type(node).__name__ == "TypeAlias":  # from Python 3.12 on
+        return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+        return {node.name} if node.name else set()
+    return {node.rest} if isinstance(node, ast.MatchMapping) and node.rest else set()
+
+
+# --- variables that may be read before they are bound: the error message has their name
+
+
+class BoundVariables:
+    """Finds the variables that may be read unbound, by walking the statements in order."""
+
+    def __init__(self) -> None:
+        self._maybe_unbound: set[str] = set()
+
+    def maybe_unbound(self, body: Sequence[ast.AST]) -> set[str]:
+        """Return the names that some path through a body reads unbound.
+
+        Globals and parameters are among them, which does no harm.
+        """
+        self._block(body, frozenset())
+        return self._maybe_unbound
+
+    def maybe_unbound_in(self, node: Comprehension) -> set[str]:
+        """Return the same for the variables of one comprehension."""
+        own = frozenset(targets(node))
+        bound: frozenset[str] = frozenset()
+        for at, one in enumerate(node.generators):
+            if at:
+                self._maybe_unbound |= {*_names(one.iter, ast.Load)} & own - bound
+            bound |= {*_names(one.target, ast.Store)}
+        return self._maybe_unbound
+
+    def _block(self, body: Iterable[ast.AST], bound: frozenset[str]) -> frozenset[str]:
+        for node in body:
+            bound = self._statement(node, bound)
+        return bound
+
+    def _read(self, bound: frozenset[str], *nodes: ast.AST | None) -> None:
+        for node in nodes:
+            if node is not None:
+                self._maybe_unbound |= {*_names(node, ast.Load)} - bound
+
+    def _statement(self, node: ast.AST, bound: frozenset[str]) -> frozenset[str]:
+        """Return the names that are certainly bound after a statement.
+
+        After a loop, `with`, `try` or `match`, only those that were bound before it.
+        """
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            return self._assignment(node, bound)
+        if isinstance(node, ast.For | ast.AsyncFor):
+            self._read(bound, node.iter)
+            self._block(node.body, self._bind_target(node.target, bound))
+            self._block(node.orelse, bound)
+        elif isinstance(node, ast.While):
+            self._read(bound, node.test)
+            self._block(node.body, bound)
+            self._block(node.orelse, bound)
+        elif isinstance(node, ast.If):
+            self._read(bound, node.test)
+            return self._block(node.body, bound) & self._block(node.orelse, bound)
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            self._with_statement(node, bound)
+        elif isinstance(node, ast.Try | ast.TryStar):
+            self._block([*node.body, *node.orelse], bound)
+            for part in (*(handler.body for handler in node.handlers), node.finalbody):
+                self._block(part, bound)
+            self._read(bound, *(handler.type for handler in node.handlers))
+        elif isinstance(node, ast.Match):
+            self._read(bound, node.subject)
+            for case in node.cases:
+                self._read(bound, case.pattern, case.guard)
+                self._block(case.body, bound)
+        else:
+            self._read(bound, node)
+        return bound
+
+    def _assignment(
+        self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, bound: frozenset[str]
+    ) -> frozenset[str]:
+        self._read(bound, node.value)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            self._maybe_unbound |= {node.target.id} - bound
+        if isinstance(node, ast.AnnAssign):
+            self._read(bound, node.annotation)
+            if node.value is None:
+                self._read(bound, node.target)
+                return bound
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            bound = self._bind_target(target, bound)
+        return bound
+
+    def _bind_target(self, target: ast.AST, bound: frozenset[str]) -> frozenset[str]:
+        """Bind a target; `a[i], i = ...` reads `i` before it binds it."""
+        self._read(bound, target)
+        return bound | {*_names(target, ast.Store)}
+
+    def _with_statement(self, node: ast.With | ast.AsyncWith, bound: frozenset[str]) -> None:
+        for item in node.items:
+            self._read(bound, item.context_expr)
+            if item.optional_vars is not None:
+                bound = self._bind_target(item.optional_vars, bound)
+        self._block(node.body, bound)
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> list[str]:
+    return [
+        one.id
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, context)
+    ]
+
+
+def targets(node: Comprehension) -> list[str]:
+    """Return the names that a comprehension binds."""
+    return [name for one in node.generators for name in _names(one.target, ast.Store)]

@@ -130,7 +130,6 @@ class Race:
         return work
 
     async def _start_generation(self, block: int) -> None:
-        """Start fresh interpreters, with one hash seed for all arms."""
         began = SYSTEM_CLOCK.now()
         await self._processes.end()
         wanted = tuple(one.name for one in self._inputs.chosen)

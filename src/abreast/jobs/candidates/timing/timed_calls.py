@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from abreast.jobs.candidates.timing.measure import MeasurePlan
+from abreast.jobs.candidates.timing.measure import ARMS, MeasurePlan
 
 MOST_INPUTS: Final = 6
 MAX_ROUND_SECONDS: Final = 0.06  # of a round over all inputs, except a long one
@@ -24,7 +24,6 @@ _BLOCK_SECONDS: Final = 1.0
 _LONG_TURN_SECONDS: Final = 1.0  # a block of longer turns runs each arm once
 # Of all long turns; beyond that, no more blocks are measured than the first look needs.
 _LONG_TURNS_SECONDS: Final = 300.0
-_ARMS: Final = 3
 _MAX_NAMES: Final = 3  # of inputs in a sentence
 _MAX_LEFT: Final = 20  # untimed inputs whose names are stored
 
@@ -78,12 +77,12 @@ class TimedCalls:
     @property
     def laps(self) -> int:
         """How often a block runs the arms, forward or backward: more often if turns are short."""
-        laps = max(2, min(_MOST_LAPS, 2 * int(_BLOCK_SECONDS / (_ARMS * 2 * self.turn))))
+        laps = max(2, min(_MOST_LAPS, 2 * int(_BLOCK_SECONDS / (len(ARMS) * 2 * self.turn))))
         return 1 if self.turn > _LONG_TURN_SECONDS else laps
 
     def fitted(self, plan: MeasurePlan) -> MeasurePlan:
         """Return the plan with as many laps and blocks as turns of this length allow."""
-        blocks = int(_LONG_TURNS_SECONDS / (_ARMS * self.laps * self.turn))
+        blocks = int(_LONG_TURNS_SECONDS / (len(ARMS) * self.laps * self.turn))
         return replace(plan, laps=self.laps, most=max(plan.first, min(plan.most, blocks)))
 
     def timeout_of(self, one: TimedCall, *, least: float) -> float:

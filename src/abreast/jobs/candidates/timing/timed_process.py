@@ -187,7 +187,6 @@ class TimedProcess:
         return await run_in_thread(work)
 
     def _time_chunk(self, stop: StopRequest, number: int, seconds: float) -> float:
-        """Time one chunk, from sending `go` to receiving `done`."""
         now, go = SYSTEM_CLOCK.now, self._files[f"down-{number}"]
         waiting = select.poll()
         waiting.register(self._files["up"], select.POLLIN)

@@ -180,7 +180,6 @@ class _Timing:
         )
 
     async def _compare_untimed(self, inputs: TimedCalls) -> "UntimedComparison":
-        """Make passes over the tests, original and candidate in turns, and compare them."""
         passes: tuple[list[Pass], list[Pass]] = ([], [])
         began = SYSTEM_CLOCK.now()
         while len(passes[0]) < PASSES and (

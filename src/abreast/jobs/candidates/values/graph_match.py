@@ -88,19 +88,17 @@ class GraphMatch:
             task = waiting.pop()
             if isinstance(task, ValueDifference):
                 return task
-            if (task[0], task[1]) in self._seen:
+            left, right, path = task
+            if (left, right) in self._seen:
                 continue
-            self._seen.add((task[0], task[1]))
+            self._seen.add((left, right))
             if len(self._seen) > _MAX_STEPS:
-                return Doubt(task[2], task[0], task[1], "it would take too many steps")
-            found = self._step(*task)
+                return Doubt(path, left, right, "it would take too many steps")
+            found = self._step(left, right, path)
             self._trials[0] -= self._nested > 0
             if self._trials[0] < 0:  # a result of interrupted trials can't be trusted
                 return Doubt(
-                    task[2],
-                    task[0],
-                    task[1],
-                    "members of sets could belong together in too many ways",
+                    path, left, right, "members of sets could belong together in too many ways"
                 )
             if isinstance(found, ValueDifference):
                 return found
@@ -113,12 +111,12 @@ class GraphMatch:
             return []
         one, other = self._left.node(left), self._right.node(right)
         if one.kind == "unknown" or other.kind == "unknown":
-            return self._compare_unknown(left, right, path)
+            return self._compare_unknown(left, right, path, one, other)
         if (doubt := _doubt_by_digest(one, other)) is not None:
             if doubt:
                 self._add_doubt(Doubt(path, left, right, doubt))
             return []
-        if reason := self._mismatch(left, right):
+        if reason := self._mismatch(left, right, one, other):
             return ValueDifference(path, left, right, reason)
         if (
             self._rules.sharing
@@ -135,11 +133,11 @@ class GraphMatch:
                     "members of a set are alike, and which is which can't be told",
                 )
             )
-        content = self._compare_content(left, right, path)
+        content = self._compare_content(left, right, path, one, other)
         return (
             content
             if isinstance(content, ValueDifference)
-            else [*content, *self._compare_state(left, right, path)]
+            else [*content, *self._compare_state(one, other, path)]
         )
 
     def _is_equal_atom(self, left: int, right: int) -> bool:
@@ -147,8 +145,9 @@ class GraphMatch:
         one, other = self._left.snapshot.nodes[left], self._right.snapshot.nodes[right]
         return one.kind in _ATOM_KINDS and one == other and not one.attributes and not one.identity
 
-    def _compare_unknown(self, left: int, right: int, path: Path) -> ValueDifference | Parts:
-        one, other = self._left.node(left), self._right.node(right)
+    def _compare_unknown(
+        self, left: int, right: int, path: Path, one: SnapshotNode, other: SnapshotNode
+    ) -> ValueDifference | Parts:
         if one.type != other.type and not {one.type, other.type} & _TYPE_UNKNOWN:
             return ValueDifference(
                 path, left, right, f"it is a {one.type}, and became a {other.type}"
@@ -161,8 +160,9 @@ class GraphMatch:
         if len(self.doubts) < _MAX_DOUBTS:
             self.doubts.append(doubt)
 
-    def _mismatch(self, left: int, right: int) -> str | None:
-        one, other = self._left.node(left), self._right.node(right)
+    def _mismatch(
+        self, left: int, right: int, one: SnapshotNode, other: SnapshotNode
+    ) -> str | None:
         if one.type != other.type or one.kind.partition(":")[0] != other.kind.partition(":")[0]:
             return (
                 "it is of another size"
@@ -198,34 +198,35 @@ class GraphMatch:
 
     # --- parts
 
-    def _compare_state(self, left: int, right: int, path: Path) -> Parts:
-        one, other = self._left.node(left), self._right.node(right)
+    def _compare_state(self, one: SnapshotNode, other: SnapshotNode, path: Path) -> Parts:
         if not one.names and not other.names:
             return []
         mine, yours = (dict(zip(node.names, node.attributes, strict=True)) for node in (one, other))
         found: Parts = []
         for name in [*mine, *(name for name in yours if name not in mine)]:
             at: Path = (path, ("attribute", name))
-            if name in mine and name in yours:
-                found.append((mine[name], yours[name], at))
-            else:
-                reason = f"only the {'original' if name in mine else 'candidate'} has it"
-                found.append(ValueDifference(at, mine.get(name), yours.get(name), reason))
+            reason = f"only the {'original' if name in mine else 'candidate'} has it"
+            found.append(
+                (mine[name], yours[name], at)
+                if name in mine and name in yours
+                else ValueDifference(at, mine.get(name), yours.get(name), reason)
+            )
         return found
 
-    def _compare_content(self, left: int, right: int, path: Path) -> ValueDifference | Parts:
-        one, other = self._left.node(left), self._right.node(right)
+    def _compare_content(
+        self, left: int, right: int, path: Path, one: SnapshotNode, other: SnapshotNode
+    ) -> ValueDifference | Parts:
         if one.kind.startswith("block:"):
-            return self._compare_blocks(left, right, path)
+            return self._compare_blocks(left, right, path, one, other)
         if one.kind == "sliced":
             return [
-                *self._compare_state(left, right, path),
+                *self._compare_state(one, other, path),
                 *self._compare_slices(left, right, path),
             ]
         if one.kind == "set":
             return self._compare_members(one.items, other.items, path)
         if one.kind == "map":
-            return self._map_entries(left, right, path)
+            return self._map_entries(one, other, path)
         found: Parts = [
             (mine, yours, (path, ("item", at)))
             for at, (mine, yours) in enumerate(zip(one.items, other.items, strict=False))
@@ -242,10 +243,11 @@ class GraphMatch:
             ValueDifference((path, ("item", at)), *first, f"{len(mine)} items became {len(yours)}")
         ]
 
-    def _compare_blocks(self, left: int, right: int, path: Path) -> Parts:
+    def _compare_blocks(
+        self, left: int, right: int, path: Path, one: SnapshotNode, other: SnapshotNode
+    ) -> Parts:
         """Compare blocks of numbers; the attributes, their format and shape, come first."""
-        one, other = self._left.node(left), self._right.node(right)
-        found = self._compare_state(left, right, path)
+        found = self._compare_state(one, other, path)
         if one.kind != other.kind:
             return [*found, ValueDifference(path, left, right, "the numbers are of another format")]
         if (at := first_difference(self._rules, one, other)) is not None:
@@ -313,8 +315,9 @@ class GraphMatch:
         ]
         return f"at {path_text(left, found.path)}: {found.reason} ({', then '.join(sides)})"
 
-    def _map_entries(self, left: int, right: int, path: Path) -> ValueDifference | Parts:
-        one, other = self._left.node(left), self._right.node(right)
+    def _map_entries(
+        self, one: SnapshotNode, other: SnapshotNode, path: Path
+    ) -> ValueDifference | Parts:
         if not self._rules.dict_order and one.value != "ordered":
             return self._unordered_entries(one, other, path)
         keys, others = one.items[::2], other.items[::2]
@@ -457,9 +460,9 @@ def _doubt_by_digest(one: SnapshotNode, other: SnapshotNode) -> str | None:
     """
     if one.kind in _WHOLE_DIGEST_KINDS or other.kind in _WHOLE_DIGEST_KINDS:
         return "" if one == other else f"{TOO_LARGE}, and its digests differ"
-    if (one.kind == "sliced") != (other.kind == "sliced") and _length(one) == _length(other):
-        return f"{TOO_LARGE}, and one side has it as it is"
-    return None
+    one_sided = (one.kind == "sliced") != (other.kind == "sliced")
+    same_length = one_sided and _length(one) == _length(other)
+    return f"{TOO_LARGE}, and one side has it as it is" if same_length else None
 
 
 def _length(node: SnapshotNode) -> int:

@@ -223,7 +223,6 @@ def _deque(value: collections.deque[object]) -> ValueDescription:
 
 
 def _view(name: str) -> Describer:
-    """Describe a view or proxy by the object that it shows."""
     return lambda value: ValueDescription("object", state=[(name, gc.get_referents(value)[0])])
 
 

@@ -161,7 +161,6 @@ class _Walk:
             self._nodes[index] = node
 
     def _node_of(self, value: object) -> int:
-        """Return the index of a value's node: a known one, a new atom, or a pending one."""
         if self._count >= (self._max_nodes if self._slices is None else MAX_DIGESTED_NODES):
             return self._overflow_node()
         if (make_atom := ATOMS.get(type(value))) is not None:
