@@ -61,7 +61,7 @@ from abreast.jobs.candidates.timing.timed_process import TimedProcessFailed
 from abreast.jobs.candidates.view import CandidatesLive
 from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.run.run import Run
-from abreast.store.port import JsonValue, RunRow, Store
+from abreast.store.port import RunRow, Store
 from abreast.system.file_names import file_name
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.git import GitFailed, find_repository
@@ -213,7 +213,7 @@ class CandidatesDriver(JobDriver):
                 open_model(spec.model, lanes=self._lanes, store=store)
             )
             self._author = ModelAuthor(model, self.target, self._original)
-        facts: dict[str, JsonValue] = {
+        facts = {
             "spec": spec.plain(),
             "cwd": str(self._cwd),
             "must_win": self._must_win,
@@ -336,22 +336,25 @@ class CandidatesDriver(JobDriver):
     def _print_report(self, report: CandidatesReport) -> None:
         if report.tried:
             say_table(("candidate", "verdict", "speed", "interval", "memory", "why"), report.rows())
-        for line in report.counterexamples():
+        regressions = [
+            f"{one.name}: slower for one input: {regression}"
+            for one in report.tried
+            if one.timed and one.verdict == "faster"
+            for regression in one.timed.regressions
+        ]
+        for line in (*report.counterexamples(), *regressions):
             say(one_line(line))
-        for one in report.tried:
-            for regression in (
-                one.timed.regressions if one.timed and one.verdict == "faster" else ()
-            ):
-                say(one_line(f"{one.name}: slower for one input: {regression}"))
         say(report.headline())
         if report.watched is not None:
-            if report.inputs and report.inputs.untimed and report.noise_floor is not None:
-                tell(one_line(report.inputs.untimed))
-            for note in report.uncompared:
+            measured = report.noise_floor is not None
+            notes = (
+                report.inputs.untimed if report.inputs and measured else "",
+                *report.uncompared,
+                f"confinement: {report.walls}",
+                report.uncounted and f"instructions are not counted: {report.uncounted}",
+            )
+            for note in filter(None, notes):
                 tell(one_line(note))
-            tell(f"confinement: {one_line(report.walls)}")
-            if report.uncounted:
-                tell(f"instructions are not counted: {one_line(report.uncounted)}")
             seconds = SYSTEM_CLOCK.now() - self.started_at
             noise = "" if report.noise_floor is None else f", noise floor {report.noise_floor:.1%}"
             tell(f"{len(report.tried)} candidates in {seconds:.1f} s{noise} ({self.run_id})")

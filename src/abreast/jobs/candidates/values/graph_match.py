@@ -202,16 +202,17 @@ class GraphMatch:
         if not one.names and not other.names:
             return []
         mine, yours = (dict(zip(node.names, node.attributes, strict=True)) for node in (one, other))
-        found: Parts = []
-        for name in [*mine, *(name for name in yours if name not in mine)]:
-            at: Path = (path, ("attribute", name))
-            reason = f"only the {'original' if name in mine else 'candidate'} has it"
-            found.append(
-                (mine[name], yours[name], at)
-                if name in mine and name in yours
-                else ValueDifference(at, mine.get(name), yours.get(name), reason)
+        return [
+            (mine[name], yours[name], (path, ("attribute", name)))
+            if name in mine and name in yours
+            else ValueDifference(
+                (path, ("attribute", name)),
+                mine.get(name),
+                yours.get(name),
+                f"only the {'original' if name in mine else 'candidate'} has it",
             )
-        return found
+            for name in mine | yours
+        ]
 
     def _compare_content(
         self, left: int, right: int, path: Path, one: SnapshotNode, other: SnapshotNode

@@ -312,10 +312,19 @@ def _differences(
     if ending[0] != other_ending[0]:
         reason = f"it {ending[0]}, and now {other_ending[0]}"
         return [_different(name, ending[0], reason, ending[1], other_ending[1])]
-    verdicts: list[tuple[str, ValueVerdict]] = []
-    for part, mine, yours in pairs:
-        read = (contents[0].get((name, part), {}), contents[1].get((name, part), {}))
-        verdicts.append((part, compare_snapshots(mine, yours, rules=rules, contents=read)))
+    ours, theirs = contents
+    verdicts = [
+        (
+            part,
+            compare_snapshots(
+                mine,
+                yours,
+                rules=rules,
+                contents=(ours.get((name, part), {}), theirs.get((name, part), {})),
+            ),
+        )
+        for part, mine, yours in pairs
+    ]
     found = [_finding(name, part, one) for part, one in _without_repeats(verdicts)]
     if len(original.steps) != len(candidate.steps):
         reason = f"{len(original.steps)} values became {len(candidate.steps)}"
