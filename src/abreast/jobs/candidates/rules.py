@@ -126,10 +126,13 @@ def first_difference(rules: Rules, one: SnapshotNode, other: SnapshotNode) -> in
         return None
     form = block_format(one)
     pairs = zip(struct.iter_unpack(form, left), struct.iter_unpack(form, right), strict=False)
-    for at, (mine, yours) in enumerate(pairs):
-        if not all(_same_number(rules, a, b) for a, b in zip(mine, yours, strict=True)):
-            return at
-    return None if len(left) == len(right) else min(len(left), len(right)) // struct.calcsize(form)
+    end = None if len(left) == len(right) else min(len(left), len(right)) // struct.calcsize(form)
+    differing = (
+        at
+        for at, (mine, yours) in enumerate(pairs)
+        if not all(_same_number(rules, a, b) for a, b in zip(mine, yours, strict=True))
+    )
+    return next(differing, end)
 
 
 def _same_number(rules: Rules, one: object, other: object) -> bool:

@@ -163,9 +163,8 @@ def _side_effects(original: Watched, candidate: Watched) -> Iterator[str]:
     if changed:
         yield f"changes code that is not its own: {join_names(changed)}"
     no_network = " (there is no network behind it)" if "network" in candidate.confinement else ""
-    for one in after.did:
-        if one not in before.did:
-            yield one + (no_network if "socket" in one else "")
+    did = (one for one in after.did if one not in before.did)
+    yield from (one + (no_network if "socket" in one else "") for one in did)
     if files := sorted(set(after.files) - set(before.files)):
         yield f"touches other files: {join_names(files)}"
     yield from _kept_state(original, candidate, own=True)

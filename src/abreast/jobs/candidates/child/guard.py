@@ -158,8 +158,7 @@ def code_digest(code: CodeType) -> str:
     return held.hexdigest()[:16]
 
 
-def functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
-    """Yield the functions that a module defines, including methods of its classes."""
+def _functions_of(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
     name = module.__name__
     for key, value in list(vars(module).items()):
         plain = _unwrap_function(value)
@@ -199,7 +198,7 @@ def code_digests(places: Places, target: str) -> dict[str, str]:
     for module in modules_of(places):
         if os.path.realpath(str(module.__file__)) != target:
             found[f"{module.__name__}::"] = ""  # it was loaded
-            for name, function in functions_of(module):
+            for name, function in _functions_of(module):
                 found[f"{module.__name__}::{name}"] = code_digest(function.__code__)
     return found
 

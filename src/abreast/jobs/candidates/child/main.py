@@ -60,7 +60,7 @@ _LIBRARIES = tuple(
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-class Audit:
+class _Audit:
     """Reports each kind of side effect once. `importing` is set while the target's module runs."""
 
     def __init__(self, channel: Channel, places: Places, own: str) -> None:
@@ -71,7 +71,6 @@ class Audit:
         self._own = os.path.realpath(own) + os.sep
 
     def start(self) -> None:
-        """Report from now on, until the process ends."""
         sys.addaudithook(self._on_event)
 
     def _on_event(self, event: str, args: tuple[object, ...]) -> None:
@@ -125,7 +124,7 @@ class ChildProgram:
         self._recorder = Recorder(self._channel, self._orders.get("wanted") or ())
         self._places = Places(self._orders["top"], self._orders["slot"])
         self._target = os.path.realpath(os.path.join(self._places.slot, self._orders["file"]))
-        self._audit = Audit(self._channel, self._places, directory)
+        self._audit = _Audit(self._channel, self._places, directory)
         self._found: list[tuple[ModuleType, Function]] = []
         self._patches = guard.PatchDetector()
         self._state_before: Mapping[str, tuple[str, int]] = {}

@@ -49,7 +49,7 @@ _MAX_VALUES = 10_000  # of an iterator
 _ASYNCHRONOUS = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
-class CallStopper:
+class _CallStopper:
     """Takes the place of a recorder: numbers outermost calls, and forks before the wanted ones."""
 
     def __init__(self, directory: str, wanted: list[str], *, digests: bool = True) -> None:
@@ -68,7 +68,7 @@ class CallStopper:
 
     def begin(
         self, args: tuple[object, ...], kwargs: dict[str, object], *, method: bool
-    ) -> OuterCall | None:
+    ) -> _OuterCall | None:
         """Begin a call; None if the target makes it itself."""
         del method  # `self` is the first argument
         if self._inside:
@@ -86,18 +86,17 @@ class CallStopper:
                 ).serve()
         if self._wanted or len(self.calls) >= MOST_TIMED:
             self.uncounted += 1
-            return OuterCall(self, None)
+            return _OuterCall(self, None)
         digest, copyable = "", False
         if self._digests and len(self.calls) < MOST_CALLS:
             digest = hashlib.sha256(pack(take_snapshot((args, kwargs), consume=False))).hexdigest()[
                 :16
             ]
             copyable = _copy_or_none((args, kwargs)) is not None
-        return OuterCall(self, [name, 0.0, digest, copyable])
+        return _OuterCall(self, [name, 0.0, digest, copyable])
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """Within this context, the target's own code runs."""
         self._inside = True
         try:
             yield
@@ -105,15 +104,14 @@ class CallStopper:
             self._inside = False
 
 
-class OuterCall:
+class _OuterCall:
     """An outermost call; its time is recorded if there is a row for it."""
 
-    def __init__(self, stopper: CallStopper, row: list[Any] | None) -> None:
+    def __init__(self, stopper: _CallStopper, row: list[Any] | None) -> None:
         self._stopper, self._row = stopper, row
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Within this context, the call runs; its seconds are recorded."""
         with self._stopper.inside():
             began = perf_counter()
             try:
@@ -382,7 +380,7 @@ def main(directory: str) -> None:
     with open(os.path.join(directory, "orders.json"), encoding="utf-8") as file:
         orders = json.load(file)
     up = os.open(os.path.join(directory, "up"), os.O_RDWR | os.O_CLOEXEC)
-    stopper = CallStopper(directory, orders["wanted"], digests=orders["digests"])
+    stopper = _CallStopper(directory, orders["wanted"], digests=orders["digests"])
     places = Places(orders["top"], orders["slot"])
     target = os.path.realpath(os.path.join(places.slot, orders["file"]))
     set_path(target)

@@ -233,8 +233,10 @@ def _floats(part: Plain) -> Iterator[Plain]:
 
 def _strings(part: Plain) -> Iterator[Plain]:
     text, half = part.text, len(part.text) // 2
-    for at, one in enumerate(_CHARACTERS):
-        yield Plain("str", (text[:half] + one + text[half:], one + text, text + one, one)[at % 4])
+    yield from (
+        Plain("str", (text[:half] + one + text[half:], one + text, text + one, one)[at % 4])
+        for at, one in enumerate(_CHARACTERS)
+    )
     forms = (text.upper(), text.swapcase(), text[::-1], text + text)
     yield from (Plain("str", one) for one in (*_STRINGS, *forms, *_CHARACTERS))
 

@@ -77,10 +77,14 @@ def check_text(original: str, candidate: str, target: Target) -> Behaviour | Non
     if reason := _signature_mismatch(before, after):
         return Behaviour("refused", f"its signature does not fit: {reason}")
     known = {what for what, _ in _refused_uses(ast.parse(original))}
-    for what, line in _refused_uses(ast.parse(candidate)):
-        if what not in known:
-            return Behaviour("refused", f"it {what} (line {line}), which the original does not")
-    return None
+    return next(
+        (
+            Behaviour("refused", f"it {what} (line {line}), which the original does not")
+            for what, line in _refused_uses(ast.parse(candidate))
+            if what not in known
+        ),
+        None,
+    )
 
 
 # --- the signature

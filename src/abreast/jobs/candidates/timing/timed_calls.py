@@ -159,7 +159,6 @@ def _inputs(chosen: Sequence[TimedCall], of: int, left: Sequence[TimedCall]) -> 
 
 def in_words(seconds: float) -> str:
     """Format a duration in s, ms or us."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-6:.3g} us"
+    units = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+    unit = next((unit for unit, size in units.items() if seconds >= size), "us")
+    return f"{seconds / units[unit]:.3g} {unit}"

@@ -272,10 +272,12 @@ def judge(
     for name, original in expected.items():
         if seen[name] == 1:
             found += _differences(original, answers[name], rules, contents)
-        elif seen[name]:
-            found.append(_different(name, "doubled", "the candidate has it more than once"))
         else:
-            found.append(_different(name, "missing", "the candidate has no such invocation"))
+            found.append(
+                _different(name, "doubled", "the candidate has it more than once")
+                if seen[name]
+                else _different(name, "missing", "the candidate has no such invocation")
+            )
     return found + [
         _different(name, "extra", "only the candidate has this invocation")
         for name in seen

@@ -220,10 +220,11 @@ def _index(pd: Any, value: Any) -> ValueDescription:  # noqa: ANN401 - not impor
     if cls is pd.MultiIndex:
         levels = [_column(value.get_level_values(at).array) for at in range(value.nlevels)]
         return ValueDescription("items", items=levels, state=state)
-    if cls is pd.RangeIndex:
-        state.append(("range", range(value.start, value.stop, value.step)))
-    else:
-        state.append(("values", _column(value.array)))
+    state.append(
+        ("range", range(value.start, value.stop, value.step))
+        if cls is pd.RangeIndex
+        else ("values", _column(value.array))
+    )
     if cls is pd.DatetimeIndex or cls is pd.TimedeltaIndex:
         state.append(("freq", value.freqstr))
     return ValueDescription("object", state=state)
