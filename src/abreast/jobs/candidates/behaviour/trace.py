@@ -166,7 +166,7 @@ class Trace:
         self.contents: dict[tuple[str, str], dict[Place, ValueSnapshot]] = {}
         self.did: list[str] = []
         self.failed: list[str] = []
-        self.tried: list[str] = []
+        self.last = ""  # the test or input that was running when the trace ended
         self.end: Mapping[str, Any] | None = None
         readers: dict[str, Callable[[Any], None]] = {
             "call": lambda content: self.invocations.extend(decode(content.encode("ascii"))),
@@ -176,7 +176,7 @@ class Trace:
             "dropped": self._read_dropped,
             "did": lambda content: self.did.append(_require_text(content)),
             "failed": lambda content: self.failed.append(_require_text(content)),
-            "trying": lambda content: self.tried.append(_require_text(content)),
+            "trying": self._read_trying,
             "end": self._read_end,
         }
         # A truncated last line comes from a child that was killed; the lines before it are valid.
@@ -189,10 +189,8 @@ class Trace:
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 raise RecordInvalid("a line that the child did not write") from None
 
-    @property
-    def last(self) -> str:
-        """The test or input that was running when the trace ended."""
-        return self.tried[-1] if self.tried else ""
+    def _read_trying(self, content: object) -> None:
+        self.last = _require_text(content)
 
     def _read_test(self, content: list[str]) -> None:
         name, word, message = map(_require_text, content)

@@ -83,10 +83,9 @@ def try_inputs(
         data = b""
         with contextlib.suppress(TrialTooLong), _cpu_limit(float(inputs["seconds"])) as expired:
             data = encode([_observe(recorder, name, bound, args, kwargs)])
-        if expired:
-            recorder.channel.send("dropped", [name, "it takes the original too long"])
-        elif len(data) > MOST_OF_A_CALL:
-            recorder.channel.send("dropped", [name, "what it does is too large"])
+        if expired or len(data) > MOST_OF_A_CALL:
+            why = "it takes the original too long" if expired else "what it does is too large"
+            recorder.channel.send("dropped", [name, why])
         else:
             recorder.channel.send("call", data.decode("ascii"))
 

@@ -168,8 +168,7 @@ def _refused_uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
             found = _refused_attributes(node, imported)
         else:
             found = _refused_names(node, imported)
-        for what in found:
-            yield what, getattr(node, "lineno", 0)
+        yield from ((what, getattr(node, "lineno", 0)) for what in found)
 
 
 def _refused_imports(node: ast.Import | ast.ImportFrom) -> Iterator[str]:

@@ -344,10 +344,8 @@ def _nodes_of_scope(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Yield the nodes of a scope in source order, without inner scopes and comprehensions."""
     for node in body:
         yield node
-        if isinstance(node, _COMPREHENSIONS):
-            yield from _nodes_of_scope([node.generators[0].iter])
-        else:
-            yield from _nodes_of_scope(_children_in_scope(node))
+        first = [node.generators[0].iter] if isinstance(node, _COMPREHENSIONS) else None
+        yield from _nodes_of_scope(first or _children_in_scope(node))
 
 
 def _fixed_names(body: Iterable[ast.AST]) -> frozenset[str]:
