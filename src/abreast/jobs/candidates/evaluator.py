@@ -141,7 +141,6 @@ class Evaluator:
         inputs: bytes | None = None,
         wanted: Places | None = None,
     ) -> Watched:
-        """Trace the code in the slot by the tests, or with generated inputs alone."""
         tests = self._tests if inputs is None else replace(self._tests, names=())
         return await watch(slot, self.target, tests, limits=limits, inputs=inputs, wanted=wanted)
 

@@ -166,12 +166,10 @@ class ChildProgram:
             return 3
 
     def _before_tests(self) -> None:
-        """Record the state after all imports and before the first test."""
         self._state_before = guard.state_digests(self._places)
         self._patches.record_names()
 
     def _import_target(self, module: ModuleType, execute: Callable[[], None]) -> None:
-        """Execute the target's module under the audit, and trace the target in it."""
         self._audit.importing = True
         try:
             execute()

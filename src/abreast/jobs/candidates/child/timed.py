@@ -235,7 +235,6 @@ class CallHolder:
         return None
 
     def _ask(self, order: dict[str, Any], given: tuple[Any, Any]) -> dict[str, Any]:
-        """Make one call for another purpose than its time."""
         if order["do"] == "profile":
             return count_lines(order["file"], lambda: _call(self._function, given))
         if order["do"] == "count":

@@ -205,7 +205,6 @@ def _refused_names(node: ast.AST, imported: dict[str, str]) -> Iterator[str]:
 
 
 def _import_table(tree: ast.Module) -> dict[str, str]:
-    """Map each name that an import binds to the full name of what it imports."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

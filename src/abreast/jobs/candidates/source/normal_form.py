@@ -293,7 +293,6 @@ class _Locals:
         return f"local.{self._count}"
 
     def _apply(self, node: ast.AST, new_names: dict[str, str]) -> None:
-        """Rename in a node and all of its scope, including the variables of comprehensions."""
         pending = [(node, new_names)]
         while pending:
             node, new_names = pending.pop()

@@ -196,7 +196,6 @@ def _bound_names(body: Iterable[ast.stmt]) -> set[str]:
 
 
 def _import_table(tree: ast.Module) -> dict[str, tuple[str, int, str, str | None]]:
-    """Map the names that top-level imports bind to module, level, name and alias."""
     found: dict[str, tuple[str, int, str, str | None]] = {}
     for one in tree.body:
         if isinstance(one, _IMPORTS):
@@ -413,13 +412,11 @@ def _has_no_effect(one: ast.stmt) -> bool:
 
 
 def _first_line(one: ast.stmt) -> int:
-    """Return the first line of a statement, decorators included."""
     decorators = one.decorator_list if isinstance(one, _DEFINITIONS) else []
     return min([one.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _inside_strings(one: ast.stmt) -> set[int]:
-    """Return the numbers of the lines that begin inside of a string."""
     return {
         number
         for node in ast.walk(one)

@@ -164,7 +164,6 @@ class Race:
     async def _make_call(
         self, arm: _Arm, which: str, number: int, cpu: int | None = None
     ) -> tuple[float, Made]:
-        """Make the calls of one input; return the seconds that count, and the whole result."""
         if arm.process is None:
             raise RuntimeError("the process of this arm is not started")
         one, known = self._inputs.chosen[number], self._known_digests.setdefault(number, [])

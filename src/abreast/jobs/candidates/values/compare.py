@@ -61,7 +61,6 @@ class ValueVerdict:
         return (replace(self, others=()), *self.others)
 
     def __bool__(self) -> bool:
-        """Raise TypeError: `cannot_compare` is neither true nor false."""
         raise TypeError("a verdict has three outcomes: look at its `outcome`")
 
     def __str__(self) -> str:

@@ -359,7 +359,6 @@ def _without_repeats(
 
 
 def _ending(after: ValueSnapshot) -> tuple[str, str]:
-    """Return how an invocation ended, from its last part, and the value it ended with."""
     root = after.nodes[0]
     if root.kind != "map" or not root.items:
         return "did nothing known", ""

@@ -159,7 +159,6 @@ class Digests:
 
 
 def _plain_value(node: SnapshotNode) -> object:
-    """Return the plain value of a node. Raises ValueError or KeyError if it isn't an atom."""
     if node.kind == "atom":
         return {"ellipsis": ..., "NotImplementedType": NotImplemented}[node.type]
     return _VALUE_OF_KIND[node.kind](node.value or "")
