@@ -167,10 +167,8 @@ class CandidatesReport:
 
     def _html_row(self, one: Tried) -> dict[str, Any]:
         speed, interval, memory = _figures(one.timed)
-        checked, timed = one.checked or Checked("error"), one.timed
-        regressions = (
-            [f"slower for one input: {text}" for text in timed.regressions] if timed else []
-        )
+        checked, timed = one.checked or Checked("error"), one.timed or Timed("error")
+        regressions = (f"slower for one input: {text}" for text in timed.regressions)
         return {
             "name": one.name,
             "origin": one.origin,
@@ -181,7 +179,7 @@ class CandidatesReport:
             "interval": interval,
             "memory": memory,
             "diffs": checked.diffs,
-            "notes": [*checked.notes, *(timed.notes if timed else ()), *regressions],
+            "notes": [*checked.notes, *timed.notes, *regressions],
             "stdout": checked.stdout,
             "stderr": checked.stderr,
             "patch": patch_of(self.original, one.text, self.target.file) if one.size else one.text,

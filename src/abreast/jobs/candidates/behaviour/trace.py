@@ -99,11 +99,7 @@ class Watched:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the trace as JSON data."""
-        plain = {
-            name: getattr(self, name)
-            for name in self.__slots__
-            if name not in {"invocations", "signs", "contents"}
-        }
+        plain = {name: getattr(self, name) for name in self.__slots__ if name != "contents"}
         return plain | {
             "invocations": json.loads(encode(self.invocations)),
             "signs": asdict(self.signs),

@@ -111,17 +111,19 @@ class TimedCalls:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the report: what is not timed, repeated in a row, or called once a turn."""
-        found = [self.untimed] if self.untimed else []
-        if self.rounds > 1:
-            found.append(
-                f"each input was called {self.rounds} times in a row, "
-                "as one call is too short to be timed"
-            )
-        if not all(one.copyable for one in self.chosen):
-            found.append("some inputs can't be copied, and were called once a turn")
-        if long := [one.name for one in self.chosen if one.seconds > _LONG_CALL_SECONDS]:
-            found.append(f"{', '.join(long)} takes long, and was called once a turn")
-        return tuple(found)
+        repeated = (
+            f"each input was called {self.rounds} times in a row, "
+            "as one call is too short to be timed"
+        )
+        once = "some inputs can't be copied, and were called once a turn"
+        long = ", ".join(one.name for one in self.chosen if one.seconds > _LONG_CALL_SECONDS)
+        found = (
+            self.untimed,
+            repeated if self.rounds > 1 else "",
+            once if not all(one.copyable for one in self.chosen) else "",
+            f"{long} takes long, and was called once a turn" if long else "",
+        )
+        return tuple(filter(None, found))
 
 
 def choose(

@@ -17,7 +17,7 @@ of a graph are equal only if every node is equal, with everything it refers to.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from abreast.jobs.candidates.values.large import MAX_UNSLICED_TEXT, WantedSlices, slices_of
 from abreast.jobs.candidates.values.object_layout import (
@@ -76,17 +76,14 @@ class _OpenIterator:
     has_compound: bool = False  # some value is not an atom, so it may be mutable
 
 
-class _TypeInfo:
+class _TypeInfo(NamedTuple):
     """What a walk needs to know of a type; computed once per walk."""
 
-    __slots__ = ("cls", "is_iterator", "is_local", "is_pending", "label")
-
-    def __init__(self, cls: type) -> None:
-        self.cls = cls  # a reference, so that its id isn't reused
-        self.is_iterator = is_iterator(cls)
-        self.is_pending = is_pending(cls)
-        self.label = label(cls)
-        self.is_local = cls not in LABELS and not issubclass(cls, type) and is_local_class(cls)
+    cls: type  # a reference, so that its id isn't reused
+    label: str
+    is_iterator: bool
+    is_pending: bool
+    is_local: bool
 
 
 class _Walk:
@@ -204,7 +201,9 @@ class _Walk:
     def _describe(self, index: int, value: object) -> None:
         cls = type(value)
         if (info := self._type_info.get(id(cls))) is None:
-            info = self._type_info[id(cls)] = _TypeInfo(cls)
+            is_local = cls not in LABELS and not issubclass(cls, type) and is_local_class(cls)
+            info = _TypeInfo(cls, label(cls), is_iterator(cls), is_pending(cls), is_local)
+            self._type_info[id(cls)] = info
         if info.is_iterator or (info.is_pending and not self._consume):
             self._open_iterator(index, value)
             return
