@@ -43,7 +43,6 @@ _RUN_NUMBERS: Final = count()
 _CANDIDATES: Final = Path(__file__).parents[1]
 _PACKAGE, _BUNDLE = "abreast.jobs.candidates", "_abreast_child"
 _FOLDERS: Final = ("values", "child")
-_PYCACHE: Final = "__pycache__"
 # By PEP 552: a file with a source hash that is not checked when it is loaded.
 _PYC_HEADER: Final = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 
@@ -65,7 +64,7 @@ def write_bundle(place: Path) -> None:
     """Write all modules of the child into a package in the directory `place`, which exists."""
     package = place / _BUNDLE
     for folder in ("", *_FOLDERS):
-        (package / folder / _PYCACHE).mkdir(parents=True)
+        (package / folder / "__pycache__").mkdir(parents=True)
     for name, data in _files().items():
         (package / name).write_bytes(data)
 

@@ -12,7 +12,6 @@ from abreast.jobs.candidates.source.target import CandidateInvalid, Target, read
 from abreast.worktrees.background import StopRequest
 from abreast.worktrees.git import Git, GitFailed
 
-_PATCH_SUFFIXES: Final = (".patch", ".diff")
 _MAX_CANDIDATE_SIZE: Final = 2 << 20  # bytes
 
 
@@ -52,7 +51,7 @@ def from_patches(
 
 def patches_in(directory: Path) -> list[Path]:
     """Return the patches of a directory, sorted by name. Raises `SourceMissing`."""
-    return _list_files(directory, _PATCH_SUFFIXES)
+    return _list_files(directory, (".patch", ".diff"))
 
 
 def from_refs(

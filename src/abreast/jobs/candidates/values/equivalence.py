@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 from abreast.jobs.candidates.rules import Rules, seen_by
 from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot
 
-_UNREAD_KINDS = frozenset({"unknown", "rest", "whole"})
-_TEXT_PREFIXES = ("str|", "bytes|", "surrogates|")
-
 
 def _is_unread(node: SnapshotNode) -> bool:
     """Whether nodes with different numbers may be equal, because their content isn't known.
@@ -22,8 +19,9 @@ def _is_unread(node: SnapshotNode) -> bool:
     Of sliced values, only texts need equal digests: close floats, for example, have different
     ones.
     """
-    return node.kind in _UNREAD_KINDS or (
-        node.kind == "sliced" and not (node.value or "").startswith(_TEXT_PREFIXES)
+    return node.kind in {"unknown", "rest", "whole"} or (
+        node.kind == "sliced"
+        and not (node.value or "").startswith(("str|", "bytes|", "surrogates|"))
     )
 
 

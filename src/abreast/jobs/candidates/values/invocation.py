@@ -47,8 +47,8 @@ from abreast.jobs.candidates.values.snapshot import (
 from abreast.jobs.candidates.values.take_snapshot import MAX_YIELDED, take_snapshot
 
 MAX_SLICES_READ_AGAIN = 512  # of one part of an invocation
-_AFTER_PARTS = ("self", "arguments", "keywords", "returned", "raised", "yielded")
 _RECORD_FIELDS = {"name", "before", "after", "steps", "stdout"}
+_AFTER_PARTS = ("self", "arguments", "keywords", "returned", "raised", "yielded")
 
 # The slices that were read again, by invocation and part: `before`, `after` or `step 3`.
 AllContents: TypeAlias = Mapping[tuple[str, str], Contents]

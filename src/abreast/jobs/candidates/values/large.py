@@ -25,7 +25,6 @@ MAX_UNSLICED_TEXT: Final = 200_000  # characters or bytes of a text or block tha
 ITEMS_PER_SLICE: Final = 1_000
 TEXT_PER_SLICE: Final = 50_000
 _ROW_KINDS: Final = frozenset({"items", "set", "map"})
-_TEXT_KINDS: Final = frozenset({"str", "surrogates", "bytes"})
 
 Place = tuple[int, int]  # a slice: the index of the node, and the index of the slice in it
 Contents = Mapping[Place, ValueSnapshot]
@@ -89,8 +88,8 @@ def slices_of(description: ValueDescription) -> Slices | None:
         return Slices(
             kind, text, sorted(items, key=_sort_key) if kind == "set" else items, ITEMS_PER_SLICE
         )
-    is_block = kind.startswith("block:")
-    if len(text) <= MAX_UNSLICED_TEXT or items or not (is_block or kind in _TEXT_KINDS):
+    is_block, is_text = kind.startswith("block:"), kind in {"str", "surrogates", "bytes"}
+    if len(text) <= MAX_UNSLICED_TEXT or items or not (is_block or is_text):
         return None
     size = struct.calcsize(block_format(SnapshotNode(kind, ""))) if is_block else 1
     return Slices(kind, "", text, TEXT_PER_SLICE // size * size or size)

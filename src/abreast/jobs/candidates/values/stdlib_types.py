@@ -297,11 +297,9 @@ def _weak_reference(value: weakref.ref[Any]) -> ValueDescription:
 def _enum(value: object) -> ValueDescription:
     held = {key: part for key, part in instance_dict(value) if type(key) is str}
     name = held.get("_name_")
-    state = [(key, part) for key, part in held.items() if key not in _IGNORED_ENUM_PARTS]
-    return ValueDescription("enum", name if type(name) is str else None, state=sorted(state))
-
-
-_IGNORED_ENUM_PARTS = frozenset({"_name_", "__objclass__", "_sort_order_", "_inverted_"})
+    for ignored in ("_name_", "__objclass__", "_sort_order_", "_inverted_"):
+        held.pop(ignored, None)
+    return ValueDescription("enum", name if type(name) is str else None, state=sorted(held.items()))
 
 
 def _raise_unreadable(value: Beyond) -> ValueDescription:
