@@ -1,7 +1,5 @@
 """The entry point of the command line: `python -m abreast`, and the `abreast` script."""
 
-from __future__ import annotations
-
 import gc
 
 # Nearly all objects of a command are freed by their reference count, or live as long as the

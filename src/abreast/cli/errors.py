@@ -1,7 +1,5 @@
 """Error messages of the command line (one sentence: what, where, the fix) and its exit codes."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from typing import Final

@@ -1,7 +1,5 @@
 """The `abreast` command: imports only the subcommand called, and maps errors to exit codes."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Options that several commands share."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Callable

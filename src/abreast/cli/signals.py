@@ -1,7 +1,5 @@
 """SIGINT, SIGTERM and SIGHUP: the first stops the run, the second ends the process at once."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

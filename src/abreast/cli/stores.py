@@ -1,7 +1,5 @@
 """Finds and opens the store that a command works on, and finds runs in it by id or name."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -3,8 +3,6 @@
 Each raises a ValueError whose message is one sentence.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Final

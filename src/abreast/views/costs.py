@@ -1,7 +1,5 @@
 """What the model calls of a run used and cost, in all and by model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One item in full: its input, its outcome, its attempts, its calls of models, and its timing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

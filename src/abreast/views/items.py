@@ -1,7 +1,5 @@
 """The results of a run: its items, kept in columns to be sorted and paged, and kinds of failure."""
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections.abc import Sequence

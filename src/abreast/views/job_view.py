@@ -3,8 +3,6 @@
 The readers accept whatever a run holds and return values that can be sent as JSON.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping

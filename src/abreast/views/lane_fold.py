@@ -5,8 +5,6 @@ the time that the run was driven: the time between a crash and the resume is lef
 a seam. `LaneChart` (terminal) and `RunView` (page) add what they keep of it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Generic, TypeVar

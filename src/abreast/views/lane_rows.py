@@ -4,8 +4,6 @@ A lane has as many rows as were ever in use at once. What a row keeps of its bar
 class: all of them for the page, or what can still be seen for the terminal.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from bisect import bisect_right, insort
 from collections import deque

@@ -1,7 +1,5 @@
 """Numbers over time for a drawing: the window of time that it shows, and levels within it."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Final
 

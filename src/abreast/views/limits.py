@@ -1,7 +1,5 @@
 """The limits of a run over time: calls in flight, how many were allowed, and each decision."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final

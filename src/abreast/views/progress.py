@@ -3,8 +3,6 @@
 An item that is run again counts once.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence

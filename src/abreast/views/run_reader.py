@@ -3,8 +3,6 @@
 A reader neither waits for the run's driver nor holds it up: each call is one read of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection
 from typing import Final

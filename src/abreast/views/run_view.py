@@ -3,8 +3,6 @@
 Bars are kept in columns (arrays), so that 100,000 of them need little memory.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator

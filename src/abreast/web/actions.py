@@ -4,8 +4,6 @@ A run with a driver gets its request through the requests table of the store. A 
 needs a new driver, which the `launch` callable starts; the request is recorded all the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 

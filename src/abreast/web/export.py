@@ -3,8 +3,6 @@
 It holds the page's own modules and the server's answers as data, and fetches nothing.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Static files of the page, the path of plotly's script, and JSON without secrets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """What a run's page shows for its kind of job, beside the lanes: one `view` module per job."""
 
-from __future__ import annotations
-
 import math
 import threading
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The content of each page as plain JSON, for programs and for the page's own scripts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final, TypeAlias

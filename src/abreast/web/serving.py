@@ -1,7 +1,5 @@
 """The HTTP server of the page; on shutdown, open streams end first so that none is cut off."""
 
-from __future__ import annotations
-
 import socket
 
 import uvicorn

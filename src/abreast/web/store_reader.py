@@ -1,7 +1,5 @@
 """The runs that pages show: each is read once for all pages, and then only its new events."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from typing import Final

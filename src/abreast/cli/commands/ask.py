@@ -1,7 +1,5 @@
 """`abreast ask`: asks a model one question, and prints the reply as it is received."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """`abreast cache`: lists and clears the cached replies."""
 
-from __future__ import annotations
-
 import math
 
 import click

@@ -1,7 +1,5 @@
 """`abreast cancel`: asks the driver of a run, in any process, to stop."""
 
-from __future__ import annotations
-
 import os
 import socket
 from typing import Final

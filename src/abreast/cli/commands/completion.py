@@ -1,7 +1,5 @@
 """`abreast completion`: prints the script that lets a shell complete abreast's commands."""
 
-from __future__ import annotations
-
 import click
 from click.shell_completion import get_completion_class
 

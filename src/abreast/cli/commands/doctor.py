@@ -1,7 +1,5 @@
 """`abreast doctor`: prints what is here, what is missing, and where each setting comes from."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import platform

@@ -1,7 +1,5 @@
 """`abreast export`: writes the results of a run as JSON lines, CSV or Parquet, or its page."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -1,7 +1,5 @@
 """`abreast map`: runs a command, a function or a prompt for every line of the input."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`abreast matrix`: runs, scores and reports studies of models x strategies x inputs x repeats."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """`abreast models`: lists the lanes, their keys and limits, and fetches the embedded model."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

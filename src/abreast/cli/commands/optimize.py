@@ -1,7 +1,5 @@
 """`abreast optimize`: tries candidates for a faster function, and writes the best as a patch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """`abreast plan`: divides a repository into subplans, runs them in worktrees, and merges them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

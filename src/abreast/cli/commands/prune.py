@@ -1,7 +1,5 @@
 """`abreast prune`: removes old runs."""
 
-from __future__ import annotations
-
 from typing import cast, get_args
 
 import click

@@ -1,7 +1,5 @@
 """`abreast resume`: resumes a run from its manifest and its journal."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping
 from typing import Any
 

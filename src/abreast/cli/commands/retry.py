@@ -1,7 +1,5 @@
 """`abreast retry`: runs the failed items of a run again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """`abreast rm`: removes runs."""
 
-from __future__ import annotations
-
 import click
 
 from abreast.cli import options

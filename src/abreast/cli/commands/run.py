@@ -1,7 +1,5 @@
 """`abreast run FILE`: runs a job file, whose top-level key says which job it is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """`abreast runs`: lists the runs of the store, newest first."""
 
-from __future__ import annotations
-
 from typing import Final, get_args
 
 import click

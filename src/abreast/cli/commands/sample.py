@@ -1,7 +1,5 @@
 """`abreast sample`: draws from a model, checks and repairs, until one draw passes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """`abreast schema`: prints the JSON Schema of a job file, for completion and checks in editors."""
 
-from __future__ import annotations
-
 import json
 
 import click

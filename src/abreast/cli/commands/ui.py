@@ -1,7 +1,5 @@
 """`abreast ui`: serves the runs of the store as a page for the browser."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -1,7 +1,5 @@
 """`abreast verify`: checks whether one patch behaves as before and is faster."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """`abreast version`: prints the version."""
 
-from __future__ import annotations
-
 import platform
 import sqlite3
 

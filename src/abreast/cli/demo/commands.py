@@ -1,7 +1,5 @@
 """The first part of `abreast demo`: two dozen commands of uneven length, in two lanes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 

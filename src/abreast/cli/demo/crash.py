@@ -1,7 +1,5 @@
 """`abreast demo crash`: kills a run, resumes it, and compares it with an undisturbed run."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The second part of `abreast demo`: forty reviews, judged by a model in this process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """The last part of `abreast demo`: a workflow, run by `abreast run` in another process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Starts `abreast` commands for the web page, in processes that outlive it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

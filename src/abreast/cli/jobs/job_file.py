@@ -1,7 +1,5 @@
 """Reads a job file: its text, its YAML nodes, and the flags of `abreast run`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final

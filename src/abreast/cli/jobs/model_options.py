@@ -1,7 +1,5 @@
 """Options of calls to models that several jobs share: lanes, schema, temperature, the model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

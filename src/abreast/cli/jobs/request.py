@@ -1,7 +1,5 @@
 """A request for a run: what the flags of all jobs share, read once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Draws the lanes of a run: in a terminal with rich, in plain text, in words, and as an SVG."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict

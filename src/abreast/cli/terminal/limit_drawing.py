@@ -1,7 +1,5 @@
 """Draws calls in flight, how many are allowed, and each decision: in a terminal or as an SVG."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A live line at the bottom of a terminal, redrawn in place and erased before other output."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

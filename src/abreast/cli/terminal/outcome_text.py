@@ -1,7 +1,5 @@
 """Formats outcomes: as text, as the command wrote it, or as one JSON object per item."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Writes results to stdout from a thread, so that a slow reader never blocks the loop."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """Prompts on the terminal: for missing inputs, and for the decision at a gate."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Awaitable, Callable
 from itertools import islice

@@ -1,7 +1,5 @@
 """Prints lines, JSON, tables and facts on stdout; headings are bold on a terminal."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

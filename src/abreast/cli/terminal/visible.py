@@ -5,8 +5,6 @@ title or send input to the terminal, and marks that change the direction of writ
 they are printed as `\x1b`. Output to a pipe or a file is not changed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Final

@@ -1,7 +1,5 @@
 """Finds the Python function of `--call pkg.mod:fn`."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

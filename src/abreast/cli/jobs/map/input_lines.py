@@ -1,7 +1,5 @@
 """Reads items from a pipe or a file: one per line, as text or JSON, never all at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

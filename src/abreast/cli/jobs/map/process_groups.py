@@ -1,7 +1,5 @@
 """Records the process groups of a run, kills them, and ends those that a crashed driver left."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

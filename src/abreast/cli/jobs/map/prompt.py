@@ -1,7 +1,5 @@
 """Asks a model about each item of a map."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

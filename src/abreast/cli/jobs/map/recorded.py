@@ -1,7 +1,5 @@
 """Reads a run's results: outcomes in item order, without cancelled ones and those past a stop."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Placeholders in commands, prompts and keys; values become arguments, never shell code."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

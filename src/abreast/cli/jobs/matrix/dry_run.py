@@ -1,7 +1,5 @@
 """`abreast matrix run --dry-run`: prints what a study would cost, and how long it would take."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`abreast matrix init`: writes a small example study."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

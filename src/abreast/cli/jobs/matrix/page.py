@@ -1,7 +1,5 @@
 """Writes the report of a study to a file, with the facts about where its rows come from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Collects where and with what a study ran: versions, commit, table of prices and its date."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

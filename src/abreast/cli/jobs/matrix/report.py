@@ -1,7 +1,5 @@
 """Uses of a study's recorded rows: report, new scores, export, comparison."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Cleans up the worktrees of plans whose driver was killed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from abreast.cli.errors import tell

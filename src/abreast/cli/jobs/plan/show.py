@@ -1,7 +1,5 @@
 """Prints a plan: as JSON, as a tree with its score, or the score alone."""
 
-from __future__ import annotations
-
 import os
 
 from abreast.cli.terminal.tables import say_json

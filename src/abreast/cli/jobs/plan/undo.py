@@ -1,7 +1,5 @@
 """Undoes an apply, if its files were not changed since."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from abreast.cli.errors import DONE, FAILED, UsageError, explain, os_error_text, tell

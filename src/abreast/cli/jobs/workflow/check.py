@@ -1,7 +1,5 @@
 """Checks before a run that `abreast.toml` has the lanes, runners and bounds of a workflow."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator, Mapping

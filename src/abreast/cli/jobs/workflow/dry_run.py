@@ -1,7 +1,5 @@
 """Checks, dry run and rehearsal of a workflow, which run none of its steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

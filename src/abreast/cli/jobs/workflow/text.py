@@ -1,7 +1,5 @@
 """The text that a workflow prints on stdout: its outputs, or else its last step's output."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 
