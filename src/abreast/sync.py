@@ -118,8 +118,9 @@ async def sample(
 
 def sample_sync(prompt: str, **options: Any) -> SampleResult:
     """Call `abreast.sample` from code that isn't async, and wait for its result."""
-    loop = _background.loop()
-    result: SampleResult = _Call(loop, sample(prompt, **options), contextvars.copy_context()).wait()
+    result: SampleResult = _Call(
+        _background.loop(), sample(prompt, **options), contextvars.copy_context()
+    ).wait()
     return result
 
 

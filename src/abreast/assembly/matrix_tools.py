@@ -138,8 +138,9 @@ class RunMatrixTools:
             for one in flow.inputs
             if one.name in inputs
         }
-        tools = await self._tools_for(caller)
-        found = await Flow(flow, tools).run(run, resolve_inputs(flow.inputs, given))
+        found = await Flow(flow, await self._tools_for(caller)).run(
+            run, resolve_inputs(flow.inputs, given)
+        )
         values = list(found.outputs.values())
         last = list(found.steps.values())[-1].output if found.steps else {}
         value = values[0] if len(values) == 1 else found.outputs or None
@@ -170,8 +171,9 @@ class RunMatrixTools:
 
     async def _tools_for(self, caller: Caller) -> RunTools:
         if caller.name not in self._run_tools:
-            tools = replace(self._tools, default_model=caller.name)
-            cell_tools = CellTools(tools, caller, self.clock)
+            cell_tools = CellTools(
+                replace(self._tools, default_model=caller.name), caller, self.clock
+            )
             self._run_tools[caller.name] = await self._stack.enter_async_context(cell_tools)
         return self._run_tools[caller.name]
 

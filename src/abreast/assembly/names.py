@@ -224,9 +224,11 @@ def as_caller(model: Model | Caller) -> Caller:
     from abreast.run.calls.lane import ModelLane
     from abreast.run.calls.model import Caller
 
-    if isinstance(model, Caller):
-        return model
-    return Caller(model, ModelLane(model.name.partition("/")[0]))
+    return (
+        model
+        if isinstance(model, Caller)
+        else Caller(model, ModelLane(model.name.partition("/")[0]))
+    )
 
 
 def find_model(name: str, settings: LaneSettings, model: str, store: Store | None) -> Model:

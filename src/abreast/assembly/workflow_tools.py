@@ -130,9 +130,11 @@ def _environment(own: Mapping[str, str | None] | None) -> dict[str, str] | None:
 
     None if the step has none: the run's environment is inherited.
     """
-    if not own:
-        return None
-    return {name: value for name, value in {**os.environ, **own}.items() if value is not None}
+    return (
+        None
+        if not own
+        else {name: value for name, value in {**os.environ, **own}.items() if value is not None}
+    )
 
 
 @dataclass(slots=True)

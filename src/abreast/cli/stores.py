@@ -119,9 +119,7 @@ def state_of(store: Store, row: RunRow) -> str:
 
 def _resolve_place(place: str, folder: Path | None) -> str:
     """Resolve a store's path; one in a configuration file is relative to that file's folder."""
-    if "://" in place:
-        return place
-    return str(Path(folder or Path.cwd(), Path(place).expanduser()))
+    return place if "://" in place else str(Path(folder or Path.cwd(), Path(place).expanduser()))
 
 
 def _make_folder(folder: Path) -> None:

@@ -217,8 +217,7 @@ def _call(event: Event, path: str, started: Event | None) -> ItemFacts:
 def _nested_outcome(one: Recorded) -> ItemFacts:
     """An outcome recorded within the item: of a check, a judge, or a step of its own."""
     state = one.data.get("state")
-    facts = _text(value_of(one))["text"] if state == "done" else ""
-    short = str(facts)[:400]
+    short = str(_text(value_of(one))["text"] if state == "done" else "")[:400]
     return {
         "path": one.path,
         "key": unescape(one.path.rpartition("/")[2]),
@@ -233,6 +232,4 @@ def _text(value: object) -> ItemFacts:
 
 
 def _cut(text: str | None) -> ItemFacts | None:
-    if text is None:
-        return None
-    return {"text": text[:_MAX_TEXT_CHARACTERS], "characters": len(text)}
+    return None if text is None else {"text": text[:_MAX_TEXT_CHARACTERS], "characters": len(text)}

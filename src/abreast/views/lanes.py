@@ -58,8 +58,9 @@ class ChartRow(LaneRow):
     def begin(self, bar: LaneBar) -> None:
         """Start an attempt; its waiting is shown as far as this row was free then."""
         start = max(bar.start, self.free_since)
-        since = max(bar.since, self.free_since)
-        self.running = bar._replace(since=since, start=start, end=start, nth=self._turns)
+        self.running = bar._replace(
+            since=max(bar.since, self.free_since), start=start, end=start, nth=self._turns
+        )
         self._turns += 1
 
     def keep(self, bar: LaneBar) -> None:
@@ -178,8 +179,7 @@ class LaneChart(LaneFold[ChartLane]):
             lane.ended[DONE] += lane.ended.pop(SPECULATIVE, 0)
 
     def _began(self, lane: ChartLane, bar: LaneBar) -> None:  # noqa: ARG002 - all lanes count
-        running = sum(len(lane.running) for lane in self.lanes.values())
-        self._peak = max(self._peak, running)
+        self._peak = max(self._peak, sum(len(lane.running) for lane in self.lanes.values()))
 
     def _retried(self, event: Event, lane: ChartLane) -> None:  # noqa: ARG002 - only counted
         lane.ended[RETRIED] += 1

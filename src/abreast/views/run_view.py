@@ -102,8 +102,9 @@ class RunView(LaneFold[AttemptLane]):
         self.errors.add(event, retried=True)
 
     def _settled(self, event: Event, lane: AttemptLane, state: str) -> None:
-        error = self.errors.add(event) if state == FAILED else -1
-        self.items.settle(event, lane.name, state, self.now, error)
+        self.items.settle(
+            event, lane.name, state, self.now, self.errors.add(event) if state == FAILED else -1
+        )
 
     def _abandon(self, path: str, state: str) -> None:
         self.items.end(path, state, self.now)
@@ -115,8 +116,9 @@ class RunView(LaneFold[AttemptLane]):
 
     def _map_ended(self, event: Event) -> None:
         super()._map_ended(event)
-        names = str(event.data.get("timing_dependent") or "").split(",")
-        self.timing_dependent.update(filter(None, names))
+        self.timing_dependent.update(
+            filter(None, str(event.data.get("timing_dependent") or "").split(","))
+        )
 
     def _call_settled(self, event: Event) -> None:
         item = event.path.rpartition("/call/")[0]

@@ -87,8 +87,7 @@ class Guard:
             await self._app(scope, receive, send_with_headers)
         else:
             status, sentence = refused
-            answer = PlainTextResponse(f"{sentence}\n", status)
-            await answer(scope, receive, send_with_headers)
+            await PlainTextResponse(f"{sentence}\n", status)(scope, receive, send_with_headers)
 
     def _refusal(
         self, method: str, headers: dict[str, str], query: bytes
@@ -110,12 +109,14 @@ class Guard:
         return None
 
     def _is_beneath(self, path: str) -> bool:
-        start = path[: len(self._base)]
-        return secrets.compare_digest(start.encode("utf-8", "surrogatepass"), self._base.encode())
+        return secrets.compare_digest(
+            path[: len(self._base)].encode("utf-8", "surrogatepass"), self._base.encode()
+        )
 
     def _has_token(self, query: bytes) -> bool:
-        given = parse_qs(query.decode("latin-1")).get("token", [""])[0]
-        return secrets.compare_digest(given.encode(), self._token.encode())
+        return secrets.compare_digest(
+            parse_qs(query.decode("latin-1")).get("token", [""])[0].encode(), self._token.encode()
+        )
 
     def _has_cookie(self, text: str) -> bool:
         try:
@@ -133,6 +134,8 @@ def _is_same_origin(headers: dict[str, str], host: str) -> bool:
     Browsers set these headers themselves; the script of another page can't change them.
     """
     origin = headers.get("origin")
-    if origin is None:
-        return headers.get("sec-fetch-site") == "same-origin"
-    return origin.lower() == f"http://{host}"
+    return (
+        headers.get("sec-fetch-site") == "same-origin"
+        if origin is None
+        else origin.lower() == f"http://{host}"
+    )

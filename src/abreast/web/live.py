@@ -44,8 +44,9 @@ def stream(
     A poll that returns None found nothing new.
     """
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    lines = _lines(request, poll, closing, secrets)
-    return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        _lines(request, poll, closing, secrets), media_type="text/event-stream", headers=headers
+    )
 
 
 async def _lines(

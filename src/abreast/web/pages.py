@@ -105,8 +105,10 @@ def head(source: PageSource, run_id: str, _: Query) -> Answer:
 def head_of(run: OpenRun) -> Answer:
     """The same for an open run whose lock the caller holds."""
     row, view = run.row, run.view
-    waiting = sum(len(lane.waiting) for lane in view.lanes.values())
-    counts = {**view.items.counts, "waiting": waiting}
+    counts = {
+        **view.items.counts,
+        "waiting": sum(len(lane.waiting) for lane in view.lanes.values()),
+    }
     until = row.ended if run.over else SYSTEM_CLOCK.wall()
     return {
         "id": row.id,
@@ -151,8 +153,7 @@ def lanes(source: PageSource, run_id: str, query: Query) -> Answer:
     with run.lock:
         run.refresh_if_stale()
         begin, end = _number(query, "begin", 0.0), _number(query, "end", run.now)
-        shown = run.window(begin, end, _whole(query, "columns", 1000))
-        return {"version": run.version, **shown}
+        return {"version": run.version, **run.window(begin, end, _whole(query, "columns", 1000))}
 
 
 def spending(source: PageSource, run_id: str, _: Query) -> Answer:

@@ -25,7 +25,8 @@ def command(*, shell: str, as_json: bool) -> int:
     found = get_completion_class(shell) if shell in SHELLS else None
     if found is None:
         raise UsageError(f"there is no completion for {shell!r}; there is for {', '.join(SHELLS)}")
-    root = click.get_current_context().find_root().command
-    script = found(root, {}, "abreast", options.COMPLETION).source()
+    script = found(
+        click.get_current_context().find_root().command, {}, "abreast", options.COMPLETION
+    ).source()
     say_json({"shell": shell, "script": script}) if as_json else say(script)
     return 0

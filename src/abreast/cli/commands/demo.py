@@ -188,8 +188,12 @@ def command(
     workflow_facts = {} if reviews_result.why_not else _run_workflow(choice, prints=not as_json)
     next_steps = next_commands(choice, display.run, model=not reviews_result.why_not)
     if as_json:
-        pasted = [words for words, _ in next_steps]
-        facts = {"run": display.run, "store": choice.place, "items": display.rows, "next": pasted}
+        facts = {
+            "run": display.run,
+            "store": choice.place,
+            "items": display.rows,
+            "next": [words for words, _ in next_steps],
+        }
         reviews_facts = {
             "run": reviews_result.run,
             "items": reviews_result.rows,

@@ -140,9 +140,11 @@ def _where(lane: LaneSettings) -> str:
             if here
             else "this process; abreast models get"
         )
-    if not lane.has_models:
-        return "no models; for steps of workflows"
-    return lane.base_url or "by way of litellm"
+    return (
+        "no models; for steps of workflows"
+        if not lane.has_models
+        else lane.base_url or "by way of litellm"
+    )
 
 
 def _cell_text(value: object) -> object:

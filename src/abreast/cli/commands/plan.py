@@ -54,9 +54,11 @@ check_option = click.option(
 def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any) -> int:
     """Show the tree of subplans that PATH is divided into, and why each part is divided or not."""
     plan, imports = _plan_of(path, given)
-    if html is not None:
-        return _write_page(plan, imports, path, html)
-    return print_plan(plan, imports, ids=ids, as_json=as_json)
+    return (
+        _write_page(plan, imports, path, html)
+        if html is not None
+        else print_plan(plan, imports, ids=ids, as_json=as_json)
+    )
 
 
 @command.command("score")

@@ -53,8 +53,7 @@ def command(
                 f"--state: there is no state {state!r}; there are {', '.join(get_args(RunState))}"
             )
     chosen = cast("tuple[RunState, ...]", states) or PRUNED
-    choice = StoreChoice(Config.load(), store)
-    with choice.look() as opened:
+    with StoreChoice(Config.load(), store).look() as opened:
         removed = (
             []
             if opened is None

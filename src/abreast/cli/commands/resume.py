@@ -62,8 +62,7 @@ def command(*, run: str | None, store: str | None, retry_failed: bool, **given: 
         request = resume_request(
             row, given, choice=choice, store=opened, resume=job.resume_modes[retry_failed]
         )
-        changes = changes_of(config, given)
-        return drive(job.of_run(request, row, changes, given["inputs"]), request)
+        return drive(job.of_run(request, row, changes_of(config, given), given["inputs"]), request)
 
 
 def resume_request(row: RunRow, given: Mapping[str, Any], **how: Any) -> RunRequest:

@@ -19,6 +19,5 @@ def command(*, kind: str) -> int:
       abreast schema workflow > workflow.schema.json
       # and in the file's first line: # yaml-language-server: $schema=workflow.schema.json
     """  # noqa: D301 - click wants the character itself
-    schema = find_name(JOBS[kind].schema or "")
-    say(json.dumps(schema(), indent=2))
+    say(json.dumps(find_name(JOBS[kind].schema or "")(), indent=2))
     return 0

@@ -112,8 +112,7 @@ def find_item(store: Store, row: RunRow, key: str) -> Recorded:
 
     Raises `UsageError` if there is none, or more than one.
     """
-    ours = f"{escape(row.name)}/{ITEMS}/{escape(key)}"
-    found = store.recorded(row.id, [ours, key])
+    found = store.recorded(row.id, [f"{escape(row.name)}/{ITEMS}/{escape(key)}", key])
     if found:
         return next(iter(found.values()))
     if (steps := step_paths_of(store, row)) is not None:

@@ -63,8 +63,9 @@ class WatchView:
         self._reader = Follower()
         self._quiet_looks = 0
         self._driven = row.state == RUNNING and store.driven(row.id)
-        make = LimitChart if limits else LaneChart
-        self.chart: Any = make(window or _LIVE_WINDOW, whole=window is None and not self._driven)
+        self.chart: Any = (LimitChart if limits else LaneChart)(
+            window or _LIVE_WINDOW, whole=window is None and not self._driven
+        )
         self.drawing: Any = _drawing_module(limits=limits)
 
     @property

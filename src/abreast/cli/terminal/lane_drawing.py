@@ -349,8 +349,7 @@ def svg(chart: LaneChart, run: str, state: str, now: float) -> str:
         body.append(svg_text(round(x), _TOP - 17, "resumed", "m"))
     head = [svg_text(20, 30, run, "b"), _headline(chart, state, now, 20 + 8 * (len(run) + 3))]
     parts = "\n".join([*head, *grid, *body, *_svg_legend(shown, y + 46)])
-    title = summary_line(chart, run, state, now)
-    return svg_file(_SVG_WIDTH, y + _BOTTOM, title, parts)
+    return svg_file(_SVG_WIDTH, y + _BOTTOM, summary_line(chart, run, state, now), parts)
 
 
 def _merge_bars(shown: list[VisibleLane], frame: DrawingFrame) -> list[VisibleLane]:

@@ -158,8 +158,7 @@ def svg(chart: LimitChart, run: str, state: str, now: float) -> str:
         x = _LEFT + 130 * place
         square = f'<rect x="{x}" y="{y - 12}" width="12" height="12" rx="3" fill="{colour}"/>'
         body.append(f"{square}{svg_text(x + 18, y - 2, word)}")
-    title = summary_line(chart, run, state, now)
-    return svg_file(_SVG_WIDTH, y + 18, title, "\n".join(body))
+    return svg_file(_SVG_WIDTH, y + 18, summary_line(chart, run, state, now), "\n".join(body))
 
 
 def _svg_lane(flow: CallFlow, frame: DrawingFrame, y: int) -> Iterator[str]:

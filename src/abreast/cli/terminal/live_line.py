@@ -77,8 +77,13 @@ class LiveLine:
         self._erase()
         if not self._closed:
             parts = [(one_line(text), style) for text, style in self._source.parts() if text]
-            line = Text("  ").join(Text(*part) for part in parts)
-            self._console.print(line, end="", no_wrap=True, overflow="ellipsis", crop=True)
+            self._console.print(
+                Text("  ").join(Text(*part) for part in parts),
+                end="",
+                no_wrap=True,
+                overflow="ellipsis",
+                crop=True,
+            )
             self._visible = True
 
     def _erase(self) -> None:

@@ -19,8 +19,7 @@ def say(text: str, *, bold: int = 0) -> None:
     """
     text = text.encode("utf-8", "replace").decode()
     if sys.stdout.isatty():
-        title = click.style(visible(text[:bold]), bold=True) if bold else ""
-        text = title + visible(text[bold:])
+        text = (click.style(visible(text[:bold]), bold=True) if bold else "") + visible(text[bold:])
     sys.stdout.write(f"{text}\n")
 
 

@@ -203,9 +203,11 @@ class MapDriver(JobDriver):
     def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
         """If stdout was lost, that is why; it has cancelled the run."""
         why = error if isinstance(error, AbreastError) else self._output_error or error
-        if isinstance(why, UsageError):
-            return EarlyExit(str(why), why.code)
-        return super().early_exit(why, interrupts)
+        return (
+            EarlyExit(str(why), why.code)
+            if isinstance(why, UsageError)
+            else super().early_exit(why, interrupts)
+        )
 
     def print_stop(self, stopped: EarlyExit) -> int:
         """Print why the run ended early, unless the reader of stdout has ended."""
@@ -273,9 +275,11 @@ class MapDriver(JobDriver):
             )
 
     def _render(self) -> Callable[[Outcome[Any]], list[Piece]]:
-        if self.view.json:
-            return partial(pieces_as_json, run_id=self.run_id)
-        return partial(pieces_as_text, quiet=self.view.quiet)
+        return (
+            partial(pieces_as_json, run_id=self.run_id)
+            if self.view.json
+            else partial(pieces_as_text, quiet=self.view.quiet)
+        )
 
     def print_result(self) -> int:
         """Print a summary if items failed or stderr is a terminal; return the exit code."""

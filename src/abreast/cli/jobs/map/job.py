@@ -110,9 +110,11 @@ class MapJob:
     def question(self) -> ItemTemplate:
         """The prompt as a template; the item is added at its end if no placeholder names it."""
         template = ItemTemplate((self.prompt or "",), json_items=self.jsonl, option="--prompt")
-        if template.uses_item:
-            return template
-        return ItemTemplate((f"{self.prompt}\n\n{{}}",), json_items=self.jsonl, option="--prompt")
+        return (
+            template
+            if template.uses_item
+            else ItemTemplate((f"{self.prompt}\n\n{{}}",), json_items=self.jsonl, option="--prompt")
+        )
 
     @cached_property
     def lanes(self) -> dict[str, LaneSettings]:

@@ -238,9 +238,11 @@ class MatrixDriver(JobDriver):
             lane, _ = split_name(model, self.lanes)
         except ValueError as error:
             return str(error)
-        if lane.wants_key and lane.key is None:
-            return f"no key for {lane.name} ({lane.api_key_env})"
-        return missing_extra(lane)
+        return (
+            f"no key for {lane.name} ({lane.api_key_env})"
+            if lane.wants_key and lane.key is None
+            else missing_extra(lane)
+        )
 
     def print_before(self, store: Store | None, row: RunRow | None) -> int:
         """Print which arms can't run, which cells are recorded and which run again, and why.
@@ -517,5 +519,9 @@ def resume_study(
 ) -> int:
     """Go on with a run of the driver's study; return the exit code."""
     driver.row = row
-    resume = driver.resume_modes[retry]
-    return drive(driver, replace(request, store=store, name=row.name, run_id=row.id, resume=resume))
+    return drive(
+        driver,
+        replace(
+            request, store=store, name=row.name, run_id=row.id, resume=driver.resume_modes[retry]
+        ),
+    )

@@ -124,8 +124,9 @@ def _estimate(
     draws = 1
     if strategy.kind == "sample":
         draws = int(strategy.facts.get("breadth", 1)) * int(strategy.facts.get("depth", 1))
-    caller = open_model(model.name, lanes=given.lanes)
-    need, _ = caller.reserve(Request((Message("user", text),), max_tokens=most), ())
+    need, _ = open_model(model.name, lanes=given.lanes).reserve(
+        Request((Message("user", text),), max_tokens=most), ()
+    )
     return float(need.tokens * draws), need.usd * draws, _DEFAULT_CALL_SECONDS * draws
 
 

@@ -99,8 +99,7 @@ def rescore(file: str, text: str, given: Mapping[str, Any]) -> int:
             raise UsageError(
                 f"there is no run of {name!r} to score; run it first: abreast matrix run {file}"
             )
-        earlier = StudyFile.of_run(store, row)
-        source = replace(earlier, text=text, file=file, directory=directory)
+        source = replace(StudyFile.of_run(store, row), text=text, file=file, directory=directory)
         driver = MatrixDriver(source, request, report=not given["no_report"], offline=True)
         return resume_study(driver, request, store, row)
 

@@ -225,8 +225,13 @@ class _ApplyDriver:
             if each.leaf in finished
         ]
         record = {"run": self._run, "at": SYSTEM_CLOCK.wall(), "held": held}
-        leave = self._options.leave_requests
-        paths = apply(merged, self._snapshots, self._root, leave_requests=leave, record=record)
+        paths = apply(
+            merged,
+            self._snapshots,
+            self._root,
+            leave_requests=self._options.leave_requests,
+            record=record,
+        )
         kept.drop(self._run, finished)
         return paths
 
@@ -257,8 +262,11 @@ class _ApplyDriver:
             return looked
         async with AsyncExitStack() as stack:
             trees = await stack.enter_async_context(open_worktrees(self._root, 1, own_git=True))
-            commands = await stack.enter_async_context(Commands())
-            processes = Processes(commands, self._groups.started, self._groups.ended)
+            processes = Processes(
+                await stack.enter_async_context(Commands()),
+                self._groups.started,
+                self._groups.ended,
+            )
             return await MergeCheck(command, trees.slots[0], processes).look(whole)
 
     def _print_result(self, result: _ApplyResult) -> int:

@@ -176,11 +176,14 @@ class PlanDriver(JobDriver):
 
             request = Request((), temperature=job.temperature, max_tokens=job.reply_tokens)
             return EditTask(caller, Ownership.of(self._plan), repairs=job.repairs, request=request)
-        commands = await stack.enter_async_context(Commands())
-        processes = Processes(commands, self.groups.started, self.groups.ended)
-        if job.call is not None:
-            return CallTask(job.call, job.home, processes)
-        return CommandTask(job.command or "", processes)
+        processes = Processes(
+            await stack.enter_async_context(Commands()), self.groups.started, self.groups.ended
+        )
+        return (
+            CallTask(job.call, job.home, processes)
+            if job.call is not None
+            else CommandTask(job.command or "", processes)
+        )
 
     def print_result(self) -> int:
         """Print the state of each subplan; return the exit code."""

@@ -172,8 +172,7 @@ class PlanJob:
             except (ValueError, TypeError) as error:
                 raise UsageError(f"{spell(word)}: {error}") from None
         _check_work(read, spell, place)
-        path = str((Path(home) / read.pop("path", ".")).resolve())
-        return cls(path, home, **read)
+        return cls(str((Path(home) / read.pop("path", ".")).resolve()), home, **read)
 
     @classmethod
     def of_run(cls, row: RunRow, budget: str | None = None) -> PlanJob:

@@ -75,9 +75,8 @@ def _is_program(program: str, cwd: str) -> bool:
 
     True if its name contains a placeholder, whose value is not known yet.
     """
-    if "{" in program:
-        return True
-    return shutil.which(str(Path(cwd, program)) if os.sep in program else program) is not None
+    path = str(Path(cwd, program)) if os.sep in program else program
+    return "{" in program or shutil.which(path) is not None
 
 
 def check_arguments(

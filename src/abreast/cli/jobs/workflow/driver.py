@@ -336,8 +336,11 @@ class WorkflowDriver(JobDriver):
 
     def print_changes(self, before: Mapping[str, Any]) -> None:
         """Print which inputs differ from before, and which steps read them."""
-        names = {*before, *self.inputs} - self.secret_names
-        changed = sorted(name for name in names if before.get(name) != self.inputs.get(name))
+        changed = sorted(
+            name
+            for name in {*before, *self.inputs} - self.secret_names
+            if before.get(name) != self.inputs.get(name)
+        )
         if changed and not self.view.quiet:
             again = affected_by({("inputs", name) for name in changed}, self.workflow.steps)
             steps = ", ".join(again) if again else "no step"

@@ -135,8 +135,7 @@ def rehearsal_of(choice: StoreChoice, wanted: str | None) -> Rehearsal:
         return Rehearsal()
     recorded: dict[str, dict[str, Any]] = {}
     with choice.existing() as store:
-        row = find_run(store, wanted)
-        for event in each_event(store, row.id, {ITEM_SETTLED}):
+        for event in each_event(store, find_run(store, wanted).id, {ITEM_SETTLED}):
             value = (
                 codec.decode(event.body)
                 if event.data.get("state") == "done" and event.body
