@@ -75,8 +75,7 @@ class Served:
 @contextmanager
 def serving(store, **more):
     """Serve a store's page; `more` goes into its `Site`."""
-    from abreast.web.app import Site
-    from abreast.web.serving import Server
+    from abreast.web.app import Server, Site
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port, token = listening.getsockname()[1], secrets.token_urlsafe(16)

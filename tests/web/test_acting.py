@@ -9,8 +9,7 @@ from importlib import import_module
 
 import pytest
 
-from abreast.cli.commands.ui import prompt_of, secrets_here
-from abreast.cli.jobs.background_start import Launcher
+from abreast.cli.commands.ui import Launcher, prompt_of, secrets_here
 from abreast.cli.jobs.map.job import MapJob
 from abreast.core.events import Event
 from abreast.store.port import Driver

@@ -13,7 +13,6 @@ from abreast.core import events
 from abreast.core.driven_time import DrivenTime
 from abreast.core.events import Event
 from abreast.core.item import unescape
-from abreast.views.costs import Costs
 from abreast.views.job_view import listed, number, whole
 from abreast.views.lane_rows import (
     CANCELLED,
@@ -26,6 +25,7 @@ from abreast.views.lane_rows import (
     Lane,
     LaneBar,
 )
+from abreast.views.progress import Costs
 
 OTHERS: Final = "others"
 _MAX_LANES: Final = 64  # shown separately; all further ones are shown as one

@@ -12,8 +12,17 @@ from typing import Final
 
 from abreast.core.events import Event
 from abreast.views.lane_fold import LaneFold
-from abreast.views.lane_rows import DONE, RETRIED, SEVERITY, SPECULATIVE, Lane, LaneBar, LaneRow
-from abreast.views.levels import LaneLevel, TimeWindow
+from abreast.views.lane_rows import (
+    DONE,
+    RETRIED,
+    SEVERITY,
+    SPECULATIVE,
+    Lane,
+    LaneBar,
+    LaneLevel,
+    LaneRow,
+    TimeWindow,
+)
 from abreast.views.progress import OutcomeCounts
 
 _GRAINS: Final = 500  # per window: bars shorter than one grain are merged

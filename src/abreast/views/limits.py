@@ -8,8 +8,7 @@ from abreast.core import events
 from abreast.core.driven_time import DrivenTime
 from abreast.core.events import Event
 from abreast.views.job_view import number
-from abreast.views.lane_rows import CRASHED, RUNNING
-from abreast.views.levels import LaneLevel, TimeWindow
+from abreast.views.lane_rows import CRASHED, RUNNING, LaneLevel, TimeWindow
 
 CONCURRENCY: Final = "concurrency"
 _GRAINS: Final = 1000  # per window: changes within one grain are one step

@@ -5,8 +5,8 @@ An item that is run again counts once.
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import (
@@ -20,9 +20,10 @@ from abreast.core.events import (
     Event,
     count_read,
 )
+from abreast.core.outcome import NO_USAGE
+from abreast.run.outcome_record import usage_of
 from abreast.store.port import RunRow, Store
-from abreast.views.costs import Costs
-from abreast.views.job_view import whole
+from abreast.views.job_view import number, whole
 from abreast.views.lane_rows import CANCELLED, DONE, FAILED
 from abreast.views.run_reader import Follower
 
@@ -120,4 +121,46 @@ class Tallies:
             "unpriced": tally.costs.unpriced,
             "tokens": int(used["input"] + used["output"]),
             "counted": reader.after >= row.last_seq,
+        }
+
+
+class Costs:
+    """The sums so far.
+
+    Usage is summed by calls, not by items: that of a nested item is also in the item around it.
+    """
+
+    def __init__(self) -> None:
+        """Start without calls."""
+        self.usage = NO_USAGE
+        self.models: dict[str, dict[str, float]] = {}
+        self.unpriced = 0
+
+    def add(self, data: Mapping[str, Any]) -> dict[str, float]:
+        """Add a call that settled, and return what it used.
+
+        Nothing is counted of a cancelled call: it holds a reservation, not a known usage.
+        """
+        if data.get("state") == "cancelled":
+            return {}
+        self.usage += usage_of(data)
+        self.unpriced += data.get("usd", 0) is None
+        fields = {
+            "requests": "requests",
+            "usd": "usd",
+            "input": "input_tokens",
+            "output": "output_tokens",
+        }
+        used = {name: float(number(data.get(field)) or 0) for name, field in fields.items()}
+        total = self.models.setdefault(str(data.get("model", "")), dict.fromkeys(used, 0.0))
+        for name, value in used.items():
+            total[name] += value
+        return used
+
+    @property
+    def total(self) -> dict[str, float]:
+        """The sums over all models; `usd` is what is known of it."""
+        return {
+            name: sum(model[name] for model in self.models.values())
+            for name in ("requests", "usd", "input", "output")
         }

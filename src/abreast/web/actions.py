@@ -11,7 +11,7 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
 from abreast.store.port import RunRow, Store
 from abreast.views.run_reader import shown_state
-from abreast.web.job_views import waiting_gates
+from abreast.web.store_reader import waiting_gates
 
 Launch: TypeAlias = Callable[[Sequence[str]], str | None]
 """Starts `abreast` with these arguments as a separate process.

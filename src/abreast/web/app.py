@@ -1,8 +1,9 @@
-"""The page's web application: routes for JSON, static files, live streams and actions."""
+"""The page's web application and its server: JSON, static files, live streams and actions."""
 
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,8 +22,8 @@ from abreast.core.errors import AbreastError, NoSuchRun
 from abreast.store.port import RunRow, Store
 from abreast.web import live, pages
 from abreast.web.actions import ActionRefused, Launch, act
-from abreast.web.files import STATIC, json_text, plotly_path
 from abreast.web.guard import Guard
+from abreast.web.pages import STATIC, json_text, plotly_path
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -169,3 +171,29 @@ async def _plotly(_: Request) -> Response:
     return FileResponse(
         path, media_type="text/javascript", headers={"cache-control": "private, max-age=86400"}
     )
+
+
+class Server(uvicorn.Server):
+    """Serves the page: call `run` with a listening socket.
+
+    It ends on Ctrl-C, or when `should_exit` is set.
+    """
+
+    def __init__(self, site: Site) -> None:
+        """Serve `site`, and log warnings only."""
+        super().__init__(
+            uvicorn.Config(
+                make_app(site),
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=2,
+                lifespan="off",
+                server_header=False,
+            )
+        )
+        self._site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the live streams, then shut down."""
+        self._site.closing.set()
+        await super().shutdown(sockets)

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from abreast.store.port import RunRow, Store
 from abreast.web import lane_window, pages
-from abreast.web.files import STATIC, json_text, plotly_path
-from abreast.web.pages import PageSource
+from abreast.web.pages import STATIC, PageSource, json_text, plotly_path
 
 _MAX_ITEMS: Final = 5000  # rows of the table; with more items, the failed ones are kept first
 _MAX_DETAILED_ITEMS: Final = 1000  # items with their texts

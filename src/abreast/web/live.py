@@ -16,8 +16,7 @@ from starlette.responses import StreamingResponse
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.web import pages
-from abreast.web.files import json_text
-from abreast.web.pages import PageSource
+from abreast.web.pages import PageSource, json_text
 
 if TYPE_CHECKING:
     from starlette.requests import Request

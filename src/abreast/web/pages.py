@@ -1,7 +1,10 @@
 """The content of each page as plain JSON, for programs and for the page's own scripts."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
@@ -12,8 +15,7 @@ from abreast.views.items import SORTS
 from abreast.views.progress import Tallies
 from abreast.views.run_reader import shown_state
 from abreast.web import lane_window
-from abreast.web.job_views import JOB_VIEWS
-from abreast.web.store_reader import READ_SECONDS, OpenRun, StoreReader
+from abreast.web.store_reader import JOB_VIEWS, READ_SECONDS, OpenRun, StoreReader
 
 Query: TypeAlias = Mapping[str, str]
 Answer: TypeAlias = dict[str, object]
@@ -240,3 +242,34 @@ def _number(query: Query, name: str, default: float) -> float:
     except ValueError:
         return default
     return value if 0.0 <= value < 1e12 else default  # noqa: PLR2004 - neither nan nor too large
+
+
+STATIC: Final = Path(__file__).parent / "static"
+
+
+def plotly_path() -> Path | None:
+    """The path of the script in plotly's package, or None if plotly is not installed."""
+    spec = find_spec("plotly")
+    return (
+        None
+        if spec is None or spec.origin is None
+        else Path(spec.origin).parent / "package_data" / "plotly.min.js"
+    )
+
+
+def json_text(content: object, secrets: Collection[str] = ()) -> str:
+    """Encode as JSON, with secrets replaced by `***`.
+
+    The journal holds no secrets; this is a second safeguard.
+    """
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    for secret in secrets:
+        # JSON escapes quotes in a secret, and does so twice in a text that is JSON itself.
+        for form in {secret, once := _escaped(secret), _escaped(once)}:
+            text = text.replace(form, "***")
+    return text
+
+
+def _escaped(text: str) -> str:
+    """The text as it is written within a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from abreast.cli.commands import demo
+from abreast.cli.demo import commands as demo_flow
 from abreast.cli.demo import crash as demo_crash
 from abreast.cli.demo import reviews as demo_reviews
-from abreast.cli.demo import workflow as demo_flow
 from abreast.cli.demo.commands import SAYING, STUMBLE, demo_items
 from abreast.cli.errors import UsageError
 from abreast.testing import MemoryStore

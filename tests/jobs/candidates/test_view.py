@@ -9,7 +9,7 @@ from abreast.assembly.names import open_run
 from abreast.jobs.candidates.job import EvaluationOptions
 from abreast.jobs.candidates.results import best_of
 from abreast.testing import Gate, MemoryStore
-from abreast.web.job_views import JobViewReader
+from abreast.web.store_reader import JobViewReader
 from tests.jobs.candidates.laboratories import (
     ORIGINAL,
     TARGET,

@@ -4,7 +4,7 @@ import json
 
 from abreast import open_run
 from abreast.testing import MemoryStore
-from abreast.web.job_views import JobViewReader
+from abreast.web.store_reader import JobViewReader
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 
 

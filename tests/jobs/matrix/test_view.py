@@ -11,7 +11,7 @@ from abreast.jobs.matrix.job import Matrix
 from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.jobs.matrix.spec import CellChoice
 from abreast.testing import MemoryStore
-from abreast.web.job_views import JobViewReader
+from abreast.web.store_reader import JobViewReader
 from tests.jobs.matrix.benches import FakeBench, simple
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 

@@ -10,7 +10,7 @@ from abreast.jobs.plan.decompose.inventory import Inventory
 from abreast.jobs.plan.job import PlanOptions, run_plan
 from abreast.jobs.plan.spec import Options
 from abreast.testing import Gate, MemoryStore
-from abreast.web.job_views import JobViewReader
+from abreast.web.store_reader import JobViewReader
 from tests.turns import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed
 

@@ -12,7 +12,7 @@ from abreast.jobs.sample.strategies import Vote
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.testing import Gate, MemoryStore
-from abreast.web.job_views import JobViewReader
+from abreast.web.store_reader import JobViewReader
 from tests.jobs.sample.drawing import Table, at, passes
 from tests.turns import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, viewed

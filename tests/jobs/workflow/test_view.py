@@ -5,7 +5,7 @@ import json
 import pytest
 
 from abreast.testing import Gate, MemoryStore
-from abreast.web.job_views import JobViewReader
+from abreast.web.store_reader import JobViewReader
 from tests.jobs.workflow.kits import FakeKit, at_gate, each, fan, flow, gate, go, step
 from tests.turns import turns
 from tests.web.jobs.viewing import HOSTILE, Hand, settled, viewed

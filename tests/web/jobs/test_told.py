@@ -6,7 +6,7 @@ import pytest
 
 from abreast.core.errors import NoSuchRun
 from abreast.testing import MemoryStore
-from abreast.web.job_views import JobViewReader, waiting_gates
+from abreast.web.store_reader import JobViewReader, waiting_gates
 from tests.web.jobs.viewing import Hand, settled, viewed
 
 

@@ -4,7 +4,7 @@ import json
 
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.store.port import Driver
-from abreast.web.job_views import JobViewReader
+from abreast.web.store_reader import JobViewReader
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x00\ud800\u202e"
 """What a reply may say: markup, half a surrogate pair, a switch of direction."""

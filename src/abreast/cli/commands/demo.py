@@ -20,10 +20,17 @@ import click
 from abreast.cli import options, units
 from abreast.cli.commands.watch import can_redraw, canvas_of, make_console, restore_cursor, show
 from abreast.cli.config import Config
-from abreast.cli.demo.commands import LANES, NAME, WIDTH, demo_items, run_commands
+from abreast.cli.demo.commands import (
+    LANES,
+    NAME,
+    WIDTH,
+    demo_items,
+    quickstart,
+    run_commands,
+    run_quickstart,
+)
 from abreast.cli.demo.crash import command as crash
 from abreast.cli.demo.reviews import MODEL, WeightsFetch, reviews, run_reviews, table
-from abreast.cli.demo.workflow import quickstart, run_quickstart
 from abreast.cli.errors import UsageError
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.live_line import wants_progress

@@ -9,9 +9,15 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import UsageError, os_error_text, tell
-from abreast.cli.jobs.plan.job import KIND, ORDERS, PlanJob, make_plan, repair_tree
-from abreast.cli.jobs.plan.leftovers import clear_leftovers
-from abreast.cli.jobs.plan.show import print_plan
+from abreast.cli.jobs.plan.job import (
+    KIND,
+    ORDERS,
+    PlanJob,
+    clear_leftovers,
+    make_plan,
+    print_plan,
+    repair_tree,
+)
 from abreast.cli.jobs.request import new_request
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.jobs.plan.decompose.imports import Imports
@@ -254,7 +260,7 @@ def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) ->
     last file are again as they were before. If one of these files was changed since, it is named,
     and nothing is taken back. What was before the ten newest applies of a directory is kept.
     """
-    from abreast.cli.jobs.plan.undo import undo_run
+    from abreast.cli.jobs.plan.apply import undo_run
 
     return undo_run(run, StoreChoice(Config.load(), store), dry_run=dry_run, as_json=as_json)
 

@@ -5,7 +5,11 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Mapping
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -13,8 +17,7 @@ import click
 
 from abreast.cli import options, units
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, os_error_text, tell
-from abreast.cli.jobs.background_start import Launcher
+from abreast.cli.errors import UsageError, one_line, os_error_text, tell
 from abreast.cli.jobs.map.job import KIND, MapJob
 from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.stores import StoreChoice
@@ -55,8 +58,7 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
         raise UsageError(f"--port: {error}") from None
     _check_host(host, allow_others=allow_others)
     try:
-        from abreast.web.app import Site
-        from abreast.web.serving import Server
+        from abreast.web.app import Server, Site
     except ImportError:
         raise UsageError(NEEDS_UI) from None
     choice = StoreChoice(Config.load(), store)
@@ -165,3 +167,43 @@ def prompt_of(row: RunRow, key: str, value: object) -> str | None:
     facts = row.manifest.get(row.kind)
     prompt = facts.get("prompt") if isinstance(facts, Mapping) else None
     return prompt if isinstance(prompt, str) else None
+
+
+_START_TIMEOUT: Final = 2.0  # seconds to wait for a command that fails at its start
+_MAX_OUTPUT_BYTES: Final = 4000  # of its stderr that are read
+
+
+class Launcher:
+    """Starts commands on one store, each in its own session: Ctrl-C ends the page, not the run."""
+
+    def __init__(self, place: str) -> None:
+        """Start commands on the store at `place`."""
+        self._place = place
+
+    def __call__(self, words: Sequence[str]) -> str | None:
+        """Start a command; return its error message if it fails within two seconds, else None."""
+        with tempfile.TemporaryFile() as output:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "abreast", words[0], "--store", self._place, *words[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=output,
+                start_new_session=True,
+            )
+            try:
+                code = child.wait(_START_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                threading.Thread(
+                    target=child.wait, daemon=True
+                ).start()  # so that no zombie is left
+                return None
+            output.seek(0)
+            lines = (
+                output.read()[-_MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip().splitlines()
+            )
+        # Exit code 1 means that the run went on and items failed: the run's page shows these.
+        return (
+            (one_line(lines[-1]).removeprefix("abreast: ") if lines else f"exit code {code}")
+            if code > 1
+            else None
+        )

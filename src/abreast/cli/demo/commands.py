@@ -1,9 +1,17 @@
-"""The first part of `abreast demo`: two dozen commands of uneven length, in two lanes."""
+"""Parts of `abreast demo` that run commands: two dozen in two lanes, and `abreast run`."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from abreast.assembly.names import open_run
+from abreast.cli.demo.crash import clean_environment
+from abreast.cli.demo.reviews import MODEL
+from abreast.cli.errors import DONE, FAILED, UsageError, one_line
 from abreast.cli.jobs.map.command import CommandFailed
 from abreast.core.outcome import Outcome
 from abreast.executors.commands import Commands
@@ -83,3 +91,57 @@ async def run_commands(
                 run_word, words, width=WIDTH, lane=lambda word: str(word["lane"]), retry=retry
             ):
                 released(outcome)
+
+
+QUICKSTART: Final = "examples/quickstart.yaml"
+_PACKAGED_FILE: Final = Path(__file__).with_name("data") / "quickstart.yaml"
+_PASSED_VARIABLES: Final = (
+    "ABREAST_CACHE",
+    "ABREAST_LOCAL_THREADS",
+)  # where the weights are, and the number of threads
+
+
+def quickstart() -> str:
+    """The workflow's file: the repository's if the working directory has it, else the package's."""
+    here = Path(QUICKSTART)
+    try:
+        return (
+            QUICKSTART if here.read_bytes() == _PACKAGED_FILE.read_bytes() else str(_PACKAGED_FILE)
+        )
+    except OSError:
+        return str(_PACKAGED_FILE)
+
+
+def run_quickstart(store: str, *, prints: bool) -> dict[str, Any]:
+    """Run the workflow; with `prints` it prints its results, otherwise they are returned.
+
+    Raises `UsageError` if it fails.
+    """
+    words = [
+        sys.executable,
+        "-m",
+        "abreast",
+        "run",
+        quickstart(),
+        "--store",
+        store,
+        "--model",
+        MODEL,
+    ]
+    passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+    stream = None if prints else subprocess.PIPE
+    finished = subprocess.run(
+        words if prints else [*words, "--json"],
+        env=clean_environment() | passed,
+        stdin=subprocess.DEVNULL,
+        stdout=stream,
+        stderr=stream,
+        check=False,
+    )
+    if finished.returncode != DONE:
+        why = "" if prints else f": {one_line(finished.stderr.decode('utf-8', 'replace'))}"
+        raise UsageError(f"the demo's own workflow failed{why}", FAILED)
+    if prints:
+        return {}
+    found: dict[str, Any] = json.loads(finished.stdout)
+    return {"run": found["run"], "status": found["status"], "outputs": found["outputs"]}

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
-from abreast.views.lane_rows import RUNNING
+from abreast.views.lane_rows import RUNNING, LaneLevel
 from abreast.views.lanes import LaneChart
-from abreast.views.levels import LaneLevel
 from abreast.views.limits import LimitChart
 
 _MIN_SECONDS: Final = 0.05  # that a drawing spans at least

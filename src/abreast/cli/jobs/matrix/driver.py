@@ -20,11 +20,11 @@ from abreast.cli.jobs.matrix.page import (
     STUDY_GIVEN,
     design_of,
     manifest_of,
+    provenance,
     report_path,
     short_path,
     write_page,
 )
-from abreast.cli.jobs.matrix.provenance import provenance
 from abreast.cli.jobs.model_options import (
     ADAPTIVE_WIDTH,
     configured_lanes,

@@ -1,4 +1,4 @@
-"""Merges the results of a run's subplans into its directory, unless something prevents it."""
+"""Merges the results of a run's subplans into its directory, and takes that back again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 from abreast.cli.errors import DONE, FAILED, UsageError, explain, os_error_text, tell
 from abreast.cli.jobs.map.process_groups import ProcessGroups
 from abreast.cli.jobs.plan.driver import snapshots_of
-from abreast.cli.jobs.plan.job import KIND, PlanJob, repair_tree
-from abreast.cli.jobs.plan.leftovers import clear_leftovers
+from abreast.cli.jobs.plan.job import KIND, PlanJob, clear_leftovers, repair_tree
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json
@@ -34,6 +33,7 @@ from abreast.worktrees.merge.listing import list_submodules
 from abreast.worktrees.merge.merge import Change, Merged, MergeStrategy, Outside, merge
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
+from abreast.worktrees.merge.undo import Applied, applies, changed_since, undo
 from abreast.worktrees.pool import open_worktrees
 
 
@@ -321,3 +321,76 @@ class _ApplyResult:
     paths: tuple[str, ...]
     left: list[str]
     """Requests that `--leave-requests` left out."""
+
+
+def undo_run(wanted: str | None, choice: StoreChoice, *, dry_run: bool, as_json: bool) -> int:
+    """Undo the newest apply, of one run or of all; return the exit code."""
+    root, applied = _newest(choice) if wanted is None else _newest_of(wanted, choice)
+    run = str(applied.record["run"])
+    clear_leftovers(root)
+    try:
+        changed = changed_since(root, applied)
+        if not changed and not dry_run:
+            _hold_again(root, run, applied)
+            undo(root, applied)
+    except AbreastError as error:
+        why, code = explain(error)
+        raise UsageError(why, code) from None
+    except OSError as error:
+        raise UsageError(
+            f"nothing was taken back: {error.filename or root}: {os_error_text(error)}", FAILED
+        ) from None
+    restored = [] if changed else list(applied.paths)
+    if as_json:
+        say_json({"run": run, "restored": [] if dry_run else restored, "changed": changed})
+        return FAILED if changed else DONE
+    for path in changed:
+        say(printable(f"{path}: changed since it was applied"))
+    if changed:
+        tell(f"nothing was taken back: {len(changed)} file(s) changed since {run} was applied")
+        return FAILED
+    again = f"apply it once more with: abreast plan apply {run}{choice.flag}"
+    tell(
+        f"{len(restored)} files can be taken back"
+        if dry_run
+        else f"{len(restored)} files are as they were before {run} was applied; {again}"
+    )
+    return DONE
+
+
+def _newest_of(wanted: str, choice: StoreChoice) -> tuple[Path, Applied]:
+    row, job, _ = find_plan(wanted, choice)
+    root = Path(job.path)
+    found = [each for each in _applies(root) if each.record["run"] == row.id]
+    if not found:
+        raise UsageError(f"nothing of {row.id} is applied to {root}, or it was taken back already")
+    return root, found[-1]
+
+
+def _newest(choice: StoreChoice) -> tuple[Path, Applied]:
+    """The newest apply to the directories of all recorded plans."""
+    with choice.existing() as store:
+        rows = [row for row in store.runs(limit=1000) if row.kind == KIND]
+    roots = {Path.cwd(), *(Path(PlanJob.of_run(row).path) for row in rows)}
+    found: list[tuple[float, Path, Applied]] = []
+    for root in sorted(root for root in roots if root.is_dir()):
+        repair_tree(root)
+        found += [(float(each.record["at"]), root, each) for each in _applies(root)[-1:]]
+    if not found:
+        raise UsageError("there is nothing to take back: no plan is applied")
+    _, root, applied = max(found, key=lambda each: each[0])
+    return root, applied
+
+
+def _applies(root: Path) -> list[Applied]:
+    try:
+        return applies(root)
+    except AbreastError as error:
+        raise UsageError(str(error), FAILED) from None
+
+
+def _hold_again(root: Path, run: str, applied: Applied) -> None:
+    """Hold the results of the subplans again: the apply released them."""
+    kept = HeldResults(snapshots_of(str(root)))
+    for leaf, how, tree in applied.record["held"]:
+        kept.hold(run, leaf, how, tree)

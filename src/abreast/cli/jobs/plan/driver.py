@@ -18,9 +18,7 @@ from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, end_leftovers
 from abreast.cli.jobs.model_options import configured_lanes, default_model, open_named
-from abreast.cli.jobs.plan.job import KIND, PlanJob, read_job
-from abreast.cli.jobs.plan.leftovers import clear_leftovers
-from abreast.cli.jobs.plan.show import print_plan
+from abreast.cli.jobs.plan.job import KIND, PlanJob, clear_leftovers, print_plan, read_job
 from abreast.cli.jobs.request import RunRequest, new_request
 from abreast.cli.stores import FOLDER
 from abreast.cli.terminal.tables import say_json, say_table

@@ -1,4 +1,4 @@
-"""The options of a plan, from flags or a file, as a run's manifest stores them."""
+"""The options of a plan, from flags or a file, and the plan that they make, as it is printed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from typing import Any, Final
 from abreast.cli import units
 from abreast.cli.errors import FAILED, UsageError, tell
 from abreast.cli.jobs.request import recorded_facts, unknown_version
+from abreast.cli.terminal.tables import say_json
 from abreast.core.errors import AbreastError
 from abreast.jobs.files.yaml_nodes import YamlNode
 from abreast.jobs.plan.decompose.decompose import decompose
 from abreast.jobs.plan.decompose.imports import Imports, read_imports
 from abreast.jobs.plan.decompose.inventory import take_inventory
+from abreast.jobs.plan.decompose.score import score as score_of
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.spec import Options, Plan
+from abreast.jobs.plan.work.held_results import rescue
 from abreast.store.port import JsonValue, RunRow
 from abreast.worktrees.merge.errors import ApplyRunning
 from abreast.worktrees.merge.repair import repair
+from abreast.worktrees.pool import has_pools, reap_worktrees
 
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
@@ -283,3 +287,51 @@ def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
         return decompose(inventory, imports, Options(**numbers)), imports
     except PlanInvalid as error:
         raise UsageError(str(error)) from None
+
+
+def clear_leftovers(root: Path) -> None:
+    """Save the results that killed drivers left in worktrees of `root`, and remove the worktrees.
+
+    Prints what is saved. Worktrees that can't be saved are left as they are, and errors are only
+    printed: a plan can be shown in a read-only directory too.
+    """
+    try:
+        if not has_pools(root):
+            return
+        for each in rescue(root):
+            tell(
+                f"{each.leaf} of {each.run} was cut off; what it had done is kept: "
+                f"git --git-dir {each.home} ls-tree -r {each.tree}"
+            )
+        reap_worktrees(root)
+    except (OSError, AbreastError) as error:
+        tell(f"worktrees of a plan that was cut off could not be removed: {error}")
+
+
+def print_plan(
+    plan: Plan,
+    imports: Imports,
+    *,
+    ids: bool = False,
+    as_json: bool = False,
+    only_score: bool = False,
+) -> int:
+    """Print a plan: as JSON, as a tree with its score, or the score alone."""
+    from abreast.jobs.plan.tree_text import score_lines, show, to_json
+    from abreast.worktrees.merge.names import printable
+
+    report = score_of(plan, imports)
+    if as_json:
+        say_json(to_json(plan, report))
+        return 0
+    from rich.console import Console
+
+    console = Console(
+        highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False
+    )
+    if only_score:
+        for line in score_lines(plan, report):
+            console.print(printable(line), markup=False)
+    else:
+        console.print(show(plan, report, ids=ids))
+    return 0
