@@ -145,7 +145,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _exit_code_of(error: BaseException, *, verbose: bool) -> int:
-    """Print what ended the command, and return its exit code."""
     if isinstance(error, (AbreastError, UsageError, click.ClickException)):
         sentence, code = _sentence_and_code(error)
         if sentence:

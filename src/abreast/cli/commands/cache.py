@@ -15,10 +15,10 @@ from abreast.core.clock import SYSTEM_CLOCK
 @click.group("cache", invoke_without_command=True)
 @options.common
 @click.pass_context
-def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
+def command(context: click.Context, *, store: str | None, as_json: bool) -> None:
     """List the replies that `--cache` has kept, by model; `abreast cache clear` forgets them."""
     if context.invoked_subcommand is not None:
-        return 0
+        return
     with StoreChoice(Config.load(), store).look() as opened:
         kept = [] if opened is None else opened.replies()
     if as_json:
@@ -44,7 +44,6 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
             for one in kept
         ]
         say_table(("MODEL", "REPLIES", "CHARACTERS", "OLDEST", "NEWEST"), rows)
-    return 0
 
 
 @command.command("clear")
@@ -56,7 +55,7 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
 @options.common
 def clear(
     *, model: str | None, older_than: str | None, quiet: bool, store: str | None, as_json: bool
-) -> int:
+) -> None:
     """Forget replies; all of them, unless options select some."""
     try:
         before = (
@@ -70,4 +69,3 @@ def clear(
         say_json({"forgotten": gone})
     elif not quiet:
         tell(f"forgot {gone} replies")
-    return 0

@@ -29,7 +29,7 @@ _POLL_INTERVAL: Final = 0.05  # seconds between two checks whether it has ended
 @options.common
 def command(
     *, run: str, reason: str, wait: bool, quiet: bool, store: str | None, as_json: bool
-) -> int:
+) -> None:
     """Ask the driver of RUN to stop.
 
     It does within a second. What is recorded stays, and the run can be resumed.
@@ -49,7 +49,6 @@ def command(
             say_json(facts_of_run(opened, opened.get(row.id)))
         elif not quiet:
             tell(message)
-    return 0
 
 
 def _cancel_undriven(store: Store, row: RunRow, reason: str) -> str:

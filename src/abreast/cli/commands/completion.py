@@ -14,7 +14,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", metavar="SHELL")
 @options.as_json
 @options.verbose
-def command(*, shell: str, as_json: bool) -> int:
+def command(*, shell: str, as_json: bool) -> None:
     """Print the completion script for SHELL: bash, zsh or fish.
 
     \b
@@ -29,4 +29,3 @@ def command(*, shell: str, as_json: bool) -> int:
         click.get_current_context().find_root().command, {}, "abreast", options.COMPLETION
     ).source()
     say_json({"shell": shell, "script": script}) if as_json else say(script)
-    return 0

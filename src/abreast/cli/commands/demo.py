@@ -157,7 +157,7 @@ def command(
     no_model: bool,
     store: str | None,
     as_json: bool,
-) -> int:
+) -> None:
     """See it work: two dozen commands side by side, drawn as they go.
 
     Then forty reviews, judged by a model, and a workflow. The model runs in this process, without a
@@ -166,7 +166,7 @@ def command(
     .abreast/abreast.db, which git ignores.
     """
     if context.invoked_subcommand is not None:
-        return 0
+        return
     try:
         wide = units.number(width, least=1)
     except ValueError as error:
@@ -209,13 +209,10 @@ def command(
         say_json({**facts, "reviews": reviews_facts, "workflow": workflow_facts or None})
     else:
         _print_next(choice, next_steps)
-    return 0
 
 
 @dataclass(slots=True)
 class _ReviewsResult:
-    """The result of the reviews."""
-
     run: str = ""
     rows: list[Row] = field(default_factory=list)
     why_not: str = "it was not wanted"
@@ -224,7 +221,6 @@ class _ReviewsResult:
 def _judge_reviews(
     store: Store, weights: WeightsFetch, chosen: list[Row], width: int, *, prints: bool
 ) -> _ReviewsResult:
-    """Let the model judge the reviews, and print a few."""
     line = _StatusLine() if prints else None
     show_status = line.show if line else lambda _: None
     try:
@@ -250,7 +246,6 @@ def _judge_reviews(
 
 
 def _run_workflow(choice: StoreChoice, *, prints: bool) -> dict[str, Any]:
-    """Run a workflow, and print its result."""
     if prints:
         say("\nAnd a workflow: six questions, three at once, written down in a file\n")
         say(f"  $ {_workflow_command(choice)}\n")

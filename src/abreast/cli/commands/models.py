@@ -19,7 +19,7 @@ from abreast.system.paths import cache_directory
 @click.group("models", invoke_without_command=True)
 @options.common
 @click.pass_context
-def command(context: click.Context, *, store: str | None, as_json: bool) -> int:  # noqa: ARG001 - of all commands
+def command(context: click.Context, *, store: str | None, as_json: bool) -> None:  # noqa: ARG001 - of all commands
     """List the lanes that models are asked on: their address, key and limits.
 
     A model is named lane/model, such as openai/gpt-4o-mini or local/smollm2. Others are declared in
@@ -33,7 +33,7 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
       rpm = 600
     """  # noqa: D301 - click wants the character itself
     if context.invoked_subcommand is not None:
-        return 0
+        return
     rows = [
         _facts(lane)
         for lane in configured_lanes(Config.load()).values()
@@ -51,7 +51,6 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> int:
                 for row in map(_with_width_text, rows)
             ],
         )
-    return 0
 
 
 @command.command("get")

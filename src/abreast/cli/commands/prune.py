@@ -38,7 +38,7 @@ def command(
     quiet: bool,
     store: str | None,
     as_json: bool,
-) -> int:
+) -> None:
     """Remove runs that ended long ago, and give their room back to the disk.
 
     Interrupted and paused runs wait to be resumed, and stay unless --state names them.
@@ -70,7 +70,6 @@ def command(
     elif not quiet:
         names = f": {', '.join(removed)}" if removed else ""
         tell(f"{'would remove' if dry_run else 'removed'} {len(removed)} run(s){names}")
-    return 0
 
 
 def _old(store: Store, before: float, states: tuple[RunState, ...]) -> list[str]:

@@ -16,7 +16,7 @@ from abreast.cli.terminal.tables import say_json
 @options.common
 def command(
     *, runs: tuple[str, ...], dry_run: bool, quiet: bool, store: str | None, as_json: bool
-) -> int:
+) -> None:
     """Remove each RUN and all that is recorded of it. A run that is being driven is left alone."""
     with StoreChoice(Config.load(), store).existing() as opened:
         found = {row.id: row for row in [find_run(opened, run) for run in runs]}
@@ -27,4 +27,3 @@ def command(
                 say_json({"run": run_id, "removed": not dry_run})
             elif not quiet:
                 tell(f"{'would remove' if dry_run else 'removed'} {run_id}")
-    return 0

@@ -35,7 +35,7 @@ def command(
     limit: str,
     store: str | None,
     as_json: bool,
-) -> int:
+) -> None:
     """List the runs, newest first."""
     try:
         most = units.number(limit, least=1)
@@ -48,7 +48,7 @@ def command(
     with choice.look(reads=True) as opened:
         if opened is None:
             tell(f"no runs yet: there is no store at {choice.place}")
-            return 0
+            return
         rows = _rows(opened, name, state, tag, most)
         if as_json:
             for row in rows:
@@ -60,7 +60,6 @@ def command(
             )
         else:
             tell("no such runs")
-    return 0
 
 
 def _rows(

@@ -12,7 +12,7 @@ from abreast.cli.terminal.tables import say
 @click.command("schema")
 @options.verbose
 @click.argument("kind", type=click.Choice([name for name, job in JOBS.items() if job.schema]))
-def command(*, kind: str) -> int:
+def command(*, kind: str) -> None:
     """Print the JSON Schema of a workflow's or a plan's file.
 
     \b
@@ -20,4 +20,3 @@ def command(*, kind: str) -> int:
       # and in the file's first line: # yaml-language-server: $schema=workflow.schema.json
     """  # noqa: D301 - click wants the character itself
     say(json.dumps(find_name(JOBS[kind].schema or "")(), indent=2))
-    return 0

@@ -46,7 +46,7 @@ _MAX_FAILED: Final = 10  # items that are listed
 @options.common
 def command(
     *, run: str, key: str | None, limits: bool, raw: bool, store: str | None, as_json: bool
-) -> int:
+) -> None:
     r"""Show the run RUN, or its item KEY: what it wrote, what became of it and how long it took.
 
     RUN is an id such as map-3, a name (then the newest run of that name), or `last`. KEY is an
@@ -73,7 +73,6 @@ def command(
             )
         else:
             _show_run(opened, row, choice)
-    return 0
 
 
 def _show_limits(store: Store, row: RunRow, key: str | None, *, as_json: bool) -> None:

@@ -45,7 +45,7 @@ _MIN_SECRET_LENGTH: Final = 8  # characters; a shorter one would match parts of 
     help="With --host: let other machines look and act, unencrypted.",
 )
 @options.common
-def command(*, port: str, host: str, allow_others: bool, store: str | None, as_json: bool) -> int:
+def command(*, port: str, host: str, allow_others: bool, store: str | None, as_json: bool) -> None:
     """Show the runs of the store as a page in the browser, live, until Ctrl-C.
 
     It listens on this machine only, unless --host names another address. The address that is
@@ -88,7 +88,6 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
             )
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
             Server(site).run(sockets=[listener])
-    return 0
 
 
 NEEDS_UI: Final = (

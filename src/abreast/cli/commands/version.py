@@ -13,7 +13,7 @@ from abreast.core.version import VERSION
 @click.command("version")
 @options.as_json
 @options.verbose
-def command(*, as_json: bool) -> int:
+def command(*, as_json: bool) -> None:
     """Print the version."""
     facts = {
         "abreast": VERSION,
@@ -21,4 +21,3 @@ def command(*, as_json: bool) -> int:
         "sqlite": sqlite3.sqlite_version,
     }
     say_json(facts) if as_json else say(f"abreast {VERSION}")
-    return 0

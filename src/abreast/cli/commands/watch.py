@@ -126,7 +126,7 @@ def command(
     limits: bool,
     store: str | None,
     as_json: bool,
-) -> int:
+) -> None:
     """Draw the lanes of RUN as it goes, or with --limits its limits; by default of the newest run.
 
     One row per slot in use, each item a bar in time, coloured by its outcome; what waits for its
@@ -143,7 +143,6 @@ def command(
             _write_svg(view, svg)
     if view.state == CRASHED:
         tell(f"{view.id} has crashed; go on with: abreast resume {view.id}{choice.flag}")
-    return 0
 
 
 def _seconds(window: str | None) -> float | None:

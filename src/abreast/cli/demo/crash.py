@@ -201,7 +201,6 @@ class CrashTrial:
         )
 
     def _abreast(self, verb: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start abreast in another process."""
         return subprocess.Popen(
             [sys.executable, "-m", "abreast", verb, "--store", str(self._place), *arguments],
             cwd=self._folder,
@@ -212,7 +211,6 @@ class CrashTrial:
         )
 
     def _finish(self, process: subprocess.Popen[bytes]) -> bytes:
-        """Wait for the process to end, and return its output."""
         with process:
             try:
                 output, errors = process.communicate(timeout=_TIMEOUT)
@@ -262,7 +260,6 @@ class CrashTrial:
         return {event.path.rpartition("/")[2] for event in begun} - self._recorded()
 
     def _executed(self) -> dict[str, int]:
-        """How many times each item has started."""
         counts = (self._folder / "killed").iterdir()
         return {position_key(int(count.name)): count.stat().st_size for count in counts}
 

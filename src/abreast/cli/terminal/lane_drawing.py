@@ -183,7 +183,6 @@ def _visible_lanes(chart: LaneChart, frame: DrawingFrame, room: int) -> list[Vis
 def _bar_row(
     bars: Sequence[LaneBar], frame: DrawingFrame, seams: Iterable[float], canvas: Canvas
 ) -> Text:
-    """One row of bars."""
     parts: list[Shade] = [None] * (frame.columns * _PARTS_PER_CELL)
     names: dict[int, tuple[str, Style]] = {}
     for bar in bars:
@@ -266,7 +265,6 @@ def _text_style(state: str) -> Style:
 
 
 def _plain_cell(parts: Sequence[Shade], canvas: Canvas) -> str:
-    """One cell without colours."""
     most = max(parts, key=lambda part: (parts.count(part), part is not None))
     return (_ASCII_MARKS if canvas.ascii else _MARKS)[most[0]][most[1]] if most else " "
 
@@ -292,7 +290,6 @@ def _most_waiting(chart: LaneChart) -> int:
 
 
 def _states(shown: Iterable[VisibleLane]) -> list[str]:
-    """The states that appear in the drawing."""
     found = {bar.state for _, rows in shown for bars in rows for bar in bars}
     if any(strip.waited.steps for strip, _ in shown):
         found.add(WAITING)

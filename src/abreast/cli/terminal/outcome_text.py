@@ -167,7 +167,6 @@ def command_row(result: Mapping[str, Any]) -> Row:
 
 
 def _value_line(value: object) -> bytes:
-    """A function's value as a line."""
     text = value if isinstance(value, str) else visible_json(_JSON(plain(value)))
     return f"{text}\n".encode("utf-8", "replace")
 

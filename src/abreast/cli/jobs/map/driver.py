@@ -214,7 +214,6 @@ class MapDriver(JobDriver):
         return super().print_stop(stopped) if stopped.why else stopped.code
 
     async def _print_outcomes(self, run: Run, function: Callable[[Any], Any]) -> None:
-        """Run the items, and print their outcomes as they are released."""
         job = self._job
         # An item that may be answered from the cache must not wait for a lane: only its call does.
         lane = self._caller.lane.name if self._caller and not job.cache else None
@@ -240,7 +239,6 @@ class MapDriver(JobDriver):
             await printer.write(pieces)
 
     def _function(self) -> Callable[[Any], Any]:
-        """The function to call with each item."""
         job, commands = self._job, self._commands
         if job.call is not None:
             return find_function(job.call, job.cwd)
@@ -302,7 +300,6 @@ class MapDriver(JobDriver):
         return FAILED if bad else DONE
 
     def _usage_text(self) -> str:
-        """Requests, tokens and cost, if models were asked."""
         used = self._counts.used
         if self._caller is None:
             return ""

@@ -55,7 +55,6 @@ class ProcessGroups:
             asyncio.get_running_loop().call_later(_SHORT_LIVED_SECONDS, self._record_long_lived)
 
     def _record_long_lived(self) -> None:
-        """Record the groups that have lived long enough in the journal."""
         self._scheduled = False
         now = SYSTEM_CLOCK.now()
         for child in self._alive.values():
@@ -68,8 +67,6 @@ class ProcessGroups:
 
 @record(slots=True)
 class _Child:
-    """A process group, its item, and whether it is recorded in the journal."""
-
     item: CurrentItem
     group: int
     since: float
@@ -77,8 +74,6 @@ class _Child:
 
 
 class _Stat(NamedTuple):
-    """Facts about a process from /proc."""
-
     pid: int
     group: int
     start_stamp: str

@@ -121,7 +121,6 @@ def _order_of(recorded: Recorded) -> _OutcomeOrder:
 
 
 def _map_states(store: Store, run_id: str) -> dict[str, _MapState]:
-    """For each map, the start by its newest driver, and where it stopped if it did."""
     maps: dict[str, _MapState] = {}
     for event in each_event(store, run_id, {MAP_STARTED, MAP_STOPPED}):
         if event.kind == MAP_STARTED:
@@ -146,7 +145,6 @@ def _is_past_stop(recorded: Recorded, maps: dict[str, _MapState]) -> bool:
 
 
 def _is_beneath(path: str, left_out: Collection[str]) -> bool:
-    """Whether the path, or one of its parents, is left out."""
     while path and left_out:
         if path in left_out:
             return True

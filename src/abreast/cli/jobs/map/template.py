@@ -181,7 +181,6 @@ def _field(value: object, name: str) -> object:
 
 
 def _text(value: object) -> str:
-    """Text as it is, everything else as JSON."""
     return (
         value
         if isinstance(value, str)

@@ -162,14 +162,12 @@ class MatrixDriver(JobDriver):
         return {**dict.fromkeys((*self.study.lanes(), *self.lanes), every), **given, **limited}
 
     def _max_widths(self) -> dict[str, int]:
-        """The largest width that each lane can grow to."""
         found = {name for name, lane in self.lanes.items() if lane.adaptive and not lane.capped}
         return {
             name: ADAPTIVE_WIDTH if name in found else width for name, width in self.widths.items()
         }
 
     def _width_text(self) -> int | str:
-        """The width of the study's lanes, as reports show it."""
         widths = {lane: self.widths[lane] for lane in self.study.lanes() if lane != CONTROL_LANE}
         every = set(widths.values())
         return (
@@ -222,7 +220,6 @@ class MatrixDriver(JobDriver):
         )
 
     def _find_unavailable(self) -> dict[tuple[str, str], str]:
-        """The arms that can't run here, and why."""
         found: dict[tuple[str, str], str] = {}
         for model in self.study.models:
             why = None if self._offline else self._why_unavailable(model.name)
@@ -233,7 +230,6 @@ class MatrixDriver(JobDriver):
         return found
 
     def _why_unavailable(self, model: str) -> str | None:
-        """Why a model can't be asked here; None if it can."""
         try:
             lane, _ = split_name(model, self.lanes)
         except ValueError as error:

@@ -136,8 +136,6 @@ def _replaced(found: Mapping[str, Any], leaves: Sequence[str] | None) -> list[st
 
 
 class _ApplyDriver:
-    """Merges one run into its directory."""
-
     def __init__(
         self, job: PlanJob, run: str, recorded: _RecordedPlan, options: ApplyOptions
     ) -> None:
@@ -313,8 +311,6 @@ class _ApplyDriver:
 
 @dataclass(frozen=True, slots=True)
 class _ApplyResult:
-    """The result of an apply."""
-
     merged: Merged
     blocked: list[str]
     notes: list[str]
