@@ -2,6 +2,8 @@
 
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from abreast.cli.terminal.visible import visible
@@ -47,6 +49,17 @@ class UsageError(Exception):
         """Keep the sentence and the exit code."""
         super().__init__(sentence)
         self.code = code
+
+
+@contextmanager
+def refusing(
+    what: str = "", errors: type[Exception] | tuple[type[Exception], ...] = ValueError
+) -> Iterator[None]:
+    """Raise `UsageError` in place of these errors, with `what` and a colon before the message."""
+    try:
+        yield
+    except errors as error:
+        raise UsageError(f"{what}: {error}" if what else str(error)) from None
 
 
 _OTHER_STORE: Final = "use another with --store FILE"

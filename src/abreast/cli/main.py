@@ -157,7 +157,8 @@ def _exit_code_of(error: BaseException, *, verbose: bool) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 0
     if isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRNOS:
-        _discard_stdout()
+        # To /dev/null, so that the interpreter's flush at exit does not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if error.errno == EPIPE:
             return PIPE_CLOSED
         tell(f"the output can't be written: {os_error_text(error)}")
@@ -201,8 +202,3 @@ def _reserve_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
-
-
-def _discard_stdout() -> None:
-    """Redirect stdout to /dev/null, so that the interpreter's flush at exit does not fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

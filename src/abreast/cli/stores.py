@@ -8,7 +8,7 @@ from typing import Final
 
 from abreast.assembly.names import find_store
 from abreast.cli.config import PATIENCE, STORE, Config
-from abreast.cli.errors import UsageError, os_error_text
+from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.core.errors import NoSuchRun
 from abreast.store.port import RunRow, Store
 
@@ -60,10 +60,8 @@ class StoreChoice:
                 raise UsageError(
                     f"{path} is not a file, so it can't be a store; use another with --store FILE"
                 )
-        try:
+        with refusing("--store"):
             store = find_store(self.place, busy_timeout=self.patience, reads=reads)
-        except ValueError as error:
-            raise UsageError(f"--store: {error}") from None
         try:
             yield store
         finally:

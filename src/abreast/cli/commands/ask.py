@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from abreast.assembly.names import open_model
 from abreast.cli import options
 from abreast.cli.config import SEED, Config
 from abreast.cli.errors import FAILED, UsageError, one_line, tell
 from abreast.cli.jobs.model_options import (
     configured_lanes,
     default_model,
+    open_named,
     read_schema,
     read_temperature,
     reply_as_json,
@@ -56,10 +56,7 @@ def command(*, question: str, **given: Any) -> int:
     choice = StoreChoice(config, given["store"])
     lanes = configured_lanes(config, given["lane_width"])
     with choice.existing() if name.startswith("replay/") else choice.look() as store:
-        try:
-            model = open_model(name, lanes=lanes, store=store)
-        except (ValueError, OSError) as error:
-            raise UsageError(f"--model: {error}") from None
+        model = open_named(name, lanes, store)
         streams = not given["as_json"] and call_options["schema"] is None
         try:
             reply = asyncio.run(_ask(model, text, call_options, streams=streams))

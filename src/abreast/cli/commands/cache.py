@@ -6,7 +6,7 @@ import click
 
 from abreast.cli import options, units
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, tell
+from abreast.cli.errors import refusing, tell
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import iso_time, local_time, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
@@ -57,12 +57,10 @@ def clear(
     *, model: str | None, older_than: str | None, quiet: bool, store: str | None, as_json: bool
 ) -> None:
     """Forget replies; all of them, unless options select some."""
-    try:
+    with refusing("--older-than"):
         before = (
             math.inf if older_than is None else SYSTEM_CLOCK.wall() - units.duration(older_than)
         )
-    except ValueError as error:
-        raise UsageError(f"--older-than: {error}") from None
     with StoreChoice(Config.load(), store).look() as opened:
         gone = 0 if opened is None else opened.forget_replies(before, model)
     if as_json:

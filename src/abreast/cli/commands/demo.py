@@ -31,7 +31,7 @@ from abreast.cli.demo.commands import (
 )
 from abreast.cli.demo.crash import command as crash
 from abreast.cli.demo.reviews import MODEL, WeightsFetch, reviews, run_reviews, table
-from abreast.cli.errors import UsageError
+from abreast.cli.errors import refusing
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.live_line import wants_progress
 from abreast.cli.terminal.outcome_text import Row, row_of
@@ -167,10 +167,8 @@ def command(
     """
     if context.invoked_subcommand is not None:
         return
-    try:
+    with refusing("--width"):
         wide = units.number(width, least=1)
-    except ValueError as error:
-        raise UsageError(f"--width: {error}") from None
     weights = None if no_model else WeightsFetch()
     choice = StoreChoice(Config.load(), store)
     console = make_console()
@@ -179,8 +177,7 @@ def command(
     if not as_json:
         slots = ", ".join(f"{name}: {count} at once" for name, count in LANES.items())
         count = len(list(demo_items()))
-        lanes = f"{len(LANES)} lanes ({slots})"
-        say(f"{count} shell commands, at most {WIDTH} at once, in {lanes}\n")
+        say(f"{count} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n")
         sys.stdout.flush()
     with choice.open() as opened:
         with display.live() if redraws else nullcontext():
@@ -221,8 +218,7 @@ class _ReviewsResult:
 def _judge_reviews(
     store: Store, weights: WeightsFetch, chosen: list[Row], width: int, *, prints: bool
 ) -> _ReviewsResult:
-    line = _StatusLine() if prints else None
-    show_status = line.show if line else lambda _: None
+    show_status = _show_status if prints else lambda _: None
     try:
         why_not = weights.wait(show_status)
         if why_not:
@@ -230,16 +226,17 @@ def _judge_reviews(
                 say(f"\nThe model's part is left out: {why_not}")
             return _ReviewsResult(why_not=why_not)
         if prints:
-            model = f"a real model in this process ({MODEL})"
-            say(f"\nNow {len(chosen)} reviews, judged by {model}, {width} at once:\n")
+            say(
+                f"\nNow {len(chosen)} reviews, judged by a real model in this process ({MODEL}), "
+                f"{width} at once:\n"
+            )
             sys.stdout.flush()
         run, rows = run_reviews(
             store, chosen, width, lambda done, of: show_status(f"{done} of {of} reviews judged")
         )
     finally:
         weights.stop()
-        if line:
-            line.end()
+        show_status("")
     if prints:
         say("\n".join(table(rows)))
     return _ReviewsResult(run, rows, "")
@@ -257,19 +254,11 @@ def _workflow_command(choice: StoreChoice) -> str:
     return f"{abreast_command()} run {shlex.quote(_short_path(quickstart()))}{choice.flag}"
 
 
-class _StatusLine:
-    """One line on stderr that is redrawn in place; nothing if stderr is not a terminal."""
-
-    def __init__(self) -> None:
-        self._live = wants_progress()
-
-    def show(self, text: str) -> None:
-        if self._live:
-            sys.stderr.write(f"\r\x1b[2K{text}")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        self.show("")
+def _show_status(text: str) -> None:
+    """Redraw the one line on stderr in place; nothing if stderr is not a terminal."""
+    if wants_progress():
+        sys.stderr.write(f"\r\x1b[2K{text}")
+        sys.stderr.flush()
 
 
 command.add_command(crash)

@@ -19,7 +19,6 @@ from abreast.cli.errors import UsageError, os_error_text, tell
 from abreast.cli.jobs.map.recorded import each_result, row_of_recorded
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.outcome_text import Row, json_line
-from abreast.store.port import RunRow, Store
 from abreast.system.file_names import file_name
 
 Write: TypeAlias = Callable[[BinaryIO, Iterator[Row]], int]
@@ -109,7 +108,10 @@ def command(
     with StoreChoice(Config.load(), store).existing(reads=True) as opened:
         row = find_run(opened, run)
         with target(output) as file:
-            count = _WRITERS[chosen](file, _rows(opened, row))
+            results = each_result(opened, row.id)
+            count = _WRITERS[chosen](
+                file, ({"run": row.id, **row_of_recorded(each)} for each in results)
+            )
     if output is not None and not quiet:
         tell(f"{count} results of {row.id} are in {output}")
     return 0
@@ -161,11 +163,6 @@ def _format_by_suffix(output: str | None) -> str:
             "let the file end so, or choose one with --format NAME"
         )
     return ending
-
-
-def _rows(store: Store, row: RunRow) -> Iterator[Row]:
-    for recorded in each_result(store, row.id):
-        yield {"run": row.id, **row_of_recorded(recorded)}
 
 
 @contextmanager

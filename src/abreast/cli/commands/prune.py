@@ -6,7 +6,7 @@ import click
 
 from abreast.cli import options, units
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, tell
+from abreast.cli.errors import UsageError, refusing, tell
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
@@ -43,10 +43,8 @@ def command(
 
     Interrupted and paused runs wait to be resumed, and stay unless --state names them.
     """
-    try:
+    with refusing("--older-than"):
         before = SYSTEM_CLOCK.wall() - units.duration(older_than)
-    except ValueError as error:
-        raise UsageError(f"--older-than: {error}") from None
     for state in states:
         if state not in get_args(RunState):
             raise UsageError(

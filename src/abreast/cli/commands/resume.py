@@ -98,7 +98,7 @@ def newest_unfinished(store: Store, kinds: Container[str]) -> RunRow | None:
 
 
 def _print_ended(store: Store, row: RunRow, choice: StoreChoice) -> int:
-    failed = tally(store, row.id).failed
+    failed = tally(store, row.id)["failed"]
     again = JOBS[row.kind].retried_by if failed and row.kind in JOBS else None
     if again is not None:
         words = f"run those again with: abreast {again.format(run=row.id)}{choice.flag}"

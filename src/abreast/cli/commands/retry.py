@@ -37,7 +37,7 @@ def command(*, run: str, keys: tuple[str, ...], store: str | None, **given: Any)
         row = find_run(opened, run)
         job = MapJob.of_run(row).with_changes(**changes_of(config, given))
         named = tuple(_failed_key(opened, row, key) for key in keys)
-        if row.state == "done" and not tally(opened, row.id).failed:
+        if row.state == "done" and not tally(opened, row.id)["failed"]:
             tell(f"nothing to retry: no item of {row.id} failed")
             return 0
         request = resume_request(

@@ -7,7 +7,7 @@ import click
 from abreast.cli import options, units
 from abreast.cli.commands.show import facts_of_run
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, tell
+from abreast.cli.errors import UsageError, refusing, tell
 from abreast.cli.stores import StoreChoice, state_of
 from abreast.cli.terminal.tables import duration_text, local_time, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
@@ -37,10 +37,8 @@ def command(
     as_json: bool,
 ) -> None:
     """List the runs, newest first."""
-    try:
+    with refusing("--limit"):
         most = units.number(limit, least=1)
-    except ValueError as error:
-        raise UsageError(f"--limit: {error}") from None
     states = (*get_args(RunState), "crashed")
     if state is not None and state not in states:
         raise UsageError(f"--state: there is no state {state!r}; there are {', '.join(states)}")

@@ -62,12 +62,16 @@ def command(
             found = row_of_recorded(find_item(opened, row, key))
             say_json({"run": row.id, **found}) if as_json else _show_item(found, raw=raw)
         elif as_json:
+            totals = totals_of(opened, row)
             say_json(
                 {
                     **facts_of_run(opened, row),
                     "items": _counts(opened, row),
                     "timing_dependent": timing_dependent(opened, row),
-                    **_usage_facts(totals_of(opened, row)),
+                    "usage": {
+                        model: asdict(used) for model, used in sorted(totals.by_model.items())
+                    },
+                    "cut_off": totals.cut_off if totals.cut_off["requests"] else None,
                     "manifest": dict(row.manifest),
                 }
             )
@@ -156,11 +160,10 @@ def step_paths_of(store: Store, row: RunRow) -> StepPaths | None:
 
 def timing_dependent(store: Store, row: RunRow) -> list[str]:
     """Why outcomes of the run depend on timing; empty if they are the same at any width."""
-    ended = each_event(store, row.id, {MAP_ENDED})
     return sorted(
         {
             why
-            for event in ended
+            for event in each_event(store, row.id, {MAP_ENDED})
             for why in str(event.data.get("timing_dependent") or "").split(",")
             if why
         }
@@ -172,11 +175,6 @@ def totals_of(store: Store, row: RunRow) -> CallTotals:
     return call_totals(
         each_event(store, row.id, CALL_KINDS), driven=state_of(store, row) == "running"
     )
-
-
-def _usage_facts(totals: CallTotals) -> Row:
-    usage = {model: asdict(used) for model, used in sorted(totals.by_model.items())}
-    return {"usage": usage, "cut_off": totals.cut_off if totals.cut_off["requests"] else None}
 
 
 def _usage_text(totals: CallTotals) -> str:
@@ -200,16 +198,11 @@ def describe_cut_off(totals: CallTotals) -> str | None:
 
 def _counts(store: Store, row: RunRow) -> dict[str, int]:
     count = tally(store, row.id)
-    return {
-        "done": count.done,
-        "failed": count.failed,
-        "cancelled": count.cancelled,
-        "speculative": count.speculative,
-    }
+    return {state: count[state] for state in ("done", "failed", "cancelled", "speculative")}
 
 
 def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
-    state = state_of(store, row)
+    state, why = state_of(store, row), timing_dependent(store, row)
     counts, totals = _counts(store, row), totals_of(store, row)
     counts_text = ", ".join(
         f"{number} {name}" for name, number in counts.items() if number or name == "done"
@@ -220,7 +213,7 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
             "state": state,
             "reason": row.reason,
             "items": counts_text,
-            "timing": _timing_text(timing_dependent(store, row)),
+            "timing": f"outcomes depend on it: {', '.join(why)}" if why else "",
             "command": _command_text(row),
             "directory": row.manifest.get("cwd"),
             "started": local_time(row.created),
@@ -245,10 +238,6 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
         say(f"  and {len(failed) - _MAX_FAILED} more")
     if hint := _next_step(row, state, counts["failed"]):
         say(f"\n{hint}{choice.flag}")
-
-
-def _timing_text(why: list[str]) -> str:
-    return f"outcomes depend on it: {', '.join(why)}" if why else ""
 
 
 def _next_step(row: RunRow, state: str, failed: int) -> str:

@@ -17,7 +17,7 @@ import click
 
 from abreast.cli import options, units
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, one_line, os_error_text, tell
+from abreast.cli.errors import UsageError, one_line, os_error_text, refusing, tell
 from abreast.cli.jobs.map.job import KIND, MapJob
 from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.stores import StoreChoice
@@ -52,10 +52,8 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
     printed has a secret path and a token in it: with these you can look at all runs, cancel and
     resume them, and decide at gates.
     """
-    try:
+    with refusing("--port"):
         port_number = units.number(port, least=0)
-    except ValueError as error:
-        raise UsageError(f"--port: {error}") from None
     _check_host(host, allow_others=allow_others)
     try:
         from abreast.web.app import Server, Site

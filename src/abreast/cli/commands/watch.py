@@ -14,7 +14,7 @@ import click
 
 from abreast.cli import options, units
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, os_error_text, tell
+from abreast.cli.errors import UsageError, os_error_text, refusing, tell
 from abreast.cli.stores import LAST, StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json
 from abreast.core.clock import SYSTEM_CLOCK, pause
@@ -133,7 +133,8 @@ def command(
     lane is drawn below. It works from any process, and on a run that has ended: that is drawn once.
     Ctrl-C stops the watching, not the run.
     """
-    seconds = _seconds(window)
+    with refusing("--window"):
+        seconds = None if window is None else units.duration(window)
     choice = StoreChoice(Config.load(), store)
     with choice.existing(reads=True) as opened:
         view = WatchView(opened, find_run(opened, run or LAST), seconds, limits=limits)
@@ -143,13 +144,6 @@ def command(
             _write_svg(view, svg)
     if view.state == CRASHED:
         tell(f"{view.id} has crashed; go on with: abreast resume {view.id}{choice.flag}")
-
-
-def _seconds(window: str | None) -> float | None:
-    try:
-        return None if window is None else units.duration(window)
-    except ValueError as error:
-        raise UsageError(f"--window: {error}") from None
 
 
 def _watch(view: WatchView, *, once: bool, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.cli.errors import UsageError, os_error_text
+from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.core.errors import WorkflowInvalid
 from abreast.core.frozen import record
 from abreast.jobs.files.problems import Problems
@@ -51,8 +51,6 @@ def read_node(text: str, file: str) -> YamlNode | None:
     """The file's mapping; None if it holds something else, `UsageError` if it is no YAML."""
     report = Problems(file)
     node = read_yaml(text, report)
-    try:
+    with refusing("", WorkflowInvalid):
         report.settled()
-    except WorkflowInvalid as error:
-        raise UsageError(str(error)) from None
     return node if node is not None and node.kind == "mapping" else None

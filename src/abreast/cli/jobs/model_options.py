@@ -9,7 +9,7 @@ from typing import Any, Final
 from abreast.assembly.names import open_model
 from abreast.cli import units
 from abreast.cli.config import MODEL, Config
-from abreast.cli.errors import UsageError, os_error_text
+from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.cli.jobs.request import read_number
 from abreast.models.lanes import LaneSettings
 from abreast.models.port import Reply
@@ -52,10 +52,8 @@ def open_named(
     name: str, lanes: Mapping[str, LaneSettings], store: Store | None = None, **where: Any
 ) -> Caller:
     """Open the model of that name; raises `UsageError` if there is none."""
-    try:
+    with refusing("--model", (ValueError, OSError)):
         return open_model(name, lanes=lanes, store=store, **where)
-    except (ValueError, OSError) as error:
-        raise UsageError(f"--model: {error}") from None
 
 
 def wrong_sample(facts: Mapping[str, Any]) -> str | None:
@@ -88,10 +86,8 @@ def check_schema(schema: object, where: str) -> dict[str, Any]:
 
     if not isinstance(schema, dict):
         raise UsageError(f"{where} must be a JSON object with a schema in it")
-    try:
+    with refusing(f"{where} is no JSON schema"):
         check(schema)
-    except ValueError as error:
-        raise UsageError(f"{where} is no JSON schema: {error}") from None
     return schema
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from abreast.cli import options, units
 from abreast.cli.config import SEED, Config
-from abreast.cli.errors import UsageError
+from abreast.cli.errors import UsageError, refusing
 from abreast.cli.stores import LAST, StoreChoice
 from abreast.core.frozen import record
 from abreast.run.map.options import check_name
@@ -54,10 +54,8 @@ def new_request(config: Config, name: str, given: Mapping[str, Any]) -> RunReque
     """
     if name == LAST:
         raise UsageError(f"--name: {LAST!r} stands for the newest run; choose another name")
-    try:
+    with refusing("--name"):
         check_name(name)
-    except ValueError as error:
-        raise UsageError(f"--name: {error}") from None
     return RunRequest(
         StoreChoice(config, given["store"]),
         output_options(given),
@@ -76,10 +74,8 @@ def output_options(given: Mapping[str, Any]) -> OutputOptions:
 
 def read_number(flag: str, given: object, *, least: int = 1) -> int | None:
     """The whole number of a flag; None if it isn't given, `UsageError` if it is none."""
-    try:
+    with refusing(flag):
         return None if given is None else units.number(given, least=least)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from None
 
 
 def recorded_facts(row: RunRow, key: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.cli.config import Config
-from abreast.cli.errors import DONE, FAILED, UsageError, one_line, tell
+from abreast.cli.errors import DONE, FAILED, UsageError, one_line, refusing, tell
 from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
@@ -85,10 +85,8 @@ class SampleDriver(JobDriver):
 
     def check(self) -> None:
         """Raise `UsageError` for errors that are visible before a store or a call is made."""
-        try:
+        with refusing():
             lanes = {name: split_name(name, self._lanes)[0] for name in self._models}
-        except ValueError as error:
-            raise UsageError(str(error)) from None
         check_keys(list(lanes.values()))
         job = self._job(None, None)
         for name, lane in lanes.items():

@@ -111,30 +111,19 @@ def check_command(job: MapJob) -> None:
     program = job.command[0]
     if not program or "\0" in program:
         raise UsageError("the command's name is empty; write: abreast map -- COMMAND {} < items")
-    if "{" not in program and not _is_program(
-        _resolve_program(job.cwd, program), _search_path(job.cwd)
-    ):
-        where = "is not a program that can be run" if "/" in program else "is not on the PATH"
-        raise UsageError(f"there is no command {program!r} (it {where}); check its spelling")
+    if "{" not in program:
+        parts = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        # A relative part of the PATH, and a relative program, start at the job's directory.
+        places = os.pathsep.join(os.path.join(job.cwd, part) for part in parts)  # noqa: PTH118 - joined as texts
+        path = os.path.join(job.cwd, program) if "/" in program else program  # noqa: PTH118 - joined as texts
+        try:
+            find(os.fsencode(path), os.fsencode(places), None)
+        except OSError:
+            where = "is not a program that can be run" if "/" in program else "is not on the PATH"
+            raise UsageError(
+                f"there is no command {program!r} (it {where}); check its spelling"
+            ) from None
     _raise_file_limit(job.width)
-
-
-def _is_program(program: str, path: str) -> bool:
-    try:
-        find(os.fsencode(program), os.fsencode(path), None)
-    except OSError:
-        return False
-    return True
-
-
-def _resolve_program(cwd: str, program: str) -> str:
-    return os.path.join(cwd, program) if "/" in program else program  # noqa: PTH118 - joined as texts
-
-
-def _search_path(cwd: str) -> str:
-    """The PATH, with its relative parts resolved against the job's directory."""
-    parts = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(os.path.join(cwd, part) for part in parts)  # noqa: PTH118 - joined as texts
 
 
 def _raise_file_limit(width: int) -> None:

@@ -22,7 +22,7 @@ from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.jobs.request import RunRequest
 from abreast.cli.signals import Interrupts
 from abreast.cli.terminal.live_line import LiveLine
-from abreast.cli.terminal.outcome_text import json_line, pieces_as_json, pieces_as_text
+from abreast.cli.terminal.outcome_text import Render, json_line, pieces_as_json, pieces_as_text
 from abreast.cli.terminal.printer import STDOUT, OutputLost, Piece, Printer, write_all
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
@@ -158,7 +158,9 @@ class MapDriver(JobDriver):
 
             count = tally(store, row.id)
             read = sum(map(count_read, each_event(store, row.id, {ITEM_READ})))
-            before = RunProgress(read=read, complete=complete, done=count.done, failed=count.failed)
+            before = RunProgress(
+                read=read, complete=complete, done=count["done"], failed=count["failed"]
+            )
             self._progress = LiveLine(MapLive(row.id, before))
         return self._progress
 
@@ -218,7 +220,12 @@ class MapDriver(JobDriver):
         # An item that may be answered from the cache must not wait for a lane: only its call does.
         lane = self._caller.lane.name if self._caller and not job.cache else None
         aside = self._progress.aside if self._progress is not None else nullcontext
-        printer, render = Printer(aside), self._render()
+        printer = Printer(aside)
+        render: Render = (
+            partial(pieces_as_json, run_id=self.run_id)
+            if self.view.json
+            else partial(pieces_as_text, quiet=self.view.quiet)
+        )
         outcomes = run.map(
             function,
             run.intake(INPUT, self._items()),
@@ -271,13 +278,6 @@ class MapDriver(JobDriver):
                 f"{self.run_id} died before it had read any of its input; "
                 "hand it the items again on stdin"
             )
-
-    def _render(self) -> Callable[[Outcome[Any]], list[Piece]]:
-        return (
-            partial(pieces_as_json, run_id=self.run_id)
-            if self.view.json
-            else partial(pieces_as_text, quiet=self.view.quiet)
-        )
 
     def print_result(self) -> int:
         """Print a summary if items failed or stderr is a terminal; return the exit code."""

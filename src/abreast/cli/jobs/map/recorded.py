@@ -1,7 +1,8 @@
 """Reads a run's results: outcomes in item order, without cancelled ones and those past a stop."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from abreast.cli.terminal.outcome_text import Row, command_row, error_row, is_command
@@ -14,26 +15,6 @@ from abreast.store.port import Recorded, Store, each_event, each_outcome
 _PATHS_PER_PAGE: Final = 500
 
 
-@dataclass(slots=True)
-class RecordedTally:
-    """How many items of a run are in each state."""
-
-    done: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    speculative: int = 0
-    service: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _OutcomeOrder:
-    """The position of an outcome in its run: by map, then by item."""
-
-    map_path: str
-    index: int
-    path: str = field(compare=False)
-
-
 @dataclass(frozen=True, slots=True)
 class _MapState:
     """The event at which a map's newest driver started it, and the item at which it stopped."""
@@ -44,21 +25,21 @@ class _MapState:
 
 def each_result(store: Store, run_id: str) -> Iterator[Recorded]:
     """The outcomes of the run's result so far, in item order; of each item only the newest."""
-    places = sorted(
-        place for place, kind in _classified(store, run_id) if kind in ("done", "failed")
-    )
+    places = [
+        (path, index)
+        for path, index, kind in _classified(store, run_id)
+        if kind in ("done", "failed")
+    ]
+    places.sort(key=lambda place: (place[0].rpartition("/")[0], place[1]))
     for at in range(0, len(places), _PATHS_PER_PAGE):
-        page = [place.path for place in places[at : at + _PATHS_PER_PAGE]]
+        page = [path for path, _ in places[at : at + _PATHS_PER_PAGE]]
         found = store.recorded(run_id, page)
         yield from (found[path] for path in page if path in found)
 
 
-def tally(store: Store, run_id: str) -> RecordedTally:
-    """Count the run's items by state."""
-    count = RecordedTally()
-    for _, kind in _classified(store, run_id):
-        setattr(count, kind, getattr(count, kind) + 1)
-    return count
+def tally(store: Store, run_id: str) -> Counter[str]:
+    """How many items of the run are done, failed, cancelled or speculative."""
+    return Counter(kind for _, _, kind in _classified(store, run_id))
 
 
 def row_of_recorded(recorded: Recorded) -> Row:
@@ -94,30 +75,22 @@ def row_of_recorded(recorded: Recorded) -> Row:
 _USAGE_FIELDS: Final = ("requests", "input_tokens", "output_tokens", "usd", "estimate")
 
 
-def _classified(store: Store, run_id: str) -> Iterator[tuple[_OutcomeOrder, str]]:
-    """Every outcome with its state: done, failed, cancelled, or speculative (past a stop)."""
+def _classified(store: Store, run_id: str) -> Iterator[tuple[str, int, str]]:
+    """Every outcome's path, index and state: done, failed, cancelled, speculative (past a stop)."""
     maps = _map_states(store, run_id)
     left_out = {
         recorded.path for recorded in each_outcome(store, run_id) if _is_past_stop(recorded, maps)
     }
     for recorded in each_outcome(store, run_id):
-        place = _order_of(recorded)
-        if recorded.data["state"] == "cancelled":
-            yield place, "cancelled"
-        else:
-            yield (
-                place,
-                "speculative"
-                if _is_beneath(recorded.path, left_out)
-                else str(recorded.data["state"]),
-            )
+        state = str(recorded.data["state"])
+        if state != "cancelled" and _is_beneath(recorded.path, left_out):
+            state = "speculative"
+        yield recorded.path, _index_of(recorded), state
 
 
-def _order_of(recorded: Recorded) -> _OutcomeOrder:
+def _index_of(recorded: Recorded) -> int:
     index = recorded.data["index"]
-    return _OutcomeOrder(
-        recorded.path.rpartition("/")[0], index if isinstance(index, int) else 0, recorded.path
-    )
+    return index if isinstance(index, int) else 0
 
 
 def _map_states(store: Store, run_id: str) -> dict[str, _MapState]:
@@ -140,7 +113,7 @@ def _is_past_stop(recorded: Recorded, maps: dict[str, _MapState]) -> bool:
     if state is None:
         return False
     if state.stopped_at is not None:
-        return _order_of(recorded).index > state.stopped_at
+        return _index_of(recorded) > state.stopped_at
     return bool(recorded.data.get("speculative")) and recorded.seq > state.since
 
 

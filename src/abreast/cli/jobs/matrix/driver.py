@@ -11,7 +11,7 @@ from typing import Any, Final
 from abreast.assembly.matrix_tools import RunMatrixTools, source_of
 from abreast.assembly.workflow_tools import Tools
 from abreast.cli.config import BUDGET, Config
-from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, tell
+from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, refusing, tell
 from abreast.cli.jobs.driver import JobDriver, drive
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
@@ -178,7 +178,7 @@ class MatrixDriver(JobDriver):
 
     def _load(self) -> Study:
         source = self.source
-        try:
+        with refusing("", WorkflowInvalid):
             return load_study(
                 source.text,
                 source.file,
@@ -186,8 +186,6 @@ class MatrixDriver(JobDriver):
                 code_of=source_of(self._find),
                 check_sample=wrong_sample,
             )
-        except WorkflowInvalid as error:
-            raise UsageError(str(error)) from None
 
     def _find(self, call: str) -> Callable[..., Any]:
         try:

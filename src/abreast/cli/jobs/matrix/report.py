@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from abreast.cli.commands.export import target
 from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, os_error_text, tell
+from abreast.cli.errors import UsageError, os_error_text, refusing, tell
 from abreast.cli.jobs.matrix.driver import (
     KIND,
     MatrixDriver,
@@ -194,10 +194,8 @@ def compare_runs(first: str, second: str, choice: StoreChoice, *, as_json: bool)
             for row in runs
         ]
     ids = [row.id for row in runs]
-    try:
+    with refusing("", ImportError):
         found = compare(*rows)
-    except ImportError as error:
-        raise UsageError(str(error)) from None
     if as_json:
         say_json({"first": ids[0], "second": ids[1], "changes": _as_json(found)})
     else:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.cli import units
-from abreast.cli.errors import FAILED, UsageError, tell
+from abreast.cli.errors import FAILED, UsageError, refusing, tell
 from abreast.cli.jobs.request import recorded_facts, unknown_version
 from abreast.cli.terminal.tables import say_json
 from abreast.core.errors import AbreastError
@@ -171,10 +171,8 @@ class PlanJob:
                 raise UsageError(f"{spell(word)}: there is no {word!r} in a plan; {hint}")
             if given is None:
                 continue
-            try:
+            with refusing(spell(word), (ValueError, TypeError)):
                 read[word] = _KEYS[word].read(given)
-            except (ValueError, TypeError) as error:
-                raise UsageError(f"{spell(word)}: {error}") from None
         _check_work(read, spell, place)
         return cls(str((Path(home) / read.pop("path", ".")).resolve()), home, **read)
 
@@ -277,16 +275,12 @@ def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
     numbers: dict[str, Any] = {}
     for word in DIVIDING:
         if given.get(word) is not None:
-            try:
+            with refusing(f"--{word.replace('_', '-')}"):
                 numbers[word] = _KEYS[word].read(given[word])
-            except ValueError as error:
-                raise UsageError(f"--{word.replace('_', '-')}: {error}") from None
-    try:
+    with refusing("", PlanInvalid):
         inventory = take_inventory(root).without_submodules()
         imports = read_imports(root, inventory)
         return decompose(inventory, imports, Options(**numbers)), imports
-    except PlanInvalid as error:
-        raise UsageError(str(error)) from None
 
 
 def clear_leftovers(root: Path) -> None:
