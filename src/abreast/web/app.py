@@ -1,7 +1,5 @@
 """The page's web application and its server: JSON, static files, live streams and actions."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading
@@ -9,14 +7,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from abreast.core.errors import AbreastError, NoSuchRun
 from abreast.store.port import RunRow, Store
@@ -24,10 +24,6 @@ from abreast.web import live, pages
 from abreast.web.actions import ActionRefused, Launch, act
 from abreast.web.guard import Guard
 from abreast.web.pages import STATIC, json_text, plotly_path
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import ASGIApp
 
 _MAX_BODY_BYTES: Final = 64 * 1024  # of an action's request
 _JSON: Final = "application/json"

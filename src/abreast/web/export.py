@@ -44,7 +44,8 @@ def html(
                 library.read_text(encoding="utf-8").replace("</script", r"<\/script"),
             )
         )
-    policy = " ".join(f"'{_hash(text)}'" for _, text in scripts)
+    digests = (hashlib.sha256(text.encode()).digest() for _, text in scripts)
+    policy = " ".join(f"'sha256-{base64.b64encode(one).decode('ascii')}'" for one in digests)
     data = json_text(content, secrets).replace("<", r"\u003c")
     style = "".join(
         (STATIC / name).read_text(encoding="utf-8") for name in ("page.css", "jobs.css")
@@ -113,7 +114,3 @@ def _module(path: Path) -> str:
     """
     text = _IMPORT.sub(r"\1page/", path.read_text(encoding="utf-8"))
     return f"data:text/javascript;base64,{base64.b64encode(text.encode()).decode('ascii')}"
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"

@@ -7,18 +7,14 @@ this machine. The Host header is checked so that no other site can rebind its na
 and a POST must come from the page itself.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs
 
 from starlette.responses import PlainTextResponse, Response
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "

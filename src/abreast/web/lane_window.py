@@ -4,8 +4,6 @@ Neighbouring bars that would share a pixel are merged into one, so that the answ
 however many attempts there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,6 +16,38 @@ _BINS: Final = 240  # points of the curve of what was in flight
 _MAX_COLUMNS: Final = 4000  # of pixels
 
 Flat = list[float | int]
+
+
+class _Level:
+    """The average number of open intervals in each bin of a period.
+
+    Adding an interval takes constant time, however long it is.
+    """
+
+    def __init__(self, begin: float, end: float) -> None:
+        self._begin = begin
+        self._size = (end - begin) / _BINS
+        self._parts = [0.0] * (_BINS + 2)  # intervals that begin or end within a bin
+        self._steps = [0] * (_BINS + 2)  # changes of the number that last through whole bins
+
+    def add(self, start: float, end: float) -> None:
+        first, last = (start - self._begin) / self._size, (end - self._begin) / self._size
+        first, last = max(0.0, min(first, _BINS)), max(0.0, min(last, _BINS))
+        at, to = int(first), int(last)
+        if at == to:
+            self._parts[at] += last - first
+            return
+        self._parts[at] += at + 1 - first
+        self._parts[to] += last - to
+        self._steps[at + 1] += 1
+        self._steps[to] -= 1
+
+    def means(self) -> list[float]:
+        through, means = 0, []
+        for part, step in zip(self._parts[:_BINS], self._steps, strict=False):
+            through += step
+            means.append(round(through + part, 2))
+        return means
 
 
 def window(
@@ -105,38 +135,6 @@ def _merge(
         else:
             last_since = since
             flat += (round(since, 4), round(start, 4), round(end, 4), state, 1, item)
-
-
-class _Level:
-    """The average number of open intervals in each bin of a period.
-
-    Adding an interval takes constant time, however long it is.
-    """
-
-    def __init__(self, begin: float, end: float) -> None:
-        self._begin = begin
-        self._size = (end - begin) / _BINS
-        self._parts = [0.0] * (_BINS + 2)  # intervals that begin or end within a bin
-        self._steps = [0] * (_BINS + 2)  # changes of the number that last through whole bins
-
-    def add(self, start: float, end: float) -> None:
-        first, last = (start - self._begin) / self._size, (end - self._begin) / self._size
-        first, last = max(0.0, min(first, _BINS)), max(0.0, min(last, _BINS))
-        at, to = int(first), int(last)
-        if at == to:
-            self._parts[at] += last - first
-            return
-        self._parts[at] += at + 1 - first
-        self._parts[to] += last - to
-        self._steps[at + 1] += 1
-        self._steps[to] -= 1
-
-    def means(self) -> list[float]:
-        through, means = 0, []
-        for part, step in zip(self._parts[:_BINS], self._steps, strict=False):
-            through += step
-            means.append(round(through + part, 2))
-        return means
 
 
 def _limits(lane: AttemptLane, begin: float, end: float) -> list[tuple[float, float]]:

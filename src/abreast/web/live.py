@@ -3,23 +3,19 @@
 Polling does not hold up the drivers of the runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.web import pages
 from abreast.web.pages import PageSource, json_text
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 POLL_INTERVAL: Final = 0.5
 """Seconds between two polls, at least."""

@@ -102,7 +102,7 @@ def command(
     if chosen == PAGE:
         return _write_page(StoreChoice(Config.load(), store), run, output, quiet=quiet)
     if chosen == "parquet":
-        _pyarrow()
+        pyarrow_modules()
         if output is None and sys.stdout.isatty():
             raise UsageError("Parquet is not for reading on a terminal; name a file with -o FILE")
     with StoreChoice(Config.load(), store).existing(reads=True) as opened:
@@ -204,7 +204,7 @@ def _write_csv(file: BinaryIO, rows: Iterator[Row]) -> int:
 
 
 def _write_parquet(file: BinaryIO, rows: Iterator[Row]) -> int:
-    pa, parquet = _pyarrow()
+    pa, parquet = pyarrow_modules()
     kinds = {
         **dict.fromkeys(_INTEGER_COLUMNS, pa.int64()),
         **dict.fromkeys(_FLOAT_COLUMNS, pa.float64()),
@@ -227,7 +227,8 @@ def _flat(row: Row) -> Row:
     return flat
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def pyarrow_modules() -> tuple[Any, Any]:
+    """The packages `pyarrow` and `pyarrow.parquet`; raises `UsageError` without them."""
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:

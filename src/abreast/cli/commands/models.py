@@ -46,10 +46,7 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> None
         head = ("LANE", "KEY", "WIDTH", "RPM", "TPM", "LEARNED", "WHERE")
         say_table(
             head,
-            [
-                [_cell_text(row[name.lower()]) for name in head]
-                for row in map(_with_width_text, rows)
-            ],
+            [[_cell_text(row, name.lower()) for name in head] for row in rows],
         )
 
 
@@ -111,10 +108,6 @@ def _facts(lane: LaneSettings) -> dict[str, Any]:
     }
 
 
-def _with_width_text(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"width": "found out"} if row["adaptive"] else row
-
-
 def _learned_text(lane: LaneSettings) -> str | None:
     """The limits of the provider that calls on the lane have learned."""
     if not lane.adaptive:
@@ -126,9 +119,8 @@ def _learned_text(lane: LaneSettings) -> str | None:
 
 
 def _key(lane: LaneSettings) -> str:
-    if not lane.wants_key:
-        return "not needed"
-    return "present" if lane.key else f"missing: {lane.api_key_env or lane.api_key_file}"
+    given = "present" if lane.key else f"missing: {lane.api_key_env or lane.api_key_file}"
+    return given if lane.wants_key else "not needed"
 
 
 def _where(lane: LaneSettings) -> str:
@@ -146,7 +138,6 @@ def _where(lane: LaneSettings) -> str:
     )
 
 
-def _cell_text(value: object) -> object:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "-" if value is None else value
+def _cell_text(row: dict[str, Any], name: str) -> object:
+    value = "found out" if name == "width" and row["adaptive"] else row[name]
+    return f"{value:g}" if isinstance(value, float) else "-" if value is None else value

@@ -1,14 +1,12 @@
 """Drives a sample, new or resumed, from its specification to its exit code."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, refusing, tell
@@ -74,7 +72,7 @@ class SampleDriver(JobDriver):
     @classmethod
     def of_run(
         cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], _inputs: Sequence[str]
-    ) -> SampleDriver:
+    ) -> Self:
         """The driver of a recorded run, with another budget if one is given."""
         facts = recorded_facts(row, cls.kind)
         changed = {**facts, "budget": changes["budget"] or facts.get("budget")}

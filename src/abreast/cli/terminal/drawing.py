@@ -1,11 +1,9 @@
 """What the drawings of lanes and of limits share: the frame of time, its axis, levels, SVG text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 from xml.sax.saxutils import escape
 
 from abreast.views.lane_rows import RUNNING, LaneLevel
@@ -48,7 +46,7 @@ class DrawingFrame:
     columns: int
 
     @classmethod
-    def of(cls, chart: LaneChart | LimitChart, now: float, columns: int) -> DrawingFrame:
+    def of(cls, chart: LaneChart | LimitChart, now: float, columns: int) -> Self:
         """The whole time that the chart still holds."""
         begin = chart.window.begin(now)
         least = _MIN_SECONDS_LIVE if chart.state == RUNNING else _MIN_SECONDS

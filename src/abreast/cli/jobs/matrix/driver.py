@@ -1,12 +1,10 @@
 """Drives a study, new or resumed, from its file to its exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.assembly.matrix_tools import RunMatrixTools, source_of
 from abreast.assembly.workflow_tools import Tools
@@ -77,7 +75,7 @@ class StudyFile:
         return {KIND: asdict(self)}
 
     @classmethod
-    def of_run(cls, store: Store, row: RunRow) -> StudyFile:
+    def of_run(cls, store: Store, row: RunRow) -> Self:
         """The file of a recorded run, as its newest driver had it."""
         return cls(**recorded_facts(replace(row, manifest=manifest_of(store, row)), KIND))
 
@@ -140,7 +138,7 @@ class MatrixDriver(JobDriver):
     @classmethod
     def of_run(
         cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], _inputs: Sequence[str]
-    ) -> MatrixDriver:
+    ) -> Self:
         """The driver of a recorded run, with another budget if one is given."""
         source = StudyFile.of_run(request.opened, row)
         driver = cls(replace(source, budget=changes["budget"] or source.budget), request)
@@ -342,7 +340,10 @@ class MatrixDriver(JobDriver):
             self.wanted,
             width=self._max_widths(),
             told=self._line,
-            only=self._answered(store, self.row),
+            # Without models, only the cells that have a reply.
+            only=answered(store, self.row, self.study, self.wanted)
+            if self._offline and self.row is not None
+            else None,
         )
         if self._progress is not None:
             self._progress.watch(self._matrix.tally, bench.lanes)
@@ -364,14 +365,6 @@ class MatrixDriver(JobDriver):
             return None
         self._missing = f"{left} of {self._cells} cells have no reply yet"
         return NotAsked(self._missing)
-
-    def _answered(self, store: Store, row: RunRow | None) -> frozenset[str] | None:
-        """The cells to run if no model may be asked; None for all."""
-        return (
-            answered(store, row, self.study, self.wanted)
-            if self._offline and row is not None
-            else None
-        )
 
     def _record_source(self, store: Store, run: Run) -> None:
         """Record the file and options of this driver if they differ from those recorded before.

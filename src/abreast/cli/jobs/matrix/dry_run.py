@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from abreast.assembly.names import open_model
 from abreast.cli.terminal.tables import say, say_json, say_table
-from abreast.jobs.matrix.forecast import ArmSeen, Forecast, ForecastInterval, forecast
+from abreast.jobs.matrix.forecast import ArmSeen, ForecastInterval, forecast
 from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.spec import (
@@ -59,7 +59,20 @@ def print_dry_run(given: DryRun, store: Store | None, *, as_json: bool) -> int:
     ]
     found = forecast(arms, given.widths)
     if as_json:
-        say_json(_as_json(found, left))
+        arms_left = [
+            {"model": model, "strategy": strategy, "cells": count}
+            for (model, strategy), count in left.items()
+        ]
+        say_json(
+            {
+                "arms": arms_left,
+                "cells": found.cells,
+                "tokens": found.tokens._asdict(),
+                "usd": found.usd._asdict(),
+                "seconds": found.seconds._asdict(),
+                "bottleneck": found.bottleneck,
+            }
+        )
         return 0
     say_table(("model", "strategy", "cells"), [(*arm, count) for arm, count in left.items()])
     controls = sum(1 for _ in study.cells(CONTROL_LANE, given.wanted)) if study.controls else 0
@@ -133,18 +146,3 @@ def _estimate(
 def _interval_text(interval: ForecastInterval, form: str) -> str:
     low, likely, high = (form.format(amount) for amount in interval)
     return f"about {likely} ({low} to {high})"
-
-
-def _as_json(found: Forecast, left: Mapping[tuple[str, str], int]) -> dict[str, Any]:
-    arms = [
-        {"model": model, "strategy": strategy, "cells": count}
-        for (model, strategy), count in left.items()
-    ]
-    return {
-        "arms": arms,
-        "cells": found.cells,
-        "tokens": found.tokens._asdict(),
-        "usd": found.usd._asdict(),
-        "seconds": found.seconds._asdict(),
-        "bottleneck": found.bottleneck,
-    }

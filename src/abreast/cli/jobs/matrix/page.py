@@ -85,7 +85,7 @@ def facts_of(row: RunRow, manifest: Mapping[str, Any]) -> dict[str, Any]:
     facts = {
         "study": row.name,
         "run": row.id,
-        "created": _time_text(row.created),
+        "created": f"{datetime.fromtimestamp(row.created, UTC):%Y-%m-%d %H:%M} UTC",
         "state": row.state,
         "file": study.get("file"),
         "only": _selection_text(study),
@@ -103,10 +103,6 @@ def facts_of(row: RunRow, manifest: Mapping[str, Any]) -> dict[str, Any]:
     if row.state not in ("done", "failed"):
         facts["warnings"] = [f"The run is {row.state}: cells may be missing."]
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _time_text(when: float) -> str:
-    return f"{datetime.fromtimestamp(when, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _selection_text(study: Mapping[str, Any]) -> str | None:
@@ -159,7 +155,11 @@ def provenance(
     )
     return {
         "abreast": VERSION,
-        "packages": _packages(),
+        "packages": ", ".join(
+            f"{name} {version}"
+            for name in _CLIENT_PACKAGES
+            if (version := _version(name)) is not None
+        ),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -169,12 +169,6 @@ def provenance(
         "lane_width": width,
         "argv": list(sys.argv[1:]),
     }
-
-
-def _packages() -> str:
-    return ", ".join(
-        f"{name} {version}" for name in _CLIENT_PACKAGES if (version := _version(name)) is not None
-    )
 
 
 def _version(name: str) -> str | None:

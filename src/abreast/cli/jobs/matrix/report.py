@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.cli.commands.export import target
+from abreast.cli.commands.export import pyarrow_modules, target
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, refusing, tell
 from abreast.cli.jobs.matrix.driver import (
@@ -169,12 +168,7 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
 
 
 def _parquet(rows: list[dict[str, Any]]) -> bytes:
-    try:
-        pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise UsageError(
-            "Parquet needs pyarrow, which is not installed: pip install 'abreast[parquet]'"
-        ) from None
+    pa, parquet = pyarrow_modules()
     columns = _columns(rows)
     table = pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows])
     with closing(io.BytesIO()) as file:

@@ -1,7 +1,5 @@
 """Merges the results of a run's subplans into its directory, and takes that back again."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -133,6 +131,16 @@ def _replaced(found: Mapping[str, Any], leaves: Sequence[str] | None) -> list[st
     now = set(found) if leaves is None else set(leaves)
     again = {path for leaf in now & set(found) for path in found[leaf]["files"]}
     return sorted(leaf for leaf in set(found) - now if not again.isdisjoint(found[leaf]["files"]))
+
+
+@dataclass(frozen=True, slots=True)
+class _ApplyResult:
+    merged: Merged
+    blocked: list[str]
+    notes: list[str]
+    paths: tuple[str, ...]
+    left: list[str]
+    """Requests that `--leave-requests` left out."""
 
 
 class _ApplyDriver:
@@ -307,16 +315,6 @@ class _ApplyDriver:
         return len(result.paths) - len(
             self._snapshots.changes(result.merged.source, result.merged.tree).renames
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _ApplyResult:
-    merged: Merged
-    blocked: list[str]
-    notes: list[str]
-    paths: tuple[str, ...]
-    left: list[str]
-    """Requests that `--leave-requests` left out."""
 
 
 def undo_run(wanted: str | None, choice: StoreChoice, *, dry_run: bool, as_json: bool) -> int:

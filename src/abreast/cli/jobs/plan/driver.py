@@ -1,7 +1,5 @@
 """Drives a plan from its directory to its exit code."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -9,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, tell
@@ -80,7 +78,7 @@ class PlanDriver(JobDriver):
     @classmethod
     def of_run(
         cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], _inputs: Sequence[str]
-    ) -> PlanDriver:
+    ) -> Self:
         """The driver of a recorded run, with another budget if one is given."""
         return cls(PlanJob.of_run(row, changes["budget"]), request)
 
@@ -145,6 +143,7 @@ class PlanDriver(JobDriver):
         """Run the subplans."""
         job = self._job
         os.environ[RUN_VARIABLE] = self.run_id  # before Commands copies the environment
+        width = 1 if job.order == "sequential" else len(self._trees.slots)
         task = await self._task(stack)
         start_state = StartTrees(self._base, all_needs(self._plan, self._needs or {}))
         work = in_worktrees(task, self._snapshots, start_state, self.run_id, job.prompt or "")
@@ -152,7 +151,7 @@ class PlanDriver(JobDriver):
             run,
             self._plan,
             work,
-            self._options(),
+            PlanOptions(width, job.fail_fast, job.retries, job.timeout, WORKTREES, self._needs),
             job.work_digest(),
             done=start_state.done,
         )
@@ -161,11 +160,6 @@ class PlanDriver(JobDriver):
         """A run with subplans that are not done has failed."""
         missing = sum(one.state != "done" for one in self._result.subplans)
         return None if self._result.ok else PlanFailed(f"{missing} subplans are not done")
-
-    def _options(self) -> PlanOptions:
-        job = self._job
-        width = 1 if job.order == "sequential" else len(self._trees.slots)
-        return PlanOptions(width, job.fail_fast, job.retries, job.timeout, WORKTREES, self._needs)
 
     async def _task(self, stack: AsyncExitStack) -> Task:
         job, caller = self._job, self._caller

@@ -1,7 +1,5 @@
 """The options of a plan, from flags or a file, and the plan that they make, as it is printed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -9,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.cli import units
 from abreast.cli.errors import FAILED, UsageError, refusing, tell
@@ -157,7 +155,7 @@ class PlanJob:
     @classmethod
     def of(
         cls, facts: Mapping[str, Any], home: str, spell: Callable[[str], str], place: str = ""
-    ) -> PlanJob:
+    ) -> Self:
         """Read a job from its keys and values.
 
         For error messages, `spell` says how and where a key is written, and `place` where the
@@ -177,7 +175,7 @@ class PlanJob:
         return cls(str((Path(home) / read.pop("path", ".")).resolve()), home, **read)
 
     @classmethod
-    def of_run(cls, row: RunRow, budget: str | None = None) -> PlanJob:
+    def of_run(cls, row: RunRow, budget: str | None = None) -> Self:
         """The job of a recorded run, with another budget if one is given."""
         facts = recorded_facts(row, KIND)
         if set(facts) != {each.name for each in fields(cls)}:

@@ -1,15 +1,13 @@
 """Drives a workflow, new or resumed, from its file to its exit code."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from abreast.assembly.names import lane_of
 from abreast.assembly.workflow_tools import RunTools, Tools, find_kinds
@@ -79,12 +77,11 @@ class WorkflowFile:
     def workflow(self) -> Workflow:
         """The workflow, checked; raises `UsageError` with all its problems."""
         try:
-            kinds = find_kinds()
             return load(
                 self.text,
                 self.file,
                 directory=Path(self.directory),
-                kinds=kinds,
+                kinds=find_kinds(),
                 check_sample=wrong_sample,
             )
         except WorkflowInvalid as error:
@@ -98,7 +95,7 @@ class WorkflowFile:
         return {KIND: asdict(replace(self, given=given))}
 
     @classmethod
-    def of_run(cls, store: Store, row: RunRow) -> WorkflowFile:
+    def of_run(cls, store: Store, row: RunRow) -> Self:
         """The file of a recorded run, with the inputs that later resumes have given.
 
         Recorded verdicts are left out: each answered what its gate showed then. A gate that has
@@ -114,7 +111,7 @@ class WorkflowFile:
             source = source.with_more(later.get("given", {}), {})
         return source
 
-    def with_more(self, given: Mapping[str, Any], verdicts: Mapping[str, str]) -> WorkflowFile:
+    def with_more(self, given: Mapping[str, Any], verdicts: Mapping[str, str]) -> Self:
         """A copy with further inputs and verdicts."""
         return replace(self, given={**self.given, **given}, verdicts={**self.verdicts, **verdicts})
 
@@ -211,7 +208,7 @@ class WorkflowDriver(JobDriver):
     @classmethod
     def of_run(
         cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], inputs: Sequence[str]
-    ) -> WorkflowDriver:
+    ) -> Self:
         """The driver of a recorded run, with new inputs if some are given."""
         source = WorkflowFile.of_run(request.opened, row)
         cwd = str(row.manifest.get("cwd") or ".")
@@ -262,11 +259,17 @@ class WorkflowDriver(JobDriver):
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
         """Open the tools of steps."""
         self._kit = await stack.enter_async_context(RunTools(self._tools(store)))
+        known, manifest = configured_lanes(self.config), self._source.manifest(self.secret_names)
+        secrets = Secrets(
+            str(self.inputs[name]) for name in self.secret_names if self.inputs.get(name)
+        )
         return {
             "budget": self._source.budget,
-            "manifest": self._manifest(),
-            "redact": self._redact(),
-            "lanes": self._lane_limits(),
+            "manifest": manifest | {"argv": secrets.hide(sys.argv)} if secrets else manifest,
+            # What removes secrets from recorded prompts and replies.
+            "redact": (lambda _path, value: secrets.hide(value)) if secrets else None,
+            # Those of the configured lanes, so that rates and learned limits apply to steps too.
+            "lanes": {name: lane_of(known[name]) for name in lanes_of(self.workflow.steps)},
         }
 
     async def work(self, run: Run, _stack: AsyncExitStack) -> None:
@@ -298,28 +301,6 @@ class WorkflowDriver(JobDriver):
     def secret_names(self) -> frozenset[str]:
         """The inputs that are never stored."""
         return frozenset(one.name for one in self.workflow.inputs if one.secret)
-
-    def _secrets(self) -> Secrets:
-        return Secrets(
-            str(self.inputs[name]) for name in self.secret_names if self.inputs.get(name)
-        )
-
-    def _redact(self) -> Callable[[str, object], object] | None:
-        """A function that removes secrets from recorded prompts and replies; None without any."""
-        secrets = self._secrets()
-        return (lambda _path, value: secrets.hide(value)) if secrets else None
-
-    def _manifest(self) -> dict[str, JsonValue]:
-        found, secrets = self._source.manifest(self.secret_names), self._secrets()
-        return found | {"argv": secrets.hide(sys.argv)} if secrets else found
-
-    def _lane_limits(self) -> dict[str, Any]:
-        """The limits of the lanes that steps name.
-
-        They are those of the configured lanes, so that rates and learned limits apply to steps too.
-        """
-        known = configured_lanes(self.config)
-        return {name: lane_of(known[name]) for name in lanes_of(self.workflow.steps)}
 
     def _tools(self, store: Store | None) -> Tools:
         asks = can_prompt() and not self.view.json
