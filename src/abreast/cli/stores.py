@@ -30,11 +30,9 @@ class StoreChoice:
         self.by_hand = flag is not None
         self.by_default = found.value is None
         self.patience = config.get(PATIENCE)
-        self.place = (
-            _resolve_place(found.value, found.folder)
-            if found.value
-            else str(config.project / FOLDER / FILE)
-        )
+        self.place = found.value or str(config.project / FOLDER / FILE)
+        if "://" not in self.place:  # a path in a configuration file is relative to its folder
+            self.place = str(Path(found.folder or Path.cwd(), Path(self.place).expanduser()))
 
     @property
     def path(self) -> Path | None:
@@ -113,11 +111,6 @@ def find_run(store: Store, wanted: str) -> RunRow:
 def state_of(store: Store, row: RunRow) -> str:
     """The state that is shown: a running run without a driver has crashed."""
     return "crashed" if row.state == "running" and not store.driven(row.id) else row.state
-
-
-def _resolve_place(place: str, folder: Path | None) -> str:
-    """Resolve a store's path; one in a configuration file is relative to that file's folder."""
-    return place if "://" in place else str(Path(folder or Path.cwd(), Path(place).expanduser()))
 
 
 def _make_folder(folder: Path) -> None:

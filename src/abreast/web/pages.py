@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -29,19 +29,15 @@ _RESUMABLE: Final = frozenset(
 _RETRIABLE: Final = frozenset({"done", "failed", "halted"})
 
 
-@dataclass(frozen=True, slots=True)
 class PageSource:
     """What pages are made from: the store, and what is read of it already."""
 
-    store: Store
-    prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
-    reader: StoreReader = field(init=False)
-    tallies: Tallies = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, store: Store, prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
+    ) -> None:
         """Create the readers, which have read nothing yet."""
-        object.__setattr__(self, "reader", StoreReader(self.store))
-        object.__setattr__(self, "tallies", Tallies(self.store))
+        self.store, self.prompt_of = store, prompt_of
+        self.reader, self.tallies = StoreReader(store), Tallies(store)
 
 
 def runs(source: PageSource, query: Query) -> Answer:

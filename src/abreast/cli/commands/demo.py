@@ -50,14 +50,6 @@ _REDRAWS_PER_SECOND: Final = 12
 _COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
 _HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
 _EVENT_POLLS: Final = 200  # of 10 ms, for the event of an outcome
-_EXAMPLE_PROMPT: Final = "'Name the country of {}.' --max-tokens 20"
-_PROMPT_PURPOSE: Final = (
-    "your own: a question about every line; -m openai/gpt-4o-mini asks another model"
-)
-_UI_PURPOSE: Final = (
-    "all runs, lanes and replies as a page in the browser; leave it open, and start another run"
-)
-_UI_PURPOSE_WITH_INSTALL: Final = f"{_UI_PURPOSE} (first: pip install starlette uvicorn plotly)"
 _EXAMPLE_COMMAND: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
 
 
@@ -285,9 +277,7 @@ def _print_next(choice: StoreChoice, next_steps: Sequence[tuple[str, str]]) -> N
 def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[tuple[str, str]]:
     """Commands that work in this directory and shell, and the purpose of each."""
     call = abreast_command()
-    prompt_command = (
-        f"printf '%s\\n' Paris Rome Oslo | {call} map{choice.flag} --prompt {_EXAMPLE_PROMPT}"
-    )
+    page_works = find_spec("starlette") and find_spec("uvicorn")
     return [
         (f"{call} watch {run}{choice.flag}", "these lanes again, from the store"),
         (
@@ -296,7 +286,16 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
         ),
         *(
             [
-                (prompt_command, _PROMPT_PURPOSE),
+                (
+                    (
+                        f"printf '%s\\n' Paris Rome Oslo | {call} map{choice.flag} "
+                        "--prompt 'Name the country of {}.' --max-tokens 20"
+                    ),
+                    (
+                        "your own: a question about every line; "
+                        "-m openai/gpt-4o-mini asks another model"
+                    ),
+                ),
                 (
                     f"{_workflow_command(choice)} --input width=6",
                     "that workflow again, six at once; its file is a start",
@@ -308,9 +307,9 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
         (f"{call} demo crash", "a run that is killed, and goes on as if nothing had happened"),
         (
             f"{call} ui{choice.flag}",
-            _UI_PURPOSE
-            if find_spec("starlette") and find_spec("uvicorn")
-            else _UI_PURPOSE_WITH_INSTALL,
+            "all runs, lanes and replies as a page in the browser; "
+            "leave it open, and start another run"
+            + ("" if page_works else " (first: pip install starlette uvicorn plotly)"),
         ),
     ]
 

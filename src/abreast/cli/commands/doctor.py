@@ -99,26 +99,25 @@ def _findings(choice: StoreChoice) -> Iterator[DoctorFinding]:
     )
     yield _store(choice)
     yield _disk(choice)
-    if Path("/proc/self/stat").exists():
-        yield DoctorFinding(
-            "processes", "ok", "what a crashed driver leaves behind is found and ended at resume"
-        )
-    else:
-        yield DoctorFinding(
-            "processes",
-            "missing",
-            "no /proc here: what a crashed driver leaves behind is not found at resume",
-        )
+    found = Path("/proc/self/stat").exists()
+    yield DoctorFinding(
+        "processes",
+        "ok" if found else "missing",
+        "what a crashed driver leaves behind is found and ended at resume"
+        if found
+        else "no /proc here: what a crashed driver leaves behind is not found at resume",
+    )
     yield DoctorFinding(
         "terminal",
         "ok",
         "live progress" if os.isatty(2) else "stderr is no terminal: no live progress",
     )
     for module, purpose, install in _EXTRAS:
-        if find_spec(module) is None:
-            yield DoctorFinding(module, "missing", f"only for {purpose}: {install}")
-        else:
-            yield DoctorFinding(module, "ok", purpose)
+        yield (
+            DoctorFinding(module, "missing", f"only for {purpose}: {install}")
+            if find_spec(module) is None
+            else DoctorFinding(module, "ok", purpose)
+        )
 
 
 def _check_lane(config: Config, lane: str) -> DoctorFinding:

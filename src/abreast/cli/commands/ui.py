@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -54,7 +55,12 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
     """
     with refusing("--port"):
         port_number = units.number(port, least=0)
-    _check_host(host, allow_others=allow_others)
+    if not _is_loopback(host) and not allow_others:
+        raise UsageError(
+            f"--host: on {host} other machines reach the page, read prompts and replies, "
+            "and may act with its token, over a line that is not encrypted; "
+            "if that is wanted, add --allow-others"
+        )
     try:
         from abreast.web.app import Server, Site
     except ImportError:
@@ -91,15 +97,6 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
 NEEDS_UI: Final = (
     "the page needs starlette and uvicorn, which are not installed: pip install 'abreast[ui]'"
 )
-
-
-def _check_host(host: str, *, allow_others: bool) -> None:
-    if not _is_loopback(host) and not allow_others:
-        raise UsageError(
-            f"--host: on {host} other machines reach the page, read prompts and replies, "
-            "and may act with its token, over a line that is not encrypted; "
-            "if that is wanted, add --allow-others"
-        )
 
 
 def _is_loopback(host: str) -> bool:
@@ -170,18 +167,17 @@ _START_TIMEOUT: Final = 2.0  # seconds to wait for a command that fails at its s
 _MAX_OUTPUT_BYTES: Final = 4000  # of its stderr that are read
 
 
+@dataclass(frozen=True, slots=True)
 class Launcher:
     """Starts commands on one store, each in its own session: Ctrl-C ends the page, not the run."""
 
-    def __init__(self, place: str) -> None:
-        """Start commands on the store at `place`."""
-        self._place = place
+    place: str
 
     def __call__(self, words: Sequence[str]) -> str | None:
         """Start a command; return its error message if it fails within two seconds, else None."""
         with tempfile.TemporaryFile() as output:
             child = subprocess.Popen(
-                [sys.executable, "-m", "abreast", words[0], "--store", self._place, *words[1:]],
+                [sys.executable, "-m", "abreast", words[0], "--store", self.place, *words[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=output,

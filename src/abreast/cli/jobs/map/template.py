@@ -6,30 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from abreast.cli.errors import UsageError
 from abreast.core.frozen import record
-
-
-class TemplateItem(Protocol):
-    """The item that a template is filled in for."""
-
-    @property
-    def index(self) -> int:
-        """Its position, from 0."""
-
-    @property
-    def key(self) -> str:
-        """Its key."""
-
-    @property
-    def attempt(self) -> int:
-        """The number of the attempt, from 1."""
-
-    @property
-    def seed(self) -> int:
-        """Its own seed."""
+from abreast.run.current import CurrentItem
 
 
 @record(frozen=True, slots=True)
@@ -41,6 +22,8 @@ class UnstartedItem:
     attempt: int = 1
     seed: int = 0
 
+
+TemplateItem: TypeAlias = CurrentItem | UnstartedItem
 
 _PLACEHOLDER: Final = re.compile(
     r"\{(?P<name>#|key|attempt|seed|/|//|/\.|\.|(?:\.[A-Za-z0-9_$-]+)+|)\}"
