@@ -198,9 +198,8 @@ class Config:
                 raise UsageError(
                     f'{where}.options must be a table, such as tools = ["--tools", "{{value}}"]'
                 )
-            words = {word: value for word, value in given.items() if word != "options"}
             for word, value in {
-                **words,
+                **{word: value for word, value in given.items() if word != "options"},
                 **{f"options.{one}": value for one, value in options.items()},
             }.items():
                 if (

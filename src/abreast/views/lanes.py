@@ -78,8 +78,7 @@ class ChartRow(LaneRow):
         start = max(bar.start, self.free_since)
         bar = bar._replace(since=min(start, max(bar.since, self.free_since)), start=start)
         if last is not None and bar.end - last.since < self._window.grain:
-            shown = max(last, bar, key=lambda either: SEVERITY[either.state])
-            bar = shown._replace(
+            bar = max(last, bar, key=lambda either: SEVERITY[either.state])._replace(
                 since=last.since,
                 start=last.start,
                 end=bar.end,

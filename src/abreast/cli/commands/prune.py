@@ -71,9 +71,8 @@ def command(
 
 
 def _old(store: Store, before: float, states: tuple[RunState, ...]) -> list[str]:
-    rows = store.runs(limit=1_000_000)
     return [
         row.id
-        for row in reversed(rows)
+        for row in reversed(store.runs(limit=1_000_000))
         if row.state in states and (row.ended or row.created) < before
     ]

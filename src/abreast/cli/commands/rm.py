@@ -19,8 +19,7 @@ def command(
 ) -> None:
     """Remove each RUN and all that is recorded of it. A run that is being driven is left alone."""
     with StoreChoice(Config.load(), store).existing() as opened:
-        found = {row.id: row for row in [find_run(opened, run) for run in runs]}
-        for run_id in found:
+        for run_id in {row.id: row for row in [find_run(opened, run) for run in runs]}:
             if not dry_run:
                 opened.remove(run_id)
             if as_json:

@@ -92,9 +92,8 @@ async def judge(
         wording = question()
 
         async def label(review: Row) -> str:
-            prompt = wording["prompt"].format(text=review["text"])
             reply = await model.ask(
-                prompt,
+                wording["prompt"].format(text=review["text"]),
                 system=wording["system"],
                 schema=wording["schema"],
                 temperature=0,
@@ -116,11 +115,10 @@ def run_reviews(
 
     def released(outcome: Outcome[Any]) -> None:
         review = chosen[outcome.index]
-        reply = outcome.value if isinstance(outcome, Done) else outcome_sentence(outcome)
         rows.append(
             {
                 "text": review["text"],
-                "said": reply,
+                "said": outcome.value if isinstance(outcome, Done) else outcome_sentence(outcome),
                 "right": review["label"],
                 "input_tokens": outcome.usage.input_tokens,
                 "output_tokens": outcome.usage.output_tokens,

@@ -367,8 +367,7 @@ def _merge_row(most: int, bars: list[LaneBar], length: float) -> list[LaneBar]:
         for bar in bars[1:]:
             last = joined[-1]
             if bar.end - last.start < grain and (bar.state == last.state or grain > length / 8):
-                longer = max(last, bar, key=lambda either: either.end - either.start)
-                joined[-1] = longer._replace(
+                joined[-1] = max(last, bar, key=lambda either: either.end - either.start)._replace(
                     start=last.start, end=bar.end, attempts=last.attempts + bar.attempts
                 )
             else:

@@ -127,10 +127,9 @@ def _plot(flow: CallFlow, frame: DrawingFrame, canvas: Canvas) -> Iterator[Text]
 def _limits(flow: CallFlow, frame: DrawingFrame) -> list[float | None]:
     """How many in flight were allowed in each column."""
     columns: list[float | None] = [None] * frame.columns
-    changes = [
+    for change in [
         each for each in flow.decisions if each.dimension == CONCURRENCY and each.new is not None
-    ]
-    for change in changes:
+    ]:
         first = min(int(frame.place(change.at)), frame.columns - 1)
         columns[first:] = [change.new] * (frame.columns - first)
     return columns

@@ -219,8 +219,7 @@ class MapDriver(JobDriver):
         job = self._job
         # An item that may be answered from the cache must not wait for a lane: only its call does.
         lane = self._caller.lane.name if self._caller and not job.cache else None
-        aside = self._progress.aside if self._progress is not None else nullcontext
-        printer = Printer(aside)
+        printer = Printer(self._progress.aside if self._progress is not None else nullcontext)
         render: Render = (
             partial(pieces_as_json, run_id=self.run_id)
             if self.view.json

@@ -195,11 +195,10 @@ class MatrixDriver(JobDriver):
         study, source = self.study, self.source
         labels = [model.label for model in study.models]
         names = [*(strategy.name for strategy in study.strategies), *study.controls]
-        ids = [one.id for one in study.inputs]
         flags = {
             "--model": (source.models, labels),
             "--strategy": (source.strategies, names),
-            "--input": (source.inputs, ids),
+            "--input": (source.inputs, [one.id for one in study.inputs]),
         }
         for flag, (given, known) in flags.items():
             for name in given:

@@ -230,13 +230,12 @@ class _ApplyDriver:
             for each in kept.held(self._run)
             if each.leaf in finished
         ]
-        record = {"run": self._run, "at": SYSTEM_CLOCK.wall(), "held": held}
         paths = apply(
             merged,
             self._snapshots,
             self._root,
             leave_requests=self._options.leave_requests,
-            record=record,
+            record={"run": self._run, "at": SYSTEM_CLOCK.wall(), "held": held},
         )
         kept.drop(self._run, finished)
         return paths
