@@ -146,8 +146,9 @@ def drive(job: JobDriver, request: RunRequest) -> int:
     job.check()
     with ExitStack() as stack:
         job.start_early(stack)
-        opening = nullcontext(request.store) if request.store is not None else job.open_store()
-        store = stack.enter_context(opening)
+        store = stack.enter_context(
+            nullcontext(request.store) if request.store is not None else job.open_store()
+        )
         with asyncio.Runner() as runner:
             return runner.run(_run(job, request, store))
 
