@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -59,7 +59,6 @@ class RunMatrixTools:
         return self
 
     async def __aexit__(self, *how: object) -> None:
-        """Close all models."""
         await self._stack.__aexit__(*how)  # type: ignore[arg-type]
 
     async def caller(self, name: str) -> Caller:
@@ -190,25 +189,9 @@ class CellTools(RunTools):
         self._lane_caller = caller
         self._clock = clock
 
-    async def shell(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as in RunTools
-        """Run a script, which may call a model's API or an agent."""
-        async with holding_place(self._lane_caller, self._clock):
-            return await super().shell(*given, **more)
-
-    async def agent(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as in RunTools
-        """Run an agent with a prompt."""
-        async with holding_place(self._lane_caller, self._clock):
-            return await super().agent(*given, **more)
-
-    async def call(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as in RunTools
-        """Call a function, which may have a client of its own."""
-        async with holding_place(self._lane_caller, self._clock):
-            return await super().call(*given, **more)
-
-    async def custom(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as in RunTools
-        """Run a step of a registered kind."""
-        async with holding_place(self._lane_caller, self._clock):
-            return await super().custom(*given, **more)
+    def holding(self) -> AbstractAsyncContextManager[None]:
+        """A place on the caller's lane: scripts, agents and functions may be its clients too."""
+        return holding_place(self._lane_caller, self._clock)
 
 
 class _OfflineModel:

@@ -7,7 +7,7 @@ import os
 import tempfile
 from codecs import getincrementaldecoder
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -181,20 +181,25 @@ class RunTools:
         """Close the models, and end the commands that still run."""
         await self._stack.__aexit__(*how)  # type: ignore[arg-type]
 
+    def holding(self) -> AbstractAsyncContextManager[None]:
+        """What is held while a step does work of its own, which may call a provider; nothing."""
+        return nullcontext()
+
     async def shell(
         self, script: str, *, cwd: str | None = None, env: Mapping[str, str | None] | None = None
     ) -> AgentResult:
         """Run a script by `sh`; when this is cancelled, its whole process group is ended."""
         text = script.encode("utf-8", "surrogateescape")
-        try:
-            if len(text) < _MAX_ARGUMENT_BYTES:
-                return await self._run(["sh", "-c", script], cwd=cwd, env=env)
-            with tempfile.NamedTemporaryFile(prefix="abreast-", suffix=".sh") as file:
-                file.write(text)
-                file.flush()
-                return await self._run(["sh", file.name], cwd=cwd, env=env)
-        except CommandRefused as error:
-            raise CannotDo(str(error)) from None
+        async with self.holding():
+            try:
+                if len(text) < _MAX_ARGUMENT_BYTES:
+                    return await self._run(["sh", "-c", script], cwd=cwd, env=env)
+                with tempfile.NamedTemporaryFile(prefix="abreast-", suffix=".sh") as file:
+                    file.write(text)
+                    file.flush()
+                    return await self._run(["sh", file.name], cwd=cwd, env=env)
+            except CommandRefused as error:
+                raise CannotDo(str(error)) from None
 
     async def agent(
         self,
@@ -208,13 +213,14 @@ class RunTools:
     ) -> AgentResult | None:
         """Run the agent of that name with a prompt; None if there is no such runner."""
         runner = self._tools.runners.get(integration)
-        if runner is None:
-            return None
-        try:
-            argv, stdin = runner.arguments_and_stdin(prompt, model, more)
-            return await self._run(argv, stdin, keep=more.keep, cwd=cwd, env=env)
-        except (CannotDo, CommandMissing, CommandRefused) as error:
-            raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
+        async with self.holding():
+            if runner is None:
+                return None
+            try:
+                argv, stdin = runner.arguments_and_stdin(prompt, model, more)
+                return await self._run(argv, stdin, keep=more.keep, cwd=cwd, env=env)
+            except (CannotDo, CommandMissing, CommandRefused) as error:
+                raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
 
     async def _run(
         self,
@@ -270,10 +276,11 @@ class RunTools:
 
     async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function returns anything
         """Call `module:function` with keywords."""
-        if self._tools.find is None:
-            raise CannotDo(f"{name} can't be called here")
-        function = self._tools.find(name)
-        return await call_function(lambda _: function(**given), function)
+        async with self.holding():
+            if self._tools.find is None:
+                raise CannotDo(f"{name} can't be called here")
+            function = self._tools.find(name)
+            return await call_function(lambda _: function(**given), function)
 
     async def custom(
         self,
@@ -283,7 +290,8 @@ class RunTools:
     ) -> Any:  # noqa: ANN401 - a registered kind returns anything
         """Run a step of a kind that a package has registered."""
         function = self._tools.kinds[kind]
-        return await call_function(lambda _: function(config, context), function)
+        async with self.holding():
+            return await call_function(lambda _: function(config, context), function)
 
     async def sample(self, run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Draw a sample beneath the current step."""

@@ -46,7 +46,6 @@ class UsageError(Exception):
     is_sentence = True
 
     def __init__(self, sentence: str, code: int = USAGE) -> None:
-        """Keep the sentence and the exit code."""
         super().__init__(sentence)
         self.code = code
 

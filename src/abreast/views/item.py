@@ -76,7 +76,11 @@ def item_of(
             if found is None
         ],
         "attempts": [
-            _attempt(event)
+            {
+                "attempt": event.data.get("attempt"),
+                "backoff": event.data.get("backoff"),
+                "error": _error(event),
+            }
             for event in happened
             if event.kind == ATTEMPT_FAILED and event.path == path
         ],
@@ -175,14 +179,6 @@ def _error(recorded: Recorded | Event) -> ItemFacts:
         "status": status,
         "raw": _cut(raw) if isinstance(raw, str) else None,
         **wrote,
-    }
-
-
-def _attempt(event: Event) -> ItemFacts:
-    return {
-        "attempt": event.data.get("attempt"),
-        "backoff": event.data.get("backoff"),
-        "error": _error(event),
     }
 
 

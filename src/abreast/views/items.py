@@ -37,7 +37,6 @@ class Items:
     """All items that were started or have ended, in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        """Start with no items."""
         self.paths: list[str] = []
         self.counts = dict.fromkeys(STATES, 0)
         self.state = bytearray()
@@ -54,7 +53,6 @@ class Items:
         }
 
     def __len__(self) -> int:
-        """Return the number of items."""
         return len(self.paths)
 
     def find(self, path: str) -> int:
@@ -186,7 +184,6 @@ class FailureKinds:
     """The kinds of failure, in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        """Start with no kinds."""
         self.kinds: list[FailureKind] = []
         self._places: dict[tuple[str, str], int] = {}
 

@@ -37,7 +37,6 @@ class LaneFold(ABC, Generic[AnyLane]):
     """The lanes of one run so far, computed from events of the `KINDS`."""
 
     def __init__(self) -> None:
-        """Start before the first event."""
         self.now = 0.0
         self.time = DrivenTime()
         self.state, self.reason = RUNNING, ""

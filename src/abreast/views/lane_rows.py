@@ -48,7 +48,6 @@ class LaneRow(ABC):
     """A slot of a lane: what ran in it, one after the other, and what runs in it now."""
 
     def __init__(self) -> None:
-        """Start free and without bars."""
         self.running: LaneBar | None = None
         self.free_since = 0.0
 
@@ -72,7 +71,6 @@ class Lane(Generic[Row]):
     """One lane: its rows, the row of each item that runs, and since when each other item waits."""
 
     def __init__(self, name: str, make_row: Callable[[], Row]) -> None:
-        """Start with no rows."""
         self.name = name
         self.rows: list[Row] = []
         self.running: dict[str, int] = {}

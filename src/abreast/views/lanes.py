@@ -46,7 +46,6 @@ class LaneCounts:
     waiting: int = 0
 
     def __add__(self, other: LaneCounts) -> LaneCounts:
-        """Add the counts field by field."""
         return LaneCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
@@ -54,14 +53,12 @@ class ChartRow(LaneRow):
     """A row whose bars are merged if they are too short, and dropped if they are too old."""
 
     def __init__(self, window: TimeWindow) -> None:
-        """Start free and without bars."""
         super().__init__()
         self.bars: deque[LaneBar] = deque()
         self._window = window
         self._turns = 0
 
     def __len__(self) -> int:
-        """How many bars are kept."""
         return len(self.bars)
 
     def begin(self, bar: LaneBar) -> None:
@@ -105,7 +102,6 @@ class ChartLane(Lane[ChartRow]):
     """A lane with its counts, and how many items waited over time."""
 
     def __init__(self, name: str, window: TimeWindow) -> None:
-        """Start with no rows."""
         super().__init__(name, lambda: ChartRow(window))
         self.ended: Counter[str] = Counter()
         self.waited = LaneLevel(window)
@@ -147,7 +143,6 @@ class LaneChart(LaneFold[ChartLane]):
     """
 
     def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
-        """Start before the first event."""
         super().__init__()
         self.window = TimeWindow(window, _GRAINS, whole=whole)
         self._peak = 0

@@ -44,7 +44,6 @@ class LimitChanges:
     """The decisions on one lane's limits, and how many calls at once were allowed over time."""
 
     def __init__(self) -> None:
-        """Start without decisions."""
         self.decisions: deque[Decision] = deque(maxlen=_MAX_DECISIONS)
         self.steps: list[tuple[float, float]] = []
         self.rejections = 0
@@ -74,7 +73,6 @@ class CallFlow(LimitChanges):
     """One lane's calls in flight, and the decisions on its limits."""
 
     def __init__(self, name: str, window: TimeWindow) -> None:
-        """Start without calls."""
         super().__init__()
         self.name = name
         self.flying = LaneLevel(window)
@@ -115,7 +113,6 @@ class LimitChart:
     )
 
     def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
-        """Start before the first event."""
         self.window = TimeWindow(window, _GRAINS, whole=whole)
         self.now = 0.0
         self.time = DrivenTime()

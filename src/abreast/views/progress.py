@@ -37,7 +37,6 @@ class OutcomeCounts:
     """Counts outcomes, each in the place of an earlier one of the same item."""
 
     def __init__(self) -> None:
-        """Start without outcomes."""
         self._unsettled: dict[int, tuple[Counter[str], str]] = {}
 
     def settle(self, path: str, state: str, counts: Counter[str]) -> None:
@@ -92,7 +91,6 @@ class Tallies:
     """The counts of the runs that were listed; each look counts only new events."""
 
     def __init__(self, store: Store) -> None:
-        """Count nothing yet."""
         self._store = store
         self._lock = threading.Lock()
         self._tallies: OrderedDict[tuple[str, float], tuple[RunProgress, Follower]] = OrderedDict()
@@ -131,7 +129,6 @@ class Costs:
     """
 
     def __init__(self) -> None:
-        """Start without calls."""
         self.usage = NO_USAGE
         self.models: dict[str, dict[str, float]] = {}
         self.unpriced = 0

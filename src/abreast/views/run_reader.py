@@ -21,7 +21,6 @@ class Follower:
     """Reads the journal of a run into a fold: each time only the events that are new."""
 
     def __init__(self) -> None:
-        """Read nothing yet."""
         self.after = 0
 
     def read(

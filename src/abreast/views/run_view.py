@@ -31,7 +31,6 @@ class AttemptRow(LaneRow):
         self.state, self.item = bytearray(), array("l")
 
     def __len__(self) -> int:
-        """How many bars there are."""
         return len(self.end)
 
     def keep(self, bar: LaneBar) -> None:
@@ -62,7 +61,6 @@ class AttemptLane(Lane[AttemptRow]):
     """A lane of the page, with the changes of its limit."""
 
     def __init__(self, name: str, find: Callable[[str], int]) -> None:
-        """Start with no rows."""
         super().__init__(name, lambda: AttemptRow(find))
         self.limits = LimitChanges()
 
@@ -79,7 +77,6 @@ class RunView(LaneFold[AttemptLane]):
     """One run so far, with everything that its page shows."""
 
     def __init__(self) -> None:
-        """Start before the first event."""
         super().__init__()
         self.items = Items()
         self.errors = FailureKinds()

@@ -35,7 +35,6 @@ class PageSource:
     def __init__(
         self, store: Store, prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
     ) -> None:
-        """Create the readers, which have read nothing yet."""
         self.store, self.prompt_of = store, prompt_of
         self.reader, self.tallies = StoreReader(store), Tallies(store)
 

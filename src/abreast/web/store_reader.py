@@ -75,7 +75,6 @@ class OpenRun:
     """One run, as far as its journal is read."""
 
     def __init__(self, store: Store, row: RunRow) -> None:
-        """Read nothing yet."""
         self.row = row
         self.view = RunView()
         self.job = JobViewReader(row.kind)
@@ -183,7 +182,6 @@ class StoreReader:
     """The open runs, the most recently used ones kept."""
 
     def __init__(self, store: Store) -> None:
-        """Open no run yet."""
         self.store = store
         self._open: OrderedDict[str, OpenRun] = OrderedDict()
         self._lock = threading.Lock()

@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from abreast.cli import options
-from abreast.cli.config import SEED, Config
+from abreast.cli.config import MODEL, SEED, Config
 from abreast.cli.errors import FAILED, UsageError, one_line, tell
 from abreast.cli.jobs.model_options import (
     configured_lanes,
-    default_model,
     open_named,
     read_schema,
     read_temperature,
@@ -52,7 +51,7 @@ def command(*, question: str, **given: Any) -> int:
         "temperature": read_temperature(given["temperature"]),
         "max_tokens": read_number("--max-tokens", given["max_tokens"]),
     }
-    name = default_model(config, given["model"])
+    name = config.get(MODEL, given["model"])
     choice = StoreChoice(config, given["store"])
     lanes = configured_lanes(config, given["lane_width"])
     with choice.existing() if name.startswith("replay/") else choice.look() as store:

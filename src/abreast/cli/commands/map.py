@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from abreast.cli import options
-from abreast.cli.config import BUDGET, KEEP, RETRIES, TIMEOUT, WIDTH, Config
+from abreast.cli.config import BUDGET, KEEP, MODEL, RETRIES, TIMEOUT, WIDTH, Config
 from abreast.cli.errors import UsageError
 from abreast.cli.jobs.driver import drive
 from abreast.cli.jobs.map.driver import MapDriver
@@ -164,7 +164,7 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
     from abreast.cli.jobs import model_options
 
     return {
-        "model": model_options.default_model(config, given["model"]),
+        "model": config.get(MODEL, given["model"]),
         "system": given["system"],
         "cache": given["cache"],
         "schema": model_options.read_schema(given["schema"]),

@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from abreast.cli import options
-from abreast.cli.config import BUDGET, Config
+from abreast.cli.config import BUDGET, MODEL, Config
 from abreast.cli.errors import UsageError
-from abreast.cli.jobs.model_options import default_model, read_schema, read_temperature
+from abreast.cli.jobs.model_options import read_schema, read_temperature
 from abreast.cli.jobs.request import new_request, read_number
 from abreast.cli.jobs.sample import drive_spec
 from abreast.jobs.sample.arguments import ERRORS
@@ -102,7 +102,7 @@ def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
         )
     return SampleSpec(
         question,
-        model=default_model(config, given["model"]),
+        model=config.get(MODEL, given["model"]),
         judge=given["judge"],
         checks=given["checks"],
         strategy=given["strategy"],

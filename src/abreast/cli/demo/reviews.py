@@ -62,14 +62,6 @@ class WeightsFetch:
 _POLL_INTERVAL: Final = 0.2  # seconds between two messages about the progress
 
 
-def question() -> Row:
-    """The prompt about a review; of those tried, it gave the best answers."""
-    found: Row = json.loads(
-        files("abreast.models").joinpath("data/reviews.json").read_text("utf-8")
-    )
-    return found
-
-
 def reviews() -> list[Row]:
     """The reviews of the package, with the right label of each."""
     text = files("abreast.models").joinpath("data/reviews.jsonl").read_text("utf-8")
@@ -89,7 +81,9 @@ async def judge(
         open_run(NAME, store=store, seed=SEED, resume="never", kind="demo") as run,
     ):
         opened(run.id or "")
-        wording = question()
+        # The prompt that gave the best answers, of those tried.
+        text = files("abreast.models").joinpath("data/reviews.json").read_text("utf-8")
+        wording: Row = json.loads(text)
 
         async def label(review: Row) -> str:
             reply = await model.ask(

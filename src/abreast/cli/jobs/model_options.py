@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from abreast.assembly.names import open_model
 from abreast.cli import units
-from abreast.cli.config import MODEL, Config
+from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.cli.jobs.request import read_number
 from abreast.models.lanes import LaneSettings
@@ -125,8 +125,3 @@ def reply_as_json(reply: Reply) -> dict[str, Any]:
         "output_tokens": used.output_tokens,
         "usd": used.usd,
     }
-
-
-def default_model(config: Config, flag: str | None) -> str:
-    """The model of the flag, or else the configured one."""
-    return config.get(MODEL, flag)

@@ -47,7 +47,6 @@ class SampleDriver(JobDriver):
     def __init__(
         self, spec: SampleSpec, request: RunRequest, *, cwd: str, lane_width: str | None = None
     ) -> None:
-        """Read the lanes."""
         super().__init__(request)
         self._spec = spec
         self._cwd = cwd

@@ -35,7 +35,6 @@ class Printer:
     """
 
     def __init__(self, around: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
-        """Start the thread."""
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._around = around

@@ -29,7 +29,6 @@ class ProcessGroups:
     """The process groups of this driver that are alive."""
 
     def __init__(self) -> None:
-        """Start without any."""
         self._alive: dict[int, _Child] = {}
         self._scheduled = False
 

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from abreast.cli.config import BUDGET, Config
+from abreast.cli.config import BUDGET, MODEL, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, tell
 from abreast.cli.jobs.driver import JobDriver, drive
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.map.process_groups import RUN_VARIABLE, end_leftovers
-from abreast.cli.jobs.model_options import configured_lanes, default_model, open_named
+from abreast.cli.jobs.model_options import configured_lanes, open_named
 from abreast.cli.jobs.plan.job import KIND, PlanJob, clear_leftovers, print_plan, read_job
 from abreast.cli.jobs.request import RunRequest, new_request
 from abreast.cli.stores import FOLDER
@@ -60,7 +60,6 @@ class PlanDriver(JobDriver):
     _result: PlanResult
 
     def __init__(self, job: PlanJob, request: RunRequest, file: str = "") -> None:
-        """Keep the job, and its file if it has one."""
         super().__init__(request)
         self._job = job
         self._file = file
@@ -110,7 +109,7 @@ class PlanDriver(JobDriver):
 
     def _open_model(self, store: Store | None) -> Caller:
         config = Config.load(Path(self._job.home))
-        return open_named(default_model(config, self._job.model), configured_lanes(config), store)
+        return open_named(config.get(MODEL, self._job.model), configured_lanes(config), store)
 
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
         """Make the worktrees, and take a snapshot of the directory."""
