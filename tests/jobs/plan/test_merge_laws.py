@@ -16,6 +16,7 @@ from abreast.worktrees.merge.snapshots import (
 
 FOLDERS = ("a", "b", "c")
 FILES = {f"{folder}/f{number}": f"{folder}{number}" for folder in FOLDERS for number in range(3)}
+SEEDS = 30
 OWNED = {folder: [path for path in FILES if path.startswith(folder)] for folder in FOLDERS}
 
 
@@ -147,9 +148,9 @@ def lost(world, seed):
 
 def test_what_parts_and_the_source_have_is_there_or_its_loss_is_listed(tmp_path):
     world = World(tmp_path)
-    results = [lost(world, seed) for seed in range(60)]
+    results = [lost(world, seed) for seed in range(SEEDS)]
     assert [(seed, found) for seed, found in enumerate(results) if found] == []
-    assert sum(found is not None for found in results) > 12  # not all are blocked
+    assert sum(found is not None for found in results) > SEEDS / 5  # not all are blocked
 
 
 def test_the_law_finds_a_merge_that_takes_the_halves_of_a_rename_alone(tmp_path, monkeypatch):
@@ -157,4 +158,4 @@ def test_the_law_finds_a_merge_that_takes_the_halves_of_a_rename_alone(tmp_path,
         TreeDifference, "steps", lambda self: (ChangeStep((each,)) for each in self.changed)
     )
     world = World(tmp_path)
-    assert any(lost(world, seed) for seed in range(60))
+    assert any(lost(world, seed) for seed in range(SEEDS))

@@ -96,6 +96,8 @@ PLACES = {
 }
 AROUND = {"here in double": ("\"'", ""), "quoted here with signs": ("$HOME `x` \\n \\", "")}
 AS_ARGUMENT = {"argument of sh -c"}
+# One shell runs all scripts of a place, each in a shell forked from it.
+EACH = 'for n; do (cd "$n" && . "../$n.sh") >"$n.out" 2>"$n.err" </dev/null; done; :'
 
 
 def shells():
@@ -124,10 +126,23 @@ def printed(text, value, shell, folder):
 @pytest.mark.parametrize("place", PLACES)
 def test_a_value_is_printed_as_it_is_wherever_it_stands(place, shell, tmp_path):
     before, after = AROUND.get(place, ("", ""))
-    for name, value in VALUES.items():
-        if place in AS_ARGUMENT and len(value) > 99_000:
-            continue  # longer than the system lets an argument be
-        said = printed(PLACES[place], value, shell, tmp_path / name)
+    script = parse_script(PLACES[place])
+    # An argument has a greatest length.
+    values = {
+        name: value
+        for name, value in VALUES.items()
+        if place not in AS_ARGUMENT or len(value) < 99_000
+    }
+    for name, value in values.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.sh").write_bytes(script.render({"v": value}).encode())
+
+    subprocess.run([*shell, "-c", EACH, "sh", *values], cwd=tmp_path, timeout=60, check=True)
+
+    for name, value in values.items():
+        assert list((tmp_path / name).iterdir()) == [], f"{name} was run"
+        assert (tmp_path / f"{name}.err").read_bytes() == b"", name
+        said = (tmp_path / f"{name}.out").read_bytes().decode()
         end = said.rindex("|") + 1
         assert said[:end] == f"{before}{value}|{after}", name
 
