@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.rewritten import rewrite_all
+from tests import caches
 from tests.warm import Warm
 
 # No deadline: a shared machine is slow at moments, and no test of ours asserts wall-clock time.
@@ -68,14 +68,19 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Collect without collecting garbage; rewrite assertions once; children are not measured."""
+    """Collect tests without collecting garbage, and do not measure children."""
     gc.disable()
-    if config.getoption("numprocesses", None):
-        rewrite_all([*Path(__file__).parent.rglob("test_*.py")], config)
-        config.stash[_MEASURING] = {}
-        return  # the workers are children, too
-    names = [name for name in os.environ if name.startswith("COVERAGE_")]
-    config.stash[_MEASURING] = {name: os.environ.pop(name) for name in names}
+    config.stash[_MEASURING] = {}
+    if not config.getoption("numprocesses", None):  # workers are children, too
+        names = [name for name in os.environ if name.startswith("COVERAGE_")]
+        config.stash[_MEASURING] = {name: os.environ.pop(name) for name in names}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config, specs):
+    """Fill caches before there are workers."""
+    roots = (config.rootpath / folder for folder in ("src", "tests"))
+    caches.fill([file for root in roots for file in root.rglob("*.py")], config)
 
 
 def pytest_collection_finish(session):

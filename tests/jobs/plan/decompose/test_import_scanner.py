@@ -12,7 +12,9 @@ import pytest
 import abreast.run
 from abreast.jobs.plan.decompose.import_scanner import ImportScanner, parse_imports
 
-REAL = [Path(one.__file__).parent for one in (abreast.run, asyncio, click, email, importlib, pytest)]
+REAL = [
+    Path(one.__file__).parent for one in (abreast.run, asyncio, click, email, importlib, pytest)
+]
 
 
 def plain(statements):
