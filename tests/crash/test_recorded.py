@@ -113,6 +113,13 @@ def recorded(tmp_path, server, warm):
     return Recorded(tmp_path, server, warm)
 
 
+@pytest.fixture(scope="module")
+def only_read(tmp_path_factory, warm):
+    """The fixture for tests that start nothing in it."""
+    with ModelServer() as server:
+        yield Recorded(tmp_path_factory.mktemp("only-read"), server, warm)
+
+
 # --- what is there ---
 
 
@@ -145,10 +152,10 @@ def test_no_place_of_the_machine_that_made_it_is_in_the_fixture():
             assert not place.search(zlib.decompress(content))
 
 
-def test_runs_are_listed_and_shown_as_they_were(recorded):
-    runs = listed(recorded)
+def test_runs_are_listed_and_shown_as_they_were(only_read):
+    runs = listed(only_read)
     assert runs == json.loads((EXPECTED / "runs.json").read_text())
-    assert {run: shown(recorded, run) for run in runs} == json.loads(
+    assert {run: shown(only_read, run) for run in runs} == json.loads(
         (EXPECTED / "show.json").read_text()
     )
     assert {run for run in runs if runs[run]["state"] == "crashed"} == set(KILLED)
@@ -169,9 +176,9 @@ def test_results_are_exported_as_they_were_with_those_that_were_only_noted(recor
 @pytest.mark.parametrize(
     "run", ["map-3", "values-1", "sample-1", "flow-2", "study-3", "plan-1", "optimize-1"]
 )
-def test_a_run_is_shown_and_has_its_page(recorded, run):
-    assert run in recorded("show", run).out
-    said = recorded("export", run, "--html", "--output", "-")
+def test_a_run_is_shown_and_has_its_page(only_read, run):
+    assert run in only_read("show", run).out
+    said = only_read("export", run, "--html", "--output", "-")
     assert (said.code, said.err) == (0, "")
     assert run in said.out
 
