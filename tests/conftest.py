@@ -130,13 +130,6 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item in chosen]
 
 
-@pytest.fixture
-def measured(monkeypatch, pytestconfig):
-    """For tests whose children are new interpreters, and reach lines that nothing else does."""
-    for name, value in pytestconfig.stash[_MEASURING].items():
-        monkeypatch.setenv(name, value)
-
-
 @pytest.fixture(scope="session")
 def warm(pytestconfig):
     """A process that has imported abreast, to fork from.

@@ -1008,9 +1008,9 @@ def test_every_module_is_reached_and_no_file_was_left_over():
         last = name.rpartition(".")[2]
         ways = {name, f'"{last}"', ".".join(name.split(".")[-2:])}
         entry = any(name in script for script in config()["project"]["scripts"].values())
-        assert entry or any(
-            ways & names for other, names in mentioned.items() if other != path
-        ), f"no module needs {name}"
+        assert entry or any(ways & names for other, names in mentioned.items() if other != path), (
+            f"no module needs {name}"
+        )
     leftovers = re.compile(
         r"\.(orig|rej|bak|swp|tmp|pyc|log)$|~$|(^|/)(\.DS_Store|Thumbs\.db|nohup\.out)$"
     )

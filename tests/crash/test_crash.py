@@ -23,7 +23,6 @@ from tests.warm import Warm
 JOB = Path(__file__).with_name("job.py")
 WIDTH = 8
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
 SHORT = 200  # items; enough for a dozen commits
 
 

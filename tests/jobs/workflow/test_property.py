@@ -185,7 +185,6 @@ def done_on_disk(place):
     return {path for path, data in rows if json.loads(data)["state"] == "done"}
 
 
-@pytest.mark.usefixtures("unmeasured")
 @pytest.mark.parametrize(
     ("commit", "when"), [(2, "before"), (4, "after"), (7, "before"), (9, "after")]
 )
