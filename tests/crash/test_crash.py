@@ -22,6 +22,7 @@ from tests.warm import Warm
 
 JOB = Path(__file__).with_name("job.py")
 WIDTH = 8
+PATIENCE = 280  # seconds until a job that should end by itself is taken to hang
 
 SHORT = 200  # items; enough for a dozen commits
 
@@ -46,7 +47,7 @@ class Job:
         """Run it to its end, or until it is killed: its code, and what it printed."""
         arguments = (*self._arguments, *extra)
         code, out, _ = self._warm.run(
-            str(JOB), arguments, cwd=self.counts, environment={**os.environ}, patience=60
+            str(JOB), arguments, cwd=self.counts, environment={**os.environ}, patience=PATIENCE
         )
         return code, out.decode()
 
