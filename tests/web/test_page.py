@@ -87,17 +87,35 @@ def test_runs_appear_and_move_while_the_page_is_open(served, open_page, driven):
     expect(page.locator("#items tbody tr")).to_have_count(8)
 
 
-def whole(page):
-    """The page once all of it is there: what is clicked on must not move away meanwhile."""
-    for part in ("#job", "#errors", "#items tbody tr >> nth=0"):
-        expect(page.locator(part)).to_be_visible()
-    return page
+def test_a_row_that_is_pressed_stays_under_the_pointer_until_it_is_released(
+    served, open_page, driven
+):
+    def fail(item):
+        raise ValueError(f"{item} failed")
+
+    with driven(list(range(4)), width=2, work=fail) as run:
+        page = open_page(served, "/run/held-1")
+        row = page.locator("#items tbody tr").first
+        row.hover()
+        before = row.bounding_box()
+        page.mouse.down()
+        with page.expect_response("**/errors.json"), page.expect_response("**/job.json"):
+            run.open(0, 1)
+            expect(page.locator(".head .facts")).to_contain_text("Failed")
+        # By then it would have been drawn.
+        page.evaluate("() => new Promise((go) => setTimeout(() => requestAnimationFrame(go), 100))")
+        assert row.bounding_box() == before
+        page.mouse.up()
+        expect(page.locator("#item h2")).to_have_text("0000")
+        page.keyboard.press("Escape")
+        expect(page.locator("#errors")).to_contain_text("ValueError")
+        assert row.bounding_box() != before
 
 
 def test_a_bar_and_a_row_lead_to_prompt_reply_and_traceback(store, open_page):
     run = made(store)
     with serving(store, prompt_of=lambda row, key, value: f"What about {key}?") as served:
-        page = whole(open_page(served, f"/run/{run}"))
+        page = open_page(served, f"/run/{run}")
         page.locator("#items tbody tr", has_text="0003").click()
         panel = page.locator("#item")
         expect(panel.get_by_label("Prompt")).to_have_text("What about 0003?")
@@ -182,7 +200,7 @@ def test_a_run_is_cancelled_from_the_page_after_a_question(served, open_page, dr
         page.get_by_role("button", name="Cancel").hover()
         page.mouse.down()
         run.open(0)
-        expect(page.locator(".lane")).to_contain_text("1 done")
+        expect(page.locator(".head .facts")).to_contain_text("Items1")
         page.mouse.up()  # on the same button, though news came in between
         dialog = page.get_by_role("dialog")
         dialog.get_by_role("button", name="Let it run").click()
@@ -210,7 +228,7 @@ def test_nothing_that_a_run_says_can_run(store, open_page):
         page.locator("tbody a").first.click()
         expect(page.locator("h1")).to_contain_text("onerror")
         expect(page.locator("#errors")).to_contain_text("<script>")
-        panel = whole(page).locator("#item")
+        panel = page.locator("#item")
         for key, shown in (("0000", EVIL), ("0001", LINK), ("0002", "<b>yyyy")):
             page.locator("#items tbody tr", has_text=key).click()
             expect(panel.get_by_label("Reply")).to_contain_text(shown)
@@ -244,10 +262,8 @@ def test_an_inline_script_is_blocked_by_the_policy(served, browser):
 )
 def test_it_is_legible_in_both_themes_and_on_a_phone(store, served, open_page, scheme, paper):
     run = made(store)
-    page = whole(
-        open_page(
-            served, f"/run/{run}", color_scheme=scheme, viewport={"width": 400, "height": 800}
-        )
+    page = open_page(
+        served, f"/run/{run}", color_scheme=scheme, viewport={"width": 400, "height": 800}
     )
     expect(page.locator("#items tbody tr")).to_have_count(40)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper

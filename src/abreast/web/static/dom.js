@@ -40,6 +40,23 @@ export function renew(container, values, make) {
   return container;
 }
 
+let held = null; // while a button of the mouse, or a finger, is down: what waits for its release
+
+addEventListener("pointerdown", (event) => { if (event.button === 0) held ??= []; }, true);
+for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => setTimeout(release), true); // after the click
+addEventListener("pointermove", (event) => { if (held && !event.buttons) release(); }, true); // it went up elsewhere
+
+function release() {
+  const waiting = held ?? [];
+  held = null;
+  for (const go of waiting) go();
+}
+
+/** Wait while something is pressed. News that move a row away between press and release would lose the click on it. */
+export function released() {
+  return held ? new Promise((go) => held.push(go)) : null;
+}
+
 function flat(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false)
     .map((child) => (child instanceof Node ? child : String(child)));

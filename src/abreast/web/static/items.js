@@ -1,6 +1,6 @@
 // The items of a run as a table: sorted, filtered and paged by the server, however many there are.
 import { badge } from "./chrome.js";
-import { el, fill, renew } from "./dom.js";
+import { el, fill, released, renew } from "./dom.js";
 import { count, many, money, span } from "./format.js";
 import { get, of, paced } from "./net.js";
 import { pages } from "./runs.js";
@@ -13,8 +13,10 @@ const COLUMNS = [
 ];
 
 export class Items {
-  constructor(container, run, open) {
+  /** `above` is a promise: what stands above the table and would move its rows is drawn. */
+  constructor(container, run, open, above) {
     this.run = run;
+    this.above = above;
     this.open = open;
     this.sort = "order";
     this.down = false;
@@ -73,6 +75,8 @@ export class Items {
       sort: this.sort, down: this.down ? 1 : "", state: this.state.value, lane: this.lane.value, q: this.search.value,
       error: this.error, at: this.at, most: PAGE,
     });
+    await this.above;
+    await released();
     this.found.textContent = many(said.count, "item");
     const lanes = ["", ...said.lanes];
     if (lanes.length !== this.lane.options.length) {

@@ -1,6 +1,6 @@
 // The lanes: one row per slot, each item a bar in time. The server says what is to be seen at this width; here it is drawn.
 import { colour } from "./charts.js";
-import { el, fill } from "./dom.js";
+import { el, fill, released } from "./dom.js";
 import { count, many, span } from "./format.js";
 import { alone, get, of, paced } from "./net.js";
 
@@ -22,8 +22,10 @@ export class Lanes {
     this.picked = null; // by the keyboard: {lane, row, bar}
     this.parts = new Map();
     this.colours = {};
-    this.fetch = paced(() => this.#fetch(), 250);
-    this.glance = paced(() => this.#fetch(), 1200);
+    this.drawn = new Promise((resolve) => { // for the first time
+      this.fetch = paced(() => this.#fetch().finally(resolve), 250);
+      this.glance = paced(() => this.#fetch().finally(resolve), 1200);
+    });
     this.#frame(container);
     document.addEventListener("theme", () => this.draw());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
@@ -133,7 +135,9 @@ export class Lanes {
     const columns = Math.round(this.box.clientWidth) || 800;
     // A little more than is seen, so that there is something to draw while it moves on.
     const more = this.live ? 0 : 0.25 * (end - begin);
-    this.seen = await get(of(this.run, "/lanes.json"), { begin: Math.max(0, begin - more), end: end + more, columns: Math.round(columns * (more ? 1.5 : 1)) });
+    const seen = await get(of(this.run, "/lanes.json"), { begin: Math.max(0, begin - more), end: end + more, columns: Math.round(columns * (more ? 1.5 : 1)) });
+    await released();
+    this.seen = seen;
     this.#arrange();
     this.draw();
   }

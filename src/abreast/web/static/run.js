@@ -1,7 +1,7 @@
 // One run: its head, its lanes, what its job shows, what it spent, what went wrong, and its items. Live or of old.
 import { colour, plot } from "./charts.js";
 import { ask, badge, bar, connected, note } from "./chrome.js";
-import { el, fill, renew } from "./dom.js";
+import { el, fill, released, renew } from "./dom.js";
 import { brief, count, many, moment, money, span } from "./format.js";
 import { Items } from "./items.js";
 import { Panel } from "./item.js";
@@ -31,9 +31,13 @@ class Page {
     for (const name of ["job", "spending", "errors"]) this.sections[name].hidden = true;
     fill(main, el("section", { class: "head", "aria-label": "Run" }, this.top, this.actions), Object.values(this.sections));
     this.lanes = new Lanes(this.#inside("lanes"), id, (which) => this.panel.open(which));
-    this.items = new Items(this.#inside("items"), id, (which) => this.panel.open(which));
-    this.rest = paced(() => this.#rest(), 2000);
-    this.job = paced(() => this.#job(), 1000);
+    // The items are shown once what stands above them has been drawn for the first time, so that they do not move away.
+    this.drawn = {};
+    const once = (name) => new Promise((resolve) => { this.drawn[name] = resolve; });
+    const above = Promise.all([this.lanes.drawn, once("rest"), once("job")]);
+    this.rest = paced(() => this.#rest().finally(this.drawn.rest), 2000);
+    this.job = paced(() => this.#job().finally(this.drawn.job), 1000);
+    this.items = new Items(this.#inside("items"), id, (which) => this.panel.open(which), above);
   }
 
   #inside(name) {
@@ -130,6 +134,7 @@ class Page {
 
   async #rest() {
     const [spent, wrong] = await Promise.all([get(of(this.id, "/spending.json")), get(of(this.id, "/errors.json"))]);
+    await released();
     this.#drawSpending(spent);
     this.#drawErrors(wrong.errors);
   }
@@ -177,10 +182,12 @@ class Page {
     const { kind, view, read } = await get(of(this.id, "/job.json"));
     this.drawing ??= import(`./job-${kind}.js`);
     const { draw } = await this.drawing;
+    await released();
     const name = kind === "map" ? "Outcomes" : kind.charAt(0).toUpperCase() + kind.slice(1);
     this.sections.job.hidden = false;
     fill(this.sections.job.firstChild, name, read < 1 ? el("small", { role: "status" }, ` reading, ${Math.round(read * 100)}%`) : null);
     draw(this.#inside("job"), view, { el, open: (key) => this.panel.open(key), act: (action, fields) => this.act(action, fields), ask, alone });
+    this.drawn.job();
     this.opened ||= read > 0.95; // a long journal is read at once; who writes faster than that is followed at a distance
     if (!this.opened) await this.#job();
   }

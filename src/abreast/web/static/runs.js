@@ -1,6 +1,6 @@
 // All runs, newest first.
 import { badge, bar, connected, note } from "./chrome.js";
-import { el, fill, renew } from "./dom.js";
+import { el, fill, released, renew } from "./dom.js";
 import { brief, count, many, moment, money, span } from "./format.js";
 import { base, get, listen, of, paced } from "./net.js";
 
@@ -35,6 +35,7 @@ export function runs(main) {
       note(error.message, "error");
       return;
     }
+    await released();
     choices(state, "All states", said.states, fields.get("state"));
     choices(kind, "All jobs", said.kinds, fields.get("kind"));
     found.textContent = many(said.count, "run");
