@@ -91,6 +91,7 @@
     const scores = [...new Set(all.flatMap((cell) => [...Object.keys(cell.scores), ...Object.keys(cell.score_errors)]))].sort();
     const columns = ["Input", "Model", "Strategy", "Repeat", "State", ...scores, "Service", "Cost"];
     let shown = all;
+    let browsed = all; // those that were shown when the first cell was opened: typing may not yet have had its effect
     let page = 0;
     let opened = -1;
 
@@ -142,7 +143,14 @@
       at("pages").hidden = last === 0;
     }
 
-    function filter() { shown = matching(); page = 0; list(); }
+    let waiting = 0;
+
+    function filter() {
+      clearTimeout(waiting);
+      shown = matching();
+      page = 0;
+      list();
+    }
 
     // --- one cell
 
@@ -162,8 +170,9 @@
     }
 
     function open(place) {
+      if (!at("cell").open) browsed = shown;
       opened = place;
-      const cell = shown[place];
+      const cell = browsed[place];
       const texts = Object.fromEntries(TEXTS.map((name, number_) => [name, cell.texts[number_] === null ? null : kept.texts[cell.texts[number_]]]));
       const body = make("div");
       facts(body, "Scores", scores.filter((score) => score in cell.scores || score in cell.score_errors)
@@ -185,12 +194,11 @@
       at("cell-title").textContent = `${cell.model} · ${cell.strategy} · ${cell.input} · repeat ${cell.repeat} · ${cell.state}`;
       at("cell-body").replaceChildren(body);
       at("earlier").disabled = place === 0;
-      at("later").disabled = place === shown.length - 1;
+      at("later").disabled = place === browsed.length - 1;
       if (!at("cell").open) at("cell").showModal();
       at("cell").scrollTop = 0;
     }
 
-    let waiting = 0;
     // A choice shows at once, so that a click right after it meets the row it was meant for; typing may go on.
     at("filters").addEventListener("input", (event) => {
       clearTimeout(waiting);
@@ -207,7 +215,7 @@
     at("cell").addEventListener("click", (event) => { if (event.target === at("cell")) at("cell").close(); });
     at("cell").addEventListener("keydown", (event) => {
       if (event.key === "ArrowLeft" && opened > 0) open(opened - 1);
-      if (event.key === "ArrowRight" && opened < shown.length - 1) open(opened + 1);
+      if (event.key === "ArrowRight" && opened < browsed.length - 1) open(opened + 1);
     });
     at("filters").hidden = false;
     at("list").hidden = false;
