@@ -18,7 +18,7 @@ from abreast.jobs.matrix.report.findings import findings
 from abreast.jobs.matrix.report.report import LARGEST, html, markdown, write_html
 from abreast.jobs.matrix.report.wording import NOTHING, listed, p_value, plain, seconds, share, usd
 from abreast.jobs.matrix.rows import SubResult
-from tests.jobs.matrix.made_rows import FACTS, SCRIPT, row, study
+from tests.jobs.matrix.made_rows import FACTS, MODELS, SCRIPT, row, study
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 HOSTILE = [
@@ -96,9 +96,13 @@ def hostile(text):
     ]
 
 
+# Six arms rather than nine: all pairs are compared, which takes most of the time.
+TWO = dict([*MODELS.items()][:2])
+
+
 @pytest.fixture(scope="module")
 def rows():
-    return study(300)
+    return study(192, models=TWO)
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +233,13 @@ def test_every_cell_is_in_the_page_with_all_that_is_known_of_it(page, rows):
 
 @pytest.mark.parametrize(
     "cells",
-    [study(300), study(20), [row()], [row(state="failed")], [row("c", "truth", control=True)]],
+    [
+        study(90, models=TWO),
+        study(20, models=TWO),
+        [row()],
+        [row(state="failed")],
+        [row("c", "truth", control=True)],
+    ],
 )
 def test_every_figure_is_one_that_plotly_knows(cells):
     for name, figure in figures(findings(cells, {}), cells).items():
@@ -510,7 +520,7 @@ def test_text_stands_out_from_its_paper_in_both_themes():
 
 @pytest.mark.parametrize("words", [60, 900])
 def test_a_report_of_6000_cells_stays_below_10_mb_however_long_its_replies(tmp_path, words):
-    models = {f"p{n}/model": (0.3 + n / 10, 1.0, 0.001) for n in range(5)}
+    models = {f"p{n}/model": (0.3 + n / 10, 1.0, 0.001) for n in range(2)}
     cells = study(6_090, models=models, repeats=5, words=words)
     assert len(cells) > 6_000
     write_html(cells, FACTS, tmp_path / "report.html")
