@@ -29,7 +29,7 @@ def browser():
     `async` test can be.
     """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    sync_api.expect.set_options(timeout=30_000)  # the last net, on a busy machine
+    sync_api.expect.set_options(timeout=60_000)  # the last net, on a busy machine
     options = [] if "CI" in os.environ else ["--find"]
     found = subprocess.run(
         [sys.executable, SCRIPT, *options], capture_output=True, text=True, timeout=110, check=False
@@ -138,7 +138,7 @@ def open_page(browser):
         made = browser.new_context(
             **{"reduced_motion": "reduce", "viewport": {"width": 1200, "height": 900}, **context}
         )
-        made.set_default_timeout(30_000)
+        made.set_default_timeout(60_000)
         contexts.append(made)
         page = made.new_page()
         page.on(
@@ -157,7 +157,12 @@ def open_page(browser):
 
 def _is_complaint(said):
     """Whether a message is an error of the page; a lost connection to its server is not."""
-    return said.type in ("error", "warning") and "net::ERR_CONNECTION" not in said.text
+    return said.type in ("error", "warning") and not any(lost in said.text for lost in LOST)
+
+
+LOST = tuple(
+    f"net::ERR_{name}" for name in ("CONNECTION", "EMPTY_RESPONSE", "INCOMPLETE_CHUNKED_ENCODING")
+)
 
 
 class Driven:
