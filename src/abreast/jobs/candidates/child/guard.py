@@ -23,19 +23,12 @@ from abreast.jobs.candidates.values.snapshot import pack
 from abreast.jobs.candidates.values.take_snapshot import take_snapshot
 
 _GUARDED_MODULES = (
-    *(
-        "time",
-        "builtins",
-        "gc",
-        "unittest",
-        "unittest.case",
-        "unittest.mock",
-        "math",
-        "random",
-        "statistics",
-        "json",
-    ),
-    *("functools", "operator", "itertools", "collections", "copy", "datetime", "asyncio"),
+    *("time", "builtins", "gc", "math", "random", "json"),
+    *("functools", "operator", "itertools", "collections", "copy", "datetime"),
+)
+# These take three times as long to import as everything else that the child needs.
+_GUARDED_IN_TESTS = (
+    *("unittest", "unittest.case", "unittest.mock", "statistics", "asyncio"),
     *(
         "pytest",
         "_pytest.runner",
@@ -79,10 +72,19 @@ _IGNORED_NAMES = frozenset(
 class PatchDetector:
     """Remembers what the names of important modules are bound to, and finds those rebound later."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str | None = None) -> None:
+        """`source` is the target's module, for a run without tests; None for one with tests.
+
+        Without tests, modules that the source doesn't mention are neither imported nor guarded.
+        """
+        mentioned = [
+            name
+            for name in _GUARDED_IN_TESTS
+            if source is None or name.split(".")[0].lstrip("_") in source
+        ]
         self._originals = {
             name: dict(vars(module))
-            for name in _GUARDED_MODULES
+            for name in (*_GUARDED_MODULES, *mentioned)
             if (module := _import_if_present(name)) is not None
         }
         self._names: dict[str, frozenset[str]] = {}

@@ -126,7 +126,7 @@ class ChildProgram:
         self._target = os.path.realpath(os.path.join(self._places.slot, self._orders["file"]))
         self._audit = _Audit(self._channel, self._places, directory)
         self._found: list[tuple[ModuleType, Function]] = []
-        self._patches = guard.PatchDetector()
+        self._patches = guard.PatchDetector(None if self._orders["names"] else self._source())
         self._state_before: Mapping[str, tuple[str, int]] = {}
 
     def run(self) -> None:
@@ -149,6 +149,11 @@ class ChildProgram:
                 "grown": guard.changed_state(self._state_before, guard.state_digests(self._places)),
             },
         )
+
+    def _source(self) -> str:
+        with contextlib.suppress(OSError), open(self._target, encoding="latin-1") as file:
+            return file.read()
+        return ""  # importing it will report why
 
     def give_up(self, error: BaseException) -> None:
         """Report an unexpected exception instead of the end."""

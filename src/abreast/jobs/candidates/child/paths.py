@@ -8,10 +8,14 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import cast
+
+# importlib.abc imports tempfile, zipfile and more, which nothing else here needs.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 
 class Places:
@@ -19,6 +23,8 @@ class Places:
 
     def __init__(self, top: str, slot: str) -> None:
         self._top, self.slot = os.path.realpath(top), os.path.realpath(slot)
+        self._owned: dict[str, bool] = {}
+        """Whether a module's file is in the slot: asked several times for some hundred modules."""
 
     def mirrored(self, path: str) -> str | None:
         """Return the same place in the slot, if `path` is in the main tree and the slot has it."""
@@ -36,7 +42,11 @@ class Places:
     def owns(self, module: ModuleType) -> bool:
         """Whether a module is from the slot."""
         file = getattr(module, "__file__", None)
-        return isinstance(file, str) and self.holds(file)
+        if not isinstance(file, str):
+            return False
+        if file not in self._owned:
+            self._owned[file] = self.holds(file)
+        return self._owned[file]
 
     def inside(self, path: str) -> str:
         """Return the path relative to the slot, if it is in the slot."""
@@ -67,7 +77,7 @@ def set_path(target: str) -> None:
     sys.path[:] = [os.getcwd(), import_root(target), *(path for path in sys.path[1:] if path)]
 
 
-class SlotFinder(MetaPathFinder):
+class SlotFinder:
     """Comes before all other finders, and calls `around` to execute the target's module."""
 
     def __init__(
@@ -113,11 +123,11 @@ class SlotFinder(MetaPathFinder):
             and os.path.realpath(spec.origin) == self._target
             and spec.loader
         ):
-            spec.loader = _Loader(spec.loader, self._around)
+            spec.loader = cast("Loader", _Loader(spec.loader, self._around))
         return spec
 
 
-class _Loader(Loader):
+class _Loader:
     def __init__(
         self, inner: Loader, around: Callable[[ModuleType, Callable[[], None]], None]
     ) -> None:

@@ -3,7 +3,6 @@
 Each has a CPU limit of its own for the original.
 """
 
-import asyncio
 import contextlib
 import datetime as dt
 import decimal
@@ -105,7 +104,13 @@ def _observe(
 ) -> Invocation:
     with recorder.untraced():
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            return asyncio.run(observe_async(name, function, *args, bound=_MAX_VALUES, **kwargs))
+            # Imported only where it is needed: it takes as long as everything else here.
+            return cast(
+                "Invocation",
+                importlib.import_module("asyncio").run(
+                    observe_async(name, function, *args, bound=_MAX_VALUES, **kwargs)
+                ),
+            )
         return observe(name, function, *args, bound=_MAX_VALUES, **kwargs)
 
 
