@@ -11,6 +11,7 @@ from abreast.jobs.candidates.behaviour.traced_run import Watched, judge_behaviou
 from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees import confinement
+from tests.jobs.candidates.traced_here import trace_tests
 from tests.jobs.candidates.watched import open_project, use_cache
 from tests.worktrees.jails import refuse
 
@@ -50,7 +51,7 @@ async def words(tmp_path):
         yield project
 
 
-async def test_every_call_has_the_name_of_its_test_and_its_number(words):
+async def test_every_call_has_the_name_of_its_test_and_its_number_and_can_be_read_again(words):
     watched = await words.watch()
     assert (watched.failure, watched.tests, watched.passed) == (None, 4, 4)
     assert [one.name for one in watched.invocations] == [
@@ -66,15 +67,19 @@ async def test_every_call_has_the_name_of_its_test_and_its_number(words):
     )
     assert "environment" in watched.confinement
     assert "4 passed" in watched.stdout
-
-
-async def test_what_was_watched_can_be_written_down_and_read_again(words):
-    watched = await words.watch()
     again = Watched.from_plain(json.loads(json.dumps(watched.to_plain())))
     assert again == watched
     assert judge_behaviour(again, watched, STRICT).verdict == "same"
     with pytest.raises(ValueError, match="not what was watched"):
         Watched.from_plain({"tests": 1})
+    # A call that is missing, or one too many, is a difference.
+    fewer = replace(watched, invocations=watched.invocations[:-1])
+    missing = judge_behaviour(watched, fewer, STRICT)
+    extra = judge_behaviour(fewer, watched, STRICT)
+    assert [(one.verdict, one.findings[0].part) for one in (missing, extra)] == [
+        ("wrong", "missing"),
+        ("wrong", "extra"),
+    ]
 
 
 async def test_another_way_is_the_same_and_another_answer_is_wrong(words):
@@ -93,18 +98,6 @@ async def test_another_way_is_the_same_and_another_answer_is_wrong(words):
         "test_words.py::TestAll::test_both_ways#1",
     ]
     assert "another order" in behaviour.reason
-
-
-async def test_a_call_that_is_missing_or_one_too_many_is_a_difference(words):
-    original = await words.watch()
-    cut = Watched.from_plain(
-        original.to_plain() | {"invocations": original.to_plain()["invocations"][:-1]}
-    )
-    missing, extra = judge_behaviour(original, cut, STRICT), judge_behaviour(cut, original, STRICT)
-    assert [(one.verdict, one.findings[0].part) for one in (missing, extra)] == [
-        ("wrong", "missing"),
-        ("wrong", "extra"),
-    ]
 
 
 async def test_a_test_that_failed_before_may_fail_and_one_that_passed_may_not(tmp_path):
@@ -311,29 +304,31 @@ DIFFERENCES = {
 }
 
 
-@pytest.mark.parametrize("part", range(4))
-async def test_every_kind_of_function_is_seen_and_a_difference_in_any_part_is_found(tmp_path, part):
-    """Several kinds share one project, and the differences of a kind share one original."""
-    files = {"kinds.py": KINDS, "test_kinds.py": TEST_KINDS}
-    async with open_project(tmp_path / "kinds", files, tests=("test_kinds.py",)) as project:
-        for qualname in list(SEEN)[part::4]:
-            project.target = Target("kinds.py", qualname)
-            watched = project.original = await project.watch()
-            assert (watched.failure, watched.messages) == (None, {}), qualname
-            shown = [str(one.after) for one in watched.invocations]
-            assert len(shown) == len(SEEN[qualname])
-            for text, start in zip(shown, SEEN[qualname], strict=True):
-                assert text.startswith(start[:99])
-            if qualname == "plain":
-                assert watched.invocations[0].stdout == "plain 2\n"
-                assert str(watched.invocations[0].before).startswith("{'arguments': ([1])")
-            for old, new, differing in DIFFERENCES.get(qualname, ()):
-                behaviour = await project.judge(KINDS.replace(old, new))
-                assert behaviour.verdict == "wrong", (qualname, behaviour)
-                assert differing in {one.part for one in behaviour.findings}, behaviour.findings
+def test_every_kind_of_function_is_seen_and_a_difference_in_any_part_is_found(monkeypatch, capsys):
+    for qualname, expected in SEEN.items():
+
+        def trace_kind(text, target=f"kinds.py::{qualname}"):
+            capsys.readouterr()  # what the tests before this printed
+            return trace_tests(monkeypatch, target, text, TEST_KINDS, capsys=capsys)
+
+        original = trace_kind(KINDS)
+        assert original.messages == {}, qualname
+        assert original.passed == 11
+        shown = [str(one.after) for one in original.invocations]
+        assert len(shown) == len(expected)
+        for text, start in zip(shown, expected, strict=True):
+            assert text.startswith(start[:99])
+        if qualname == "plain":
+            assert original.invocations[0].stdout == "plain 2\n"
+            assert str(original.invocations[0].before).startswith("{'arguments': ([1])")
+        for old, new, differing in DIFFERENCES.get(qualname, ()):
+            behaviour = judge_behaviour(original, trace_kind(KINDS.replace(old, new)), STRICT)
+            assert behaviour.verdict == "wrong", (qualname, behaviour)
+            assert differing in {one.part for one in behaviour.findings}, behaviour.findings
 
 
 async def test_recursion_may_become_a_loop_and_what_cannot_be_compared_is_said(tmp_path):
+    """In real processes, where functions of all those kinds are called beside the target."""
     files = {"kinds.py": KINDS, "test_kinds.py": TEST_KINDS}
     loop = (
         "def fibonacci(n):\n    a, b = 0, 1\n"
@@ -344,65 +339,51 @@ async def test_recursion_may_become_a_loop_and_what_cannot_be_compared_is_said(t
         tmp_path / "kinds", files, "kinds.py::fibonacci", ("test_kinds.py",)
     ) as project:
         assert (await project.judge(KINDS.replace(recursive, loop))).verdict == "same"
-    async with open_project(
-        tmp_path / "again", files, "kinds.py::nested", ("test_kinds.py",)
-    ) as project:
-        behaviour = await project.judge(KINDS)
+        project.target = Target("kinds.py", "nested")
+        watched = await project.watch()
+        assert (watched.failure, watched.messages) == (None, {})
+        behaviour = judge_behaviour(watched, watched, STRICT)
         assert behaviour.verdict == "undecided"
         assert "can't be compared" in behaviour.reason
         assert "an iterator inside" in behaviour.reason
 
 
-async def test_too_many_calls_are_counted_and_said(tmp_path):
-    tests = """
-        from words import count
-
-        def test_many():
-            for at in range(450):
-                count("a " * at)
-
-        def test_one():
-            count("b")
-    """
-    async with open_project(
-        tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}
-    ) as project:
-        watched = await project.watch()
-        assert len(watched.invocations) == 401
-        assert (watched.left_out, watched.cut) == ((), {"test_words.py::test_many": 400})
-        assert judge_behaviour(watched, watched, STRICT).verdict == "same"
-        assert Watched.from_plain(watched.to_plain()) == watched
-        # Calls of the candidate beyond those recorded of the original are not compared; all calls
-        # before them are.
-        sooner = replace(
-            watched, cut={"test_words.py::test_many": 300}, invocations=_first(watched, 300)
-        )
-        assert judge_behaviour(sooner, watched, STRICT).verdict == "same"
-        assert judge_behaviour(watched, sooner, STRICT).verdict == "wrong"
-
-
-def _first(watched, count):
-    many = [one for one in watched.invocations if "test_many" in one.name]
-    return tuple(one for one in watched.invocations if one not in many[count:])
-
-
-async def test_many_calls_too_many_are_one_line_of_what_is_said(tmp_path, monkeypatch):
+async def test_too_many_calls_are_counted_and_said_in_one_line(tmp_path, monkeypatch):
     said = []
     tests = """
         from words import count
 
         def test_many():
-            for _ in range(2_000):
-                count("a")
+            for at in range(2_000):
+                count("a " * min(at, 450))
+
+        def test_one():
+            count("b")
     """
     monkeypatch.setattr(traced_run, "Trace", lambda data: said.append(data) or trace.Trace(data))
     async with open_project(
         tmp_path / "words", {"words.py": WORDS, "test_words.py": tests}
     ) as project:
-        assert len((await project.watch()).invocations) == 400
+        watched = await project.watch()
+    assert len(watched.invocations) == 401
+    assert (watched.left_out, watched.cut) == ((), {"test_words.py::test_many": 400})
     lines = said[0].splitlines()
     assert sum(line.startswith(b'["cut"') for line in lines) == 1
     assert len(lines) < 500
+    assert judge_behaviour(watched, watched, STRICT).verdict == "same"
+    assert Watched.from_plain(watched.to_plain()) == watched
+    # Calls of the candidate beyond those recorded of the original are not compared; all calls
+    # before them are.
+    sooner = replace(
+        watched, cut={"test_words.py::test_many": 300}, invocations=_first(watched, 300)
+    )
+    assert judge_behaviour(sooner, watched, STRICT).verdict == "same"
+    assert judge_behaviour(watched, sooner, STRICT).verdict == "wrong"
+
+
+def _first(watched, count):
+    many = [one for one in watched.invocations if "test_many" in one.name]
+    return tuple(one for one in watched.invocations if one not in many[count:])
 
 
 @pytest.mark.parametrize("name", ["test#400", "test#9999999"])
@@ -442,7 +423,7 @@ class Till:
 """
 
 
-async def test_an_object_that_holds_the_target_is_the_same_with_other_code_behind_it(tmp_path):
+def test_an_object_that_holds_the_target_is_the_same_with_other_code_behind_it(monkeypatch):
     tests = """
         import inspect
         from till import Till
@@ -452,18 +433,20 @@ async def test_an_object_that_holds_the_target_is_the_same_with_other_code_behin
             assert till.handlers["pay"](3).held == 3
             assert str(inspect.signature(till.pay)) == "(amount)"
     """
-    files = {"till.py": HANDLERS, "test_till.py": tests}
-    async with open_project(
-        tmp_path / "till", files, "till.py::Till.pay", ("test_till.py",)
-    ) as project:
-        faster = HANDLERS.replace(
-            "        for _ in range(amount):\n            self.held += 1",
-            "        self.held += amount",
-        )
-        assert faster != HANDLERS
-        behaviour = await project.judge(faster)
-        assert (behaviour.verdict, behaviour.reason) == ("same", "")
-        assert (await project.judge(faster.replace("+=", "-="))).verdict == "wrong"
+    faster = HANDLERS.replace(
+        "        for _ in range(amount):\n            self.held += 1",
+        "        self.held += amount",
+    )
+    assert faster != HANDLERS
+    original, same, wrong = (
+        trace_tests(monkeypatch, "till.py::Till.pay", text, tests)
+        for text in (HANDLERS, faster, faster.replace("+=", "-="))
+    )
+    assert original.messages == {}
+    assert len(original.invocations) == 1
+    behaviour = judge_behaviour(original, same, STRICT)
+    assert (behaviour.verdict, behaviour.reason) == ("same", "")
+    assert judge_behaviour(original, wrong, STRICT).verdict == "wrong"
 
 
 async def test_the_walls_that_the_system_refuses_are_told_with_the_reason(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from abreast.jobs.candidates.rules import STRICT
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.values.invocation import observe
 from abreast.worktrees.confinement import ResourceLimits
+from tests.jobs.candidates.traced_here import input_runner
 from tests.jobs.candidates.watched import open_project, use_cache
 
 LIMITS = ResourceLimits(seconds=60, memory=1 << 30, processes=40)
@@ -128,11 +129,6 @@ CASES = {
 }
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    use_cache(monkeypatch, tmp_path)
-
-
 def with_result(source, expression):
     """The source with another expression in the place of its own."""
     return f"{source[: source.index('    ', source.index('def '))]}    return {expression}\n"
@@ -144,10 +140,31 @@ def answers(name, text, calls):
     return [held[name](*args) for args in (eval(calls, held) if isinstance(calls, str) else calls)]
 
 
+@pytest.mark.parametrize("name", CASES)
+async def test_a_wrong_candidate_that_only_unusual_inputs_show_is_caught_and_a_right_one_passes(
+    name,
+):
+    source, calls, *expressions = CASES[name]
+    texts = [with_result(source, expression) for expression in expressions]
+    for text in texts:  # the tests see no difference
+        assert answers(name, text, calls) == answers(name, source, calls)
+    held = {}
+    exec(source, held)
+    given = eval(calls, held) if isinstance(calls, str) else calls
+    original = input_runner(name, source)
+    seen = [observe(f"test#{at}", held[name], *args) for at, args in enumerate(given)]
+    probe = await prepare(original, seen, source, Target(f"{name}.py", name), count=10)
+    wrong, right = [await probe.check(input_runner(name, text), original, STRICT) for text in texts]
+    assert wrong.verdict == "wrong", wrong
+    assert right.verdict == "same", right
+
+
 async def judged(place, name, source, calls, texts):
-    """Return the verdict of the generated inputs on each text, and dropped inputs by reason."""
-    heads = "".join(f"{line}\n" for line in source.splitlines() if line.startswith("from "))
-    test = f"{heads}from {name} import {name}\n\n\n"
+    """Return the verdict of the generated inputs on each text, and dropped inputs by reason.
+
+    In real processes, from what the tests of a project record.
+    """
+    test = f"from {name} import {name}\n\n\n"
     test += f"def test_it():\n    for args in {calls}:\n        {name}(*args)\n"
     files = {f"{name}.py": f"{source}\n", f"test_{name}.py": test}
     async with open_project(place, files, f"{name}.py::{name}", (f"test_{name}.py",)) as project:
@@ -170,22 +187,10 @@ async def judged(place, name, source, calls, texts):
         )
 
 
-@pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("name", CASES)
-async def test_a_wrong_candidate_that_only_unusual_inputs_show_is_caught_and_a_right_one_passes(
-    tmp_path, name
+async def test_what_the_original_raises_on_or_a_hint_forbids_is_respected_and_said(
+    tmp_path, monkeypatch
 ):
-    source, calls, *expressions = CASES[name]
-    texts = [with_result(source, expression) for expression in expressions]
-    for text in texts:  # the tests see no difference
-        assert answers(name, text, calls) == answers(name, source, calls)
-    (wrong, right), _ = await judged(tmp_path / name, name, source, calls, texts)
-    assert wrong.verdict == "wrong", wrong
-    assert right.verdict == "same", right
-
-
-@pytest.mark.usefixtures("cache")
-async def test_what_the_original_raises_on_or_a_hint_forbids_is_respected_and_said(tmp_path):
+    use_cache(monkeypatch, tmp_path)
     source = (
         "from typing import Literal\n\n\n"
         "def root(n: int, mode: Literal['up', 'down'] = 'up') -> int:\n"
@@ -195,8 +200,12 @@ async def test_what_the_original_raises_on_or_a_hint_forbids_is_respected_and_sa
         "mode != 'down'", "mode == 'up'"
     )
     calls = [(4, "up"), (9, "down")]
-    (found,), dropped = await judged(tmp_path / "root", "root", source, calls, [other])
+    wrong = source.replace("n**0.5", "(n + 1) ** 0.5")
+    (found, differs), dropped = await judged(
+        tmp_path / "root", "root", source, calls, [other, wrong]
+    )
     assert found.verdict == "same", found
+    assert differs.verdict == "wrong", differs
     assert dropped["the original raises ValueError on an unusual value"] > 0
     assert dropped["the type hint forbids the unusual value"] > 0
 
@@ -241,5 +250,5 @@ def test_unusual_values_are_the_same_each_time_bounded_and_keep_what_holds_for_t
     ],
 )
 def test_none_comes_only_where_a_hint_or_a_default_allows_it(source, allowed):
-    found = generate(recorded((1,), (2,)), source, Target("f.py", "f")).calls
+    found = generate(recorded((1,), (2,)), source, Target("f.py", "f"), count=10).calls
     assert any(one.whole.items[1].items[0].kind == "none" for one in found) == allowed

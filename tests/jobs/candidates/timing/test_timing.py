@@ -18,9 +18,11 @@ from abreast.jobs.candidates.timing.race import Race, RaceOptions
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, choose
 from abreast.jobs.candidates.timing.timed_process import Made
 from abreast.jobs.candidates.timing.timing import line_profile, scout, time_candidate
+from abreast.jobs.candidates.timing.untimed_calls import PASSES
 from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.noise import expect_faster
 from tests.jobs.candidates.projects import FAST, SLOW, make_sums
+from tests.jobs.candidates.timing.simulated import SIDES, simulate
 from tests.worktrees.repositories import ENVIRONMENT, fingerprint
 
 TARGET = Target("sums.py", "pairs")
@@ -310,6 +312,14 @@ async def test_in_a_lap_all_arms_begin_on_one_cpu_and_in_the_next_on_another(mon
     assert known == (first + second) * 2
 
 
+def test_an_event_is_counted_or_it_is_said_why_it_is_not():
+    """Not every machine counts instructions; a kernel clock is everywhere."""
+    work = lambda: sum(range(100_000))  # noqa: E731 - short
+    for event in (RaceOptions().counted_event, (1, 1)):
+        found = timed_child.count_event([*event], work)
+        assert found.get("count", 0) > 1_000 or (event == (0, 1) and found["uncounted"])
+
+
 def test_it_begins_there_and_may_go_on_elsewhere(monkeypatch):
     cpu_sets = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
@@ -319,6 +329,74 @@ def test_it_begins_there_and_may_go_on_elsewhere(monkeypatch):
     timed_child._begin_on(2)
     timed_child._begin_on(None)
     assert cpu_sets == [{2}, {0, 1, 2}]
+
+
+# --- simulated processes: which calls decide, and what is said
+
+
+WORK = {"long": 0.015, "short": 1e-4, "other": 8e-5}
+SHORT_ROUND = 0.002  # seconds: the long call does not fit
+
+
+async def simulated(*, first=6, most=20):
+    """Choose calls and time a candidate; return the calls, and the verdict."""
+    inputs = await scout(SIDES[0], TARGET, TESTS, 600, round_seconds=SHORT_ROUND)
+    how = options(first=first, most=most)
+    return inputs, await time_candidate(SIDES, TARGET, TESTS, inputs, options=how)
+
+
+async def test_a_candidate_that_is_slower_in_the_one_long_call_is_never_faster(monkeypatch):
+    simulate(monkeypatch, WORK, {"long": 0.3, "short": 1e-7, "other": 1e-7})
+    inputs, found = await simulated()
+    assert [one.name for one in inputs.chosen] == ["long", "short", "other"]
+    assert found.verdict == "slower", found
+    assert found.high < 0.5
+
+
+@pytest.mark.parametrize("counter", ["", "this machine has no counter for them"])
+async def test_a_candidate_that_is_much_faster_in_the_one_long_call_is_faster(monkeypatch, counter):
+    processes = simulate(monkeypatch, WORK, WORK | {"long": 1e-5}, counter)
+    inputs, found = await simulated()
+    assert inputs.chosen[0].name == "long"
+    assert found.verdict == "faster", found
+    assert found.low > 1.5
+    assert processes.started.count("candidate") == 1 + PASSES
+    # Instructions are named where the machine counts them, else the reason why there are none.
+    assert found.uncounted == counter
+    assert ("x the instructions" in found.reason) == (not counter)
+    assert (found.instruction_ratio is None) == bool(counter)
+    assert counter or found.instruction_ratio < 0.5
+
+
+async def test_a_call_that_was_not_to_be_timed_and_is_slower_leaves_no_faster(monkeypatch):
+    """The second call does not fit into a short round beside the longest one."""
+    second = {"second": 0.0149}
+    simulate(
+        monkeypatch, WORK | second, {"long": 1e-6, "short": 1e-6, "other": 1e-6, "second": 0.2}
+    )
+    inputs, found = await simulated()
+    assert [one.name for one in inputs.left] == ["second"]
+    assert found.verdict == "slower", found
+    assert "timed because it seemed slower in the tests: second" in found.notes
+
+
+@pytest.mark.parametrize("hidden", [3, 1000])
+async def test_where_noise_hides_its_first_calls_it_is_measured_for_longer_and_not_accepted(
+    monkeypatch, hidden
+):
+    asked = []
+
+    def first_calls(race):
+        asked.append(len(race.arms["candidate"].work))
+        return None if len(asked) <= hidden else 0.0
+
+    monkeypatch.setattr(Race, "first_calls", first_calls)
+    simulate(monkeypatch, WORK, WORK | {"long": 1e-5})
+    _, found = await simulated(first=4, most=12)
+    assert found.verdict == ("refused" if hidden == 3 else "undecided"), found
+    assert "only when a call is repeated" in found.reason
+    assert asked == sorted(set(asked))  # after each further block
+    assert len(asked) == (4 if hidden == 3 else 1 + 12 - found.blocks)
 
 
 # --- real processes
@@ -334,29 +412,16 @@ async def test_a_scout_finds_the_calls_of_the_tests(project):
 
 async def test_a_candidate_that_is_much_faster_is_found_and_nothing_is_touched(project):
     before = fingerprint(project)
-    found = await expect_faster(lambda: timed(project, candidate_text(SLOW, TARGET, FAST), most=20))
+    text = candidate_text(SLOW, TARGET, FAST)
+    # A kernel clock, which every machine has, in place of instructions.
+    found = await expect_faster(lambda: timed(project, text, most=20, counted_event=(1, 1)))
+    assert found.instruction_ratio < 0.5
+    assert found.uncounted == ""
     assert found.low > 1.5
     assert found.ratio > 3
     assert found.memory_ratio > 0
     assert found.noise_floor > 0
     assert fingerprint(project) == before
-
-
-@pytest.mark.parametrize("event", [RaceOptions().counted_event, (1, 1)])
-async def test_the_machine_s_own_counters_are_asked_and_where_there_are_none_it_is_said(
-    project, event
-):
-    """For instructions, which not every machine counts, and a kernel clock, which all do."""
-    text = candidate_text(SLOW, TARGET, FAST)
-    found = await timed(project, text, most=4, counted_event=event)
-    if found.instruction_ratio is None:
-        assert event == (0, 1)
-        assert found.uncounted
-        assert "instructions" not in found.reason
-    else:
-        assert found.instruction_ratio < 0.5
-        assert f"{found.instruction_ratio:.2f}x the instructions" in found.reason
-        assert found.uncounted == ""
 
 
 @pytest.mark.parametrize(
@@ -416,25 +481,6 @@ async def test_what_is_fast_only_the_second_time_is_refused(project):
     assert found.verdict in ("refused", "undecided"), found
 
 
-@pytest.mark.parametrize("hidden", [3, 1000])
-async def test_where_noise_hides_its_first_calls_it_is_measured_for_longer_and_not_accepted(
-    project, monkeypatch, hidden
-):
-    asked = []
-
-    def first_calls(race):
-        asked.append(len(race.arms["candidate"].inside))
-        return None if len(asked) <= hidden else 0.0
-
-    monkeypatch.setattr(Race, "first_calls", first_calls)
-    monkeypatch.setattr(Race, "works_elsewhere", lambda _race: False)
-    found = await timed(project, one_that_remembers(), most=12)
-    assert found.verdict == ("refused" if hidden == 3 else "undecided"), found
-    assert "only when a call is repeated" in found.reason
-    assert asked == sorted(set(asked))  # after each further block
-    assert len(asked) == (4 if hidden == 3 else 1 + 12 - found.blocks)
-
-
 @pytest.mark.parametrize("liar", [EARLY, BEFORE], ids=["after", "before"])
 async def test_what_works_before_the_word_or_after_it_said_done_is_refused(project, liar):
     found = await timed(project, SLOW.replace("def pairs", "def count") + liar, most=20)
@@ -443,91 +489,6 @@ async def test_what_works_before_the_word_or_after_it_said_done_is_refused(proje
     else:
         assert found.verdict == "refused"
         assert found.reason.startswith("it works elsewhere than where it is timed")
-
-
-# A workload: `add` counts up to `size` in steps; a larger `step` makes the same result slower.
-STEPS = """\
-def add(size, step=1):
-    found = 0
-    for _ in range(size * step):
-        found += 1
-    return found // step
-"""
-WORK = Target("sums.py", "add")
-
-
-def workload(place, **sizes):
-    tests = "".join(
-        f"def test_{name}():\n    assert add({size}) == {size}\n\n\n"
-        for name, size in sizes.items()
-    )
-    return make_sums(
-        place, **{"sums.py": STEPS, "test_sums.py": "from sums import add\n\n\n" + tests}
-    )
-
-
-async def timed_as_chosen(project, text, *, most=20):
-    """Time a candidate for `add`; return the calls that the scout chose, and the verdict."""
-    async with open_worktrees(project, 2) as trees:
-        inputs = await scout(trees.slots[0], WORK, TESTS, 600, round_seconds=SHORT_ROUND)
-        trees.slots[1].write_candidate("sums.py", text)
-        return inputs, await time_candidate(
-            trees.slots, WORK, TESTS, inputs, options=options(first=6, most=most)
-        )
-
-
-LONG = 300_000
-SHORT_ROUND = 0.002  # seconds: LONG does not fit, though it takes only some milliseconds
-PATIENT = pytest.mark.timeout(600)
-
-
-@PATIENT
-async def test_a_candidate_that_is_slower_in_the_one_long_call_is_never_faster(tmp_path):
-    project = workload(tmp_path / "work", short=2_000, other=1_500, long=LONG)
-    text = STEPS.replace(
-        "    found = 0\n",
-        f"    if size < {LONG}:\n        return size\n    found, step = 0, step * 20\n",
-    )
-    inputs, found = await timed_as_chosen(project, text)
-    assert inputs.chosen[0].name == "test_sums.py::test_long#0"
-    assert found.verdict == "slower", found
-    assert found.high < 0.5
-
-
-@PATIENT
-async def test_a_candidate_that_is_much_faster_in_the_one_long_call_is_faster(tmp_path):
-    project = workload(tmp_path / "work", short=2_000, other=1_500, long=LONG)
-    text = STEPS.replace(
-        "    found = 0\n", f"    if size == {LONG}:\n        return size\n    found = 0\n"
-    )
-    seen = []
-
-    async def time_once():
-        inputs, found = await timed_as_chosen(project, text)
-        seen.append(inputs.chosen[0].name)
-        return found
-
-    found = await expect_faster(time_once)
-    assert found.low > 1.5
-    assert set(seen) == {"test_sums.py::test_long#0"}
-
-
-@PATIENT
-async def test_a_call_that_was_not_to_be_timed_and_is_slower_leaves_no_faster(tmp_path):
-    """The second call does not fit into a short round beside the longest one."""
-    project = workload(tmp_path / "work", long=LONG, second=LONG - 10, short=2_000)
-    text = STEPS.replace(
-        "    found = 0\n",
-        f"    if size != {LONG - 10}:\n        return size\n    found, step = 0, step * 12\n",
-    )
-    inputs, found = await timed_as_chosen(project, text)
-    chosen = {one.name for one in inputs.chosen}
-    left = {one.name for one in inputs.left}
-    assert left
-    assert not left & chosen
-    assert found.verdict in {"slower", "undecided"}, found
-    if "test_sums.py::test_second#0" in left:  # else it was timed from the beginning
-        assert any("test_second#0" in note for note in found.notes)
 
 
 async def test_the_time_of_a_generator_is_that_until_its_end_and_its_test_sees_all_of_it(tmp_path):

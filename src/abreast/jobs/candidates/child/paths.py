@@ -129,7 +129,7 @@ class SlotFinder:
 
 class _Loader:
     def __init__(
-        self, inner: Loader, around: Callable[[ModuleType, Callable[[], None]], None]
+        self, inner: "Loader", around: Callable[[ModuleType, Callable[[], None]], None]
     ) -> None:
         self._inner, self._around = inner, around
 
