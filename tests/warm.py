@@ -45,14 +45,14 @@ ALSO = (
 class Warm:
     """The end of the tests: the process is there until it is closed."""
 
-    def __init__(self, environment):
+    def __init__(self, environment, program=PROGRAM):
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pipe = (
             subprocess.PIPE
         )  # as in every call: what standard files are is found out when an interpreter starts
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM.format(line=theirs.fileno())],
+                [sys.executable, "-c", program.format(line=theirs.fileno())],
                 env=environment,
                 stdin=pipe,
                 stdout=pipe,
@@ -142,12 +142,12 @@ def _exchange(given, stdin, sources, patience):
 # --- the other end --------------------------------------------------------------------------------
 
 
-def serve(number):
-    """Fork for every request.
+def serve(number, import_all=None):
+    """Fork for every request, after the imports that are worth sharing.
 
     Each child leaves by being the program, and this process when the line is closed.
     """
-    _import_all()
+    (import_all or _import_all)()
     _save_coverage()
     gc.freeze()  # a collection in a child would copy all that was imported
     line = socket.socket(fileno=number)

@@ -295,20 +295,35 @@ CHEATS = {
 }
 
 
-@pytest.mark.parametrize("part", range(6))
-async def test_a_cheat_is_refused_with_the_reason(tmp_path, part):
-    """Several cheats share one project, so that the original is traced once."""
+# These try what the sandbox prevents, or depend on its directories.
+CONFINED = (
+    *("writes outside", "asks the network", "starts a process"),
+    *("allocates without end", "dies", "forges its record"),
+)
+
+
+async def judge_cheats(place, names):
+    """All share one project, so that the original is traced once."""
     files = {
         "words.py": ORIGINAL,
         "test_words.py": TEST,
         "conftest.py": "def pytest_configure():\n    pass\n",
     }
-    async with open_project(tmp_path / "p", files, "words.py::keys", ("test_words.py",)) as project:
-        for name in list(CHEATS)[part::6]:
+    async with open_project(place, files, "words.py::keys", ("test_words.py",)) as project:
+        for name in names:
             text, reason = CHEATS[name]
             behaviour = await project.judge(text)
             assert behaviour.verdict == "refused", (name, behaviour)
             assert reason in behaviour.reason, name
+
+
+@pytest.mark.usefixtures("unconfined")
+async def test_a_cheat_is_refused_with_the_reason(tmp_path):
+    await judge_cheats(tmp_path / "p", [name for name in CHEATS if name not in CONFINED])
+
+
+async def test_a_cheat_that_the_sandbox_prevents_is_refused_with_the_reason(tmp_path):
+    await judge_cheats(tmp_path / "p", CONFINED)
 
 
 async def test_an_honest_candidate_is_the_same(tmp_path):
