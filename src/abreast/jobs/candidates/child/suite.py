@@ -9,6 +9,13 @@ from typing import Any
 from abreast.jobs.candidates.child.capture import Channel, Recorder
 
 _MESSAGE_CHARACTERS = 300
+# By plugin: an attribute of pytest's options that it adds, and options for one process, the given
+# order and no coverage.
+_PLUGIN_OPTIONS = {
+    "xdist": ("numprocesses", ("-n0",)),
+    "pytest_cov": ("no_cov", ("--no-cov",)),
+    "pytest_randomly": ("randomly_seed", ("--randomly-seed=1", "--randomly-dont-reorganize")),
+}
 
 
 def run_tests(
@@ -44,6 +51,7 @@ def run_tests(
 
     pytest = importlib.import_module("pytest")
     hooks: dict[str, Callable[..., None]] = {
+        "pytest_load_initial_conftests": _remove_unknown_options,
         "pytest_runtest_logstart": begin,
         "pytest_runtest_logreport": note,
         "pytest_collectreport": note_collection,
@@ -68,16 +76,18 @@ def _failure_message(report: Any) -> str:  # noqa: ANN401 - pytest is not import
 
 def _isolation_options() -> list[str]:
     """Options for one process, the given order, no coverage, and a cache outside the project."""
-    plugins = {
-        "xdist": ["-n0"],
-        "pytest_cov": ["--no-cov"],
-        "pytest_randomly": ["--randomly-seed=1", "--randomly-dont-reorganize"],
-    }
     found = [
         option
-        for name, options in plugins.items()
+        for name, (_, options) in _PLUGIN_OPTIONS.items()
         if importlib.util.find_spec(name)
         for option in options
     ]
     place = os.path.join(os.environ.get("TMPDIR", "/tmp"), "pytest")  # noqa: S108 - as TMPDIR's default
     return ["-o", f"cache_dir={place}", *found]
+
+
+def _remove_unknown_options(early_config: Any, args: list[str]) -> None:  # noqa: ANN401 - pytest is not imported here
+    """Remove options of plugins that are installed, but that the project has disabled."""
+    for added, options in _PLUGIN_OPTIONS.values():
+        if not hasattr(early_config.option, added):
+            args[:] = [one for one in args if one not in options]
