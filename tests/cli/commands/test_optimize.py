@@ -236,39 +236,17 @@ def test_a_patch_is_verified_and_the_exit_code_says_what_became_of_it(project):
     )
     project.file(".abreast/fast.py", FAST)
     before = seen(project)
-    said = patiently(
-        project,
-        "verify",
-        ".abreast/wrong.patch",
-        "--target",
-        "sums.py::pairs",
-        "--tests",
-        "test_sums.py",
-        "--json",
-    )
+
+    def verify(path):
+        target = ("--target", "sums.py::pairs", "--tests", "test_sums.py")
+        return patiently(project, "verify", path, *target, "--generated", "10", "--json")
+
+    said = verify(".abreast/wrong.patch")
     assert (said.code, said.rows[0]["candidates"][0]["verdict"]) == (1, "wrong")
-    said = patiently(
-        project,
-        "verify",
-        ".abreast/wide.patch",
-        "--target",
-        "sums.py::pairs",
-        "--tests",
-        "test_sums.py",
-        "--json",
-    )
+    said = verify(".abreast/wide.patch")
     assert (said.code, said.rows[0]["candidates"][0]["verdict"]) == (1, "refused")
     assert "touches test_sums.py" in said.rows[0]["candidates"][0]["reason"]
-    said = patiently(
-        project,
-        "verify",
-        ".abreast/fast.py",
-        "--target",
-        "sums.py::pairs",
-        "--tests",
-        "test_sums.py",
-        "--json",
-    )
+    said = verify(".abreast/fast.py")
     assert seen(project) == before
     expect_verdicts(reasons(said), {"fast": "faster"})
     assert (said.code, said.rows[0]["winner"]) == (0, "fast")
@@ -438,12 +416,10 @@ CALLS = "from sums import pairs\n\n\ndef test_it():\n    assert pairs([], 1)\n"
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"test_sums.py": "def test_it():\n    assert 1\n"}, "no test imports the target's file"),
         (
             {"test_sums.py": "import sums\n\n\ndef test_it():\n    assert 1\n"},
             "no test calls pairs",
         ),
-        ({"test_sums.py": CALLS}, "no test passes on the code as it is"),
         (
             {
                 "sums.py": (
@@ -462,9 +438,6 @@ def test_without_anything_to_go_by_it_says_why(project, files, said):
     assert found.code == 1, found.err
     assert said in found.err
     assert len(project.git("worktree", "list").splitlines()) == 1
-
-
-HOOK = "def pytest_collection_modifyitems(items):\n    raise RuntimeError('broken hook')\n"
 
 
 @pytest.mark.parametrize(
@@ -487,26 +460,7 @@ HOOK = "def pytest_collection_modifyitems(items):\n    raise RuntimeError('broke
             "test_sums.py",
             (1, "ended by signal 6, in test_sums.py::test_it", "Fatal Python error: Aborted"),
         ),
-        (
-            {"conftest.py": HOOK},
-            "test_sums.py",
-            (1, "pytest itself failed", "RuntimeError: broken hook"),
-        ),
         ({}, "test_sums.py::test_nowhere", (2, "there is no such test", "not found")),
-        (
-            {"test_sums.py": "import sums\n"},
-            "test_sums.py",
-            (2, "there are no tests in it", "no tests ran"),
-        ),
-        (
-            {"test_sums.py": "import sums\n\n\ndef test_it():\n    assert sums.nothing\n"},
-            "test_sums.py",
-            (
-                1,
-                "no test calls pairs; test_sums.py::test_it failed before that: AttributeError",
-                "AttributeError",
-            ),
-        ),
     ],
 )
 def test_what_pytest_says_is_shown_and_no_resume_is_offered(project, files, tests, expected):

@@ -50,7 +50,8 @@ def test_none():
 
 # The plugins installed here take longer to load than a small project's tests take to run.
 CONFIGS = {"pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"}
-QUICK = "[pytest]\naddopts = -p no:hypothesispytest -p no:asyncio -p no:anyio -p no:timeout\n"
+PLUGINS = ("hypothesispytest", "asyncio", "anyio", "timeout", "xdist", "xdist.looponfail")
+QUICK = f"[pytest]\naddopts = {' '.join(f'-p no:{name}' for name in PLUGINS)}\n"
 
 
 def quick(files):

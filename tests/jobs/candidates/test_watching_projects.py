@@ -129,6 +129,7 @@ async def test_a_project_may_be_called_abreast_and_need_not_have_ours(tmp_path):
         assert (original.failure, original.passed, len(original.invocations)) == (None, 2, 1)
 
 
+@pytest.mark.usefixtures("unconfined")
 async def test_a_module_from_elsewhere_is_refused(tmp_path):
     files = {
         "voice.py": SHOUT,
@@ -145,6 +146,7 @@ async def test_a_module_from_elsewhere_is_refused(tmp_path):
         assert "vendored/voice.py, not from the slot" in watched.reason
 
 
+@pytest.mark.usefixtures("unconfined")
 @pytest.mark.parametrize(
     ("test", "names", "told"),
     [
@@ -162,6 +164,7 @@ async def test_what_cannot_be_watched_is_said_in_a_sentence(tmp_path, test, name
         assert judge_behaviour(watched, watched, STRICT).verdict == "error"
 
 
+@pytest.mark.usefixtures("unconfined")
 async def test_tests_that_never_call_the_target_prove_nothing(tmp_path):
     files = {"voice.py": SHOUT, "test_a.py": "import voice\n\ndef test_a():\n    pass\n"}
     async with open_project(tmp_path / "p", files, "voice.py::shout", ("test_a.py",)) as project:

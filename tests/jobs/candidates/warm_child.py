@@ -15,7 +15,8 @@ from abreast.worktrees.confinement import ConfinedResult, Confinement
 from tests import warm
 
 PROGRAM = "from tests.jobs.candidates.warm_child import serve; serve({line})"
-PLUGINS = ("xdist.plugin", "xdist.looponfail", "_pytest.pytester", "pdb", "doctest", "readline")
+# Imported by pytest when it runs.
+LATER = ("_pytest.pytester", "pdb", "doctest", "xml.etree.ElementTree")
 LAYERS = ("environment",)
 
 
@@ -27,7 +28,7 @@ def serve(number):
 def import_all():
     importlib.import_module("abreast.jobs.candidates.child.main")
     guard.PatchDetector()  # imports all modules that are guarded
-    for name in PLUGINS:
+    for name in LATER:
         importlib.import_module(name)
 
 

@@ -8,6 +8,7 @@ import pytest
 from abreast.jobs.candidates.behaviour.trace import Watched
 from abreast.jobs.candidates.behaviour.verdict import BaselineFailed, check_baseline
 from abreast.jobs.candidates.values.invocation import observe
+from tests.jobs.candidates.watched import open_project
 
 CALL = observe("t.py::test#0", lambda: 1)
 GOOD = Watched(1, 1, (("t.py::test", "passed"),), (CALL,), "1 passed", "", None, "", (), exit=0)
@@ -94,6 +95,41 @@ def test_of_a_crash_the_place_is_shown():
         replace(NONE, stderr=f"a warning\n{dump}", failure="refused", reason="signal 6", exit=None)
     )
     assert error.said[:2] == ("Fatal Python error: Aborted", "  File 0")
+
+
+HOOK = "def pytest_collection_modifyitems(items):\n    raise RuntimeError('broken hook')\n"
+UNTRUE = "from words import count\n\n\ndef test_it():\n    assert count('')\n"
+BROKEN = "import words\n\n\ndef test_it():\n    assert words.nothing\n"
+ELSEWHERE = "def test_it():\n    assert 1\n"
+
+
+@pytest.mark.usefixtures("unconfined")
+@pytest.mark.parametrize(
+    ("files", "said", "line", "usage"),
+    [
+        ({"conftest.py": HOOK}, "pytest itself failed", "RuntimeError: broken hook", False),
+        ({"test_words.py": "import words\n"}, "no tests in it", "no tests ran", True),
+        ({"test_words.py": ELSEWHERE}, "no test imports the target's file", "1 passed", False),
+        ({"test_words.py": UNTRUE}, "no test passes on the code as it is", "1 failed", False),
+        (
+            {"test_words.py": BROKEN},
+            "no test calls count; test_words.py::test_it failed before that: AttributeError",
+            "AttributeError",
+            False,
+        ),
+    ],
+    ids=["hook", "none", "elsewhere", "untrue", "broken"],
+)
+async def test_what_pytest_itself_says_is_told_with_its_lines(tmp_path, files, said, line, usage):
+    code = "def count(text):\n    return {}\n"
+    files = {"words.py": code, "test_words.py": UNTRUE, **files}
+    async with open_project(tmp_path / "p", files) as project:
+        watched = await project.watch()
+    with pytest.raises(BaselineFailed) as caught:
+        check_baseline(watched, "count", str(project.slot.path))
+    assert said in str(caught.value)
+    assert caught.value.usage is usage
+    assert any(line in one for one in caught.value.said), caught.value.said
 
 
 def test_it_can_be_pickled_like_every_error():

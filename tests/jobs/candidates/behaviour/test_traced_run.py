@@ -82,6 +82,7 @@ async def test_every_call_has_the_name_of_its_test_and_its_number_and_can_be_rea
     ]
 
 
+@pytest.mark.usefixtures("unconfined")
 async def test_another_way_is_the_same_and_another_answer_is_wrong(words):
     other = (
         "from collections import Counter\n\n"
@@ -100,6 +101,7 @@ async def test_another_way_is_the_same_and_another_answer_is_wrong(words):
     assert "another order" in behaviour.reason
 
 
+@pytest.mark.usefixtures("unconfined")
 async def test_a_test_that_failed_before_may_fail_and_one_that_passed_may_not(tmp_path):
     tests = """
         from words import count
@@ -348,6 +350,7 @@ async def test_recursion_may_become_a_loop_and_what_cannot_be_compared_is_said(t
         assert "an iterator inside" in behaviour.reason
 
 
+@pytest.mark.usefixtures("unconfined")
 async def test_too_many_calls_are_counted_and_said_in_one_line(tmp_path, monkeypatch):
     said = []
     tests = """

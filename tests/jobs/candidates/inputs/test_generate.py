@@ -278,6 +278,7 @@ def side(project, text=None, limits=LIMITS):
     return run
 
 
+@pytest.mark.usefixtures("unconfined")
 async def test_a_difference_that_no_test_shows_is_found_and_made_small(project):
     async with project() as opened:
         assert (await opened.judge(SLOW_TO_DIFFER)).verdict == "same"
@@ -369,8 +370,8 @@ def test_add():
 """
 
 
-async def test_methods_and_async_functions_are_tried_on_what_was_recorded(tmp_path, monkeypatch):
-    use_cache(monkeypatch, tmp_path)
+@pytest.mark.usefixtures("unconfined")
+async def test_methods_and_async_functions_are_tried_on_what_was_recorded(tmp_path):
     files = {"f.py": METHOD, "test_f.py": TEST_METHOD}
     async with open_project(tmp_path / "p", files, "f.py::Shelf.add", ("test_f.py",)) as opened:
         original = await opened.watch()

@@ -326,6 +326,7 @@ async def test_a_cheat_that_the_sandbox_prevents_is_refused_with_the_reason(tmp_
     await judge_cheats(tmp_path / "p", CONFINED)
 
 
+@pytest.mark.usefixtures("unconfined")
 async def test_an_honest_candidate_is_the_same(tmp_path):
     """Among them one with a cache inside of its call, and one that imports when it is called."""
     inner = (

@@ -302,7 +302,7 @@ async def verdicts(place, name, source, test, candidates):
     return found
 
 
-@pytest.mark.usefixtures("cache")
+@pytest.mark.usefixtures("cache", "unconfined")
 async def test_a_large_result_is_compared_like_any_other(tmp_path):
     found = await verdicts(
         tmp_path / "order",
@@ -329,7 +329,7 @@ async def test_a_large_result_is_compared_like_any_other(tmp_path):
     assert "at $[997]" in found["one changed"].reason
 
 
-@pytest.mark.usefixtures("cache")
+@pytest.mark.usefixtures("cache", "unconfined")
 async def test_what_is_too_large_and_differs_late_is_undecided_and_named(tmp_path):
     late = PLACES.replace("one / 2", "one / 2 if one < 21_999 else 0.0")
     found = await verdicts(
@@ -347,7 +347,7 @@ async def test_what_is_too_large_and_differs_late_is_undecided_and_named(tmp_pat
     assert "too large to be recorded" in found["late"].reason
 
 
-@pytest.mark.usefixtures("cache")
+@pytest.mark.usefixtures("cache", "unconfined")
 async def test_a_large_result_that_is_drawn_anew_each_time_is_not_the_same_twice(tmp_path):
     drawn = "import os\n\n\ndef draw(count):\n    return [*os.urandom(count)]\n"
     test = "from draw import draw\n\n\ndef test_many():\n    assert len(draw(50_000)) == 50_000\n"

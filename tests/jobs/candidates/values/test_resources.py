@@ -190,7 +190,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ABREAST_LOCKS", str(tmp_path / "locks"))
 
 
-@pytest.mark.usefixtures("cache")
+@pytest.mark.usefixtures("cache", "unconfined")
 async def test_an_object_with_a_lock_and_a_generator_is_compared_like_any_other(tmp_path):
     files = {"counter.py": COUNTER, "test_counter.py": TEST_COUNTER}
     async with open_project(
@@ -207,7 +207,7 @@ async def test_an_object_with_a_lock_and_a_generator_is_compared_like_any_other(
         assert "_ready._flag" in held.reason
 
 
-@pytest.mark.usefixtures("cache")
+@pytest.mark.usefixtures("cache", "unconfined")
 async def test_what_can_not_be_compared_leaves_a_candidate_undecided_and_is_named(tmp_path):
     files = {"counter.py": COUNTER, "test_counter.py": TEST_LINK}
     make_repository(
