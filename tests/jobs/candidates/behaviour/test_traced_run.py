@@ -389,6 +389,17 @@ def _first(watched, count):
     return tuple(one for one in watched.invocations if one not in many[count:])
 
 
+def test_a_run_that_reached_its_time_limit_names_the_test_it_was_in():
+    ran = confinement.ConfinedResult(
+        *(None, 9, "timeout", b"", b"", 0, 0), 4.0, 0.1, None, confinement.Confinement(())
+    )
+    limits = confinement.ResourceLimits(seconds=4)
+    for said, where in (b'["trying","t.py::a"]\n', "in t.py::a"), (b"", "before its first test"):
+        watched = traced_run._watched_from(ran, limits, said, ())
+        assert watched.failure == "timeout"
+        assert watched.reason == f"it did not end within 4 s, {where}"
+
+
 @pytest.mark.parametrize("name", ["test#400", "test#9999999"])
 def test_what_comes_after_the_cut_is_not_known(name):
     assert not replace(NOTHING, cut={"test": 400}).knows(name)

@@ -342,9 +342,8 @@ async def test_an_input_without_end_is_a_timeout_that_names_the_call(project):
     async with project() as opened:
         original = await opened.watch()
         probe = await prepare(side(opened), original.invocations, ORIGINAL, opened.target)
-        behaviour = await probe.check(
-            side(opened, hanging, ResourceLimits(seconds=4)), side(opened)
-        )
+        limits = ResourceLimits(seconds=60, cpu=3)  # a busy machine takes long to start it
+        behaviour = await probe.check(side(opened, hanging, limits), side(opened))
         assert behaviour.verdict == "timeout"
         assert ": f([" in behaviour.reason
 
