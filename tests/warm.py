@@ -24,7 +24,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-PROGRAM = "from tests.warm import serve; serve({line})"
+PROGRAM = "from tests.warm import serve; serve({line}, {also})"
 LONGEST = 200_000  # bytes of a request, as a packet on the line
 LATER = (
     "abreast.__main__",
@@ -43,16 +43,19 @@ ALSO = (
 
 
 class Warm:
-    """The end of the tests: the process is there until it is closed."""
+    """The end of the tests: the process is there until it is closed.
 
-    def __init__(self, environment, program=PROGRAM):
+    It has imported the modules named by `also` too.
+    """
+
+    def __init__(self, environment, also=(), program=PROGRAM):
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pipe = (
             subprocess.PIPE
         )  # as in every call: what standard files are is found out when an interpreter starts
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", program.format(line=theirs.fileno())],
+                [sys.executable, "-c", program.format(line=theirs.fileno(), also=tuple(also))],
                 env=environment,
                 stdin=pipe,
                 stdout=pipe,
@@ -82,10 +85,10 @@ class Warm:
             stdout, theirs_out = _pipe(files)
             stderr, theirs_err = _pipe(files)
             ended, theirs_end = _pipe(files)
-            request = json.dumps([program, list(arguments), os.fspath(cwd), environment]).encode()
             theirs = [theirs_in, theirs_out, theirs_err, theirs_end]
             with suppress(BrokenPipeError):  # it is gone, and what it said comes below
-                socket.send_fds(self._line, [request], [file.fileno() for file in theirs])
+                request = (program, list(arguments), os.fspath(cwd), environment, False)
+                self.ask_for(request, [file.fileno() for file in theirs])
             for file in theirs:
                 file.close()
             out, err, end = _exchange(given, stdin, (stdout, stderr, ended), patience)
@@ -103,6 +106,49 @@ class Warm:
             if not all(file.closed for file in (stdout, stderr, ended)):
                 raise subprocess.TimeoutExpired(arguments, patience, out, err)
         return os.waitstatus_to_exitcode(int(status)), out, err
+
+    def ask_for(self, request, files):
+        """Ask for a process that has these as its standard files and tells its end to the last."""
+        socket.send_fds(self._line, [json.dumps(request).encode()], files)
+
+
+class Forked(subprocess.Popen):
+    """A process forked from a warm one, to be started and ended as `subprocess.Popen` is."""
+
+    def __init__(self, warm, program, arguments, *, session=False, cwd, env, **standard):
+        request = (program, [*map(str, arguments)], os.fspath(cwd), env, session)
+        self._ask = lambda files: warm.ask_for(request, files)
+        super().__init__([program, *map(str, arguments)], **standard)
+
+    def _execute_child(self, *given):
+        """Have it forked there, instead of here."""
+        pipes = given[10:16]  # of stdin, stdout, stderr: the end to read and the one to write
+        standard = (pipes[0], pipes[3], pipes[5])
+        self._ended, theirs = os.pipe()
+        try:
+            self._ask([*(max(file, at) for at, file in enumerate(standard)), theirs])
+        finally:
+            os.close(theirs)
+            self._close_pipe_fds(*pipes)
+        self.pid = int(os.read(self._ended, 20))
+        self._child_created = True
+
+    def _try_wait(self, flags):
+        if flags & os.WNOHANG and not select.select([self._ended], [], [], 0)[0]:
+            return 0, 0
+        with os.fdopen(self._ended, "rb") as ended:
+            return self.pid, int(ended.read())
+
+    def _internal_poll(self, *_, **__):
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):
+            try:
+                if self.returncode is None:
+                    pid, status = self._try_wait(os.WNOHANG)
+                    if pid:
+                        self._handle_exitstatus(status)
+            finally:
+                self._waitpid_lock.release()
+        return self.returncode
 
 
 def _pipe(files):
@@ -142,12 +188,15 @@ def _exchange(given, stdin, sources, patience):
 # --- the other end --------------------------------------------------------------------------------
 
 
-def serve(number, import_all=None):
+def serve(number, also=(), import_all=None):
     """Fork for every request, after the imports that are worth sharing.
 
     Each child leaves by being the program, and this process when the line is closed.
     """
-    (import_all or _import_all)()
+    if import_all is None:
+        _import_all(also)
+    else:
+        import_all()
     _save_coverage()
     gc.freeze()  # a collection in a child would copy all that was imported
     line = socket.socket(fileno=number)
@@ -171,24 +220,27 @@ def serve(number, import_all=None):
             if pid == 0:
                 for other in (line.detach(), *running, *(end for _, end in running.values())):
                     os.close(other)
-                become(*json.loads(request), files)
+                *asked, session = json.loads(request)
+                if session:
+                    os.setsid()
+                os.write(files[3], str(os.getpid()).encode())
+                become(*asked, files)
             *standard, end = files
             for file in standard:
                 os.close(file)
-            os.write(end, str(pid).encode())
             handle = os.pidfd_open(pid)
             running[handle] = (pid, end)
             poll.register(handle, select.POLLIN)
 
 
-def _import_all():
+def _import_all(also):
     """All that a command may need: what is imported later than that is imported in every child."""
     import abreast
 
     for module in pkgutil.walk_packages(abreast.__path__, "abreast."):
         if not module.name.startswith(LATER):
             importlib.import_module(module.name)
-    for name in ALSO:
+    for name in (*ALSO, *also):
         importlib.import_module(name)
 
 
@@ -206,6 +258,7 @@ def become(program, arguments, cwd, environment, files):
         os.dup2(file, number)
     for file in files:
         os.close(file)
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

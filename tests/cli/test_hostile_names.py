@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from abreast.testing.storm import start_process
 from tests.cli.shell import Shell
+from tests.cli.storms import start_storm
 from tests.jobs.candidates.projects import QUICK, SLOW, TESTS, WRONG
 
 UP = "../../../pwned"
@@ -52,7 +52,7 @@ def test_a_studys_report_is_beside_its_store_whatever_it_is_called(project, name
         "strategies": {"plain": {"prompt": "say {{ input.text }}", "max_tokens": 5}},
     }
     project.file("study.yaml", json.dumps({"matrix": study}))
-    with start_process() as storm:
+    with start_storm() as storm:
         project.file(
             "abreast.toml",
             f'[lanes.a]\nbase_url = "{storm.url}/v1"\nprice = {{input = 1.0, output = 2.0}}\n',

@@ -7,8 +7,8 @@ import pytest
 from abreast.cli.terminal.drawing import Canvas
 from abreast.cli.terminal.limit_drawing import draw, snapshot, summary_line, svg
 from abreast.core.events import Event
-from abreast.testing.storm import start_process
 from abreast.views.limits import LimitChart
+from tests.cli.storms import start_storm
 
 
 def decided(dimension, old, new, cause):
@@ -85,7 +85,7 @@ def test_the_same_in_json_and_as_an_svg(chart):
 
 
 def test_a_run_shows_what_its_limits_did_and_what_was_learned_is_listed(abreast):
-    with start_process(rpm=6000, latency=0.05) as storm:
+    with start_storm(rpm=6000, latency=0.05) as storm:
         abreast.file(
             "abreast.toml",
             (

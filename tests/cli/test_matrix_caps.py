@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from abreast.testing.storm import start_process
 from tests.cli.shell import PATIENCE
+from tests.cli.storms import start_storm
 
 LANES = '[lanes.{name}]\nbase_url = "{url}/v1"\n'
 
@@ -66,7 +66,7 @@ def test_as_many_calls_as_the_flag_says_are_in_flight_at_each_provider_and_never
 
     The other provider has its own. No server answers before it is full.
     """
-    with start_process(latency=3600.0) as one, start_process(latency=3600.0) as other:
+    with start_storm(latency=3600.0) as one, start_storm(latency=3600.0) as other:
         write(abreast, ["a/one", "a/two", "b/one"], {"a": one, "b": other}, more)
         command = ("matrix", "run", "study.yaml", "--no-report", *words)
         with abreast.start(*command, measured=False) as process:
@@ -86,7 +86,7 @@ def test_a_permit_comes_back_with_the_reply_and_not_with_the_score(abreast):
     """At a cap of one a second call is made while the first one's reply is still being scored."""
     pipe = abreast.folder / "scored"
     os.mkfifo(pipe)
-    with start_process(latency=0.0) as storm:
+    with start_storm(latency=0.0) as storm:
         write(abreast, ["a/one"], {"a": storm}, more="")
         study = (abreast.folder / "study.yaml").read_text()
         abreast.file("study.yaml", study.replace("[contains]", '[{python: "mine:score"}]'))
@@ -138,7 +138,7 @@ def score(row):
 def test_killed_between_reply_and_score_no_row_lacks_a_part_and_no_reply_is_paid_twice(
     abreast,
 ):
-    with start_process(latency=0.001) as storm:
+    with start_storm(latency=0.001) as storm:
         write(abreast, ["a/one"], {"a": storm})
         study = (
             (abreast.folder / "study.yaml")

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from abreast.models.price import table_date
-from abreast.testing.storm import start_process
+from tests.cli.storms import start_storm
 
 WORDS = ("one", "two", "three", "four")
 
@@ -145,7 +145,7 @@ def server_study(abreast, storm, how):
 
 
 def test_a_later_budget_counts_what_superseded_cells_and_drivers_without_one_have_spent(abreast):
-    with start_process(latency=0.001) as storm:
+    with start_storm(latency=0.001) as storm:
         server_study(abreast, storm, "say")
         assert run(abreast).code == 0
         assert storm.stats().arrived == 12
@@ -184,7 +184,7 @@ def test_the_table_of_prices_is_named_with_its_date_where_it_was_asked(abreast, 
     assert run(abreast).code == 0
     assert facts(abreast)["prices"] == "those that the lanes have themselves"
 
-    with start_process(latency=0.001) as storm:
+    with start_storm(latency=0.001) as storm:
         server_study(abreast, storm, "say")
         abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
         assert run(abreast, "--no-resume").code == 0
@@ -210,7 +210,7 @@ def test_a_date_of_the_table_is_no_later_than_the_day_that_asks():
 def test_a_lane_keeps_its_width_unless_it_is_to_find_it_out(abreast, words, least, most):
     rows = "".join(f"{json.dumps({'id': f'i{n}', 'text': f'word {n}'})}\n" for n in range(60))
     abreast.file("data.jsonl", rows)
-    with start_process(latency=0.1) as storm:
+    with start_storm(latency=0.1) as storm:
         abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
         abreast.file(
             "study.yaml",

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from abreast.testing.storm import start_process
+from tests.cli.storms import start_storm
 
 STUDY = """
 matrix:
@@ -223,9 +223,7 @@ matrix:
 
 
 def test_cells_of_many_steps_keep_all_of_them_and_within_the_limits_nothing_is_tried_twice(abreast):
-    with start_process(
-        latency=0.01, concurrency=4
-    ) as storm:  # which the usual width is just within
+    with start_storm(latency=0.01, concurrency=4) as storm:  # which the usual width is just within
         rows = many_steps(abreast, storm)
         stats = storm.stats()
 
@@ -245,7 +243,7 @@ def test_cells_of_many_steps_keep_all_of_them_and_within_the_limits_nothing_is_t
 
 
 def test_a_lane_that_knows_its_rate_stays_clear_of_429s(abreast):
-    with start_process(rpm=660, burst=12, latency=0.005) as storm:
+    with start_storm(rpm=660, burst=12, latency=0.005) as storm:
         rows = many_steps(abreast, storm, "rpm = 600\n")
         stats = storm.stats()
 
@@ -257,7 +255,7 @@ def test_a_lane_that_knows_its_rate_stays_clear_of_429s(abreast):
 
 
 def test_a_lane_that_does_not_is_held_by_429s_and_its_rows_are_the_same(abreast):
-    with start_process(rpm=660, burst=12, latency=0.005) as storm:
+    with start_storm(rpm=660, burst=12, latency=0.005) as storm:
         rows = many_steps(abreast, storm)
         stats = storm.stats()
 

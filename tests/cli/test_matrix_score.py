@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from abreast.testing.storm import start_process
+from tests.cli.storms import start_storm
 
 LANES = """
 [lanes.arm]
@@ -24,7 +24,7 @@ INPUTS = ("one", "two", "three")
 @pytest.fixture
 def servers(abreast):
     """A provider for the arms and one for judges, both of which repeat what they are asked."""
-    with start_process(reply="echo") as arm, start_process(reply="echo") as judge:
+    with start_storm(reply="echo") as arm, start_storm(reply="echo") as judge:
         abreast.file("abreast.toml", LANES.format(arm=arm.url, judge=judge.url))
         abreast.environment["ARM_KEY"] = "a key"
         yield arm, judge

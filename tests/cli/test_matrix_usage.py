@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from abreast.testing.storm import start_process
 from tests.cli.commands.test_matrix import _strike, declare, lasting, rows_of
 from tests.cli.shell import PATIENCE, Shell
+from tests.cli.storms import start_storm
 
 STUDY = """
 matrix:
@@ -79,7 +79,7 @@ def figures(abreast):
 def calm(warm, tmp_path_factory):
     """The figures of a study that was left alone."""
     abreast = Shell(tmp_path_factory.mktemp("calm"), warm)
-    with start_process() as storm:
+    with start_storm() as storm:
         write(abreast, storm)
         said = abreast("matrix", "run", "study.yaml", "--seed", "7", "--no-report")
         assert said.code == 1, said  # of the refused
@@ -104,7 +104,7 @@ def test_the_figures_are_those_of_the_calls(calm):
 def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_left_alone(
     abreast, calm, after
 ):
-    with start_process(latency=0.02) as storm:
+    with start_storm(latency=0.02) as storm:
         write(abreast, storm)
         arguments = ("matrix", "run", "study.yaml", "--seed", "7", "--no-report")
         with abreast.start(*arguments, measured=False) as process:
@@ -121,7 +121,7 @@ def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_l
 
 
 def test_a_call_that_was_in_flight_at_a_kill_is_told_apart_from_what_was_used(abreast):
-    with start_process(fault_at={2: "stall"}) as storm:
+    with start_storm(fault_at={2: "stall"}) as storm:
         declare(abreast, storm)
         arguments = (
             "map",

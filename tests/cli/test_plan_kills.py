@@ -11,7 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.cli.shell import PATIENCE, Shell, unmeasured
+from tests.cli.forks import ForkingShell
+from tests.cli.shell import PATIENCE, unmeasured
 from tests.jobs.plan.repositories import git, repository
 
 PARTS = 5
@@ -33,7 +34,7 @@ def begin(tmp_path, warm):
     def begin(number):
         folder = tmp_path / str(number)
         folder.mkdir()
-        project = Shell(folder, warm)
+        project = ForkingShell(folder, warm)
         (folder / ".git").rmdir()
         parts = {
             f"part{part}/m{one}.txt": f"x = {one}\n" for part in range(PARTS) for one in range(6)

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from abreast.testing.storm import start_process
 from tests.cli.shell import PATIENCE
+from tests.cli.storms import start_storm
 
 LANES = """
 [lanes.a]
@@ -73,7 +73,7 @@ def lasting(rows):
 
 
 def test_every_cell_is_a_row_and_any_width_gives_the_same(abreast):
-    with start_process(latency=0.01) as storm:
+    with start_storm(latency=0.01) as storm:
         declare(abreast, storm)
         cells = write(abreast)
         seen = []
@@ -100,7 +100,7 @@ def test_every_cell_is_a_row_and_any_width_gives_the_same(abreast):
 
 def test_faults_leave_rows_and_a_second_run_makes_no_call(abreast):
     faults = {"500": 0.15, "reset": 0.05, "malformed": 0.1, "refusal": 0.1}
-    with start_process(latency=0.002, faults=faults, seed=3) as storm:
+    with start_storm(latency=0.002, faults=faults, seed=3) as storm:
         declare(abreast, storm)
         cells = write(abreast)
         said = abreast("matrix", "run", "study.yaml", "--no-report", "--json")
@@ -125,7 +125,7 @@ def test_faults_leave_rows_and_a_second_run_makes_no_call(abreast):
 
 
 def test_a_hung_lane_holds_up_nobody_else_and_what_is_missing_comes_later(abreast):
-    with start_process(latency=0.01) as calm, start_process(latency=3600.0) as hung:
+    with start_storm(latency=0.01) as calm, start_storm(latency=3600.0) as hung:
         declare(abreast, hung, calm)
         write(abreast)
         with abreast.start(
@@ -156,7 +156,7 @@ def test_a_hung_lane_holds_up_nobody_else_and_what_is_missing_comes_later(abreas
 
 
 def test_an_edited_prompt_runs_again_in_its_cells_alone(abreast):
-    with start_process(latency=0.001) as storm:
+    with start_storm(latency=0.001) as storm:
         declare(abreast, storm)
         write(abreast)
         assert abreast("matrix", "run", "study.yaml", "--no-report").code == 0
@@ -174,7 +174,7 @@ def test_an_edited_prompt_runs_again_in_its_cells_alone(abreast):
 
 
 def test_a_budget_stops_it_and_more_lets_it_go_on(abreast):
-    with start_process(latency=0.001) as storm:
+    with start_storm(latency=0.001) as storm:
         declare(abreast, storm)
         write(abreast)
         said = abreast("matrix", "run", "study.yaml", "--no-report", "--budget", "20req")
@@ -186,7 +186,7 @@ def test_a_budget_stops_it_and_more_lets_it_go_on(abreast):
 
 
 def test_the_service_time_of_a_cell_is_the_servers_and_no_waiting_is_in_it(abreast):
-    with start_process(latency=0.08, faults={"429": 0.1}, seed=2) as storm:
+    with start_storm(latency=0.08, faults={"429": 0.1}, seed=2) as storm:
         declare(abreast, storm)
         write(abreast, inputs=20, repeats=1)
         assert abreast("matrix", "run", "study.yaml", "--no-report", "--lane-width", "4").code == 0
@@ -204,7 +204,7 @@ def test_the_service_time_of_a_cell_is_the_servers_and_no_waiting_is_in_it(abrea
 
 
 def test_filters_and_numbers_that_make_no_sense_are_refused_before_anything_happens(abreast):
-    with start_process() as storm:
+    with start_storm() as storm:
         declare(abreast, storm)
         write(abreast)
         for words, says in [
@@ -225,7 +225,7 @@ def test_filters_and_numbers_that_make_no_sense_are_refused_before_anything_happ
 
 
 def test_what_cannot_run_here_is_told_beforehand_and_the_rest_runs(abreast):
-    with start_process(latency=0.001) as storm:
+    with start_storm(latency=0.001) as storm:
         declare(abreast, storm)
         write(abreast, models=["a/one", "openai/gpt", "mistral/x"], inputs=2, repeats=1)
         command = ("matrix", "run", "study.yaml", "--no-report", "--no-resume")
@@ -250,7 +250,7 @@ def test_what_cannot_run_here_is_told_beforehand_and_the_rest_runs(abreast):
 
 
 def test_a_dry_run_forecasts_and_asks_nobody(abreast):
-    with start_process() as storm:
+    with start_storm() as storm:
         declare(abreast, storm)
         write(abreast)
         said = abreast("matrix", "run", "study.yaml", "--no-report", "--dry-run", "--json")
@@ -299,7 +299,7 @@ matrix:
   scores: [{python: "mine:score"}, {judge: "is it good?"}]
 """,
     )
-    with start_process(latency=0.001) as storm:
+    with start_storm(latency=0.001) as storm:
         declare(abreast, storm)
         said = abreast("matrix", "run", "study.yaml", "--no-report")
         assert said.code == 1, said  # the judge is a model that says neither yes nor no
@@ -316,7 +316,7 @@ matrix:
 
 
 def test_export_in_other_forms(abreast):
-    with start_process(latency=0.001) as storm:
+    with start_storm(latency=0.001) as storm:
         declare(abreast, storm)
         write(abreast, inputs=2, repeats=1)
         abreast("matrix", "run", "study.yaml", "--no-report")
@@ -332,7 +332,7 @@ def test_export_in_other_forms(abreast):
 
 def storm_of_kills(abreast, *, kills, seed):
     chance = random.Random(seed)
-    with start_process(latency=0.02) as storm:
+    with start_storm(latency=0.02) as storm:
         declare(abreast, storm)
         cells = write(abreast, inputs=20, repeats=2)
         killed = 0

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from abreast.testing.storm import start_process
 from tests.cli.shell import end
+from tests.cli.storms import start_storm
 
 KEY = "sk-planted-5e1f0b7d-command-line"
 LANES = """
@@ -31,7 +31,7 @@ api_key_env = "STORM_KEY"
 @pytest.fixture(scope="module")
 def calm():
     """A server that many tests share: each looks only at its own requests."""
-    with start_process() as storm:
+    with start_storm() as storm:
         yield storm
 
 
@@ -127,7 +127,7 @@ def test_models_lists_the_lanes_their_keys_and_limits_but_no_key(at, calm):
 
 
 def test_a_spent_budget_is_exit_3_and_a_raised_one_goes_on_where_it_ended(at):
-    with start_process() as storm:
+    with start_storm() as storm:
         abreast = at(storm)
         said = ask_all(abreast, "--budget", "3req", given=lines(8))
         assert said.code == 3
@@ -148,7 +148,7 @@ def test_a_spent_budget_is_exit_3_and_a_raised_one_goes_on_where_it_ended(at):
 
 @pytest.mark.parametrize("budget", ["60tok", "0.00001usd"])
 def test_a_call_that_does_not_fit_the_budget_is_not_sent(at, budget):
-    with start_process() as storm:
+    with start_storm() as storm:
         said = ask_all(at(storm), "--budget", budget, "--max-tokens", "100", given=lines(3))
         assert said.code == 3
         assert storm.stats().arrived == 0
@@ -163,7 +163,7 @@ def test_a_cap_on_money_without_a_price_is_refused_before_any_call(at, calm):
 
 
 def test_a_quota_that_is_used_up_is_exit_3_and_the_run_goes_on_another_day(at):
-    with start_process(fault_at={3: "quota"}) as storm:
+    with start_storm(fault_at={3: "quota"}) as storm:
         abreast = at(storm)
         said = ask_all(abreast, "--lane-width", "1", given=lines(5))
         assert said.code == 3
@@ -175,7 +175,7 @@ def test_a_quota_that_is_used_up_is_exit_3_and_the_run_goes_on_another_day(at):
 
 
 def test_a_cached_reply_is_not_asked_for_and_can_be_forgotten(at):
-    with start_process() as storm:
+    with start_storm() as storm:
         abreast = at(storm)
         first = ask_all(abreast, "--cache", given=lines(6))
         assert storm.stats().arrived == 6
@@ -208,7 +208,7 @@ def test_a_cached_reply_does_not_wait_for_its_lane(at, calm):
 
 
 def test_a_recorded_run_is_replayed_with_the_same_bytes_and_without_a_connection(at):
-    with start_process() as storm:
+    with start_storm() as storm:
         abreast = at(storm)
         items = lines(5) + "alike\n" * 3 + "fault-refusal\n"
         first = ask_all(abreast, given=items)
@@ -338,7 +338,7 @@ def start_and_wait(abreast, storm, *, done, stalled):
 
 
 def test_after_a_kill_no_recorded_call_is_sent_again_and_the_bytes_are_the_same(at):
-    with start_process() as storm:
+    with start_storm() as storm:
         abreast = at(storm)
         started, wait = start_and_wait(abreast, storm, done=10, stalled=4)
         with started as process:
@@ -354,7 +354,7 @@ def test_after_a_kill_no_recorded_call_is_sent_again_and_the_bytes_are_the_same(
 
 
 def test_after_ctrl_c_the_server_sees_the_disconnects_and_the_run_goes_on(at):
-    with start_process() as storm:
+    with start_storm() as storm:
         abreast = at(storm)
         started, wait = start_and_wait(abreast, storm, done=6, stalled=4)
         with started as process:

@@ -10,8 +10,8 @@ from abreast.core.errors import NoSuchModel
 from abreast.models.embedded import weights
 from abreast.store.sqlite.store import SqliteStore
 from abreast.system.paths import cache_directory
-from abreast.testing.storm import start_process
 from tests.cli.shell import Shell
+from tests.cli.storms import start_storm
 from tests.cli.terminal.test_live_line import on_a_terminal
 
 LANES = """
@@ -31,7 +31,7 @@ EVERYTHING = [(branch, number) for branch in range(4) for number in range(3)]
 @pytest.fixture(scope="module")
 def calm():
     """A server that many tests share: each looks only at its own requests."""
-    with start_process() as storm:
+    with start_storm() as storm:
         yield storm
 
 
@@ -174,7 +174,7 @@ def test_a_terminal_sees_branches_and_rounds_and_a_pipe_does_not(at, calm, text)
 
 
 def test_a_spent_budget_is_exit_3_and_a_raised_one_goes_on_where_it_ended(at, text):
-    with start_process() as storm:
+    with start_storm() as storm:
         abreast = at(storm)
         before = storm.stats().arrived
         asked = (*ASKED, "-b", "4", "-d", "3", "--check", passing(text[3, 2]))
@@ -222,7 +222,7 @@ def test_after_a_kill_no_recorded_draw_is_requested_again_and_the_winner_is_the_
     )  # the last place of all: every draw before it is wanted, so the numbers are exact
     asked = (*ASKED, "-b", "4", "-d", "3", "--check", check)
     stalled = dict.fromkeys(range(7, 11), "stall")
-    with start_process(latency=0.02, noise=0.05, fault_at=stalled) as storm:
+    with start_storm(latency=0.02, noise=0.05, fault_at=stalled) as storm:
         abreast = at(storm)
         with abreast.start(*asked, measured=False) as process:
             while storm.stats().in_flight < 4 or len(settled(abreast, "sample-1")) < 6:

@@ -5,7 +5,6 @@ import os
 import pty
 import re
 import signal
-import subprocess
 from contextlib import closing
 from itertools import pairwise
 from xml.etree import ElementTree as ET
@@ -22,7 +21,7 @@ from abreast.store.port import Driver
 from abreast.testing import MemoryStore
 from abreast.views import run_reader
 from abreast.views.lanes import LaneChart
-from tests.cli.shell import ABREAST, PATIENCE, end
+from tests.cli.shell import PATIENCE, end
 
 # Reports its start on one pipe, and waits for a word on the other.
 GATED = 'echo "$1" > up; read word < down; echo "$word"'
@@ -204,14 +203,13 @@ class Terminal:
     def __init__(self, abreast, *arguments, **environment):
         self._master, theirs = pty.openpty()
         size = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-        self.process = subprocess.Popen(
-            [*ABREAST, *arguments],
-            cwd=abreast.folder,
-            env={**abreast.environment, **size, **environment},
+        self.process = abreast.forked(
+            *arguments,
+            environment={**size, **environment},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            start_new_session=True,
+            session=True,
         )
         os.close(theirs)
         self.raw = ""

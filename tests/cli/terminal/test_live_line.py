@@ -22,7 +22,7 @@ from abreast.core.events import (
 from abreast.jobs.map.view import MapLive
 from abreast.views.job_view import LiveText
 from abreast.views.progress import RunProgress
-from tests.cli.shell import ABREAST, PATIENCE
+from tests.cli.shell import PATIENCE
 
 
 def on_a_terminal(abreast, *arguments, both=False):
@@ -32,11 +32,9 @@ def on_a_terminal(abreast, *arguments, both=False):
     """
     ours, theirs = pty.openpty()
     stdout = theirs if both else subprocess.PIPE
-    environment = {**abreast.environment, "TERM": "xterm", "COLUMNS": "80"}
-    with subprocess.Popen(
-        [*ABREAST, *arguments],
-        cwd=abreast.folder,
-        env=environment,
+    with abreast.forked(
+        *arguments,
+        environment={"TERM": "xterm", "COLUMNS": "80"},
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=theirs,
@@ -93,11 +91,9 @@ def test_quiet_is_quiet_on_a_terminal_too(abreast):
 
 def test_a_terminal_that_gives_the_items_is_asked_for_them(abreast):
     ours, theirs = pty.openpty()
-    command, wrote = [*ABREAST, "map", "--", "echo", "got"], subprocess.PIPE
-    with subprocess.Popen(
-        command,
-        cwd=abreast.folder,
-        env=abreast.environment,
+    wrote = subprocess.PIPE
+    with abreast.forked(
+        *("map", "--", "echo", "got"),
         stdin=theirs,
         stdout=wrote,
         stderr=wrote,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from abreast.cli.terminal.visible import visible, visible_json
 from abreast.store.sqlite.store import SqliteStore
-from abreast.testing.storm import start_process
-from tests.cli.shell import ABREAST, PATIENCE
+from tests.cli.shell import PATIENCE
+from tests.cli.storms import start_storm
 
 EVIL = "\x1b[2J\x1b]0;title\x07\x9b3J\u202e\rPWNED\x7f"
 OBEYED = re.compile("\x1b\\[2J|\x1b\\]|\x07|\x9b|\u202e|\rPWNED|\x7f")
@@ -28,12 +28,11 @@ def on_a_terminal(abreast, *words, given=b"", typed=b""):
     With something typed, its stdin too.
     """
     ours, theirs = pty.openpty()
-    environment = {**abreast.environment, "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
+    environment = {"TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
     stdin = theirs if typed else subprocess.PIPE
-    with subprocess.Popen(
-        [*ABREAST, *words],
-        cwd=abreast.folder,
-        env=environment,
+    with abreast.forked(
+        *words,
+        environment=environment,
         stdin=stdin,
         stdout=theirs,
         stderr=theirs,
@@ -108,16 +107,8 @@ def test_results_of_a_map_are_shown_on_a_terminal_and_exact_in_a_pipe(abreast):
     assert "\\x1b[2J\\x1b]0;title\\x07\\x9b3J\\u202e\\x0dPWNED\\x7f\r\n" in seen
     assert "\ttab\r" in seen
     assert not OBEYED.search(seen)
-    ran = subprocess.run(
-        [*ABREAST, "map", "--", "sh", "-c", "cat evil"],
-        cwd=abreast.folder,
-        env=abreast.environment,
-        input=b"one\n",
-        capture_output=True,
-        timeout=PATIENCE,
-        check=True,
-    )
-    assert ran.stdout == f"{EVIL}\n\ttab\r\n".encode()
+    ran = abreast("map", "--", "sh", "-c", "cat evil", given="one\n")
+    assert (ran.code, ran.out) == (0, f"{EVIL}\n\ttab\r\n")
 
 
 def test_file_names_in_a_plan_are_shown(abreast):
@@ -144,7 +135,7 @@ def test_names_and_replies_of_a_study_are_shown(abreast):
     }
     abreast.file("data.jsonl", f"{json.dumps({'id': 'one', 'text': EVIL, 'truth': 'e'})}\n")
     abreast.file("study.yaml", json.dumps({"matrix": study}))
-    with start_process() as storm:
+    with start_storm() as storm:
         abreast.file(
             "abreast.toml",
             f'[lanes.a]\nbase_url = "{storm.url}/v1"\nprice = {{input = 1.0, output = 2.0}}\n',

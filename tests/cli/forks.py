@@ -1,0 +1,89 @@
+"""abreast by fork: two processes to fork from, and a shell that starts what tests end from them."""
+
+import os
+import pkgutil
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+
+import abreast.models
+from tests.cli.shell import Shell, unmeasured
+from tests.warm import Forked, Warm
+
+# What reports and comparisons of studies import, which takes 2 s.
+STATISTICS = (
+    "numpy",
+    "plotly.offline",
+    "scipy.stats",
+    "statsmodels.stats.contingency_tables",
+    "statsmodels.stats.multitest",
+    "statsmodels.stats.proportion",
+)
+# What calls of a model import; the embedded one is not among them.
+MODELS = [
+    module.name
+    for module in pkgutil.walk_packages(abreast.models.__path__, "abreast.models.")
+    if not module.name.startswith("abreast.models.embedded")
+]
+
+
+class Forks:
+    """Processes that have imported abreast, each started when the first call needs it."""
+
+    def __init__(self):
+        path = os.pathsep.join(filter(None, sys.path))
+        self._environment = {**os.environ, "PYTHONPATH": path}
+        self._started = {}
+
+    def close(self):
+        for warm in self._started.values():
+            warm.close()
+
+    def suiting(self, arguments):
+        """The one for this command line: for studies, one with statistics."""
+        words = [*map(str, arguments)]
+        studies = words[:1] == ["matrix"] and not {"--no-report", "export"} & {*words}
+        also = (*MODELS, *STATISTICS) if studies else tuple(MODELS)
+        if also not in self._started:
+            self._started[also] = Warm(self._environment, also)
+        return self._started[also]
+
+    def run(self, program, arguments, given=b"", **named):
+        """Run it to its end, as `Warm.run` does."""
+        return self.suiting(arguments).run(program, arguments, given, **named)
+
+
+class ForkingShell(Shell):
+    """A directory, and abreast in it, also where the test ends it: always forked."""
+
+    def forked(self, *arguments, program="abreast", session=False, environment=(), **standard):
+        """Start it, as `subprocess.Popen` does."""
+        return Forked(
+            self._warm.suiting(arguments),
+            program,
+            arguments,
+            session=session,
+            cwd=self.folder,
+            env=unmeasured({**self.environment, **dict(environment)}),
+            **standard,
+        )
+
+    @contextmanager
+    def start(
+        self,
+        *arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        own_group=True,
+        measured=True,
+    ):
+        """Start it, and let the test say how it ends."""
+        del measured  # what a fork has imported is measured already
+        with self.forked(
+            *arguments, session=own_group, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE
+        ) as process:
+            try:
+                yield process
+            finally:
+                with suppress(ProcessLookupError):
+                    process.kill()
