@@ -7,7 +7,8 @@ import sys
 from contextlib import contextmanager, suppress
 
 import abreast.models
-from tests.cli.shell import Shell, unmeasured
+from abreast.core.errors import StoreError
+from tests.cli.shell import PATIENCE, Said, Shell, unmeasured
 from tests.warm import Forked, Warm
 
 # What reports and comparisons of studies import, which takes 2 s.
@@ -40,9 +41,10 @@ class Forks:
             warm.close()
 
     def suiting(self, arguments):
-        """The one for this command line: for studies, one with statistics."""
+        """The one for this command line: for reports of studies, one with statistics."""
         words = [*map(str, arguments)]
-        studies = words[:1] == ["matrix"] and not {"--no-report", "export"} & {*words}
+        named = words[:1] == ["matrix"] or any("study" in word for word in words)
+        studies = named and not {"--no-report", "export", "show"} & {*words}
         also = (*MODELS, *STATISTICS) if studies else tuple(MODELS)
         if also not in self._started:
             self._started[also] = Warm(self._environment, also)
@@ -55,6 +57,19 @@ class Forks:
 
 class ForkingShell(Shell):
     """A directory, and abreast in it, also where the test ends it: always forked."""
+
+    def __call__(self, *arguments, program="abreast", **named):
+        """Run it to its end, or a script that becomes it."""
+        if program == "abreast":
+            return super().__call__(*arguments, **named)
+        code, out, err = self._warm.run(
+            program,
+            [*map(str, arguments)],
+            cwd=self.folder,
+            environment=unmeasured({**self.environment, **named}),
+            patience=PATIENCE,
+        )
+        return Said(code, out.decode(), err.decode())
 
     def forked(self, *arguments, program="abreast", session=False, environment=(), **standard):
         """Start it, as `subprocess.Popen` does."""
@@ -87,3 +102,12 @@ class ForkingShell(Shell):
             finally:
                 with suppress(ProcessLookupError):
                     process.kill()
+
+    def until(self, process, holds):
+        """Wait until this holds of what is recorded, while the process is there."""
+        while True:
+            with suppress(StoreError):  # it is just about to be made
+                if self.store.exists() and holds():
+                    return
+            with suppress(subprocess.TimeoutExpired):
+                raise AssertionError(f"it ended with {process.wait(0.02)}")

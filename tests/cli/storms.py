@@ -2,22 +2,76 @@
 
 import asyncio
 import os
+import signal
 import threading
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 
-from abreast.testing.storm import StormProcess, open_storm
+from abreast.testing.storm import open_storm
+from tests.cli.shell import PATIENCE
+
+
+class ThreadStorm:
+    """A storm in the event loop of another thread; what is asked of it is done there."""
+
+    def __init__(self, storm, loop):
+        self.url, self._storm, self._loop = storm.url, storm, loop
+
+    def stats(self):
+        """The counts up to now."""
+        return self._there(self._storm.stats)
+
+    def log(self):
+        """One entry for each request."""
+        return self._there(lambda: [*self._storm.log])
+
+    def change(self, **changes):
+        """Change limits, speed or faults from now on."""
+        self._there(lambda: self._storm.change(**changes))
+
+    def when(self, holds):
+        """The future of the counts satisfying this."""
+        return asyncio.run_coroutine_threadsafe(self._storm.until(holds, PATIENCE), self._loop)
+
+    def until(self, process, holds):
+        """Wait until the counts satisfy this, while the process is there."""
+        reached = self.when(holds)
+        while not wait([reached], 0.5).done:
+            assert process.poll() is None, process.returncode
+        reached.result()
+
+    @contextmanager
+    def killing(self, process, wanted):
+        """Kill the process as soon as so many requests have arrived, if it is there then."""
+
+        def kill(reached):
+            if not reached.cancelled() and reached.exception() is None and process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+
+        reached = self.when(lambda stats: stats.arrived >= wanted)
+        reached.add_done_callback(kill)
+        try:
+            yield
+        finally:
+            reached.cancel()
+
+    def _there(self, ask):
+        async def asked():
+            return ask()
+
+        return asyncio.run_coroutine_threadsafe(asked(), self._loop).result()
 
 
 @contextmanager
 def start_storm(*, seed=0, **settings):
-    """The same as `start_process`, without the start of an interpreter."""
+    """A storm for the length of the block, without the start of an interpreter."""
     opened = Future()
 
     async def serve():
         async with open_storm(seed=seed, **settings) as storm:
-            done = asyncio.Event()
-            opened.set_result((storm.url, asyncio.get_running_loop(), done))
+            done, loop = asyncio.Event(), asyncio.get_running_loop()
+            opened.set_result((ThreadStorm(storm, loop), loop, done))
             await done.wait()
 
     def run():
@@ -30,9 +84,9 @@ def start_storm(*, seed=0, **settings):
 
     thread = threading.Thread(target=run, name="storm", daemon=True)
     thread.start()
-    url, loop, done = opened.result()
+    storm, loop, done = opened.result()
     try:
-        yield StormProcess(url, os.getpid())
+        yield storm
     finally:
         loop.call_soon_threadsafe(done.set)
         thread.join()

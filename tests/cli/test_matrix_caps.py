@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from tests.cli.commands.test_matrix import recorded_of
 from tests.cli.shell import PATIENCE
 from tests.cli.storms import start_storm
 
@@ -70,12 +71,11 @@ def test_as_many_calls_as_the_flag_says_are_in_flight_at_each_provider_and_never
         write(abreast, ["a/one", "a/two", "b/one"], {"a": one, "b": other}, more)
         command = ("matrix", "run", "study.yaml", "--no-report", *words)
         with abreast.start(*command, measured=False) as process:
-            while one.stats().in_flight < cap or other.stats().in_flight < cap:
-                assert process.poll() is None
+            for storm in (one, other):
+                storm.until(process, lambda stats: stats.in_flight == cap)
             # The controls make no call and take no permit: all twelve are recorded while every
             # permit is taken.
-            while len([key for key in abreast.recorded("study-1") if "empty" in key]) < 12:
-                assert process.poll() is None
+            abreast.until(process, lambda: recorded_of(abreast, "empty") == 12)
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=PATIENCE)
         for storm in (one, other):
@@ -93,8 +93,7 @@ def test_a_permit_comes_back_with_the_reply_and_not_with_the_score(abreast):
         abreast.file("mine.py", 'def score(row):\n    open("scored").close()\n    return 1.0\n')
         command = ("matrix", "run", "study.yaml", "--no-report", "--lane-width", "1")
         with abreast.start(*command, measured=False) as process:
-            while storm.stats().arrived < 2:
-                assert process.poll() is None
+            storm.until(process, lambda stats: stats.arrived == 2)
             assert not [key for key in abreast.recorded("study-1") if "plain" in key and "%" in key]
             held = os.open(pipe, os.O_RDWR)  # every reader has a writer now
             _, err = process.communicate(timeout=PATIENCE)

@@ -7,9 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-CELLS = 8
+CELLS = 5
 FUNCTIONS = """
-import asyncio
 import sys
 import urllib.request
 
@@ -24,6 +23,8 @@ def plain(value, model):
 
 
 async def awaited(value, model):
+    import asyncio
+
     return await asyncio.to_thread(post, value["text"])
 
 
@@ -124,7 +125,9 @@ matrix:
 """,
     )
     abreast.file("flow.yaml", FLOW)
-    runner = f"[runners.poster]\nargv = {json.dumps([sys.executable, 'mine.py', '{prompt}'])}\n"
+    runner = (
+        f"[runners.poster]\nargv = {json.dumps([sys.executable, '-IS', 'mine.py', '{prompt}'])}\n"
+    )
     own = f"width = {width}\n" if width else ""
     abreast.file("abreast.toml", f'{runner}[lanes.own]\nbase_url = "{server.url}v1"\n{own}')
 

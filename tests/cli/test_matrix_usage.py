@@ -3,18 +3,17 @@
 import json
 import signal
 import subprocess
-import threading
 from collections import Counter
 
 import pytest
 
-from tests.cli.commands.test_matrix import _strike, declare, lasting, rows_of
+from tests.cli.commands.test_matrix import declare, lasting, rows_of
 from tests.cli.shell import PATIENCE, Shell
 from tests.cli.storms import start_storm
 
 STUDY = """
 matrix:
-  name: costs
+  name: study
   models: [a/one]
   strategies:
     plain: {prompt: "say {{ input.text }} fault-429x1", max_tokens: 20}
@@ -44,7 +43,7 @@ async def ask(value, model):
 max_tokens=20) for word in ("one", "two", "three")]
     return " ".join(said)
 """
-INPUTS = 2
+INPUTS = 1
 # of strategies, and of the judge for cells that are done
 CALLS = INPUTS * (1 + 3 + 1 + 4 + 2) + INPUTS * 4
 
@@ -63,15 +62,15 @@ def figures(abreast):
 
     The totals by model, as the page has them.
     """
-    rows = rows_of(abreast, "costs-1")
+    rows = rows_of(abreast, "study-1")
     counted = {
         key: {**row, "attempts": rows[key]["attempts"]} for key, row in lasting(rows).items()
     }
     words = ("state", "requests", "input_tokens", "output_tokens", "usd", "estimate")
     items = {
-        row["path"]: [row.get(word) for word in words] for row in abreast("export", "costs").rows
+        row["path"]: [row.get(word) for word in words] for row in abreast("export", "study").rows
     }
-    shown = abreast("show", "costs", "--json").rows[0]
+    shown = abreast("show", "study", "--json").rows[0]
     return counted, items, shown["usage"]
 
 
@@ -100,7 +99,7 @@ def test_the_figures_are_those_of_the_calls(calm):
     assert sum(used[1] for used in cells) == CALLS  # with the judge's
 
 
-@pytest.mark.parametrize("after", [5, 13, 20])
+@pytest.mark.parametrize("after", [3, 7, 11])
 def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_left_alone(
     abreast, calm, after
 ):
@@ -108,12 +107,10 @@ def test_a_study_that_was_killed_and_resumed_tells_the_figures_of_one_that_was_l
         write(abreast, storm)
         arguments = ("matrix", "run", "study.yaml", "--seed", "7", "--no-report")
         with abreast.start(*arguments, measured=False) as process:
-            striker = threading.Thread(target=_strike, args=(process, storm, after))
-            striker.start()
-            process.communicate(timeout=PATIENCE)
-            striker.join()
+            with storm.killing(process, after):
+                process.communicate(timeout=PATIENCE)
         assert process.returncode == -signal.SIGKILL
-        assert abreast("resume", "costs-1").code == 1
+        assert abreast("resume", "study-1").code == 1
         rows, items, usage = figures(abreast)
     assert rows == calm[0]
     assert items == calm[1]
@@ -135,10 +132,8 @@ def test_a_call_that_was_in_flight_at_a_kill_is_told_apart_from_what_was_used(ab
             "20",
         )
         with abreast.start(*arguments, stdin=subprocess.PIPE, measured=False) as process:
-            striker = threading.Thread(target=_strike, args=(process, storm, 2))
-            striker.start()
-            process.communicate(b"one\ntwo\nthree\n", timeout=PATIENCE)
-            striker.join()
+            with storm.killing(process, 2):
+                process.communicate(b"one\ntwo\nthree\n", timeout=PATIENCE)
         assert process.returncode == -signal.SIGKILL
         before = abreast("show", "last", "--json").rows[0]
         assert (before["usage"]["a/one"]["requests"], before["cut_off"]["requests"]) == (1, 1)

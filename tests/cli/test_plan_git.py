@@ -53,36 +53,43 @@ def ran(project, command, *more, code=0):
 WRITES = 'echo "y = 1" > "${ABREAST_SCOPE}m1.py"; echo new > "${ABREAST_SCOPE}new.txt"\n'
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "git stash -u",
-        "git stash -u; git stash pop; git stash list; git stash -u; git stash drop",
-        "git config user.name y; git config --unset user.email; git config core.worktree /",
-        "git branch x; git branch -D x; git tag t; git tag -d v1",
-        "git checkout -q -b mine; git branch -D main",
-        "git update-ref -d HEAD",
-        "git reflog expire --expire=now --all; git gc -q --prune=now",
-        'git worktree add -q "../another-$$"; git worktree prune',
-        "rm -rf .git",
-        "rm -rf .git; if git status; then exit 1; fi; git init -q; git add -A",
-        (
-            "git push origin HEAD && exit 1; "
-            "git remote add origin . && git push -q origin HEAD:refs/heads/pushed"
-        ),
-        "git reset -q --hard; git clean -qfdx",
-        "echo '*' > .git/info/exclude; git rm -rq --cached .",
-    ],
-)
-def test_whatever_git_is_told_in_a_part_the_repository_stays_and_later_edits_arrive(
-    project, command
-):
-    ran(project, f"{WRITES}{command}\n{WRITES}")
+TOLD = [
+    "git stash -u",
+    "git stash -u; git stash pop; git stash list; git stash -u; git stash drop",
+    "git config user.name y; git config --unset user.email; git config core.worktree /",
+    "git branch x; git branch -D x; git tag t; git tag -d v1",
+    "git checkout -q -b mine; git branch -D main",
+    "git update-ref -d HEAD",
+    "git reflog expire --expire=now --all; git gc -q --prune=now",
+    'git worktree add -q "../another-$$"; git worktree prune',
+    "rm -rf .git",
+    "rm -rf .git; if git status; then exit 1; fi; git init -q; git add -A",
+    (
+        "git push origin HEAD && exit 1; "
+        "git remote add origin . && git push -q origin HEAD:refs/heads/pushed"
+    ),
+    "git reset -q --hard; git clean -qfdx",
+    "echo '*' > .git/info/exclude; git rm -rq --cached .",
+]
+
+
+def test_whatever_git_is_told_in_a_part_the_repository_stays_and_later_edits_arrive(project):
+    """Each part tells it something else."""
+    parts = [f"part{number}" for number in range(len(TOLD))]
+    for part in parts:
+        for one in range(6):
+            project.file(f"{part}/m{one}.py", f"x = {one}\n")
+    git(project.folder, "add", "-A")
+    git(project.folder, "commit", "-qm", "second")
+    (project.folder.parent / "hooked").unlink()
+    cases = [f"{part}/)\n{told}\n;;\n" for part, told in zip(parts, TOLD, strict=True)]
+    said = ran(project, f"{WRITES}case $ABREAST_SCOPE in\n{''.join(cases)}esac\n{WRITES}")
+    assert len(_values(said)) == len(parts) + len(PARTS)
     said = project("plan", "apply", "plan")
     assert said.code == 0, said
-    for part in PARTS:
-        assert (project.folder / part / "m1.py").read_text() == "y = 1\n"
-        assert (project.folder / part / "new.txt").read_text() == "new\n"
+    for part in parts:
+        assert (project.folder / part / "m1.py").read_text() == "y = 1\n", part
+        assert (project.folder / part / "new.txt").read_text() == "new\n", part
 
 
 def test_what_was_committed_in_a_part_is_its_result_and_what_was_stashed_is_not(project):

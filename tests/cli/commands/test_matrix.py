@@ -1,17 +1,14 @@
 """`abreast matrix` over real HTTP: rows for all cells, whatever breaks, is cut off or is killed."""
 
 import json
-import os
 import random
 import signal
 import statistics
-import subprocess
-import threading
 from collections import Counter
-from contextlib import suppress
 
 import pytest
 
+from tests.cli.forks import ForkingShell
 from tests.cli.shell import PATIENCE
 from tests.cli.storms import start_storm
 
@@ -60,6 +57,11 @@ matrix:
 
 def rows_of(abreast, run="study-1"):
     return {row["cell"]: row for row in abreast("matrix", "export", run).rows}
+
+
+def recorded_of(abreast, part):
+    """How many cells are recorded that have this in their key."""
+    return len([key for key in abreast.recorded("study-1") if part in key])
 
 
 def lasting(rows):
@@ -131,12 +133,9 @@ def test_a_hung_lane_holds_up_nobody_else_and_what_is_missing_comes_later(abreas
         with abreast.start(
             "matrix", "run", "study.yaml", "--no-report", "--lane-width", "3", measured=False
         ) as process:
-            while calm.stats().arrived < 24 or calm.stats().in_flight:
-                assert process.poll() is None
-            while (
-                len([key for key in abreast.recorded("study-1") if key.startswith("b%2Ftwo~")]) < 24
-            ):
-                assert process.poll() is None  # the last replies are on their way to the disk
+            calm.until(process, lambda stats: stats.arrived == 24)
+            abreast.until(process, lambda: recorded_of(abreast, "b%2Ftwo~") == 24)
+            hung.until(process, lambda stats: stats.in_flight == 3)
             assert hung.stats().peak_in_flight == 3  # a lane as wide as it says, and no wider
             assert calm.stats().peak_in_flight <= 3
             process.send_signal(signal.SIGINT)
@@ -334,17 +333,15 @@ def storm_of_kills(abreast, *, kills, seed):
     chance = random.Random(seed)
     with start_storm(latency=0.02) as storm:
         declare(abreast, storm)
-        cells = write(abreast, inputs=20, repeats=2)
+        cells = write(abreast, inputs=10, repeats=2)
         killed = 0
         while killed < kills:
-            wanted = storm.stats().arrived + chance.randrange(1, 30)
+            wanted = storm.stats().arrived + chance.randrange(1, 15)
             with abreast.start(
                 "matrix", "run", "study.yaml", "--no-report", measured=False
             ) as process:
-                striker = threading.Thread(target=_strike, args=(process, storm, wanted))
-                striker.start()
-                process.communicate(timeout=PATIENCE)
-                striker.join()
+                with storm.killing(process, wanted):
+                    process.communicate(timeout=PATIENCE)
             if process.returncode != -signal.SIGKILL:
                 break
             killed += 1
@@ -353,19 +350,10 @@ def storm_of_kills(abreast, *, kills, seed):
         rows = rows_of(abreast)
         assert len(rows) == cells
         asked = storm.stats().arrived
-        assert asked <= 160 + killed * 2 * 10  # at most the cells under way, per kill
+        assert asked <= 80 + killed * 2 * 10  # at most the cells under way, per kill
         abreast("matrix", "run", "study.yaml", "--no-report")
         assert storm.stats().arrived == asked
     return killed
-
-
-def _strike(process, storm, wanted):
-    while storm.stats().arrived < wanted:
-        with suppress(subprocess.TimeoutExpired):  # to ask all the time slows it down
-            process.wait(0.005)
-            return
-    with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGKILL)
 
 
 def test_killed_it_goes_on_with_what_is_missing(abreast):
@@ -374,12 +362,10 @@ def test_killed_it_goes_on_with_what_is_missing(abreast):
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
-def test_killed_thirty_times_it_goes_on_with_what_is_missing(tmp_path):
-    from tests.cli.shell import Shell
-
+def test_killed_thirty_times_it_goes_on_with_what_is_missing(tmp_path, warm):
     killed = seed = 0
     while killed < 30:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        killed += storm_of_kills(Shell(folder), kills=6, seed=seed)
+        killed += storm_of_kills(ForkingShell(folder, warm), kills=6, seed=seed)
         seed += 1

@@ -2,13 +2,10 @@
 
 import json
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from tests.cli.commands.test_plan import project
-from tests.cli.shell import PATIENCE
 from tests.jobs.plan.repositories import on_disk
 
 __all__ = ["project"]
@@ -47,15 +44,9 @@ def tree(project):
 
 
 def killed(project, steps, *words):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, *words],
-        cwd=project.folder,
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE,
-        env={**project.environment, "STEPS": str(steps)},
-    )
-    assert done.returncode == -signal.SIGKILL, done
+    script = project.file("../killed.py", KILLED)
+    done = project(*words, program=str(script), STEPS=str(steps))
+    assert done.code == -signal.SIGKILL, done
 
 
 @pytest.fixture
@@ -79,28 +70,29 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_next_command_of_a_plan_takes_a_killed_apply_back(ran, name):
+def test_the_next_command_of_a_plan_takes_a_killed_apply_back(ran):
     ran.file("plan.yaml", "plan:\n  path: src\n  command: cat alpha/m0.py\n")
     before = tree(ran)
-    killed(
-        ran, 24, "plan", "apply", "plan"
-    )  # with 4 x 3 files: old ones are away, and no new one is there
-    assert tree(ran) != before
-    said = ran(*COMMANDS[name])
-    assert said.code == 0, said
-    assert "had been cut off, and was taken back" in said.err
-    assert tree(ran) == before
+    for name, words in COMMANDS.items():
+        # With 4 x 3 files: old ones are away, and no new one is there.
+        killed(ran, 24, "plan", "apply", "plan-1")
+        assert tree(ran) != before
+        said = ran(*words)
+        assert said.code == 0, (name, said)
+        assert "had been cut off, and was taken back" in said.err, name
+        assert tree(ran) == before, name
     assert "cut off" not in ran("plan", "show", "src").err
 
 
-@pytest.mark.parametrize("steps", [0, 9, 17, 22, 26, 34])
-def test_a_killed_apply_is_taken_back_and_applied_by_the_next(ran, steps):
-    killed(ran, steps, "plan", "apply", "plan")
-    said = ran("plan", "apply", "plan", "--json")
-    assert len(json.loads(said.out)["written"]) == 12
-    assert (ran.folder / "src/gamma/new.py").exists()
-    assert not (ran.folder / "src/gamma/m2.py").exists()
+def test_a_killed_apply_is_taken_back_and_applied_by_the_next(ran):
+    for steps in (0, 9, 17, 22, 26, 34):
+        killed(ran, steps, "plan", "apply", "plan")
+        said = ran("plan", "apply", "plan", "--json")
+        assert len(json.loads(said.out)["written"]) == 12, steps
+        assert (ran.folder / "src/gamma/new.py").exists()
+        assert not (ran.folder / "src/gamma/m2.py").exists()
+        assert ran("plan", "undo").code == 0
+        assert not (ran.folder / "src/gamma/new.py").exists()
 
 
 def test_an_apply_is_undone_and_can_be_applied_again(ran):
