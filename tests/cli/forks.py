@@ -4,10 +4,11 @@ import os
 import pkgutil
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 import abreast.models
 from abreast.core.errors import StoreError
+from abreast.store.sqlite.store import SqliteStore
 from tests.cli.shell import PATIENCE, Said, Shell, unmeasured
 from tests.warm import Forked, Warm
 
@@ -58,13 +59,14 @@ class Forks:
 class ForkingShell(Shell):
     """A directory, and abreast in it, also where the test ends it: always forked."""
 
-    def __call__(self, *arguments, program="abreast", **named):
+    def __call__(self, *arguments, program="abreast", given=b"", **named):
         """Run it to its end, or a script that becomes it."""
         if program == "abreast":
-            return super().__call__(*arguments, **named)
+            return super().__call__(*arguments, given=given, **named)
         code, out, err = self._warm.run(
             program,
             [*map(str, arguments)],
+            given,
             cwd=self.folder,
             environment=unmeasured({**self.environment, **named}),
             patience=PATIENCE,
@@ -102,6 +104,13 @@ class ForkingShell(Shell):
             finally:
                 with suppress(ProcessLookupError):
                     process.kill()
+
+    def has_run(self):
+        """Whether a run got as far as to be in the store."""
+        if not self.store.exists():
+            return False
+        with closing(SqliteStore(self.store)) as store:
+            return bool(store.runs())
 
     def until(self, process, holds):
         """Wait until this holds of what is recorded, while the process is there."""

@@ -20,15 +20,16 @@ matrix:
 
 @pytest.fixture
 def without(abreast, tmp_path):
-    """Runs abreast in an interpreter in which some modules can't be imported."""
+    """Runs abreast in a process in which some modules can't be imported."""
 
-    def call(*words, hidden=("xllamacpp", "litellm"), given=b""):
-        place = tmp_path / "hidden"
-        place.mkdir(exist_ok=True)
-        lines = "".join(f"sys.modules[{name!r}] = None\n" for name in hidden)
-        (place / "sitecustomize.py").write_text(f"import sys\n{lines}")
-        path = os.pathsep.join([str(place), abreast.environment["PYTHONPATH"]])
-        return abreast.anew(*words, given=given, PYTHONPATH=path)
+    def call(*words, hidden=("xllamacpp", "litellm"), given=""):
+        lines = "".join(
+            f"assert {name!r} not in sys.modules\nsys.modules[{name!r}] = None\n" for name in hidden
+        )
+        script = tmp_path / "without.py"
+        ending = "from abreast.__main__ import main\nsys.exit(main())\n"
+        script.write_text(f"import sys\n{lines}{ending}")
+        return abreast(*words, given=given.encode(), program=str(script))
 
     return call
 

@@ -5,11 +5,10 @@ import random
 import select
 import signal
 import threading
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import pytest
 
-from abreast.store.sqlite.store import SqliteStore
 from tests.cli.forks import ForkingShell
 from tests.cli.shell import PATIENCE
 from tests.jobs.plan.repositories import git, repository
@@ -129,7 +128,7 @@ def storm(project, *, kills, seed):
             "work in a worktree was lost"
         )
         lost_if_not_held |= in_worktrees(project)
-        if has_run(project):
+        if project.has_run():
             arguments, recorded = ("resume", "plan-1"), done(project)
     before = started(project)
     said = project("resume", "plan-1")
@@ -146,14 +145,6 @@ def storm(project, *, kills, seed):
     assert held(project) == set()
     assert not list(project.cache.rglob("*"))
     return killed
-
-
-def has_run(project):
-    """Whether the plan got as far as to be in the store."""
-    if not project.store.exists():
-        return False
-    with closing(SqliteStore(project.store)) as store:
-        return bool(store.runs())
 
 
 def done(project):
@@ -290,7 +281,7 @@ def test_after_a_kill_anywhere_the_next_command_clears_up_and_no_work_is_lost(
     assert not list(project.cache.rglob("*"))
     assert not list(temporary.rglob("abreast-subplan-*"))
     assert written <= held(project)
-    if has_run(project):
+    if project.has_run():
         assert project("resume", "plan-1").code in {0, 2}  # 2: it had ended already
     else:
         assert project("plan", "run", "--command", WORK).code == 0

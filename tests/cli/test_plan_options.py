@@ -188,7 +188,7 @@ case $ABREAST_SCOPE in alpha/)
 esac"""
     environment = {**project.environment, "HERE": str(tmp_path / "here")}
     project.environment = environment
-    arguments = ("plan", "run", "src", "--command", command, "--timeout", "1s", "-w", "1", "--json")
+    arguments = ("plan", "run", "src", "--command", command, "--timeout", "3s", "-w", "1", "--json")
     with project.start(*arguments, measured=False) as process:
         assert select.select([here], [], [], PATIENCE)[0]
         child = os.pidfd_open(int(os.read(here, 100)))

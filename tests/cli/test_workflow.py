@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.cli.forks import ForkingShell
 from tests.cli.shell import PATIENCE, Shell
 
 WIDTH = 4
@@ -352,13 +353,11 @@ def counts(abreast):
     }
 
 
-def storm(abreast, *, items, kills, seed):
+def storm(abreast, calm, *, items, kills, seed):
     """Kill it several times, then let it end: the result is that of an undisturbed run."""
     chance = random.Random(seed)
     abreast.file("counts/.keep", "")
     abreast.file("flow.yaml", nested(items))
-    (abreast.folder / "calm").mkdir()
-    calm = Shell(abreast.folder / "calm")
     calm.file("counts/.keep", "")
     calm.file("flow.yaml", nested(items))
     undisturbed = calm("run", "flow.yaml", "--json")
@@ -405,18 +404,23 @@ def _strike(process, here, items, chance):
         os.killpg(process.pid, signal.SIGKILL) if chance < 0.5 else process.kill()
 
 
-def test_killed_again_and_again_a_workflow_ends_as_if_nothing_had_been(abreast):
-    assert storm(abreast, items=60, kills=3, seed=1) >= 1
+def test_killed_again_and_again_a_workflow_ends_as_if_nothing_had_been(abreast, tmp_path, warm):
+    (tmp_path / "calm").mkdir()
+    assert storm(abreast, Shell(tmp_path / "calm", warm), items=32, kills=3, seed=1) >= 1
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
-def test_killed_fifty_times_a_workflow_of_200_items_ends_as_if_nothing_had_been(tmp_path, capsys):
+def test_killed_fifty_times_a_workflow_of_200_items_ends_as_if_nothing_had_been(
+    tmp_path, warm, capsys
+):
     killed = seed = 0
     while killed < 50:
-        folder = tmp_path / str(seed)
+        folder, beside = tmp_path / str(seed), tmp_path / f"calm{seed}"
         folder.mkdir()
-        killed += storm(Shell(folder), items=200, kills=12, seed=seed)
+        beside.mkdir()
+        calm = Shell(beside, warm)
+        killed += storm(ForkingShell(folder, warm), calm, items=200, kills=12, seed=seed)
         seed += 1
     with capsys.disabled():
         print(  # noqa: T201 - the result of a soak test
@@ -663,19 +667,15 @@ def test_width_bounds_all_steps_of_a_run_and_is_kept_for_its_resume(abreast):
         """
 workflow: {id: w}
 steps:
-  - {id: a, type: shell, run: cat meet, timeout: 1, needs: []}
+  - {id: a, type: shell, run: timeout $PATIENCE cat meet, needs: []}
   - {id: b, type: shell, run: echo met > meet, needs: []}
 """,
     )
-    alone = abreast("run", "flow.yaml", "--width", "1", "--json")
-    assert (alone.code, json.loads(alone.out)["error"]) == (1, "it took longer than 1 seconds")
-    assert abreast("resume", "w-1", "--json").code == 1
-    assert (
-        json.loads(abreast("resume", "w-1", "--width", "2", "--json").out)["steps"]["a"]["output"][
-            "stdout"
-        ]
-        == "met\n"
-    )
+    alone = abreast("run", "flow.yaml", "--width", "1", "--json", PATIENCE="0.2")
+    assert (alone.code, json.loads(alone.out)["error"]) == (1, "exit code 124")
+    assert abreast("resume", "w-1", "--json", PATIENCE="0.2").code == 1
+    beside = abreast("resume", "w-1", "--width", "2", "--json", PATIENCE="60")
+    assert json.loads(beside.out)["steps"]["a"]["output"]["stdout"] == "met\n"
     said = abreast("run", "flow.yaml", "--width", "0")
     assert (said.code, said.out) == (2, "")
     abreast.file("sample.yaml", "sample: {prompt: hi}\n")
