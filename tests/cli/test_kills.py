@@ -122,8 +122,7 @@ def test_a_child_that_outlives_its_driver_is_ended_at_resume(abreast, words):
         assert select.select([here], [], [], PATIENCE)[0]
         child = int(os.read(here, 100))
         handle = os.pidfd_open(child)
-        while not abreast.noted():
-            pass
+        abreast.until(process, abreast.noted)
         supervisors = [pid for pid in children_of_process(process.pid) if pid != child]
         for pid in (process.pid, *supervisors):
             os.kill(pid, signal.SIGSTOP)

@@ -85,7 +85,8 @@ def test_the_same_in_json_and_as_an_svg(chart):
 
 
 def test_a_run_shows_what_its_limits_did_and_what_was_learned_is_listed(abreast):
-    with start_storm(rpm=6000, latency=0.05) as storm:
+    # So slow that several are in flight, however long it takes to send them.
+    with start_storm(rpm=6000, latency=0.3) as storm:
         abreast.file(
             "abreast.toml",
             (

@@ -208,9 +208,9 @@ def test_a_date_of_the_table_is_no_later_than_the_day_that_asks():
     [((), 1, 4), (("--adaptive",), 5, 99), (("--adaptive", "--lane-width", "2"), 1, 2)],
 )
 def test_a_lane_keeps_its_width_unless_it_is_to_find_it_out(abreast, words, least, most):
-    rows = "".join(f"{json.dumps({'id': f'i{n}', 'text': f'word {n}'})}\n" for n in range(60))
+    rows = "".join(f"{json.dumps({'id': f'i{n}', 'text': f'word {n}'})}\n" for n in range(30))
     abreast.file("data.jsonl", rows)
-    with start_storm(latency=0.1) as storm:
+    with start_storm(latency=0.3) as storm:
         abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
         abreast.file(
             "study.yaml",
