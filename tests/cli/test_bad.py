@@ -702,7 +702,7 @@ def test_a_run_whose_store_is_removed_says_so_and_does_not_seem_to_be_done(abrea
 
 
 def test_a_store_that_can_no_longer_grow_ends_the_run_and_keeps_what_is_recorded(abreast):
-    abreast.file("items", "".join(f"{number}\n" for number in range(500)))
+    abreast.file("items", "".join(f"{number}\n" for number in range(320)))
     script = (
         "ulimit -f 1600; "
         'exec "$0" -m abreast map --input items -- sh -c "yes long | head -c 3000" sh'
@@ -725,7 +725,7 @@ def test_a_store_that_can_no_longer_grow_ends_the_run_and_keeps_what_is_recorded
     assert len(recorded) >= whole > 0
     again = abreast("resume", "map-1")
     assert again.code == 0
-    assert again.out == "long\n" * 600 * 500
+    assert again.out == "long\n" * 600 * 320
 
 
 def test_an_input_that_may_not_be_read(abreast):
