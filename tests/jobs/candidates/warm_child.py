@@ -23,7 +23,7 @@ PATIENCE = 280  # seconds until a run is taken to hang: no limit is tested here
 
 def serve(number):
     """Fork for every run, after the imports of the child and of pytest."""
-    warm.serve(number, import_all)
+    warm.serve(number, import_all=import_all)
 
 
 def import_all():
