@@ -15,7 +15,7 @@ from abreast.jobs.files import fuel
 from abreast.jobs.files.filters import FILTERS
 from abreast.jobs.workflow.load import step_words
 from abreast.jobs.workflow.spec import MAX_ITERATIONS, SHELL_TIMEOUT
-from abreast.jobs.workflow.steps import width
+from abreast.jobs.workflow.steps import values
 from abreast.jobs.workflow.tools import CustomKind, StepContext
 from tests.docs.pages import ROOT, blocks_of
 
@@ -74,10 +74,10 @@ def test_the_table_of_widths_is_what_the_conversion_does(page):
     seen = 0
     for first, row in rows(table):
         for given in re.findall(r"`([^`]*)`", first):
-            assert width.as_width(yaml.safe_load(given)) == int(row.split(" | ")[1]), given
+            assert values.as_width(yaml.safe_load(given)) == int(row.split(" | ")[1]), given
             seen += 1
     assert seen > 12
-    assert f"{width.WIDEST:,}" in table
+    assert f"{values.WIDEST:,}" in table
 
 
 def test_its_limits_are_those_that_hold(page):
@@ -89,7 +89,7 @@ def test_its_limits_are_those_that_hold(page):
         fuel.MAX_STEPS,
         fuel.MAX_TEXT_LENGTH,
         workflow_tools.MAX_ITEMS,
-        width.WIDEST,
+        values.WIDEST,
         MAX_ITERATIONS,
     )
     assert [number for number in numbers if f"{number:,}" not in table] == []

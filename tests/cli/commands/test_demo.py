@@ -21,6 +21,7 @@ from abreast.cli.errors import UsageError
 from abreast.models.embedded.weights import SMOLLM2, fetch, path_of
 from abreast.testing import MemoryStore
 from tests.cli.commands.test_watch import Terminal
+from tests.cli.forks import ForkingShell
 from tests.cli.shell import ABREAST, PATIENCE, Shell
 from tests.models.embedded.tiny import write_tiny
 
@@ -109,8 +110,8 @@ def test_its_run_is_a_run_like_any_other(project, shown):
     assert {row["lane"] for row in rows} == {"quick", "slow"}
 
 
-def test_on_a_terminal_the_lanes_move_and_a_table_follows(tmp_path):
-    with Terminal(Shell(tmp_path), "demo", "--no-model") as terminal:
+def test_on_a_terminal_the_lanes_move_and_a_table_follows(tmp_path, warm):
+    with Terminal(ForkingShell(tmp_path, warm), "demo", "--no-model") as terminal:
         terminal.read_until("demo-1  running")
         assert terminal.end() == 0
         shown = terminal.shown
@@ -124,7 +125,7 @@ def test_on_a_terminal_the_lanes_move_and_a_table_follows(tmp_path):
 
 
 def test_ctrl_c_ends_it_quietly_and_leaves_nothing_running(tmp_path, warm):
-    shell = Shell(tmp_path, warm)
+    shell = ForkingShell(tmp_path, warm)
     with Terminal(shell, "demo", "--no-model") as terminal:
         terminal.read_until("4 running")
         os.kill(terminal.process.pid, signal.SIGINT)

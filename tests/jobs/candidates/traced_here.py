@@ -7,9 +7,8 @@ from textwrap import dedent
 from types import ModuleType
 
 from abreast.jobs.candidates.behaviour.trace import Trace, Watched
-from abreast.jobs.candidates.child.capture import Recorder
-from abreast.jobs.candidates.child.channel import Channel
-from abreast.jobs.candidates.child.trying import InputTrial
+from abreast.jobs.candidates.child.capture import Channel, Recorder
+from abreast.jobs.candidates.child.trying import try_inputs
 from abreast.jobs.candidates.child.wrapping import CallDesk, install
 
 
@@ -63,8 +62,8 @@ def input_runner(name, text):
     async def run(inputs):
         channel, module = KeptChannel(), ModuleType(name)
         exec(text, vars(module))
-        trial = InputTrial(channel, Recorder(channel))
-        trial.run(json.loads(inputs), module, name, getattr(module, name))
+        recorder = Recorder(channel)
+        try_inputs(recorder, json.loads(inputs), module, name, getattr(module, name))
         return channel.watched()
 
     return run

@@ -39,7 +39,7 @@ class WarmChild:
     def __init__(self):
         path = os.pathsep.join(filter(None, sys.path))
         settings = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-        self._warm = warm.Warm({**os.environ, "PYTHONPATH": path, **settings}, PROGRAM)
+        self._warm = warm.Warm({**os.environ, "PYTHONPATH": path, **settings}, program=PROGRAM)
 
     def close(self):
         self._warm.close()

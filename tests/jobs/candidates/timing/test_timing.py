@@ -17,8 +17,7 @@ from abreast.jobs.candidates.timing.measure import MeasurePlan, measure
 from abreast.jobs.candidates.timing.race import Race, RaceOptions
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, choose
 from abreast.jobs.candidates.timing.timed_process import Made
-from abreast.jobs.candidates.timing.timing import line_profile, scout, time_candidate
-from abreast.jobs.candidates.timing.untimed_calls import PASSES
+from abreast.jobs.candidates.timing.timing import PASSES, line_profile, scout, time_candidate
 from abreast.worktrees.pool import open_worktrees
 from tests.jobs.candidates.noise import expect_faster
 from tests.jobs.candidates.projects import FAST, SLOW, make_sums
@@ -387,7 +386,7 @@ async def test_where_noise_hides_its_first_calls_it_is_measured_for_longer_and_n
     asked = []
 
     def first_calls(race):
-        asked.append(len(race.arms["candidate"].work))
+        asked.append(len(race.arms["candidate"].inside))
         return None if len(asked) <= hidden else 0.0
 
     monkeypatch.setattr(Race, "first_calls", first_calls)
