@@ -1,7 +1,7 @@
 """Outcomes as `item-settled` events of the journal, and back."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from abreast.core.events import Plain
 from abreast.core.item import unescape
@@ -36,14 +36,21 @@ def facts_of(
 
 
 def usage_facts(used: Usage) -> dict[str, Plain | list[float]]:
-    """Usage as plain facts."""
-    return {
+    """Usage as plain facts; the parts of tokens only if there are any."""
+    facts: dict[str, Plain | list[float]] = {
         "requests": used.requests,
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
         "usd": used.usd,
         "estimate": used.estimate,
     }
+    if used.cached_input_tokens or used.cache_write_tokens or used.reasoning_tokens:
+        parts = {name: getattr(used, name) for name in _PARTS_OF_TOKENS}
+        facts |= {name: tokens for name, tokens in parts.items() if tokens}
+    return facts
+
+
+_PARTS_OF_TOKENS: Final = ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage:
@@ -51,7 +58,12 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
     if "requests" not in data:
         return NO_USAGE
     return Usage(
-        data["requests"], data["input_tokens"], data["output_tokens"], data["usd"], data["estimate"]
+        data["requests"],
+        data["input_tokens"],
+        data["output_tokens"],
+        data["usd"],
+        data["estimate"],
+        *(data.get(name, 0) for name in _PARTS_OF_TOKENS),
     )
 
 

@@ -193,7 +193,8 @@ async def test_a_message_is_read_whole():
         Recorded(message({"type": "thinking", "thinking": "hm"}, text("Hi "), text("there")))
     )
     assert reply.text == "Hi there"
-    assert reply.usage == Usage(1, 20, 6, None)  # what was cached is input too
+    # What was cached is input too.
+    assert reply.usage == Usage(1, 20, 6, None, cached_input_tokens=5, cache_write_tokens=3)
     assert (reply.finish, reply.model, reply.id) == (
         "stop",
         "claude-sonnet-4-5-20250929",

@@ -189,10 +189,14 @@ def _count(draft: ReplyDraft, usage: Document | None) -> None:
     if usage:
         sent = count(usage.get("input_tokens"))
         if sent is not None:
-            cached = (count(usage.get(f"cache_{way}_input_tokens")) for way in ("creation", "read"))
-            draft.input_tokens = sent + sum(filter(None, cached))
+            draft.cached_input_tokens = count(usage.get("cache_read_input_tokens")) or 0
+            draft.cache_write_tokens = count(usage.get("cache_creation_input_tokens")) or 0
+            draft.input_tokens = sent + draft.cached_input_tokens + draft.cache_write_tokens
         received = count(usage.get("output_tokens"))
         draft.output_tokens = draft.output_tokens if received is None else received
+        details = usage.get("output_tokens_details") or {}
+        thought = count(details.get("thinking_tokens"))
+        draft.reasoning_tokens = draft.reasoning_tokens if thought is None else thought
 
 
 # --- writing

@@ -137,8 +137,10 @@ class _Candidates(EventFold):
 def _count(draft: ReplyDraft, usage: Document | None) -> None:
     if usage and (sent := count(usage.get("promptTokenCount"))) is not None:
         draft.input_tokens = sent + (count(usage.get("toolUsePromptTokenCount")) or 0)
-        thought = count(usage.get("thoughtsTokenCount")) or 0
-        draft.output_tokens = (count(usage.get("candidatesTokenCount")) or 0) + thought
+        draft.cached_input_tokens = count(usage.get("cachedContentTokenCount")) or 0
+        draft.reasoning_tokens = count(usage.get("thoughtsTokenCount")) or 0
+        said = count(usage.get("candidatesTokenCount")) or 0
+        draft.output_tokens = said + draft.reasoning_tokens
 
 
 # --- writing

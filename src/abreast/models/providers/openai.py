@@ -184,6 +184,12 @@ def _count(draft: ReplyDraft, usage: Document | None) -> None:
     if usage:
         draft.input_tokens = count(usage.get("prompt_tokens"))
         draft.output_tokens = count(usage.get("completion_tokens"))
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+        if cached is None:  # as DeepSeek names it
+            cached = usage.get("prompt_cache_hit_tokens")
+        draft.cached_input_tokens = count(cached) or 0
+        details = usage.get("completion_tokens_details") or {}
+        draft.reasoning_tokens = count(details.get("reasoning_tokens")) or 0
 
 
 def _finalize(draft: ReplyDraft) -> ReplyDraft:

@@ -74,6 +74,9 @@ class ReplyDraft:
     output_tokens: int | None = None
     model: str = ""
     id: str = ""
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -315,7 +318,10 @@ class Provider(ABC):
             tokens_in(request) if sent is None else sent,
             tokens_of(draft.text) if received is None else received,
             None,
-            estimate=sent is None or received is None,
+            sent is None or received is None,
+            draft.cached_input_tokens,
+            draft.cache_write_tokens,
+            draft.reasoning_tokens,
         )
 
     def _raise_error(

@@ -7,6 +7,7 @@ admit (hold, slots, rates, budgets) -> one attempt -> settle
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from abreast.core.clock import sleep_until
@@ -177,9 +178,7 @@ class CallAttempts:
             # The item was charged for the request at these limits already.
             prepaid = [hold for hold in holds if hold.limit in grant.credit]
             holds = [hold for hold in holds if hold.limit not in grant.credit]
-            self._gate.give(
-                prepaid, Usage(0, used.input_tokens, used.output_tokens, used.usd, used.estimate)
-            )
+            self._gate.give(prepaid, replace(used, requests=0))
         self._gate.give(holds, used)
         if grant.borrowed is not None:
             grant.borrowed.give_back()
@@ -268,6 +267,7 @@ class CallAttempts:
             reply.id,
             reply.seconds,
             reply.first_token,
+            changed=reply.changed,
         )
         if self._item is not None:
             self._item.add_usage(total)

@@ -236,4 +236,6 @@ def _with_seed(request: Request, item: ItemState | None) -> Request:
         request.schema,
         request.tools,
         request.extra,
+        request.reasoning,
+        request.thinking_tokens,
     )
