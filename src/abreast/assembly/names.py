@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from abreast.models.lanes import LaneSettings
     from abreast.models.port import Model
     from abreast.models.price import Price
+    from abreast.models.providers.accepted_form import AcceptedForm
     from abreast.run.calls.lane import ModelLane
+    from abreast.run.calls.learned_forms import LearnedForms
     from abreast.run.calls.model import Caller
     from abreast.run.retry import Retry
     from abreast.store.port import JsonValue, Store
@@ -32,6 +34,7 @@ EXECUTORS = ("local", "process")
 
 # A lane lives as long as a model uses it: models of one provider share its limits, in one process.
 _LANES: WeakValueDictionary[tuple[object, ...], ModelLane] = WeakValueDictionary()
+_FORMS: WeakValueDictionary[tuple[object, ...], LearnedForms] = WeakValueDictionary()
 
 
 def open_run(
@@ -251,20 +254,40 @@ def _traced(model: Model) -> Model:
 def _openai(name: str, settings: LaneSettings) -> Model:
     from abreast.models.providers.openai import OpenAI
 
-    field = settings.max_tokens or "max_completion_tokens"
-    return OpenAI(name, settings.base_url or "", settings.key, max_tokens=field, **_wire(settings))
+    return OpenAI(
+        name,
+        settings.base_url or "",
+        settings.key,
+        max_tokens=settings.max_tokens or "max_completion_tokens",
+        seed="random_seed" if settings.name == "mistral" else "seed",
+        form=_form(name, settings),
+        **_wire(settings),
+    )
 
 
 def _anthropic(name: str, settings: LaneSettings) -> Model:
     from abreast.models.providers.anthropic import Anthropic
 
-    return Anthropic(name, settings.base_url or "", settings.key, **_wire(settings))
+    form = _form(name, settings)
+    return Anthropic(name, settings.base_url or "", settings.key, form=form, **_wire(settings))
 
 
 def _gemini(name: str, settings: LaneSettings) -> Model:
     from abreast.models.providers.gemini import Gemini
 
-    return Gemini(name, settings.base_url or "", settings.key, **_wire(settings))
+    form = _form(name, settings)
+    return Gemini(name, settings.base_url or "", settings.key, form=form, **_wire(settings))
+
+
+def _form(name: str, settings: LaneSettings) -> AcceptedForm:
+    """What is known of the requests that a model accepts: one record in this process."""
+    from abreast.run.calls.learned_forms import LearnedForms
+
+    key = settings.name, settings.base_url
+    forms = _FORMS.get(key)
+    if forms is None:
+        forms = _FORMS.setdefault(key, LearnedForms(*key))
+    return forms.of(name.partition("/")[2])
 
 
 def _wire(settings: LaneSettings) -> HttpOptions:

@@ -9,7 +9,7 @@ from abreast.cli import options
 from abreast.cli.config import Config
 from abreast.cli.errors import FAILED, UsageError, tell
 from abreast.cli.jobs.model_options import configured_lanes
-from abreast.cli.terminal.tables import say_json, say_table
+from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.errors import CallFailed
 from abreast.models.embedded.weights import KNOWN, fetch, is_present
 from abreast.models.lanes import LaneSettings, split_name
@@ -48,6 +48,9 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> None
             head,
             [[_cell_text(row, name.lower()) for name in head] for row in rows],
         )
+        for row in rows:
+            if row["refused"]:
+                say(f"{row['lane']} learned from refusals: {row['refused']}")
 
 
 @command.command("get")
@@ -103,6 +106,7 @@ def _facts(lane: LaneSettings) -> dict[str, Any]:
         "rpm": lane.rpm,
         "tpm": lane.tpm,
         "learned": _learned_text(lane),
+        "refused": _refused_text(lane),
         "where": _where(lane),
         "from": lane.place,
     }
@@ -116,6 +120,13 @@ def _learned_text(lane: LaneSettings) -> str | None:
 
     found = LearnedLimits(lane.name, lane.base_url, lane.key).read()
     return found.spoken() if found is not None else None
+
+
+def _refused_text(lane: LaneSettings) -> str | None:
+    """What models on the lane refused, and is no longer sent to them."""
+    from abreast.run.calls.learned_forms import LearnedForms
+
+    return LearnedForms(lane.name, lane.base_url).spoken() or None
 
 
 def _key(lane: LaneSettings) -> str:

@@ -115,6 +115,8 @@ def reply_as_json(reply: Reply) -> dict[str, Any]:
             {"id": call.id, "name": call.name, "arguments": call.arguments}
             for call in reply.tool_calls
         ]
+    if reply.changed:
+        row["changed"] = list(reply.changed)
     return row | {
         "finish": reply.finish,
         "model": reply.model,

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from abreast.models.chat_form import present
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.providers.accepted_form import AcceptedForm, Structured
 from abreast.models.providers.provider import (
     Document,
     EventFold,
@@ -15,7 +16,9 @@ from abreast.models.providers.provider import (
     ReplyDraft,
     arguments_of,
     count,
+    schema_in_words,
     system_texts,
+    ways_from,
 )
 
 _FINISH: dict[str | None, Finish] = {"STOP": "stop", "MAX_TOKENS": "length"}
@@ -48,20 +51,31 @@ class Gemini(Provider):
         name: str,
         base_url: str = "https://generativelanguage.googleapis.com/v1beta",
         key: str | None = None,
+        *,
+        structured: Structured = "json_schema",
+        form: AcceptedForm | None = None,
         **wire: Unpack[HttpOptions],
     ) -> None:
         model = quote(name.partition("/")[2] or name, safe="/-._~@")
         url = f"{base_url.rstrip('/')}/{model if '/' in model else f'models/{model}'}"
         http = HttpClient(name, {"x-goog-api-key": key} if key else {}, **wire)
         super().__init__(
-            name, http, f"{url}:generateContent", f"{url}:streamGenerateContent?alt=sse"
+            name,
+            http,
+            f"{url}:generateContent",
+            f"{url}:streamGenerateContent?alt=sse",
+            form=form,
         )
+        self.ways = ways_from(structured, ("json_schema", "json_object", "none"))
 
     def write(self, request: Request, *, stream: bool) -> Document:  # noqa: ARG002 - the URL selects streaming
         """The body of a request."""
         body: Document = {"contents": _contents(request.messages)}
-        if system := [{"text": text} for text in system_texts(request)]:
-            body["systemInstruction"] = {"parts": system}
+        system, way = system_texts(request), self.way(request)
+        if way in ("json_object", "none"):
+            system.append(schema_in_words(request))
+        if system:
+            body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
         if request.tools:
             body["tools"] = [{"functionDeclarations": [_tool(each) for each in request.tools]}]
         if config := present(
@@ -69,8 +83,8 @@ class Gemini(Provider):
             seed=request.seed,
             stopSequences=request.stop or None,
             maxOutputTokens=request.max_tokens,
-            responseMimeType=None if request.schema is None else "application/json",
-            responseJsonSchema=request.schema,
+            responseMimeType=None if way in (None, "none") else "application/json",
+            responseJsonSchema=request.schema if way == "json_schema" else None,
         ):
             body["generationConfig"] = config
         for key, value in request.extra.items():

@@ -3,7 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from abreast.core.clock import SYSTEM_CLOCK
@@ -19,11 +19,24 @@ from abreast.core.outcome import Usage
 from abreast.models.estimate import tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
 from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall
+from abreast.models.providers.accepted_form import (
+    MAX_LESSONS,
+    STRUCTURED_WAYS,
+    AcceptedForm,
+    Structured,
+)
 from abreast.models.providers.errors import fault_in, fault_of, one_line
-from abreast.models.schema import check_schema, parse
+from abreast.models.schema import boxed, check_schema, parse, unboxed
 
 Document = dict[str, Any]
 DONE = b"[DONE]"
+_REFUSALS = (400, 422)  # of a request that is wrong
+_WAY_IN_WORDS: dict[Structured, str] = {
+    "json_schema": "json_schema",
+    "tool": "a tool",
+    "json_object": "json mode and the prompt",
+    "none": "the prompt",
+}
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _now = SYSTEM_CLOCK.now
 
@@ -109,11 +122,20 @@ class Provider(ABC):
     """A model behind HTTP; subclasses write requests and read replies of one provider."""
 
     ends_by_marker = True  # whether the event that ends a stream is the last one
+    ways: tuple[Structured, ...] = ("json_schema", "none")  # to get a value by a schema, best first
 
     def __init__(
-        self, name: str, http: HttpClient, url: str, stream_url: str | None = None
+        self,
+        name: str,
+        http: HttpClient,
+        url: str,
+        stream_url: str | None = None,
+        *,
+        form: AcceptedForm | None = None,
     ) -> None:
+        """`form` is what is known of the requests that the model accepts."""
         self.name = name
+        self.form = AcceptedForm() if form is None else form
         self.model = name.partition("/")[2] or name
         self._http = http
         self._url = endpoint(url)
@@ -127,7 +149,36 @@ class Provider(ABC):
 
         Raises subclasses of CallFailed; errors of `hear` are passed on unchanged.
         """
-        body = self._encode_request(request, stream=hear is not None)
+        form, alone = self.form, None
+        changed: tuple[str, ...] = ()
+
+        def write() -> Document:
+            nonlocal changed
+            body, changed = self._write(request, stream=hear is not None)
+            return body
+
+        body = write()
+        try:
+            for lessons_left in reversed(range(MAX_LESSONS)):
+                if alone is None and not form.knows(body):
+                    body, alone = await form.wait_turn(write)
+                try:
+                    reply = await self._send(request, body, hear)
+                except CallFailed as error:
+                    if not lessons_left or not self._learn(error, body, request):
+                        raise
+                    body = write()
+                else:
+                    if alone is not None:
+                        form.accept(body)
+                    return replace(reply, changed=changed) if changed else reply
+        finally:
+            if alone is not None:
+                form.let_others_go(alone)
+        raise AssertionError("the last refusal was raised")  # pragma: no cover - for mypy
+
+    async def _send(self, request: Request, document: Document, hear: OnText | None) -> Reply:
+        body = self._encode(document)
         if hear is not None:
             return await self._complete_streaming(request, body, hear)
         start = _now()
@@ -138,7 +189,8 @@ class Provider(ABC):
         )
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and keep what was learned of the model."""
+        self.form.store()
         await self._http.close()
 
     # --- for subclasses
@@ -157,15 +209,39 @@ class Provider(ABC):
 
     # --- the steps of a call
 
-    def _encode_request(self, request: Request, *, stream: bool) -> bytes:
+    def way(self, request: Request) -> Structured | None:
+        """How a value is asked for by the request's schema; None if it has none."""
+        if request.schema is None:
+            return None
+        return self.form.first_way(self.ways)
+
+    def _write(self, request: Request, *, stream: bool) -> tuple[Document, tuple[str, ...]]:
+        """The body in the form that the model accepts, and what differs from the request."""
         try:
             if request.schema is not None:
                 check_schema(request.schema)
-            return _encode(self.write(request, stream=stream)).encode()
+            body = self.write(request, stream=stream)
         except (TypeError, ValueError, RecursionError) as error:
-            raise RequestRefused(
-                f"{self.name} can't be sent this request: {one_line(str(error))}"
-            ) from None
+            raise self._unsendable(error) from None
+        changed = self.form.apply(body)
+        if self.form.refused_ways and (way := self.way(request)) is not None:
+            changed = (*changed, f"schema by {_WAY_IN_WORDS[way]}")
+        return body, changed
+
+    def _encode(self, body: Document) -> bytes:
+        try:
+            return _encode(body).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._unsendable(error) from None
+
+    def _unsendable(self, error: Exception) -> RequestRefused:
+        return RequestRefused(f"{self.name} can't be sent this request: {one_line(str(error))}")
+
+    def _learn(self, error: CallFailed, body: Document, request: Request) -> bool:
+        """Whether a refusal taught how to send the request otherwise."""
+        return error.status in _REFUSALS and self.form.learn(
+            error, body, self.way(request), own_tool=not request.tools
+        )
 
     def _read(self, answer: HttpAnswer, request: Request) -> ReplyDraft:
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - success
@@ -298,7 +374,9 @@ class Provider(ABC):
             )
         if not text and not calls and not (request.stop and finish == "stop"):
             cut = ": max_tokens were used up before any text" if finish == "length" else ""
-            self._raise_error(ReplyBroken, f"sent an empty reply{cut}", body, usage)
+            self._raise_error(
+                ReplyBroken, f"sent an empty reply{cut}", body, usage, more_room=bool(cut)
+            )
         value: Json = None
         if request.schema is not None and not (calls and not text):
             cut = ", cut off at max_tokens," if finish == "length" else ""
@@ -325,9 +403,16 @@ class Provider(ABC):
         )
 
     def _raise_error(
-        self, kind: type[CallFailed], what: str, body: bytes, usage: Usage
+        self,
+        kind: type[CallFailed],
+        what: str,
+        body: bytes,
+        usage: Usage,
+        *,
+        more_room: bool = False,
     ) -> NoReturn:
         error = kind(f"{self.name} {what}", status=200, raw=self._http.raw(body))
+        error.wants_room = more_room
         error.usage = usage  # the tokens are charged although there is no reply
         raise error
 
@@ -353,6 +438,42 @@ def system_texts(request: Request) -> list[str]:
     """The system prompt, and the turns of that role."""
     turns = [each.content for each in request.messages if each.role == "system"]
     return [text for text in (request.system, *turns) if text]
+
+
+# --- a value by a schema
+
+ANSWER_TOOL = "final_reply"
+"""The tool that a request with a schema may have to call: its input is the value."""
+
+
+def ways_from(first: Structured, ways: tuple[Structured, ...]) -> tuple[Structured, ...]:
+    """The ways of an adapter to get a value by a schema, from the one to begin with."""
+    return tuple(way for way in ways if STRUCTURED_WAYS.index(way) >= STRUCTURED_WAYS.index(first))
+
+
+def answer_tool(schema: Mapping[str, Any], parameters: str = "parameters") -> Document:
+    """The tool by which a model gives the value; `parameters` is the API's name for its schema."""
+    about = "Give the final reply by calling this."
+    return {"name": ANSWER_TOOL, "description": about, parameters: boxed(schema).schema}
+
+
+def schema_in_words(request: Request) -> str:
+    """What the prompt says of a schema that is not sent in another way."""
+    return f"Answer with JSON alone, by this schema: {json.dumps(request.schema)}"
+
+
+def take_answer(draft: ReplyDraft, schema: Mapping[str, Any]) -> None:
+    """Set the text of a draft to that of its value, in whichever way the model gave it."""
+    for call in draft.tool_calls:
+        if call.name == ANSWER_TOOL:
+            draft.text, draft.tool_calls = call.arguments or "{}", ()
+            draft.finish = "stop" if draft.finish == "tool_calls" else draft.finish
+            break
+    if draft.text:
+        draft.text = unboxed(draft.text, schema)
+
+
+# --- parts of replies and requests
 
 
 def count(value: object) -> int | None:

@@ -24,6 +24,8 @@ from abreast.run.calls.priced_model import PricedModel
 from abreast.run.item_state import ItemState
 from abreast.run.slot_lending import Borrowed, borrow, credited, lend, lends, reclaim, wait_granted
 
+MORE_ROOM: Final = 4096
+"""Tokens more, beside four times as many, for a call whose thinking used up `max_tokens`."""
 _ONE_REQUEST: Final = Usage(requests=1)
 
 
@@ -49,6 +51,7 @@ class CallAttempts:
         "_clock",
         "_estimate",
         "_gate",
+        "_has_more_room",
         "_has_streamed",
         "_item",
         "_need",
@@ -78,13 +81,19 @@ class CallAttempts:
         self._backoff = 0.0
         self._service: list[float] = []
         self._used = NO_USAGE  # by failed attempts
+        self._has_more_room = False
         self._has_streamed = False  # text was passed on, so a retry would repeat it
 
     async def answer(self, hear: OnText | None) -> Reply:
         """Try until there is a reply, or an error that is not retried."""
         listen = None if hear is None else self._track_streaming(hear)
         while True:
-            grant = await self._admit()
+            try:
+                grant = await self._admit()
+            except BaseException as stopped:
+                if self._service:  # earlier attempts have used something
+                    self._fail(stopped)
+                raise
             try:
                 reply, error = await self._attempt(grant, listen)
             except asyncio.CancelledError:
@@ -227,6 +236,9 @@ class CallAttempts:
             self._settle(grant, used)
             self._service.append(clock.now() - sent)
             self._used += used
+            if error.wants_room and not self._has_more_room and self._request.max_tokens:
+                self._give_more_room(self._request.max_tokens)
+                return None, None
             if error.retryable and not self._has_streamed and self._delay(error) is not None:
                 return None, error
             self._fail(error)
@@ -242,6 +254,12 @@ class CallAttempts:
             self._fail(error)
             raise
         return self._succeed(grant, reply, permit), None
+
+    def _give_more_room(self, max_tokens: int) -> None:
+        """Ask again with more tokens, once: thinking used them up before any text."""
+        self._has_more_room = True
+        self._request = replace(self._request, max_tokens=max_tokens * 4 + MORE_ROOM)
+        self._need, self._estimate = self._caller.reserve(self._request, self._budgets)
 
     def _succeed(self, grant: _Grant, reply: Reply, permit: CallPermit | None) -> Reply:
         caller = self._caller
