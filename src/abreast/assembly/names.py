@@ -20,6 +20,7 @@ from abreast.run.run import Resume, Run
 
 if TYPE_CHECKING:
     from abreast.models.http.client import HttpOptions
+    from abreast.models.key_command import KeyCommand
     from abreast.models.lanes import LaneSettings
     from abreast.models.port import Model
     from abreast.models.price import Price
@@ -35,6 +36,7 @@ EXECUTORS = ("local", "process")
 # A lane lives as long as a model uses it: models of one provider share its limits, in one process.
 _LANES: WeakValueDictionary[tuple[object, ...], ModelLane] = WeakValueDictionary()
 _FORMS: WeakValueDictionary[tuple[object, ...], LearnedForms] = WeakValueDictionary()
+_KEY_COMMANDS: WeakValueDictionary[tuple[object, ...], KeyCommand] = WeakValueDictionary()
 
 
 def open_run(
@@ -256,11 +258,12 @@ def _openai(name: str, settings: LaneSettings) -> Model:
 
     return OpenAI(
         name,
-        settings.base_url or "",
-        settings.key,
+        settings.address or "",
+        _key(settings),
         max_tokens=settings.max_tokens or "max_completion_tokens",
         seed="random_seed" if settings.name == "mistral" else "seed",
         form=_form(name, settings),
+        lane=settings,
         **_wire(settings),
     )
 
@@ -268,30 +271,64 @@ def _openai(name: str, settings: LaneSettings) -> Model:
 def _anthropic(name: str, settings: LaneSettings) -> Model:
     from abreast.models.providers.anthropic import Anthropic
 
-    form = _form(name, settings)
-    return Anthropic(name, settings.base_url or "", settings.key, form=form, **_wire(settings))
+    form, url = _form(name, settings), settings.address or ""
+    return Anthropic(name, url, _key(settings), form=form, lane=settings, **_wire(settings))
 
 
 def _gemini(name: str, settings: LaneSettings) -> Model:
     from abreast.models.providers.gemini import Gemini
 
-    form = _form(name, settings)
-    return Gemini(name, settings.base_url or "", settings.key, form=form, **_wire(settings))
+    form, url = _form(name, settings), settings.address or ""
+    return Gemini(name, url, _key(settings), form=form, lane=settings, **_wire(settings))
 
 
 def _form(name: str, settings: LaneSettings) -> AcceptedForm:
     """What is known of the requests that a model accepts: one record in this process."""
     from abreast.run.calls.learned_forms import LearnedForms
 
-    key = settings.name, settings.base_url
+    key = settings.name, settings.address
     forms = _FORMS.get(key)
     if forms is None:
         forms = _FORMS.setdefault(key, LearnedForms(*key))
     return forms.of(name.partition("/")[2])
 
 
+def _key(settings: LaneSettings) -> str | None:
+    """The key of a lane, or the placeholder of one that a command will print."""
+    from abreast.models.http.client import KEY_PLACE
+
+    return settings.key or (KEY_PLACE if settings.api_key_command else None)
+
+
 def _wire(settings: LaneSettings) -> HttpOptions:
-    return {} if settings.timeout is None else {"stall": settings.timeout}
+    from abreast.models.lane_fields import ENV
+    from abreast.models.lanes import value_of
+
+    secret = {key: value for key, value in settings.headers.items() if value.startswith(ENV)}
+    wire: HttpOptions = {
+        "headers": {key: value_of(value) for key, value in secret.items()},
+        "plain_headers": {
+            key: value for key, value in settings.headers.items() if key not in secret
+        },
+        "key_header": settings.key_header,
+        "key_command": None if settings.key else _key_command(settings),
+        "proxy": settings.own_proxy,
+        "ca_file": settings.ca_file,
+    }
+    if settings.timeout is not None:
+        wire |= {"stall": settings.timeout, "total": settings.timeout}
+    return wire
+
+
+def _key_command(settings: LaneSettings) -> KeyCommand | None:
+    """The command of a lane's key; all models of the lane share one, and so its key."""
+    from abreast.models.key_command import KeyCommand
+
+    if settings.api_key_command is None:
+        return None
+    place = (settings.api_key_command, settings.folder, settings.place)
+    command = KeyCommand(settings.api_key_command, settings.place, settings.folder)
+    return _KEY_COMMANDS.setdefault(place, command)
 
 
 def _local(name: str, settings: LaneSettings) -> Model:
@@ -334,7 +371,7 @@ def lane_of(settings: LaneSettings) -> ModelLane:
     from abreast.run.calls.lane import ModelLane
 
     numbers = (settings.width, settings.rpm, settings.tpm, settings.adaptive, settings.capped)
-    key = (settings.name, settings.base_url, *numbers)
+    key = (settings.name, settings.address, *numbers)
     if (lane := _LANES.get(key)) is not None:
         return lane
     if settings.adaptive:
@@ -358,7 +395,7 @@ def _adaptive_lane(settings: LaneSettings) -> ModelLane:
 
     given: dict[str, float | None] = {"requests": settings.rpm, "tokens": settings.tpm}
     rates: Costs = {name: rate for name, rate in given.items() if rate is not None}  # type: ignore[misc]
-    profile = LearnedLimits(settings.name, settings.base_url, settings.key)
+    profile = LearnedLimits(settings.name, settings.address, settings.account)
     learned = profile.read()
     max_calls = _max_open_calls()
     governor = Governor(

@@ -118,7 +118,7 @@ def _learned_text(lane: LaneSettings) -> str | None:
         return None
     from abreast.run.calls.learned_limits import LearnedLimits
 
-    found = LearnedLimits(lane.name, lane.base_url, lane.key).read()
+    found = LearnedLimits(lane.name, lane.address, lane.account).read()
     return found.spoken() if found is not None else None
 
 
@@ -130,8 +130,12 @@ def _refused_text(lane: LaneSettings) -> str | None:
 
 
 def _key(lane: LaneSettings) -> str:
-    given = "present" if lane.key else f"missing: {lane.api_key_env or lane.api_key_file}"
-    return given if lane.wants_key else "not needed"
+    wanted = [lane.api_key_env or lane.api_key_file or ""] if lane.lacks_key else []
+    if wanted := wanted + lane.variables:
+        return f"missing: {', '.join(wanted)}"
+    if lane.key:
+        return "present"
+    return "by a command" if lane.api_key_command else "not needed"
 
 
 def _where(lane: LaneSettings) -> str:
@@ -145,8 +149,13 @@ def _where(lane: LaneSettings) -> str:
     return (
         "no models; for steps of workflows"
         if not lane.has_models
-        else lane.base_url or "by way of litellm"
+        else _address_text(lane) or "by way of litellm"
     )
+
+
+def _address_text(lane: LaneSettings) -> str | None:
+    """The address; as it is configured if variables that it needs are not set."""
+    return lane.base_url if lane.variables else lane.address
 
 
 def _cell_text(row: dict[str, Any], name: str) -> object:

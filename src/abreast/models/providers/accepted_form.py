@@ -10,12 +10,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, get_args
 
 from abreast.core.errors import CallFailed
+from abreast.models.lanes import Structured
 
-Structured: TypeAlias = Literal["json_schema", "tool", "json_object", "none"]
-"""A way to get a value by a schema; the last two put the schema into the prompt."""
 STRUCTURED_WAYS: Final[tuple[Structured, ...]] = get_args(Structured)
 
 ALONE_SECONDS: Final = 1.0

@@ -7,8 +7,9 @@ from typing import Any, Unpack
 
 from abreast.models.chat_form import present
 from abreast.models.http.client import HttpClient, HttpOptions
+from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Message, Request, ToolCall
-from abreast.models.providers.accepted_form import AcceptedForm, Structured
+from abreast.models.providers.accepted_form import AcceptedForm
 from abreast.models.providers.provider import (
     ANSWER_TOOL,
     Document,
@@ -56,14 +57,16 @@ class Anthropic(Provider):
         max_tokens: int = 4096,
         structured: Structured = "json_schema",
         form: AcceptedForm | None = None,
+        lane: LaneSettings | None = None,
         **wire: Unpack[HttpOptions],
     ) -> None:
         http = HttpClient(
             name, {"x-api-key": key} if key else {}, version=("anthropic-version", _VERSION), **wire
         )
-        super().__init__(name, http, f"{base_url.rstrip('/')}/messages", form=form)
+        ways = ways_from(structured, ("json_schema", "tool", "none"))
+        url = f"{base_url.rstrip('/')}/messages"
+        super().__init__(name, http, url, ways=ways, form=form, lane=lane)
         self._default_max_tokens = max_tokens
-        self.ways = ways_from(structured, ("json_schema", "tool", "none"))
 
     def way(self, request: Request) -> Structured | None:
         """How a value is asked for; not every schema has the strict form of the first way."""

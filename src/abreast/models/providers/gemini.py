@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 from abreast.models.chat_form import present
 from abreast.models.http.client import HttpClient, HttpOptions
+from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Message, Request, ToolCall
-from abreast.models.providers.accepted_form import AcceptedForm, Structured
+from abreast.models.providers.accepted_form import AcceptedForm
 from abreast.models.providers.provider import (
     Document,
     EventFold,
@@ -54,6 +55,7 @@ class Gemini(Provider):
         *,
         structured: Structured = "json_schema",
         form: AcceptedForm | None = None,
+        lane: LaneSettings | None = None,
         **wire: Unpack[HttpOptions],
     ) -> None:
         model = quote(name.partition("/")[2] or name, safe="/-._~@")
@@ -64,9 +66,10 @@ class Gemini(Provider):
             http,
             f"{url}:generateContent",
             f"{url}:streamGenerateContent?alt=sse",
+            ways=ways_from(structured, ("json_schema", "json_object", "none")),
             form=form,
+            lane=lane,
         )
-        self.ways = ways_from(structured, ("json_schema", "json_object", "none"))
 
     def write(self, request: Request, *, stream: bool) -> Document:  # noqa: ARG002 - the URL selects streaming
         """The body of a request."""

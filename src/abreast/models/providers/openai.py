@@ -4,8 +4,9 @@ from typing import Unpack
 
 from abreast.models.chat_form import ToolCallDraft, message_form, present, tools_form
 from abreast.models.http.client import HttpClient, HttpOptions
+from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Request, ToolCall
-from abreast.models.providers.accepted_form import STRUCTURED_WAYS, AcceptedForm, Structured
+from abreast.models.providers.accepted_form import STRUCTURED_WAYS, AcceptedForm
 from abreast.models.providers.provider import (
     ANSWER_TOOL,
     Document,
@@ -56,14 +57,21 @@ class OpenAI(Provider):
         stream_usage: bool = True,
         done: bool = True,
         form: AcceptedForm | None = None,
+        lane: LaneSettings | None = None,
         **wire: Unpack[HttpOptions],
     ) -> None:
         http = HttpClient(name, {"authorization": f"Bearer {key}"} if key else {}, **wire)
         path, mark, query = base_url.partition("?")
-        super().__init__(name, http, f"{path.rstrip('/')}/chat/completions{mark}{query}", form=form)
+        super().__init__(
+            name,
+            http,
+            f"{path.rstrip('/')}/chat/completions{mark}{query}",
+            ways=ways_from(structured, STRUCTURED_WAYS),
+            form=form,
+            lane=lane,
+        )
         self._max_tokens = max_tokens
         self._seed = seed
-        self.ways = ways_from(structured, STRUCTURED_WAYS)
         self._stream_usage = stream_usage
         self.ends_by_marker = done
 

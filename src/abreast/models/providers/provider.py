@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -18,12 +18,12 @@ from abreast.core.errors import (
 from abreast.core.outcome import Usage
 from abreast.models.estimate import tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
+from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall
 from abreast.models.providers.accepted_form import (
     MAX_LESSONS,
     STRUCTURED_WAYS,
     AcceptedForm,
-    Structured,
 )
 from abreast.models.providers.errors import fault_in, fault_of, one_line
 from abreast.models.schema import boxed, check_schema, parse, unboxed
@@ -122,7 +122,6 @@ class Provider(ABC):
     """A model behind HTTP; subclasses write requests and read replies of one provider."""
 
     ends_by_marker = True  # whether the event that ends a stream is the last one
-    ways: tuple[Structured, ...] = ("json_schema", "none")  # to get a value by a schema, best first
 
     def __init__(
         self,
@@ -131,11 +130,21 @@ class Provider(ABC):
         url: str,
         stream_url: str | None = None,
         *,
+        ways: tuple[Structured, ...],
         form: AcceptedForm | None = None,
+        lane: LaneSettings | None = None,
     ) -> None:
-        """`form` is what is known of the requests that the model accepts."""
+        """`ways` are those to get a value by a schema, the best first.
+
+        `form` is what is known of the requests that the model accepts; of the lane's settings,
+        `extra`, `drop` and `structured` are used here.
+        """
         self.name = name
         self.form = AcceptedForm() if form is None else form
+        self._lane = LaneSettings("") if lane is None else lane
+        self.ways = ways
+        if self._lane.structured is not None:
+            self.ways = ways_from(self._lane.structured, ways)
         self.model = name.partition("/")[2] or name
         self._http = http
         self._url = endpoint(url)
@@ -220,7 +229,8 @@ class Provider(ABC):
         try:
             if request.schema is not None:
                 check_schema(request.schema)
-            body = self.write(request, stream=stream)
+            body = self.write(_without(request, self._lane.drop), stream=stream)
+            body = _for_lane(body, self._lane)
         except (TypeError, ValueError, RecursionError) as error:
             raise self._unsendable(error) from None
         changed = self.form.apply(body)
@@ -415,6 +425,36 @@ class Provider(ABC):
         error.wants_room = more_room
         error.usage = usage  # the tokens are charged although there is no reply
         raise error
+
+
+def _without(request: Request, drop: Sequence[str]) -> Request:
+    """The request without the parameters that its lane never sends."""
+    dropped = {name: value for name, value in _DROPPED.items() if name in drop}
+    return replace(request, **dropped) if dropped else request
+
+
+_DROPPED: dict[str, Any] = {"temperature": None, "seed": None, "stop": (), "max_tokens": None}
+
+
+def _for_lane(body: Document, lane: LaneSettings) -> Document:
+    """The body without the fields that a lane drops, and with its extra ones."""
+    for name in lane.drop:
+        *above, last = name.split(".")
+        inside: Any = body
+        for part in above:
+            inside = inside.get(part) if isinstance(inside, dict) else None
+        if isinstance(inside, dict):
+            inside.pop(last, None)
+    return _merged(lane.extra, body) if lane.extra else body
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
+    """Both, with tables merged; where both have a value, that of `over`."""
+    result = {**under, **over}
+    for name, value in under.items():
+        if isinstance(value, Mapping) and isinstance(own := over.get(name), Mapping):
+            result[name] = _merged(value, own)
+    return result
 
 
 def _is_stream(exchange: Exchange) -> bool:
