@@ -177,6 +177,7 @@ def open_model(
     store: str | PathLike[str] | Store | None = None,
     cache: bool = False,
     retry: int | Retry | None = None,
+    warm: bool = False,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Caller:
     """Make a model, for `async with abreast.open_model("local/smollm2") as model:`.
@@ -190,6 +191,8 @@ def open_model(
         cache: answer a request from the store if an equal one was answered before.
         retry: further attempts after a 5xx, a lost connection or a timeout; 4 by default. A 429
             does not count as an attempt.
+        warm: of requests with an equal, long `shared_prefix` send one ahead, so that the others
+            find it in the provider's cache.
         clock: for tests in virtual time.
 
     Raises:
@@ -220,6 +223,7 @@ def open_model(
         paid=settings.kind not in ("local", "scripted", "replay"),
         cache=StoreCache(opened_store) if cache and opened_store is not None else None,
         replays=bare.recorded_name if isinstance(bare, Replay) else None,
+        warm=warm,
         clock=clock,
     )
 

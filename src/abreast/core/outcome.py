@@ -53,6 +53,20 @@ class Usage:
         )
 
 
+def tokens_in_words(used: Usage) -> str:
+    """The tokens as people read them.
+
+    >>> tokens_in_words(Usage(3, 4200, 80, cached_input_tokens=2800, reasoning_tokens=64))
+    '4,200 (2,800 cached) + 80 (64 reasoning) tokens'
+    """
+    cached = f" ({used.cached_input_tokens:,} cached)" if used.cached_input_tokens else ""
+    thought = f" ({used.reasoning_tokens:,} reasoning)" if used.reasoning_tokens else ""
+    return f"{used.input_tokens:,}{cached} + {used.output_tokens:,}{thought} tokens"
+
+
+TOKEN_PARTS: Final = ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
+"""The fields of a usage that are parts of its tokens."""
+
 # Decimal places of a sum in US dollars: finer than any price, coarser than float errors.
 MONEY_DIGITS: Final = 12
 

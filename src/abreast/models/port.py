@@ -59,6 +59,11 @@ class Request:
     """How much to think before the answer; the model's default if None."""
     thinking_tokens: int | None = None
     """The most tokens to think with, beside `max_tokens` for the answer."""
+    shared_prefix: int | None = field(default=None, compare=False)
+    """Characters at the start of the last message that other requests have too.
+
+    The provider is asked to cache them, and the system prompt; the reply does not depend on it.
+    """
 
 
 @record(frozen=True, slots=True)

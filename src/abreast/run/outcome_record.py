@@ -1,11 +1,20 @@
 """Outcomes as `item-settled` events of the journal, and back."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from abreast.core.events import Plain
 from abreast.core.item import unescape
-from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome, Times, Usage
+from abreast.core.outcome import (
+    NO_USAGE,
+    TOKEN_PARTS,
+    Cancelled,
+    Done,
+    Failed,
+    Outcome,
+    Times,
+    Usage,
+)
 from abreast.store.codec import codec
 from abreast.store.port import JsonValue, Recorded
 
@@ -45,12 +54,9 @@ def usage_facts(used: Usage) -> dict[str, Plain | list[float]]:
         "estimate": used.estimate,
     }
     if used.cached_input_tokens or used.cache_write_tokens or used.reasoning_tokens:
-        parts = {name: getattr(used, name) for name in _PARTS_OF_TOKENS}
+        parts = {name: getattr(used, name) for name in TOKEN_PARTS}
         facts |= {name: tokens for name, tokens in parts.items() if tokens}
     return facts
-
-
-_PARTS_OF_TOKENS: Final = ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage:
@@ -63,7 +69,7 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
         data["output_tokens"],
         data["usd"],
         data["estimate"],
-        *(data.get(name, 0) for name in _PARTS_OF_TOKENS),
+        *(data.get(name, 0) for name in TOKEN_PARTS),
     )
 
 

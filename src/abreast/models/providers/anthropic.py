@@ -27,6 +27,7 @@ from abreast.models.providers.provider import (
 from abreast.models.schema import boxed, strict, without_bounds
 
 _VERSION = "2023-06-01"
+_MIN_CACHED = 4096  # characters that requests share; about 1,024 tokens, the least that is cached
 _FINISH: dict[str | None, Finish] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -87,12 +88,16 @@ class Anthropic(Provider):
         elif request.schema is not None:
             system.append(schema_in_words(request))
         limit = request.max_tokens
+        turns, prompt = _turns(request.messages), "\n\n".join(system)
+        is_cached = _is_long(request)
+        if is_cached and (shared := request.shared_prefix):
+            turns[-1]["content"] = _in_two_parts(turns[-1]["content"], shared)
         return {
             "model": self.model,
             "max_tokens": self._default_max_tokens if limit is None else limit,
-            "messages": _turns(request.messages),
+            "messages": turns,
             **present(
-                system="\n\n".join(system) or None,
+                system=([_cached(_text(prompt))] if is_cached else prompt) if prompt else None,
                 temperature=request.temperature,
                 stop_sequences=request.stop or None,
                 output_config=config,
@@ -237,6 +242,30 @@ def _turns(messages: tuple[Message, ...]) -> list[Document]:
         else:
             turns.append({"role": role, "content": content})
     return turns
+
+
+def _is_long(request: Request) -> bool:
+    """Whether what a request shares with others is long enough to be cached."""
+    if request.shared_prefix is None or not request.messages:
+        return False
+    system = sum(map(len, system_texts(request)))
+    return system + min(request.shared_prefix, len(request.messages[-1].content)) >= _MIN_CACHED
+
+
+def _in_two_parts(content: Any, shared: int) -> list[Document]:  # noqa: ANN401 - text or blocks
+    """The content of a turn, with its first `shared` characters of text in a part to be cached."""
+    blocks = [_text(content)] if isinstance(content, str) else list(content)
+    for place, block in enumerate(blocks):
+        if block["type"] == "text":
+            text = block["text"]
+            rest = [_text(text[shared:])] if text[shared:] else []
+            return [*blocks[:place], _cached(_text(text[:shared])), *rest, *blocks[place + 1 :]]
+    return blocks
+
+
+def _cached(block: Document) -> Document:
+    """The block, up to which the request is to be cached."""
+    return {**block, "cache_control": {"type": "ephemeral"}}
 
 
 def _blocks(message: Message) -> list[Document]:

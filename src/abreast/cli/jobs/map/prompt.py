@@ -49,7 +49,7 @@ def check_prompt(job: MapJob) -> None:
 
 def open_caller(job: MapJob, store: Store | None) -> Caller:
     """Open the job's model."""
-    return open_named(job.model or "", job.lanes, store, cache=job.cache)
+    return open_named(job.model or "", job.lanes, store, cache=job.cache, warm=job.warm)
 
 
 class PromptWork:
@@ -72,5 +72,6 @@ class PromptWork:
             schema=job.schema,
             temperature=job.temperature,
             max_tokens=job.max_tokens,
+            shared_prefix=job.question.shared_prefix,
         )
         return reply.value if job.schema is not None else reply.text
