@@ -1,6 +1,7 @@
 """Settings of lanes: what each key of `[lanes.X]` does to a call over real HTTP, and its faults."""
 
 import json
+import os
 import traceback
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,8 +17,8 @@ from abreast.core.errors import (
     ReplyTimeout,
     RequestRefused,
 )
-from abreast.models.lanes import check_keys, read_lanes, split_name
-from abreast.models.price import FlatPrice
+from abreast.models.lanes import PROVIDERS, check_keys, price_names, read_lanes, split_name
+from abreast.models.price import FlatPrice, find_price
 from tests.models.http.test_connection import context_of, talking
 from tests.models.serving import Recorded, serving, speaking
 
@@ -333,6 +334,82 @@ def test_cached_and_written_tokens_have_their_own_rates():
     flat = FlatPrice(2.0, 10.0, cached_input=0.5, cache_write=2.5)
     assert flat.of(1000, 0, cached=600, written=100) * 1e6 == pytest.approx(600 + 300 + 250)
     assert FlatPrice(2.0, 10.0).of(1000, 0, cached=600, written=100) == pytest.approx(0.002)
+
+
+# --- providers
+
+
+async def test_azure_gets_its_key_in_its_own_header_at_its_own_address(monkeypatch):
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEYS[0])
+    monkeypatch.delenv("AZURE_OPENAI_ENDPOINT", raising=False)
+    with pytest.raises(KeysMissing, match="AZURE_OPENAI_ENDPOINT"):
+        abreast.open_model("azure/my-gpt")
+    async with serving(Recorded(REPLY)) as server:
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", f"{server.url}/")
+        async with abreast.open_model("azure:my-gpt", lanes=PROVIDERS, retry=ONCE) as model:
+            assert (await model.ask("Hello", max_tokens=5)).text == "hi"
+    assert server.paths == ["/openai/v1/chat/completions"]
+    assert server.headers[0]["api-key"] == KEYS[0]
+    assert "authorization" not in server.headers[0]
+    assert (server.body["model"], server.body["max_completion_tokens"]) == ("my-gpt", 5)
+
+
+async def test_a_dated_version_of_an_api_is_part_of_its_address(monkeypatch):
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEYS[0])
+    async with serving(Recorded(REPLY)) as server:
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.url)
+        url = "${AZURE_OPENAI_ENDPOINT}/openai/deployments/x?api-version=${NO_VERSION:-2024-10-21}"
+        async with opened(url, "azure/x") as model:
+            await model.ask("Hello")
+    assert server.paths == ["/openai/deployments/x/chat/completions?api-version=2024-10-21"]
+
+
+async def test_vertex_takes_its_key_from_gcloud(monkeypatch, tmp_path):
+    gcloud = tmp_path / "gcloud"
+    gcloud.write_text(f'#!/bin/sh\n[ "$*" = "auth print-access-token" ] && echo {KEYS[0]}\n')
+    gcloud.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
+    assert PROVIDERS["vertex"].address == (
+        "https://aiplatform.googleapis.com/v1/projects/my-project/locations/global/endpoints/openapi"
+    )
+    async with (
+        serving(Recorded(REPLY)) as server,
+        opened(server.url, "vertex/google/gemini-2.5-flash") as model,
+    ):
+        await model.ask("Hello")
+    assert server.headers[0]["authorization"] == f"Bearer {KEYS[0]}"
+    assert server.body["model"] == "google/gemini-2.5-flash"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "azure/gpt-4o",
+        "bedrock/openai.gpt-oss-120b-1:0",
+        "vertex/google/gemini-2.5-flash",
+        "openrouter/openai/gpt-4o-mini",
+        "groq/llama-3.3-70b-versatile",
+        "xai/grok-4",
+        "together/meta-llama/Llama-3.3-70B-Instruct-Turbo",
+        "fireworks/accounts/fireworks/models/deepseek-r1-0528",
+        "cerebras/gpt-oss-120b",
+        "moonshot/kimi-k2-0905-preview",
+        "zai/glm-4.6",
+    ],
+)
+def test_prices_of_the_providers_are_in_the_table(name):
+    for spelling in (name, name.replace("/", ":", 1)):
+        lane, model = split_name(spelling, PROVIDERS)
+        assert lane.wants_key
+        assert find_price(*price_names(lane, model)) is not None
+
+
+@pytest.mark.parametrize("name", ["ollama", "vllm", "llamacpp", "lmstudio"])
+def test_a_server_on_this_machine_needs_no_key_and_its_width_is_not_searched(name):
+    lane, model = split_name(f"{name}/llama3:8b", PROVIDERS)
+    assert (lane.name, model, lane.wants_key, lane.adaptive) == (name, "llama3:8b", False, False)
+    check_keys([lane])
 
 
 # --- faults

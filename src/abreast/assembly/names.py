@@ -20,7 +20,7 @@ from abreast.run.run import Resume, Run
 
 if TYPE_CHECKING:
     from abreast.models.http.client import HttpOptions
-    from abreast.models.key_command import KeyCommand
+    from abreast.models.http.key_command import KeyCommand
     from abreast.models.lanes import LaneSettings
     from abreast.models.port import Model
     from abreast.models.price import Price
@@ -183,9 +183,9 @@ def open_model(
     """Make a model, for `async with abreast.open_model("local/smollm2") as model:`.
 
     Args:
-        name: `provider/model`: openai, anthropic, gemini, mistral, deepseek, ollama, a lane of
-            `abreast.toml`, `local/` (in this process, without a key), `scripted/FILE`,
-            `replay/RUN`, `litellm/...`.
+        name: `provider/model` or `provider:model`: a provider of `abreast models`, such as openai
+            or ollama, a lane of `abreast.toml`, `local/` (in this process, without a key),
+            `scripted/FILE`, `replay/RUN`, `litellm/...`.
         lanes: how providers are reached and limited; by default what `abreast.toml` says.
         store: where `replay/RUN` and the cache are.
         cache: answer a request from the store if an equal one was answered before.
@@ -200,18 +200,20 @@ def open_model(
         KeysMissing: its key isn't set.
         NoSuchRun: there is no run to replay.
     """
-    from abreast.models.lanes import PRICE_TABLE, check_keys, find_lanes, split_name
+    from abreast.models.lanes import check_keys, find_lanes, price_names, split_name
+    from abreast.models.port import full_name
     from abreast.models.price import find_price
     from abreast.run.calls.cache import Replay, StoreCache
     from abreast.run.calls.model import CALL_RETRY, Caller
     from abreast.run.retry import Retry
 
+    name = full_name(name)
     settings, model = split_name(name, find_lanes() if lanes is None else lanes)
     check_keys([settings])
     opened_store = find_store(store) if store is not None else None
     price: Price | None = settings.price
     if price is None and settings.kind in ("openai", "anthropic", "gemini"):
-        price = find_price(PRICE_TABLE.get(settings.name, settings.name), model)
+        price = find_price(*price_names(settings, model))
     if cache and opened_store is None:
         raise ValueError("a cache is in a store: give store=")
     bare = find_model(name, settings, model, opened_store)
@@ -326,7 +328,7 @@ def _wire(settings: LaneSettings) -> HttpOptions:
 
 def _key_command(settings: LaneSettings) -> KeyCommand | None:
     """The command of a lane's key; all models of the lane share one, and so its key."""
-    from abreast.models.key_command import KeyCommand
+    from abreast.models.http.key_command import KeyCommand
 
     if settings.api_key_command is None:
         return None

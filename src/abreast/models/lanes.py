@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from abreast.core.errors import KeysMissing, ModelUnknown
 from abreast.models.lane_fields import ENV, HTTP_KINDS, NO_PROXY, VARIABLE, read_fields
+from abreast.models.port import full_name
 from abreast.models.price import FlatPrice
 
 Kind: TypeAlias = Literal["openai", "anthropic", "gemini", "local", "scripted", "replay", "litellm"]
@@ -115,10 +116,10 @@ class LaneSettings:
 
 # Providers that reject excess requests. A local server accepts every request and becomes slow, so
 # its limit can't be found this way.
-_ADAPTIVE: Final = ("openai", "anthropic", "gemini", "mistral", "deepseek", "litellm")
+_NOT_ADAPTIVE: Final = ("ollama", "vllm", "llamacpp", "lmstudio", "local", "scripted", "replay")
 
 PROVIDERS: Final[Mapping[str, LaneSettings]] = {
-    one.name: replace(one, adaptive=one.name in _ADAPTIVE)
+    one.name: replace(one, adaptive=one.name not in _NOT_ADAPTIVE)
     for one in (
         LaneSettings("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
         LaneSettings("anthropic", "anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
@@ -139,7 +140,69 @@ PROVIDERS: Final[Mapping[str, LaneSettings]] = {
             "DEEPSEEK_API_KEY",
             max_tokens="max_tokens",
         ),
+        LaneSettings(  # its models are the names of deployments
+            "azure",
+            "openai",
+            "${AZURE_OPENAI_ENDPOINT}/openai/v1",
+            "AZURE_OPENAI_API_KEY",
+            key_header="api-key",
+        ),
+        LaneSettings(
+            "bedrock",
+            "openai",
+            "https://bedrock-runtime.${AWS_REGION}.amazonaws.com/openai/v1",
+            "AWS_BEARER_TOKEN_BEDROCK",
+        ),
+        LaneSettings(
+            "vertex",
+            "openai",
+            "https://aiplatform.googleapis.com/v1/projects/${GOOGLE_CLOUD_PROJECT}"
+            "/locations/global/endpoints/openapi",
+            api_key_command="gcloud auth print-access-token",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings(
+            "openrouter",
+            "openai",
+            "https://openrouter.ai/api/v1",
+            "OPENROUTER_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings("groq", "openai", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        LaneSettings("xai", "openai", "https://api.x.ai/v1", "XAI_API_KEY"),
+        LaneSettings(
+            "together",
+            "openai",
+            "https://api.together.ai/v1",
+            "TOGETHER_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings(
+            "fireworks",
+            "openai",
+            "https://api.fireworks.ai/inference/v1",
+            "FIREWORKS_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings("cerebras", "openai", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+        LaneSettings(
+            "moonshot",
+            "openai",
+            "https://api.moonshot.ai/v1",
+            "MOONSHOT_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings(
+            "zai",
+            "openai",
+            "https://api.z.ai/api/paas/v4",
+            "ZAI_API_KEY",
+            max_tokens="max_tokens",
+        ),
         LaneSettings("ollama", "openai", "http://127.0.0.1:11434/v1", max_tokens="max_tokens"),
+        LaneSettings("vllm", "openai", "http://127.0.0.1:8000/v1", max_tokens="max_tokens"),
+        LaneSettings("llamacpp", "openai", "http://127.0.0.1:8080/v1", max_tokens="max_tokens"),
+        LaneSettings("lmstudio", "openai", "http://127.0.0.1:1234/v1", max_tokens="max_tokens"),
         LaneSettings("local", "local", width=8, price=FlatPrice(0.0, 0.0)),
         LaneSettings("scripted", "scripted", width=1_000_000, price=FlatPrice(0.0, 0.0)),
         LaneSettings("replay", "replay", width=1_000_000),
@@ -148,7 +211,20 @@ PROVIDERS: Final[Mapping[str, LaneSettings]] = {
 }
 
 # Providers with another name in the price table.
-PRICE_TABLE: Final[Mapping[str, str]] = {"gemini": "google"}
+_PRICE_TABLE: Final[Mapping[str, str]] = {
+    "gemini": "google",
+    "vertex": "google",
+    "bedrock": "aws",
+    "xai": "x-ai",
+    "moonshot": "moonshotai",
+}
+
+
+def price_names(lane: LaneSettings, model: str) -> tuple[str, str]:
+    """The provider and the model as the price table names them."""
+    # Vertex names the publisher of a model too.
+    table_name = model.removeprefix("google/") if lane.name == "vertex" else model
+    return _PRICE_TABLE.get(lane.name, lane.name), table_name
 
 
 def read_lanes(table: object, place: str, folder: Path | None = None) -> dict[str, LaneSettings]:
@@ -164,9 +240,10 @@ def read_lanes(table: object, place: str, folder: Path | None = None) -> dict[st
         where = f"{place}: lanes.{name}"
         if not isinstance(given, Mapping):
             raise ValueError(f"{where} must be a table, such as [lanes.{name}] with width = 8")
-        if not name or "/" in name:
+        if not name or "/" in name or ":" in name:
             raise ValueError(
-                f"{where}: a lane's name is the part before the / of its models' names"
+                f"{where}: a lane's name is the part before the / of its models' names, "
+                "without / or :"
             )
         lane = _lane(name, given, where, lanes.get(name))
         lanes[name] = lane if folder is None else _placed(lane, given, folder)
@@ -207,7 +284,7 @@ def find_lanes(folder: Path | None = None) -> dict[str, LaneSettings]:
 
 def split_name(name: str, lanes: Mapping[str, LaneSettings]) -> tuple[LaneSettings, str]:
     """The lane of a model and the model's own name; raises `ModelUnknown` with the choices."""
-    provider, slash, model = name.partition("/")
+    provider, slash, model = full_name(name).partition("/")
     known = ", ".join(sorted(lanes))
     if not slash or not model:
         raise ModelUnknown(

@@ -112,6 +112,16 @@ class Model(Protocol):
         """Release connections and memory; a second call does nothing."""
 
 
+def full_name(name: str) -> str:
+    """A model's name as `provider/model`; it may be given as `provider:model` too.
+
+    >>> full_name("openai:gpt-4o-mini"), full_name("ollama/llama3:8b")
+    ('openai/gpt-4o-mini', 'ollama/llama3:8b')
+    """
+    provider, colon, model = name.partition(":")
+    return f"{provider}/{model}" if colon and "/" not in provider else name
+
+
 def is_greedy(model: Model) -> bool:
     """Whether it is deterministic by default, so that repeated draws would all be equal.
 

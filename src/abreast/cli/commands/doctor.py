@@ -23,7 +23,7 @@ from abreast.core.errors import BudgetSpent, CallFailed, KeysMissing, StoreError
 from abreast.core.version import VERSION
 from abreast.models.lane_fields import HTTP_KINDS
 from abreast.models.lanes import LaneSettings, certificate_fault, split_name
-from abreast.models.port import SHORT_REPLY_TOKENS, Reply
+from abreast.models.port import SHORT_REPLY_TOKENS, Reply, full_name
 
 Verdict: TypeAlias = Literal["ok", "missing", "wrong"]
 
@@ -145,7 +145,7 @@ def _lane_findings(config: Config) -> Iterator[DoctorFinding]:
 
 def _check_lane(config: Config, lane: str) -> DoctorFinding:
     """Ask a lane's model one question, to see whether it answers."""
-    lanes = config.lanes()
+    lanes, lane = config.lanes(), full_name(lane)
     name = lane if "/" in lane else f"{lane}/{_DEFAULT_MODELS.get(lane, '')}"
     if name.endswith("/") and lane in lanes:
         raise UsageError(f"name a model to ask on {lane}: abreast doctor {lane}/MODEL")

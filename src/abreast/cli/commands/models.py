@@ -13,6 +13,7 @@ from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.errors import CallFailed
 from abreast.models.embedded.weights import KNOWN, fetch, is_present
 from abreast.models.lanes import LaneSettings, split_name
+from abreast.models.port import full_name
 from abreast.system.paths import cache_directory
 
 
@@ -63,6 +64,7 @@ def get(*, name: str, quiet: bool, store: str | None, as_json: bool) -> int:  # 
     The default is local/smollm2. The download can be cut off and taken up again. What arrives is
     checked by its hash.
     """
+    name = full_name(name)
     split_name(name, configured_lanes(Config.load()))
     if name not in KNOWN:
         raise UsageError(f"{name} is nothing to fetch; there is {', '.join(KNOWN)}")

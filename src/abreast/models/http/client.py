@@ -24,8 +24,8 @@ from abreast.core.errors import (
     RequestRefused,
 )
 from abreast.core.version import VERSION
+from abreast.models.http.key_command import KeyCommand
 from abreast.models.http.tls import tls_context
-from abreast.models.key_command import KeyCommand
 from abreast.models.providers.errors import RAW, one_line, raw_of
 
 LARGEST = 8 * 1024 * 1024  # bytes of a reply

@@ -13,7 +13,7 @@ from abreast.cli.jobs.model_options import (
 )
 from abreast.limits.budget import Budget
 from abreast.models.lanes import check_keys, split_name
-from abreast.models.port import Json, Request
+from abreast.models.port import Json, Request, full_name
 from abreast.run.calls.model import Caller
 from abreast.run.current import current_item
 from abreast.store.port import Store
@@ -29,7 +29,7 @@ def width_for(config: Config, model_options: Mapping[str, Any], given: Mapping[s
     if found.source != DEFAULT or not model_options or given["until"] is not None or given["halt"]:
         return found.value
     lane = configured_lanes(config, model_options["lane_width"]).get(
-        model_options["model"].partition("/")[0]
+        full_name(model_options["model"]).partition("/")[0]
     )
     return ADAPTIVE_WIDTH if lane is not None and lane.adaptive else found.value
 
