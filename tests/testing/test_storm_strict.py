@@ -339,6 +339,12 @@ async def test_a_tool_for_the_final_reply_is_called_without_being_forced():
         assert reply["content"][0]["input"] == VALUE
 
 
+async def test_a_judge_gets_a_yes():
+    async with strict("mistral") as client:
+        reply = await client.ok(body_of("mistral", "Is it good? Say yes or no."))
+        assert text_of("mistral", reply) == "yes"
+
+
 # --- reasoning
 
 

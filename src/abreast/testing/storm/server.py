@@ -131,7 +131,10 @@ class StormServer:
                 dialect, model, stream = target
                 try:
                     ask = _parse_request(dialect, _parse_json(body), model, stream=stream)
-                    text = fixed_text(ask, self.world.settings.reply, self._script)
+                    settings = self.world.settings
+                    text = fixed_text(
+                        ask, settings.reply, self._script, agrees=settings.strict != "none"
+                    )
                 except Refusal as error:
                     return self._refuse(dialect, error)
                 except BadRequest as error:

@@ -50,8 +50,13 @@ _MESSAGES = {
 }
 
 
-def fixed_text(ask: StormRequest, reply: str, script: Script | None) -> str | None:
-    """The text of a reply that doesn't depend on its length; None if it is to be generated."""
+def fixed_text(
+    ask: StormRequest, reply: str, script: Script | None, *, agrees: bool = False
+) -> str | None:
+    """The text of a reply that doesn't depend on its length; None if it is to be generated.
+
+    With `agrees` it is yes where the prompt asks for yes or no, as judges do.
+    """
     if ask.tool is not None:
         return _fill_schema(ask.tool[1])
     if script is not None:
@@ -60,6 +65,8 @@ def fixed_text(ask: StormRequest, reply: str, script: Script | None) -> str | No
             return answer
     if ask.schema is not None:
         return _fill_schema(ask.schema)
+    if agrees and "yes or no" in ask.prompt.lower():
+        return "yes"
     return ask.prompt if reply == "echo" else None
 
 
