@@ -33,12 +33,16 @@ class Lane:
     name: str
     model: str
     path: str = "/v1"
-    settings: str = ""
+    more: Mapping[str, str] = field(default_factory=dict)  # further settings of the lane
+
+    def table(self, url: str) -> dict[str, str]:
+        """The settings of the lane."""
+        return {"base_url": url + self.path, "api_key_env": "STORM_KEY", **self.more}
 
     def toml(self, url: str) -> str:
         """The table of `abreast.toml`."""
-        base = f'[lanes.{self.name}]\nbase_url = "{url}{self.path}"\napi_key_env = "STORM_KEY"\n'
-        return base + self.settings
+        lines = [f"{name} = {json.dumps(value)}" for name, value in self.table(url).items()]
+        return "\n".join([f"[lanes.{self.name}]", *lines, ""])
 
 
 LANES: Mapping[str, Lane] = {

@@ -537,6 +537,9 @@ async def test_geminis_function_call_comes_back_with_its_signature_or_is_refused
         assert "missing a thought_signature" in (await client.refused(loop(bare)))[1]
         wrong = part | {"thoughtSignature": "x"}
         assert "Corrupted" in (await client.refused(loop(wrong)))[1]
+        later = {"role": "user", "parts": [{"text": "And tomorrow?"}]}
+        body = loop(bare)
+        await client.ok(body | {"contents": [*body["contents"], later]})  # a turn that is over
 
 
 async def test_deepseeks_reasoning_comes_back_with_the_calls_or_is_refused():

@@ -52,13 +52,18 @@ _SCHEMA_WORDS = names(
 )
 
 
+# Google's own word for a call that another model made.
+_SKIPPED_SIGNATURE = "skip_thought_signature_validator"
+
+
 class StrictGemini(GeminiDialect):
     """Imitates `generativelanguage.googleapis.com/v1beta` with a model of the Gemini 3 class.
 
     Refuses unknown names at every place, JSON Schema in `responseSchema` and `parameters` (it has
-    `responseJsonSchema` and `parametersJsonSchema`), and function calls that come back without
-    their `thoughtSignature`. Thinking comes out of maxOutputTokens: with too few, the candidate
-    ends by MAX_TOKENS without parts. Counts thoughts and cached tokens on their own.
+    `responseJsonSchema` and `parametersJsonSchema`), and a function call of the current turn that
+    comes back without its `thoughtSignature`; of several at once, the first has it. Thinking comes
+    out of maxOutputTokens: with too few, the candidate ends by MAX_TOKENS without parts. Counts
+    thoughts and cached tokens on their own.
     """
 
     def __init__(self) -> None:
@@ -167,23 +172,33 @@ def _check(body: Json) -> None:
     unknown = [*_unknown_names(body)]
     if unknown:
         raise _unknown(unknown)
-    for position, content in enumerate(body["contents"], 1):
+    for position, call, signature in _calls_of_this_turn(body["contents"]):
+        if not signature:
+            raise _refused(
+                "thoughtSignature",
+                "Function call is missing a thought_signature in functionCall parts. This is "
+                "required for tools to work correctly, and missing thought_signature may lead to "
+                f"degraded model performance. Additional data, function call "
+                f"`default_api:{call.get('name')}` , position {position}. Please refer to "
+                "https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
+            )
+        if signature not in (_signature(call), _SKIPPED_SIGNATURE):
+            raise _refused("thoughtSignature", "Corrupted thought signature.")
+
+
+def _calls_of_this_turn(contents: Sequence[Json]) -> Iterator[tuple[int, Json, str]]:
+    """The first function call of each step since the user spoke, and its signature."""
+    spoken = [
+        at
+        for at, content in enumerate(contents)
+        if content.get("role", "user") == "user" and text_of(content.get("parts"))
+    ]
+    for position, content in enumerate(contents, 1):
         for part in content.get("parts") or ():
-            call = part.get("functionCall")
-            if call is None or content.get("role") != "model":
-                continue
-            signature = part.get("thoughtSignature") or part.get("thought_signature")
-            if not signature:
-                raise _refused(
-                    "thoughtSignature",
-                    "Function call is missing a thought_signature in functionCall parts. This is "
-                    "required for tools to work correctly, and missing thought_signature may lead "
-                    f"to degraded model performance. Additional data, function call "
-                    f"`default_api:{call.get('name')}` , position {position}. Please refer to "
-                    "https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
-                )
-            if signature != _signature(call):
-                raise _refused("thoughtSignature", "Corrupted thought signature.")
+            if position > max(spoken, default=0) + 1 and "functionCall" in part:
+                signature = part.get("thoughtSignature") or part.get("thought_signature") or ""
+                yield position, part["functionCall"], signature
+                break
 
 
 def _unknown_names(body: Json) -> Iterator[tuple[str, str]]:
