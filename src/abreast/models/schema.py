@@ -204,11 +204,17 @@ def without_bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     >>> without_bounds({"type": "string", "maxLength": 3})
     {'type': 'string', 'description': 'maxLength: 3'}
+    >>> without_bounds({"type": "integer", "minimum": 1, "maximum": 3})
+    {'type': 'integer', 'enum': [1, 2, 3]}
     """
+    few = _few_integers(schema)
+    if few is not None:
+        rest = {key: value for key, value in schema.items() if key not in _BOUNDS}
+        return rest | {"enum": few}
     result: dict[str, Any] = {}
     said = [schema["description"]] if "description" in schema else []
     for key, value in schema.items():
-        if key in _BOUNDS:
+        if key in _BOUNDS and not (key == "minItems" and value in (0, 1)):
             said.append(f"{key}: {value}")
         elif key in ("properties", "$defs", "definitions"):
             result[key] = {name: without_bounds(part) for name, part in value.items()}
@@ -219,6 +225,21 @@ def without_bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result | ({"description": ", ".join(said)} if said else {})
+
+
+_FEW = 64  # integers that are listed one by one
+
+
+def _few_integers(schema: Mapping[str, Any]) -> list[int] | None:
+    """The integers of a schema whose bounds leave only a few; None for others."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if schema.get("type") != "integer" or "enum" in schema or "multipleOf" in schema:
+        return None
+    if type(low) is not int or type(high) is not int or not 0 <= high - low < _FEW:
+        return None
+    if "exclusiveMinimum" in schema or "exclusiveMaximum" in schema:
+        return None
+    return list(range(low, high + 1))
 
 
 _BOUNDS = frozenset(

@@ -147,6 +147,34 @@ async def test_a_schema_is_asked_for_in_the_next_way() -> None:
     assert (reply.value, reply.changed) == ({"x": 3}, ("schema by json mode and the prompt",))
 
 
+async def test_a_way_that_is_refused_for_one_schema_is_kept_for_others() -> None:
+    bad = openai_error(
+        "Invalid schema for response_format 'reply': In context=('properties', 'x'), "
+        "'minimum' is not permitted.",
+        "response_format",
+    )
+    other = POINT | {"description": "another"}
+    answers = [completion('{"x": 3}')] * 3
+    async with serving(bad, *answers) as server:
+        async with closing(OpenAI("x/y", server.url, KEY)) as model:
+            for schema in (POINT, other, POINT):
+                await model.complete(ask(schema=schema))
+    assert [("tool_choice" in body) for body in server.bodies] == [False, True, False, True]
+
+
+async def test_a_way_that_a_server_does_not_know_is_refused_for_all_schemas() -> None:
+    text = (
+        "[{'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), "
+        "'msg': \"Input should be 'text' or 'json_object'\", 'input': 'json_schema'}]"
+    )
+    answers = [completion('{"x": 3}')] * 2
+    async with serving(Recorded({"message": text}, status=400), *answers) as server:
+        async with closing(OpenAI("x/y", server.url, KEY)) as model:
+            for schema in (POINT, POINT | {"description": "another"}):
+                await model.complete(ask(schema=schema))
+    assert len(server.bodies) == 3
+
+
 async def test_the_value_is_the_input_of_the_tool() -> None:
     call = {"id": "c", "type": "function"}
     call["function"] = {"name": "final_reply", "arguments": '{"value": [1]}'}

@@ -750,18 +750,10 @@ GENERATED = [
 ]
 
 SHAPES = [*CHAT, *MESSAGES, *GENERATED]
-# What is not read as it should be as yet; one that is, fails its test until it is taken out.
-NOT_YET = {
-    "xai: reasoning comes on top of the completion",  # only the completion is counted
-    "openrouter: no endpoint has the parameters",  # taken for a model that is not there
-    "anthropic: a refusal with its category",  # the explanation is not told
-}
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
-async def test_a_shape_of_this_year_is_read(shape, request):
-    if shape.name in NOT_YET:
-        request.applymarker(pytest.mark.xfail(strict=True))
+async def test_a_shape_of_this_year_is_read(shape):
     streams = shape.answer.kind == "text/event-stream"
     heard = []
     question = ask(schema=SCHEMA if shape.value else None, tools=(WEATHER,) if shape.call else ())

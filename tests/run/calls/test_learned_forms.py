@@ -17,7 +17,7 @@ URL = "http://127.0.0.1:1/v1"
 
 def learn(forms: LearnedForms, model: str) -> None:
     body = {"model": model, "temperature": 0, "messages": []}
-    assert forms.of(model).learn(REFUSED, body, None, own_tool=True)
+    assert forms.of(model).learn(REFUSED, body, own_tool=True)
 
 
 def test_a_lesson_is_there_for_the_next_process(tmp_path: Path) -> None:

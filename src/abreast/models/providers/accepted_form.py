@@ -6,6 +6,7 @@ message asks, and later requests to the model are written that way from the star
 """
 
 import asyncio
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,8 +54,15 @@ _UNSUPPORTED: Final = re.compile(
     r"|(may|can|must) ?not be (set|used|specified|enabled|modified)|cannot be (set|used|specified)"
     r"|only the default|not compatible|incompatible|requires --enable|removed"
 )
+# An error about one schema, not about the way in which it is asked for.
+_BAD_SCHEMA: Final = re.compile(
+    r"invalid schema|in the schema|too many (properties|optional|parameters)"
+    r"|(?<![_a-z])schema\b.{0,60}(invalid|contains|too (complex|large|deep|many)"
+    r"|not (supported|allowed|permitted))"
+)
 _INSTEAD: Final = re.compile(r"use ['\"`]?(\w+)['\"`]? instead")
 _WORD: Final = re.compile(r"[A-Za-z_][\w.]*")
+_QUOTES: Final = ("'", '"', "`")
 # Parameters that are words of the language too: a message names them only in quotation marks, or
 # before a colon.
 _PLAIN_WORDS: Final = frozenset(
@@ -103,7 +111,7 @@ class AcceptedForm:
             [
                 *(f"without {name}" for name in sorted(self.dropped)),
                 *(f"{old} as {new}" for old, new in sorted(self.renamed.items())),
-                *(f"no schema by {way}" for way in sorted(self.refused_ways)),
+                *(f"no schema by {way}" for way in sorted(self.refused_ways) if " " not in way),
             ]
         )
 
@@ -122,27 +130,43 @@ class AcceptedForm:
             _remove(body, name)
         return tuple(f"without {name}" for name in left_out if name != "stream_options")
 
-    def first_way(self, ways: Iterable[Structured]) -> Structured:
-        """The first of these ways to ask for a value that the model has not refused."""
-        return next((way for way in ways if way not in self.refused_ways), "none")
+    def first_way(self, ways: Iterable[Structured], schema: Mapping[str, Any]) -> Structured:
+        """The first of these ways to ask for a value that the model has not refused.
+
+        It may have refused a way for this schema only.
+        """
+        if not self.refused_ways:
+            return next(iter(ways), "none")
+        mark = _mark(schema)
+        refused = self.refused_ways
+        return next(
+            (way for way in ways if way not in refused and f"{way} {mark}" not in refused), "none"
+        )
 
     # --- learning
 
     def learn(
-        self, error: CallFailed, body: Mapping[str, Any], way: Structured | None, *, own_tool: bool
+        self,
+        error: CallFailed,
+        body: Mapping[str, Any],
+        way: Structured | None = None,
+        schema: Mapping[str, Any] | None = None,
+        *,
+        own_tool: bool,
     ) -> bool:
         """Learn from a refusal of this body; whether there is anything to send otherwise.
 
-        `way` is how the body asks for a value by a schema, None if it has none. `own_tool` is
+        `way` is how the body asks for a value by the schema, None if it has none. `own_tool` is
         whether its only tool is the one that such a way adds.
         """
         named = _named_parameter(error, body, own_tool=own_tool)
         if named is None:
             return False
-        if way is not None and (named in _OF_SCHEMA or named == "tools"):
-            if way == "none":
+        if schema is not None and (named in _OF_SCHEMA or named == "tools"):
+            if way is None or way == "none":
                 return False
-            self.refused_ways.add(way)
+            only_this = _BAD_SCHEMA.search(error.raw.lower())
+            self.refused_ways.add(f"{way} {_mark(schema)}" if only_this else way)
         elif named in _OF_SCHEMA or named == "tools":
             return False
         elif named in _MAX_TOKENS:
@@ -224,6 +248,12 @@ def parameters(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield (name if key == "generationConfig" else f"{key}.{name}"), part
 
 
+def _mark(schema: Mapping[str, Any]) -> str:
+    """A short name for a schema."""
+    text = json.dumps(schema, sort_keys=True)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
 def _remove(body: dict[str, Any], name: str) -> None:
     parent, _, part = name.rpartition(".")
     for place in (body, body.get("generationConfig")):
@@ -244,12 +274,15 @@ def _named_parameter(error: CallFailed, body: Mapping[str, Any], *, own_tool: bo
     Errors about a parameter's value are the user's to know about.
     """
     message, named, mark = _parts_of(error.raw)
-    if not _UNSUPPORTED.search(f"{mark} {message}".lower()):
-        return None
+    words = f"{mark} {message}".lower()
+    is_unsupported = _UNSUPPORTED.search(words) is not None
+    # Whatever is wrong with the way of a schema, there is another one.
     choices = {
         name: part
         for name, part in parameters(body)
-        if name in _OPTIONAL or name in _OF_SCHEMA or (name == "tools" and own_tool)
+        if (is_unsupported and name in _OPTIONAL)
+        or name in _OF_SCHEMA
+        or (is_unsupported and own_tool and name == "tools")
     }
     for given in named:
         for name, part in choices.items():
@@ -280,8 +313,9 @@ def _place_in(message: str, name: str, part: str) -> int | None:
 
 
 def _is_marked(message: str, word: re.Match[str]) -> bool:
-    before, after = message[: word.start()][-1:], message[word.end() :][:1]
-    return (before in "'\"`" and after in "'\"`" and bool(before)) or after == ":"
+    before, after = message[: word.start()], message[word.end() :][:1]
+    is_quoted = before[-1:] in _QUOTES and after in _QUOTES
+    return is_quoted or after == ":" or before.lower().endswith(("parameter ", "supplied: "))
 
 
 def _plain(name: str) -> str:

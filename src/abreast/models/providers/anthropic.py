@@ -74,7 +74,7 @@ class Anthropic(Provider):
         way = super().way(request)
         if way != "json_schema" or request.schema is None or _format(request.schema) is not None:
             return way
-        return self.form.first_way(self.ways[1:])
+        return self.form.first_way(self.ways[1:], request.schema)
 
     def write(self, request: Request, *, stream: bool) -> Document:
         """The body of a request."""
@@ -119,6 +119,7 @@ class Anthropic(Provider):
             )
             blocks.append(block)
         _count(draft, document.get("usage"))
+        draft.refusal = _explanation(document)
         return _finalize(draft, blocks, document.get("stop_reason"), request)
 
     def fold(self, request: Request) -> EventFold:
@@ -160,6 +161,7 @@ class _Events(EventFold):
             _count(self.draft, message.get("usage"))
         elif kind == "message_delta":
             self._reason = event["delta"].get("stop_reason") or self._reason
+            self.draft.refusal = _explanation(event["delta"])
             _count(self.draft, event.get("usage"))
         elif kind == "message_stop":
             self.ended = True
@@ -199,8 +201,13 @@ def _finalize(
     if request.schema is not None:
         take_answer(draft, request.schema)
     if draft.finish == "refused":
-        draft.refusal = draft.text or _FILTERED
+        draft.refusal = draft.text or draft.refusal or _FILTERED
     return draft
+
+
+def _explanation(ended: Document) -> str:
+    """Why the provider stopped a message, if it says so."""
+    return (ended.get("stop_details") or {}).get("explanation") or ""
 
 
 def _count(draft: ReplyDraft, usage: Document | None) -> None:

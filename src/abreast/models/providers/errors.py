@@ -168,12 +168,15 @@ _MODEL = re.compile(
 )
 
 
+_PARAMETERS = re.compile(r"requested parameters")  # no endpoint of a router takes them
+
+
 def _kind(status: int, words: str) -> tuple[type[CallFailed], str]:
     if status >= 500:  # noqa: PLR2004 - a server's error
         return ServerFault, "failed at its provider"
     if status == 402 or _UNPAID.search(words):  # noqa: PLR2004 - payment required
         return QuotaSpent, "has no quota left"
-    if status in _BY_STATUS:
+    if status in _BY_STATUS and not _PARAMETERS.search(words):
         return _BY_STATUS[status]
     for pattern, kind, what in _BY_WORDS:
         if pattern.search(words):

@@ -208,7 +208,12 @@ def _count(draft: ReplyDraft, usage: Document | None) -> None:
             cached = usage.get("prompt_cache_hit_tokens")
         draft.cached_input_tokens = count(cached) or 0
         details = usage.get("completion_tokens_details") or {}
-        draft.reasoning_tokens = count(details.get("reasoning_tokens")) or 0
+        draft.reasoning_tokens = thought = count(details.get("reasoning_tokens")) or 0
+        sent, said = draft.input_tokens, draft.output_tokens
+        # Some count reasoning apart from the completion, as xAI does: their total tells.
+        if thought and sent is not None and said is not None:
+            apart = count(usage.get("total_tokens")) == sent + said + thought
+            draft.output_tokens = said + thought if apart else said
 
 
 def _finalize(draft: ReplyDraft, request: Request) -> ReplyDraft:

@@ -222,7 +222,7 @@ class Provider(ABC):
         """How a value is asked for by the request's schema; None if it has none."""
         if request.schema is None:
             return None
-        return self.form.first_way(self.ways)
+        return self.form.first_way(self.ways, request.schema)
 
     def _write(self, request: Request, *, stream: bool) -> tuple[Document, tuple[str, ...]]:
         """The body in the form that the model accepts, and what differs from the request."""
@@ -234,7 +234,7 @@ class Provider(ABC):
         except (TypeError, ValueError, RecursionError) as error:
             raise self._unsendable(error) from None
         changed = self.form.apply(body)
-        if self.form.refused_ways and (way := self.way(request)) is not None:
+        if self.form.refused_ways and (way := self.way(request)) not in (None, self.ways[0]):
             changed = (*changed, f"schema by {_WAY_IN_WORDS[way]}")
         return body, changed
 
@@ -250,7 +250,7 @@ class Provider(ABC):
     def _learn(self, error: CallFailed, body: Document, request: Request) -> bool:
         """Whether a refusal taught how to send the request otherwise."""
         return error.status in _REFUSALS and self.form.learn(
-            error, body, self.way(request), own_tool=not request.tools
+            error, body, self.way(request), request.schema, own_tool=not request.tools
         )
 
     def _read(self, answer: HttpAnswer, request: Request) -> ReplyDraft:

@@ -1,6 +1,7 @@
 """The answers of a storm: replies, the same for the same request, and how faults break them."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -144,7 +145,9 @@ def _instance_of_type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any
         return [instance(schema.get("items", {}), root) for _ in range(schema.get("minItems", 0))]
     if kind == "string":
         return "word".ljust(schema.get("minLength", 0), "s")[: schema.get("maxLength")]
-    number = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+    told = re.search(r"minimum: (\d+)", schema.get("description", ""))  # a model reads it
+    low = int(told[1]) if told else schema.get("exclusiveMinimum", -1) + 1
+    number = schema.get("minimum", low)
     return {"integer": number, "number": number, "boolean": True}.get(kind)
 
 
