@@ -200,6 +200,7 @@ def open_model(
         KeysMissing: its key isn't set.
         NoSuchRun: there is no run to replay.
     """
+    from abreast.models.lane_fields import HTTP_KINDS
     from abreast.models.lanes import check_keys, find_lanes, price_names, split_name
     from abreast.models.port import full_name
     from abreast.models.price import find_price
@@ -212,7 +213,7 @@ def open_model(
     check_keys([settings])
     opened_store = find_store(store) if store is not None else None
     price: Price | None = settings.price
-    if price is None and settings.kind in ("openai", "anthropic", "gemini"):
+    if price is None and settings.kind in HTTP_KINDS:
         price = find_price(*price_names(settings, model))
     if cache and opened_store is None:
         raise ValueError("a cache is in a store: give store=")
@@ -250,7 +251,7 @@ def find_model(name: str, settings: LaneSettings, model: str, store: Store | Non
         from abreast.models.scripted import Scripted
 
         return Scripted(Path(model), name=name)
-    return _MODELS[settings.kind](name, settings)
+    return _MODELS[settings.protocol](name, settings)
 
 
 def _traced(model: Model) -> Model:
@@ -272,6 +273,13 @@ def _openai(name: str, settings: LaneSettings) -> Model:
         lane=settings,
         **_wire(settings),
     )
+
+
+def _openai_responses(name: str, settings: LaneSettings) -> Model:
+    from abreast.models.providers.responses import OpenAIResponses
+
+    form, url = _form(name, settings), settings.address or ""
+    return OpenAIResponses(name, url, _key(settings), form=form, lane=settings, **_wire(settings))
 
 
 def _anthropic(name: str, settings: LaneSettings) -> Model:
@@ -351,6 +359,7 @@ def _litellm(name: str, _: LaneSettings) -> Model:
 
 _MODELS: Mapping[str, Callable[[str, LaneSettings], Model]] = {
     "openai": _openai,
+    "openai-responses": _openai_responses,
     "anthropic": _anthropic,
     "gemini": _gemini,
     "local": _local,

@@ -12,6 +12,15 @@ def present(**fields: object) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def with_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with a request's further fields; an object is merged with the body's own."""
+    for key, value in extra.items():
+        ours = body.get(key)
+        merge = isinstance(ours, dict) and isinstance(value, Mapping)
+        body[key] = {**(ours or {}), **value} if merge else value
+    return body
+
+
 def tools_form(request: Request) -> list[dict[str, Any]] | None:
     """The tools of a request; None if it has none."""
     return [{"type": "function", "function": dict(tool)} for tool in request.tools] or None

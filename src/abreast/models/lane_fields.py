@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from abreast.models.price import FlatPrice
 
-HTTP_KINDS: Final = ("openai", "anthropic", "gemini")
+HTTP_KINDS: Final = ("openai", "openai-responses", "anthropic", "gemini")
 STRUCTURED: Final = ("json_schema", "tool", "json_object", "none")
 """The ways in which a lane can be asked for a value by a schema."""
 NO_PROXY: Final = "none"

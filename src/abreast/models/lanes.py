@@ -9,13 +9,23 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from abreast.core.errors import KeysMissing, ModelUnknown
 from abreast.models.lane_fields import ENV, HTTP_KINDS, NO_PROXY, VARIABLE, read_fields
 from abreast.models.port import full_name
 from abreast.models.price import FlatPrice
 
-Kind: TypeAlias = Literal["openai", "anthropic", "gemini", "local", "scripted", "replay", "litellm"]
+Kind: TypeAlias = Literal[
+    "openai",
+    "openai-responses",
+    "anthropic",
+    "gemini",
+    "local",
+    "scripted",
+    "replay",
+    "litellm",
+]
 Structured: TypeAlias = Literal["json_schema", "tool", "json_object", "none"]
 """A way to get a value by a schema; the last two put the schema into the prompt."""
 
@@ -74,6 +84,15 @@ class LaneSettings:
         return self.key or self.api_key_command
 
     @property
+    def protocol(self) -> Kind:
+        """The kind of its adapter: models named openai/... have Responses on OpenAI's own host."""
+        if (self.name, self.kind) == ("openai", "openai") and self.address is not None:
+            host = urlsplit(self.address).hostname or ""
+            if host == _OPENAI_HOST or host.endswith(f".{_OPENAI_HOST}"):
+                return "openai-responses"
+        return self.kind
+
+    @property
     def has_models(self) -> bool:
         """Whether it has models; a lane with only a width limits the steps of workflows."""
         return self.base_url is not None or self.kind not in HTTP_KINDS
@@ -117,11 +136,13 @@ class LaneSettings:
 # Providers that reject excess requests. A local server accepts every request and becomes slow, so
 # its limit can't be found this way.
 _NOT_ADAPTIVE: Final = ("ollama", "vllm", "llamacpp", "lmstudio", "local", "scripted", "replay")
+_OPENAI_HOST: Final = "api.openai.com"
 
 PROVIDERS: Final[Mapping[str, LaneSettings]] = {
     one.name: replace(one, adaptive=one.name not in _NOT_ADAPTIVE)
     for one in (
         LaneSettings("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        LaneSettings("openai-chat", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
         LaneSettings("anthropic", "anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
         LaneSettings(
             "gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"
@@ -213,6 +234,7 @@ PROVIDERS: Final[Mapping[str, LaneSettings]] = {
 # Providers with another name in the price table.
 _PRICE_TABLE: Final[Mapping[str, str]] = {
     "gemini": "google",
+    "openai-chat": "openai",
     "vertex": "google",
     "bedrock": "aws",
     "xai": "x-ai",

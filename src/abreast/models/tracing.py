@@ -33,7 +33,11 @@ _DURATION_BUCKETS: Final = (
     81.92,
 )
 # Providers with another name in the conventions.
-_PROVIDER_NAMES: Final = {"gemini": "gcp.gemini", "mistral": "mistral_ai"}
+_PROVIDER_NAMES: Final = {
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "openai-chat": "openai",
+}
 
 
 def is_wanted() -> bool:

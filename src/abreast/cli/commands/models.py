@@ -101,7 +101,7 @@ def _progress_printer() -> Any:  # noqa: ANN401 - a callback of the fetch
 def _facts(lane: LaneSettings) -> dict[str, Any]:
     return {
         "lane": lane.name,
-        "kind": lane.kind,
+        "kind": lane.protocol,
         "key": _key(lane),
         "width": lane.width,
         "adaptive": lane.adaptive,

@@ -138,6 +138,9 @@ _STATUS_BY_TYPE = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
     "content_filter": 400,
+    "context_length_exceeded": 400,
+    "invalid_prompt": 400,
+    "server_is_overloaded": 503,
     "timeout_error": 504,
     "overloaded_error": 529,
 }

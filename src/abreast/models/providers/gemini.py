@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 from urllib.parse import quote
 
-from abreast.models.chat_form import present
+from abreast.models.chat_form import present, with_extra
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Message, Request, ToolCall
@@ -90,14 +90,7 @@ class Gemini(Provider):
             responseJsonSchema=request.schema if way == "json_schema" else None,
         ):
             body["generationConfig"] = config
-        for key, value in request.extra.items():
-            ours = body.get(key)
-            body[key] = (
-                {**ours, **value}
-                if isinstance(ours, dict) and isinstance(value, Mapping)
-                else value
-            )
-        return body
+        return with_extra(body, request.extra)
 
     def read(self, document: Document, request: Request) -> ReplyDraft:  # noqa: ARG002 - the same for every request
         """Read a whole reply."""

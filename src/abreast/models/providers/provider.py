@@ -180,7 +180,7 @@ class Provider(ABC):
                 else:
                     if alone is not None:
                         form.accept(body)
-                    return replace(reply, changed=changed) if changed else reply
+                    return replace(reply, changed=(*reply.changed, *changed)) if changed else reply
         finally:
             if alone is not None:
                 form.let_others_go(alone)
@@ -215,6 +215,10 @@ class Provider(ABC):
     @abstractmethod
     def fold(self, request: Request) -> EventFold:
         """A reader for the events of a stream."""
+
+    def unsent(self, request: Request) -> tuple[str, ...]:  # noqa: ARG002 - for subclasses
+        """What the provider has no field for, as `Reply.changed` says it: "without stop"."""
+        return ()
 
     # --- the steps of a call
 
@@ -397,7 +401,19 @@ class Provider(ABC):
                 error.usage = usage
                 raise
         model, name = clean(draft.model), clean(draft.id)
-        return Reply(text, value, calls, usage, finish, model, name, seconds, first, headers)
+        return Reply(
+            text,
+            value,
+            calls,
+            usage,
+            finish,
+            model,
+            name,
+            seconds,
+            first,
+            headers,
+            self.unsent(request),
+        )
 
     def _usage(self, request: Request, draft: ReplyDraft) -> Usage:
         sent, received = draft.input_tokens, draft.output_tokens
