@@ -36,6 +36,8 @@ class TokenEstimates:
     def of(self, request: Request) -> TokenEstimate:
         """The tokens to reserve for a request; never more output than it allows."""
         most = request.max_tokens
+        if most is not None and request.thinking_tokens is not None:
+            most += request.thinking_tokens
         ordered = self._ordered
         if ordered:
             output = ordered[min(len(ordered) - 1, int(len(ordered) * _QUANTILE))]

@@ -37,6 +37,8 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     """Of a `tool` turn: the call that it answers."""
+    kept: tuple[Mapping[str, Json], ...] = ()
+    """Of an `assistant` turn: `Reply.kept`, which is sent back to the provider that gave it."""
 
 
 @record(frozen=True, slots=True)
@@ -91,6 +93,18 @@ class Reply:
     """
     changed: tuple[str, ...] = ()
     """What was sent otherwise than asked, as the model refused it: "without temperature", ..."""
+    kept: tuple[Mapping[str, Json], ...] = ()
+    """What the provider wants to see again with this turn, such as signed thinking.
+
+    It is empty unless the request has tools.
+    """
+
+    def message(self) -> Message:
+        """The turn of this reply, for the next request of the conversation.
+
+        turns += (reply.message(), Message("tool", answer, tool_call_id=reply.tool_calls[0].id))
+        """
+        return Message("assistant", self.text, self.tool_calls, kept=self.kept)
 
 
 class Model(Protocol):

@@ -21,9 +21,10 @@ from abreast.core.errors import (
 from abreast.core.events import CALL_STARTED
 from abreast.core.outcome import Usage
 from abreast.models.lanes import read_lanes
-from abreast.models.port import Message, Reply, Request
+from abreast.models.port import Message, Reply, Request, ToolCall
 from abreast.models.price import FlatPrice
 from abreast.run.calls.cache import Replay, StoreCache
+from abreast.run.calls.journal import digest_of
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.run.item_state import current_state
@@ -622,3 +623,69 @@ async def test_a_step_that_holds_a_governed_lane_leaves_its_calls_to_the_governo
     assert lane.governed in called
     assert held == list(lane.held)
     assert [limit.count for limit in held] == [settings.width]
+
+
+# --- what a turn keeps
+
+
+KEPT = ({"provider": "test", "item": {"type": "thinking", "signature": "EqQBCg=="}},)
+CALL = ToolCall("call_1", "now", "{}")
+
+
+class Thinker(Echo):
+    """Calls a tool with a signed thought, and then says whether it came back."""
+
+    async def complete(self, request, hear=None):
+        await Echo.complete(self, request, hear)
+        if len(request.messages) == 1:
+            return Reply("Hm.", tool_calls=(CALL,), finish="tool_calls", kept=KEPT)
+        return Reply("kept" if request.messages[1].kept == KEPT else "lost")
+
+
+async def tool_loop(model):
+    first = Message("user", "Hello")
+    reply = await model.complete(Request((first,)))
+    answer = Message("tool", "12:00", tool_call_id="call_1")
+    return (await model.complete(Request((first, reply.message(), answer)))).text
+
+
+async def test_what_a_turn_keeps_is_recorded_resumed_replayed_and_cached():
+    store, thinker = MemoryStore(), Thinker()
+    model = caller(thinker, cache=StoreCache(store))
+
+    async def work(_item):
+        return await tool_loop(model)
+
+    async with abreast.open_run("r", store=store, seed=1) as run:
+        assert await run.map(work, ["a"], width=1).values() == ["kept"]
+    assert await tool_loop(model) == "kept"  # from the cache
+    assert await tool_loop(caller(Replay(store, "r-1"))) == "kept"
+    assert len(thinker.sent) == 2
+
+
+async def test_what_a_turn_keeps_is_whole_or_not_there_when_it_is_redacted():
+    store = MemoryStore()
+    model = caller(Thinker())
+
+    async def work(_item):
+        return await tool_loop(model)
+
+    hide = lambda path, value: value.replace("EqQB", "***") if isinstance(value, str) else value  # noqa: E731
+    async with abreast.open_run("r", store=store, redact=hide) as run:
+        assert await run.map(work, ["a"], width=1).values() == ["lost"]
+    assert "EqQB" not in str(store.events("r-1"))
+    hide = lambda path, value: value.replace("12:00", "***") if isinstance(value, str) else value  # noqa: E731
+    async with abreast.open_run("s", store=store, redact=hide) as run:
+        assert await run.map(work, ["a"], width=1).values() == ["kept"]
+
+
+def test_a_request_has_the_name_of_before_unless_its_turns_keep_something():
+    turns = (
+        Message("user", "Hi"),
+        Message("assistant", "Hm.", (CALL,)),
+        Message("tool", "12:00", tool_call_id="call_1"),
+    )
+    before = digest_of("test/echo", Request(turns, max_tokens=5))
+    assert before == "c50c23982da18815"  # in journals of earlier versions
+    kept = Message("assistant", "Hm.", (CALL,), kept=KEPT)
+    assert digest_of("test/echo", Request((turns[0], kept, turns[2]), max_tokens=5)) != before

@@ -112,6 +112,7 @@ class EmbeddedRequest:
             self._id,
             self._seconds,
             self._first,
+            changed=() if self._request.reasoning in (None, "none") else ("without reasoning",),
         )
         self._on_loop(self._resolve, reply)
 

@@ -1,11 +1,12 @@
 """Anthropic's messages API."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-from abreast.models.chat_form import present
+from abreast.models.chat_form import present, with_extra
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Message, Request, ToolCall
@@ -24,6 +25,7 @@ from abreast.models.providers.provider import (
     take_answer,
     ways_from,
 )
+from abreast.models.providers.thinking import EFFORT_TOKENS, Kept, kept_of, turn_parts
 from abreast.models.schema import boxed, strict, without_bounds
 
 _VERSION = "2023-06-01"
@@ -36,6 +38,13 @@ _FINISH: dict[str | None, Finish] = {
     "tool_use": "tool_calls",
     "refusal": "refused",
 }
+_FAMILY = "anthropic"  # whose kept blocks are sent back
+_THINKING = ("thinking", "redacted_thinking")
+# Models before 4.6, which think by a budget of tokens; later ones by an effort.
+_TAKES_BUDGET = re.compile(
+    r"claude-(instant|2|3|(opus|sonnet|haiku)-4(-[0-5])?(-\d{8}|-latest|@|$))"
+)
+MIN_THINKING_TOKENS = 1024  # the API refuses a smaller budget
 _FILTERED = "the provider stopped it"
 _write = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -87,14 +96,14 @@ class Anthropic(Provider):
             choice = {"type": "any"} if request.tools else {"type": "tool", "name": ANSWER_TOOL}
         elif request.schema is not None:
             system.append(schema_in_words(request))
-        limit = request.max_tokens
         turns, prompt = _turns(request.messages), "\n\n".join(system)
         is_cached = _is_long(request)
         if is_cached and (shared := request.shared_prefix):
             turns[-1]["content"] = _in_two_parts(turns[-1]["content"], shared)
-        return {
+        thinking = self._thinking(request)
+        body = {
             "model": self.model,
-            "max_tokens": self._default_max_tokens if limit is None else limit,
+            "max_tokens": self._bound(request, thinking),
             "messages": turns,
             **present(
                 system=([_cached(_text(prompt))] if is_cached else prompt) if prompt else None,
@@ -104,16 +113,53 @@ class Anthropic(Provider):
                 tool_choice=choice,
                 tools=tools or None,
             ),
+        }
+        return {
+            **with_extra(body, thinking),
             **request.extra,
             **({"stream": True} if stream else {}),
         }
+
+    def unsent(self, request: Request) -> tuple[str, ...]:
+        """What the API has no value for."""
+        effort, tokens = request.reasoning, request.thinking_tokens
+        if effort == "none":
+            return ()
+        if tokens and tokens < MIN_THINKING_TOKENS and _TAKES_BUDGET.search(self.model):
+            return (f"thinking_tokens {MIN_THINKING_TOKENS}",)
+        low = effort == "minimal" and not _TAKES_BUDGET.search(self.model)
+        return ("reasoning low",) if low else ()
+
+    def _thinking(self, request: Request) -> Document:
+        """The fields that ask for thinking: a budget for older models, an effort for newer ones."""
+        effort, tokens = request.reasoning, request.thinking_tokens
+        if effort is None and tokens is None:
+            return {}
+        if effort == "none" or tokens == 0:
+            return {"thinking": {"type": "disabled"}}
+        if _TAKES_BUDGET.search(self.model):
+            budget = EFFORT_TOKENS[effort] if tokens is None and effort is not None else tokens or 0
+            budget = max(budget, MIN_THINKING_TOKENS)
+            return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+        adaptive: Document = {"thinking": {"type": "adaptive"}}
+        if effort is not None:
+            adaptive["output_config"] = {"effort": "low" if effort == "minimal" else effort}
+        return adaptive
+
+    def _bound(self, request: Request, thinking: Document) -> int:
+        """The bound on the output, which includes the thinking."""
+        limit, tokens = request.max_tokens, request.thinking_tokens
+        room = thinking.get("thinking", {}).get("budget_tokens") or tokens or 0
+        if limit is None and tokens is None and request.reasoning is not None:
+            room = room or EFFORT_TOKENS[request.reasoning]
+        return (self._default_max_tokens if limit is None else limit) + int(room)
 
     def read(self, document: Document, request: Request) -> ReplyDraft:
         """Read a message."""
         draft = ReplyDraft(model=document.get("model") or "", id=document.get("id") or "")
         blocks = []
         for given in document["content"]:
-            block = _Block(given["type"], given.get("id") or "", given.get("name") or "")
+            block = _block(given)
             block.pieces.append(
                 given["text"] if block.kind == "text" else _write(given.get("input"))
             )
@@ -133,6 +179,20 @@ class _Block:
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
+    item: Document = field(default_factory=dict)  # of thinking: the block as it is sent back
+
+    def part(self) -> Document | None:
+        """The part of its turn, as `kept_of` takes it; thinking without a signature is none."""
+        if self.kind == "text":
+            return {"text": sum(map(len, self.pieces))}
+        signed = self.item.get("signature") or self.item.get("data")
+        return {"item": self.item} if signed else None
+
+
+def _block(given: Document) -> _Block:
+    kind = given["type"]
+    item = dict(given) if kind in _THINKING else {}
+    return _Block(kind, given.get("id") or "", given.get("name") or "", item=item)
 
 
 class _Events(EventFold):
@@ -149,9 +209,7 @@ class _Events(EventFold):
             return self._delta(self._blocks[event["index"]], event["delta"])
         if kind == "content_block_start":
             given = event["content_block"]
-            self._blocks[event["index"]] = _Block(
-                given["type"], given.get("id") or "", given.get("name") or ""
-            )
+            self._blocks[event["index"]] = _block(given)
             return self._delta(self._blocks[event["index"]], {"text": given.get("text") or ""})
         if kind == "message_start":
             self.begun = True
@@ -177,6 +235,9 @@ class _Events(EventFold):
         )
 
     def _delta(self, block: _Block, delta: Document) -> str:
+        for name in ("thinking", "signature"):
+            if delta.get(name):
+                block.item[name] = (block.item.get(name) or "") + delta[name]
         piece: str = delta.get("text") or delta.get("partial_json") or ""
         block.pieces.append(piece)
         if block.kind == "text":
@@ -194,6 +255,7 @@ def _finalize(
     texts = [block for block in blocks if block.kind == "text"]
     uses = [block for block in blocks if block.kind == "tool_use"]
     draft.finish = _FINISH.get(reason, "other")
+    draft.kept = _kept(blocks)
     draft.text = "".join(piece for block in texts for piece in block.pieces)
     draft.tool_calls = tuple(
         ToolCall(use.id, use.name, "".join(use.pieces) or "{}") for use in uses
@@ -208,6 +270,17 @@ def _finalize(
 def _explanation(ended: Document) -> str:
     """Why the provider stopped a message, if it says so."""
     return (ended.get("stop_details") or {}).get("explanation") or ""
+
+
+def _kept(blocks: list[_Block]) -> Kept:
+    parts, calls = [], 0
+    for block in blocks:
+        if block.kind == "tool_use":
+            parts.append({"call": calls})
+            calls += 1
+        elif (part := block.part()) is not None:
+            parts.append(part)
+    return kept_of(_FAMILY, parts)
 
 
 def _count(draft: ReplyDraft, usage: Document | None) -> None:
@@ -241,7 +314,9 @@ def _turns(messages: tuple[Message, ...]) -> list[Document]:
             continue
         role = "assistant" if message.role == "assistant" else "user"
         content: Any = (
-            _blocks(message) if message.tool_calls or message.role == "tool" else message.content
+            _blocks(message)
+            if message.tool_calls or message.role == "tool" or message.kept
+            else message.content
         )
         last = turns[-1] if turns else None
         if last is not None and last["role"] == role and isinstance(last["content"], list):
@@ -280,12 +355,14 @@ def _blocks(message: Message) -> list[Document]:
         return [
             {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}
         ]
-    texts = [_text(message.content)] if message.content else []
-    uses = [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call)}
-        for call in message.tool_calls
+    return [
+        dict(fields) if part is None else _text(part) if isinstance(part, str) else _use(part)
+        for part, fields in turn_parts(message, _FAMILY)
     ]
-    return texts + uses
+
+
+def _use(call: ToolCall) -> Document:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call)}
 
 
 def _text(text: str) -> Document:

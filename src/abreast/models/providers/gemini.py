@@ -1,14 +1,14 @@
 """Gemini's generateContent API."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 from urllib.parse import quote
 
 from abreast.models.chat_form import present, with_extra
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
-from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.port import Effort, Finish, Message, Request, ToolCall
 from abreast.models.providers.accepted_form import AcceptedForm
 from abreast.models.providers.provider import (
     Document,
@@ -21,8 +21,19 @@ from abreast.models.providers.provider import (
     system_texts,
     ways_from,
 )
+from abreast.models.providers.thinking import EFFORT_TOKENS, kept_of, output_bound, turn_parts
 
 _FINISH: dict[str | None, Finish] = {"STOP": "stop", "MAX_TOKENS": "length"}
+_FAMILY = "gemini"  # whose kept signatures are sent back
+_LEVELS: dict[Effort, str] = {
+    "none": "minimal",
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "high",
+}
 _REFUSED = frozenset(
     {
         "SAFETY",
@@ -85,12 +96,32 @@ class Gemini(Provider):
             temperature=request.temperature,
             seed=request.seed,
             stopSequences=request.stop or None,
-            maxOutputTokens=request.max_tokens,
+            maxOutputTokens=output_bound(request),
+            thinkingConfig=self._thinking(request),
             responseMimeType=None if way in (None, "none") else "application/json",
             responseJsonSchema=request.schema if way == "json_schema" else None,
         ):
             body["generationConfig"] = config
         return with_extra(body, request.extra)
+
+    def unsent(self, request: Request) -> tuple[str, ...]:
+        """What the API has no value for."""
+        effort = request.reasoning
+        if effort is None or request.thinking_tokens is not None or self._takes_budget:
+            return ()
+        return () if _LEVELS[effort] == effort else (f"reasoning {_LEVELS[effort]}",)
+
+    @property
+    def _takes_budget(self) -> bool:
+        return "gemini-2" in self.model  # later ones have levels
+
+    def _thinking(self, request: Request) -> Document | None:
+        effort, tokens = request.reasoning, request.thinking_tokens
+        if tokens is None and effort is not None and self._takes_budget:
+            tokens = EFFORT_TOKENS[effort]
+        if tokens is not None:
+            return {"thinkingBudget": tokens}
+        return None if effort is None else {"thinkingLevel": _LEVELS[effort]}
 
     def read(self, document: Document, request: Request) -> ReplyDraft:  # noqa: ARG002 - the same for every request
         """Read a whole reply."""
@@ -109,6 +140,10 @@ class Gemini(Provider):
 class _Candidates(EventFold):
     """Reads replies with a piece each; a whole reply is a stream of one."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[Document] = []
+
     def take(self, event: Document) -> str:
         """Add a reply."""
         draft = self.draft
@@ -126,6 +161,7 @@ class _Candidates(EventFold):
                 self._end(reason, candidate.get("finishMessage"))
             parts = (candidate.get("content") or {}).get("parts") or ()
             calls = [part["functionCall"] for part in parts if "functionCall" in part]
+            self._keep(parts, len(draft.tool_calls))
             draft.tool_calls += tuple(
                 ToolCall(
                     call.get("id") or f"call-{number}", call["name"], _write(call.get("args") or {})
@@ -136,6 +172,23 @@ class _Candidates(EventFold):
                 part["text"] for part in parts if "text" in part and not part.get("thought")
             )
         return ""
+
+    def finished(self) -> ReplyDraft:
+        """The complete reply."""
+        self.draft.kept = kept_of(_FAMILY, self._parts)
+        return EventFold.finished(self)
+
+    def _keep(self, parts: Sequence[Document], calls: int) -> None:
+        for part in parts:
+            if "functionCall" in part:
+                mine: Document = {"call": calls}
+                calls += 1
+            elif "text" in part and not part.get("thought"):
+                mine = {"text": len(part["text"])}
+            else:
+                continue
+            signature = present(thoughtSignature=part.get("thoughtSignature"))
+            self._parts.append({**mine, "with": signature} if signature else mine)
 
     def _end(self, reason: str, message: str | None) -> None:
         self.ended = True
@@ -177,14 +230,15 @@ def _parts(message: Message, names: dict[str, str]) -> list[Document]:
         if name is None:
             raise ValueError(f"no turn before it made the tool call {message.tool_call_id}")
         return [{"functionResponse": {"name": name, "response": _response(message.content)}}]
-    parts: list[Document] = (
-        [{"text": message.content}] if message.content or not message.tool_calls else []
-    )
-    parts += [
-        {"functionCall": {"name": call.name, "args": arguments_of(call)}}
-        for call in message.tool_calls
-    ]
-    return parts
+    return [{**_part(part), **fields} for part, fields in turn_parts(message, _FAMILY)]
+
+
+def _part(part: str | ToolCall | None) -> Document:
+    if part is None:
+        return {}
+    if isinstance(part, str):
+        return {"text": part}
+    return {"functionCall": {"name": part.name, "args": arguments_of(part)}}
 
 
 def _response(content: str) -> Document:

@@ -20,6 +20,7 @@ from abreast.core.errors import (
 from abreast.core.outcome import Usage
 from abreast.models.chat_form import present, tools_form
 from abreast.models.port import Finish, OnText, Reply, Request, ToolCall
+from abreast.models.providers.thinking import output_bound
 from abreast.models.schema import parse
 
 _FINISH: dict[str, Finish] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
@@ -72,7 +73,8 @@ class LiteLLM:
             **present(
                 temperature=request.temperature,
                 seed=request.seed,
-                max_tokens=request.max_tokens,
+                max_tokens=output_bound(request),
+                reasoning_effort=request.reasoning,
                 stop=list(request.stop) or None,
                 response_format=form,
                 tools=tools_form(request),

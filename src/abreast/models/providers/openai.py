@@ -5,7 +5,7 @@ from typing import Unpack
 from abreast.models.chat_form import ToolCallDraft, message_form, present, tools_form
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
-from abreast.models.port import Finish, Request, ToolCall
+from abreast.models.port import Finish, Message, Request, ToolCall
 from abreast.models.providers.accepted_form import STRUCTURED_WAYS, AcceptedForm
 from abreast.models.providers.provider import (
     ANSWER_TOOL,
@@ -19,6 +19,13 @@ from abreast.models.providers.provider import (
     take_answer,
     ways_from,
 )
+from abreast.models.providers.thinking import (
+    Kept,
+    kept_of,
+    output_bound,
+    turn_parts,
+    unbounded_thinking,
+)
 from abreast.models.schema import boxed, strict
 
 _FINISH: dict[str | None, Finish] = {
@@ -28,6 +35,7 @@ _FINISH: dict[str | None, Finish] = {
     "function_call": "tool_calls",
     "content_filter": "refused",
 }
+_OPENROUTER, _DEEPSEEK = "openrouter.ai", "api.deepseek.com"  # with fields of their own
 _FILTERED = "a content filter stopped it"
 
 
@@ -74,13 +82,15 @@ class OpenAI(Provider):
         self._seed = seed
         self._stream_usage = stream_usage
         self.ends_by_marker = done
+        self._family = name.partition("/")[0]  # whose kept thinking is sent back
 
     def write(self, request: Request, *, stream: bool) -> Document:
         """The body of a request."""
         system = self._system(request)
         messages = [{"role": "system", "content": system}] if system else []
         messages += [
-            message_form(each) | ({"content": each.content or None} if each.tool_calls else {})
+            message_form(each)
+            | ({"content": each.content or None, **self._thought(each)} if each.tool_calls else {})
             for each in request.messages
         ]
         usage = {"include_usage": True} if self._stream_usage else None
@@ -98,12 +108,38 @@ class OpenAI(Provider):
                 response_format=self._format(request),
                 tools=tools,
                 tool_choice=choice,
-                **{self._max_tokens: request.max_tokens},
+                **{self._max_tokens: output_bound(request)},
                 **({self._seed: request.seed} if self._seed else {}),
             ),
+            **self._effort(request),
             **request.extra,
             **(present(stream=True, stream_options=usage) if stream else {}),
         }
+
+    def unsent(self, request: Request) -> tuple[str, ...]:
+        """What the endpoint has no field for."""
+        return () if self._url.host == _OPENROUTER else unbounded_thinking(request)
+
+    def kept_thought(self, text: str | None) -> Kept:
+        """What a turn keeps of the thinking that it has beside its text."""
+        return kept_of(self._family, [{"item": {"reasoning_content": text}}] if text else ())
+
+    def _thought(self, message: Message) -> Document:
+        """The thinking of a turn that calls tools, which DeepSeek refuses to go without."""
+        return {
+            name: value
+            for _, fields in turn_parts(message, self._family)
+            for name, value in fields.items()
+        }
+
+    def _effort(self, request: Request) -> Document:
+        effort, tokens = request.reasoning, request.thinking_tokens
+        if self._url.host == _OPENROUTER:  # it takes one of the two
+            bound = present(effort=effort) if tokens is None else {"max_tokens": tokens}
+            return {"reasoning": bound} if bound else {}
+        if effort == "none" and self._url.host == _DEEPSEEK:
+            return {"thinking": {"type": "disabled"}}
+        return present(reasoning_effort=effort)
 
     def read(self, document: Document, request: Request) -> ReplyDraft:
         """Read a chat completion."""
@@ -125,12 +161,13 @@ class OpenAI(Provider):
             model=document.get("model") or "",
             id=document.get("id") or "",
         )
+        draft.kept = self.kept_thought(message.get("reasoning_content"))
         _count(draft, document.get("usage"))
         return _finalize(draft, request)
 
     def fold(self, request: Request) -> EventFold:
         """A reader for the chunks of a stream."""
-        return _Chunks(request, ends_by_marker=self.ends_by_marker)
+        return _Chunks(self, request)
 
     def _system(self, request: Request) -> str | None:
         if self.way(request) in ("json_object", "none"):
@@ -154,11 +191,12 @@ class OpenAI(Provider):
 
 
 class _Chunks(EventFold):
-    def __init__(self, request: Request, *, ends_by_marker: bool) -> None:
+    def __init__(self, model: OpenAI, request: Request) -> None:
         super().__init__(streams_text=request.schema is None or not boxed(request.schema).boxed)
         self._request = request
-        self._ends_by_marker = ends_by_marker
+        self._model = model
         self._refusal: list[str] = []
+        self._thought: list[str] = []
         self._calls: dict[int, ToolCallDraft] = {}
 
     def take(self, event: Document) -> str:
@@ -172,7 +210,7 @@ class _Chunks(EventFold):
             piece = self._delta(choice.get("delta") or {})
             if choice.get("finish_reason"):
                 draft.finish = _FINISH.get(choice["finish_reason"], "other")
-                self.ended = self.ended or not self._ends_by_marker
+                self.ended = self.ended or not self._model.ends_by_marker
             return piece
         return ""
 
@@ -180,6 +218,7 @@ class _Chunks(EventFold):
         """The complete reply."""
         draft = EventFold.finished(self)
         draft.refusal = "".join(self._refusal)
+        draft.kept = self._model.kept_thought("".join(self._thought))
         draft.tool_calls = tuple(call.tool_call() for _, call in sorted(self._calls.items()))
         return _finalize(draft, self._request)
 
@@ -187,6 +226,7 @@ class _Chunks(EventFold):
         for number, part in enumerate(delta.get("tool_calls") or ()):
             self._calls.setdefault(part.get("index", number), ToolCallDraft()).add(part)
         self._refusal.append(delta.get("refusal") or "")
+        self._thought.append(delta.get("reasoning_content") or "")
         return _text(delta.get("content"))
 
 
@@ -223,4 +263,6 @@ def _finalize(draft: ReplyDraft, request: Request) -> ReplyDraft:
         draft.refusal = _FILTERED
     if draft.tool_calls and draft.finish == "stop":
         draft.finish = "tool_calls"
+    if not draft.tool_calls:
+        draft.kept = ()  # only turns that call tools keep their thinking
     return draft

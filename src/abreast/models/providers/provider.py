@@ -26,6 +26,7 @@ from abreast.models.providers.accepted_form import (
     AcceptedForm,
 )
 from abreast.models.providers.errors import fault_in, fault_of, one_line
+from abreast.models.providers.thinking import Kept
 from abreast.models.schema import boxed, check_schema, parse, unboxed
 
 Document = dict[str, Any]
@@ -90,6 +91,7 @@ class ReplyDraft:
     cached_input_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    kept: Kept = ()
 
 
 @dataclass(slots=True)
@@ -413,7 +415,17 @@ class Provider(ABC):
             first,
             headers,
             self.unsent(request),
+            self._kept(draft.kept) if draft.kept and request.tools else (),
         )
+
+    def _kept(self, kept: Kept) -> Kept:
+        """What can be recorded of it; the rest is dropped, as it may not be changed."""
+        found = []
+        for each in kept:
+            text = json.dumps(each, ensure_ascii=False)
+            if self._http.clean(_replace_surrogates(text)) == text:
+                found.append(each)
+        return tuple(found)
 
     def _usage(self, request: Request, draft: ReplyDraft) -> Usage:
         sent, received = draft.input_tokens, draft.output_tokens

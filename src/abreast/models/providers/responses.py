@@ -21,9 +21,15 @@ from abreast.models.providers.provider import (
     take_answer,
     ways_from,
 )
-from abreast.models.providers.thinking import output_bound, unbounded_thinking
+from abreast.models.providers.thinking import (
+    kept_of,
+    output_bound,
+    turn_parts,
+    unbounded_thinking,
+)
 from abreast.models.schema import boxed, strict
 
+_FAMILY = "openai-responses"  # whose kept items are sent back
 MIN_OUTPUT_TOKENS = 16  # the API refuses a smaller bound
 _FINISH: dict[str | None, Finish] = {"max_output_tokens": "length", "content_filter": "refused"}
 _FILTERED = "a content filter stopped it"
@@ -110,14 +116,25 @@ class OpenAIResponses(Provider):
     def read(self, document: Document, request: Request) -> ReplyDraft:
         """Read a whole response."""
         draft = ReplyDraft(model=document.get("model") or "", id=document.get("id") or "")
-        texts, refusals, calls = [], [], []
+        texts: list[str] = []
+        refusals: list[str] = []
+        calls: list[ToolCall] = []
+        parts: list[Document] = []
         for item in document["output"]:
             if item["type"] == "message":
-                for part in item["content"]:
-                    texts.append(part["text"] if part["type"] == "output_text" else "")
-                    refusals.append(part["refusal"] if part["type"] == "refusal" else "")
+                said = [part["text"] for part in item["content"] if part["type"] == "output_text"]
+                refusals += [
+                    part["refusal"] for part in item["content"] if part["type"] == "refusal"
+                ]
+                phase = present(phase=item.get("phase"))
+                parts.append({"text": len("".join(said)), **({"with": phase} if phase else {})})
+                texts += said
             elif item["type"] == "function_call":
+                parts.append({"call": len(calls)})
                 calls.append(ToolCall(item["call_id"], item["name"], item.get("arguments") or ""))
+            elif item["type"] == "reasoning" and item.get("encrypted_content"):
+                parts.append({"item": item})
+        draft.kept = kept_of(_FAMILY, parts)
         draft.text, draft.tool_calls = "".join(texts), tuple(calls)
         draft.refusal = "".join(refusals)
         _end(draft, document)
@@ -201,18 +218,21 @@ def _items(message: Message) -> list[Document]:
     if message.role == "tool":
         output = {"call_id": message.tool_call_id, "output": message.content}
         return [{"type": "function_call_output", **output}]
-    texts: list[Document] = []
-    if message.content or not message.tool_calls:
-        texts.append({"role": message.role, "content": message.content})
-    return texts + [_call(call) for call in message.tool_calls]
+    return [
+        {**_item(part, message.role), **fields} for part, fields in turn_parts(message, _FAMILY)
+    ]
 
 
-def _call(call: ToolCall) -> Document:
+def _item(part: str | ToolCall | None, role: str) -> Document:
+    if part is None:
+        return {}
+    if isinstance(part, str):
+        return {"role": role, "content": part}
     return {
         "type": "function_call",
-        "call_id": call.id,
-        "name": call.name,
-        "arguments": call.arguments,
+        "call_id": part.id,
+        "name": part.name,
+        "arguments": part.arguments,
     }
 
 

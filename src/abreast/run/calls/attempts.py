@@ -286,6 +286,7 @@ class CallAttempts:
             reply.seconds,
             reply.first_token,
             changed=reply.changed,
+            kept=reply.kept,
         )
         if self._item is not None:
             self._item.add_usage(total)

@@ -60,6 +60,8 @@ def _turn(message: Any) -> list[object]:
             [[call.id, call.name, call.arguments] for call in message.tool_calls],
             message.tool_call_id,
         ]
+    if message.kept:
+        turn.append({"kept": list(message.kept)})
     return turn
 
 
@@ -114,6 +116,9 @@ class CallJournal:
         """
         redact = self._item.context.redact
         if redact is not None:
+            # What is kept is signed, so it is whole or not there.
+            kept = tuple(each for each in reply.kept if not _is_redacted(each, self.path, redact))
+            reply = reply if kept == reply.kept else replace(reply, kept=kept)
             text = redact(self.path, reply.text)
             if text != reply.text:
                 reply = replace(reply, text=str(text), value=_value(str(text), request))
@@ -198,6 +203,7 @@ def restored(text: str, request: Request) -> Reply:
         model=fields.get("model", ""),
         id=fields.get("id", ""),
         changed=tuple(fields.get("changed", ())),
+        kept=tuple(fields.get("kept", ())),
     )
 
 
@@ -222,8 +228,20 @@ def reply_text(reply: Reply, where: str) -> str:
         id=reply.id or None,
         tool_calls=[[call.id, call.name, call.arguments] for call in reply.tool_calls] or None,
         changed=list(reply.changed) or None,
+        kept=list(reply.kept) or None,
     )
     return codec.encode({"text": reply.text, **more}, where)
+
+
+def _is_redacted(kept: Json, where: str, redact: Callable[[str, object], object]) -> bool:
+    """Whether redaction changes any text of it."""
+    if isinstance(kept, str):
+        return redact(where, kept) != kept
+    if isinstance(kept, Mapping):
+        return any(_is_redacted(each, where, redact) for each in kept.values())
+    if isinstance(kept, Sequence):
+        return any(_is_redacted(each, where, redact) for each in kept)
+    return False
 
 
 def _value(text: str, request: Request) -> Json:
