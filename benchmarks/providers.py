@@ -47,7 +47,7 @@ class Lane:
 
 LANES: Mapping[str, Lane] = {
     "openai-reasoning": Lane("openai", "gpt-5"),
-    "openai-responses": Lane("openai", "gpt-5"),
+    "openai-responses": Lane("openai", "gpt-5", more={"kind": "openai-responses"}),
     "anthropic-new": Lane("anthropic", "claude-opus-4-7"),
     "anthropic-classic": Lane("anthropic", "claude-sonnet-4-0"),
     "gemini": Lane("gemini", "gemini-3-pro-preview", "/v1beta"),

@@ -76,7 +76,7 @@ async def tool_loop(model, profile):
     asked = Message("user", "Please call weather.")
     first = await model.complete(Request((asked,), tools=(WEATHER,), extra=extra))
     (call,) = first.tool_calls
-    made = Message("assistant", first.text, first.tool_calls)
+    made = first.message()
     result = Message("tool", "Sun", tool_call_id=call.id)
     last = await model.complete(Request((asked, made, result), tools=(WEATHER,), extra=extra))
     assert last.text
@@ -95,16 +95,7 @@ KINDS = {
         tool_loop,
     )
 }
-SCHEMAS = {"with_schema", "with_schema_streamed", "with_list_schema"}
 IMPOSSIBLE = {"vllm-old": {"tool_loop"}}  # it has no tools but forced ones
-# What fails as yet. A kind that works all the same fails its test as well: take it out then.
-FAILING = {
-    "openai-responses": {*KINDS},  # no adapter
-    "anthropic-new": {"tool_loop"},
-    "anthropic-classic": {"tool_loop"},  # the thinking does not come back
-    "gemini": {"tool_loop"},  # nor does the signature
-    "deepseek": {"tool_loop"},
-}
 
 
 @pytest.mark.parametrize("profile", LANES)
@@ -122,5 +113,5 @@ async def test_every_kind_of_call_works_and_nothing_is_refused_twice(profile):
                     problems[kind] = str(error).partition("\n")[0]
             again = {parameter for (*_, parameter), times in storm.refusals().items() if times > 1}
     impossible = IMPOSSIBLE.get(profile, set())
-    assert problems.keys() == FAILING.get(profile, set()) | impossible, problems
+    assert problems.keys() == impossible, problems
     assert again == set()
