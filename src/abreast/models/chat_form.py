@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from abreast.models.media import MediaFile
 from abreast.models.port import Message, Request, ToolCall
 
 
@@ -38,9 +39,33 @@ def message_form(message: Message) -> dict[str, Any]:
     ]
     return {
         "role": message.role,
-        "content": message.content,
+        "content": content_form(message) if message.files else message.content,
         **present(tool_calls=calls or None, tool_call_id=message.tool_call_id),
     }
+
+
+def content_form(message: Message) -> list[dict[str, Any]]:
+    """The content of a turn with files, in parts."""
+    parts = [file_form(file) for file in message.files]
+    return [*parts, {"type": "text", "text": message.content}] if message.content else parts
+
+
+def file_form(file: MediaFile) -> dict[str, Any]:
+    """An image or a PDF file as a part of a turn; ValueError if it has changed since."""
+    if file.is_pdf:
+        return {"type": "file", "file": {"filename": _name(file), "file_data": file.data_url()}}
+    return {"type": "image_url", "image_url": {"url": file.data_url()}}
+
+
+def responses_file_form(file: MediaFile) -> dict[str, Any]:
+    """The same as a part of an input item of the Responses API."""
+    if file.is_pdf:
+        return {"type": "input_file", "filename": _name(file), "file_data": file.data_url()}
+    return {"type": "input_image", "image_url": file.data_url()}
+
+
+def _name(file: MediaFile) -> str:
+    return file.name or "document.pdf"
 
 
 @dataclass(slots=True)

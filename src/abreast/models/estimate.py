@@ -2,8 +2,10 @@
 
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from abreast.models.media import MediaFile
 from abreast.models.port import Reply, Request
 
 # Characters per token before the first reply. Most texts have more, so this reserves too much.
@@ -12,6 +14,13 @@ _INITIAL_OUTPUT_TOKENS: Final = 1024  # before the first reply, if the request h
 _LEARNING_RATE: Final = 0.1  # weight of a new observation
 _RECENT_REPLIES: Final = 64  # replies whose lengths are kept
 _QUANTILE: Final = 0.95  # of recent output lengths, which is reserved
+
+# The most tokens of one image by default settings, as providers document them, by family:
+# OpenAI 10,000 patches of 32 pixels; Anthropic 4,784 patches of 28 pixels; Gemini 16 tiles of 258.
+_IMAGE_TOKENS: Final[Mapping[str, int]] = {"openai": 10_000, "anthropic": 4_784, "gemini": 4_128}
+# The same for one page of a PDF file: for OpenAI and Anthropic a page's text (up to 3,000 tokens)
+# and its image, for Gemini an image in its highest resolution.
+_PAGE_TOKENS: Final[Mapping[str, int]] = {"openai": 5_500, "anthropic": 7_784, "gemini": 1_120}
 
 
 class TokenEstimate(NamedTuple):
@@ -22,11 +31,17 @@ class TokenEstimate(NamedTuple):
 
 
 class TokenEstimates:
-    """Observations of one model: characters per token, and the lengths of recent replies."""
+    """Observations of one model: characters per token, and the lengths of recent replies.
 
-    __slots__ = ("_characters", "_known", "_ordered", "_outputs")
+    `family` is its provider, which decides what images and PDF files count.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_characters", "_family", "_known", "_media_part", "_ordered", "_outputs")
+
+    def __init__(self, family: str = "") -> None:
+        self._family = family
+        # What images and PDF files took, as a part of the most that they may.
+        self._media_part = 1.0
         self._characters = _INITIAL_CHARACTERS_PER_TOKEN
         self._known = False
         self._outputs: deque[int] = deque()
@@ -44,7 +59,8 @@ class TokenEstimates:
             output = output if most is None else min(output, most)
         else:
             output = _INITIAL_OUTPUT_TOKENS if most is None else most
-        return TokenEstimate(int(length(request) / self._characters) + 8, output)
+        media = media_tokens_in(request, self._family) * self._media_part
+        return TokenEstimate(int(length(request) / self._characters + media) + 8, output)
 
     def learn(self, request: Request, reply: Reply) -> None:
         """Update the observations with the tokens that a call used."""
@@ -52,6 +68,10 @@ class TokenEstimates:
         if used.estimate or not used.input_tokens:
             return
         self._remember(used.output_tokens)
+        if media := media_tokens_in(request, self._family):
+            part = max(0.0, used.input_tokens - length(request) / self._characters) / media
+            self._media_part += (part - self._media_part) * _LEARNING_RATE
+            return
         seen = max(1.0, length(request) / used.input_tokens)
         self._characters += (seen - self._characters) * (_LEARNING_RATE if self._known else 1.0)
         self._known = True
@@ -64,8 +84,23 @@ class TokenEstimates:
         insort(ordered, output)
 
 
+def media_tokens(file: MediaFile, family: str = "") -> int:
+    """The most tokens that an image or a PDF file takes, for models of a provider.
+
+    For a provider without documented numbers, the largest of the others. (gpt-4o-mini counts up to
+    48,169 for an image, at a thirtieth of the price.)
+    """
+    each = _PAGE_TOKENS if file.is_pdf else _IMAGE_TOKENS
+    return file.pages * each.get(family, max(each.values()))
+
+
+def media_tokens_in(request: Request, family: str = "") -> int:
+    """The most tokens that all files of a request take."""
+    return sum(media_tokens(file, family) for turn in request.messages for file in turn.files)
+
+
 def length(request: Request) -> int:
-    """The characters of a request that its provider counts."""
+    """The characters of a request that its provider counts, without its files."""
     return len(request.system or "") + sum(len(each.content) for each in request.messages)
 
 

@@ -340,6 +340,16 @@ def missing_extra(lane: LaneSettings) -> str | None:
     return f"models named {lane.name}/... need {needed}, which is not installed: {install}"
 
 
+def refuses_files(lane: LaneSettings) -> str | None:
+    """Why no model of a lane takes images and PDF files, in a sentence; None if one may."""
+    if lane.kind != "local":
+        return None
+    return (
+        f"models named {lane.name}/... can't see images and PDF files: they read text alone; "
+        "choose a model of openai, anthropic or gemini"
+    )
+
+
 def check_keys(lanes: list[LaneSettings]) -> None:
     """`KeysMissing` for all lanes that lack a key, a variable or their certificates, at once.
 

@@ -6,6 +6,7 @@ from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 from abreast.core.frozen import record
 from abreast.core.outcome import NO_USAGE, Usage
+from abreast.models.media import MediaFile
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -39,6 +40,8 @@ class Message:
     """Of a `tool` turn: the call that it answers."""
     kept: tuple[Mapping[str, Json], ...] = ()
     """Of an `assistant` turn: `Reply.kept`, which is sent back to the provider that gave it."""
+    files: tuple[MediaFile, ...] = ()
+    """Of a user's turn: images and PDF files, which stand before its text."""
 
 
 @record(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from abreast.core import errors
 from abreast.core.clock import SYSTEM_CLOCK, Clock, sleep_until
 from abreast.core.errors import CallFailed, RequestRefused
 from abreast.core.outcome import Usage
-from abreast.models.estimate import tokens_of
+from abreast.models.estimate import media_tokens_in, tokens_of
 from abreast.models.port import OnText, Reply, Request
 from abreast.models.schema import parse
 
@@ -93,7 +93,8 @@ class Scripted:
         schema = request.schema
         value = None if schema is None else parse(text, schema, who=f"the reply of {self.name}")
         texts = [request.system or "", *(message.content for message in request.messages)]
-        usage = Usage(1, sum(map(tokens_of, texts)), tokens_of(text), None, estimate=True)
+        sent = sum(map(tokens_of, texts)) + media_tokens_in(request)
+        usage = Usage(1, sent, tokens_of(text), None, estimate=True)
         first = None if hear is None else seconds
         return Reply(text, value, usage=usage, model=self.name, seconds=seconds, first_token=first)
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from abreast.core.errors import CallFailed
+from abreast.core.errors import CallFailed, RequestRefused
 from abreast.models.embedded.loaded_models import (
     BATCH,
     LOADED_MODELS,
@@ -76,6 +76,8 @@ class EmbeddedModel:
         """
         if self._closed:
             raise CallFailed(f"{self.name} is closed")
+        if any(turn.files for turn in request.messages):
+            raise RequestRefused(f"{self.name} can't see images and PDF files: it reads text alone")
         call = EmbeddedRequest(self.name, self._source.path.name, request, hear)
         self._loaded = self._loaded or LOADED_MODELS.take(self._source, self._settings)
         self._calls.add(call)

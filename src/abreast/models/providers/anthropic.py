@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from abreast.models.chat_form import present, with_extra
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
+from abreast.models.media import MediaFile
 from abreast.models.port import Finish, Message, Request, ToolCall
 from abreast.models.providers.accepted_form import AcceptedForm
 from abreast.models.providers.provider import (
@@ -315,7 +316,7 @@ def _turns(messages: tuple[Message, ...]) -> list[Document]:
         role = "assistant" if message.role == "assistant" else "user"
         content: Any = (
             _blocks(message)
-            if message.tool_calls or message.role == "tool" or message.kept
+            if message.tool_calls or message.role == "tool" or message.kept or message.files
             else message.content
         )
         last = turns[-1] if turns else None
@@ -355,7 +356,8 @@ def _blocks(message: Message) -> list[Document]:
         return [
             {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}
         ]
-    return [
+    files = [file_block(file) for file in message.files]
+    return files + [
         dict(fields) if part is None else _text(part) if isinstance(part, str) else _use(part)
         for part, fields in turn_parts(message, _FAMILY)
     ]
@@ -363,6 +365,12 @@ def _blocks(message: Message) -> list[Document]:
 
 def _use(call: ToolCall) -> Document:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call)}
+
+
+def file_block(file: MediaFile) -> Document:
+    """An image or a PDF file as a block of a turn; ValueError if it has changed since."""
+    source = {"type": "base64", "media_type": file.media_type, "data": file.base64()}
+    return {"type": "document" if file.is_pdf else "image", "source": source}
 
 
 def _text(text: str) -> Document:

@@ -162,6 +162,13 @@ _OVERSIZE = re.compile(r"request (is )?too large")
 _FILTER = re.compile(
     r"content[_ ](filter|policy|management)|responsibleai|safety system|usage polic|flagged"
 )
+_MEDIA = re.compile(
+    r"(not|n't|only) (be )?support\w*.{0,60}\b(images?|multi-?modal|vision|pdfs?|documents?)\b"
+    r"|\b(images?|image_url|multi-?modal|vision|pdfs?|documents?)\b.{0,60}"
+    r"(not support|only support|unsupported|not allowed|exceeds|too (large|many))"
+    r"|not a (multi-?modal|vision)|that support (image|pdf|file)|unknown variant `(image_url|file)"
+    r"|(process|decode|read|open) (the |this )?(input )?(image|pdf|document)\b|for image input"
+)
 _KEY = re.compile(
     r"api[_ ]key[_ ](not valid|invalid|expired)|invalid[_ ]api[_ ]key|incorrect api key"
 )
@@ -179,7 +186,9 @@ def _kind(status: int, words: str) -> tuple[type[CallFailed], str]:
         return ServerFault, "failed at its provider"
     if status == 402 or _UNPAID.search(words):  # noqa: PLR2004 - payment required
         return QuotaSpent, "has no quota left"
-    if status in _BY_STATUS and not _PARAMETERS.search(words):
+    # A gateway answers 404 if none of its models takes images, or these parameters.
+    elsewhere = _PARAMETERS.search(words) or (status == 404 and _MEDIA.search(words))  # noqa: PLR2004 - HTTP
+    if status in _BY_STATUS and not elsewhere:
         return _BY_STATUS[status]
     for pattern, kind, what in _BY_WORDS:
         if pattern.search(words):
@@ -204,6 +213,7 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], type[CallFailed], str], ...] = (
     (_KEY, *_NO_KEY),
     (_CONTEXT, *_NO_ROOM),
     (_FILTER, Refused, "was not allowed to answer"),
+    (_MEDIA, RequestRefused, "does not accept an image or a PDF file that it was sent"),
     (_MODEL, *_NO_MODEL),
 )
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from abreast.models.chat_form import present, with_extra
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
+from abreast.models.media import MediaFile
 from abreast.models.port import Effort, Finish, Message, Request, ToolCall
 from abreast.models.providers.accepted_form import AcceptedForm
 from abreast.models.providers.provider import (
@@ -230,7 +231,10 @@ def _parts(message: Message, names: dict[str, str]) -> list[Document]:
         if name is None:
             raise ValueError(f"no turn before it made the tool call {message.tool_call_id}")
         return [{"functionResponse": {"name": name, "response": _response(message.content)}}]
-    return [{**_part(part), **fields} for part, fields in turn_parts(message, _FAMILY)]
+    parts = [file_part(file) for file in message.files]
+    if parts and not message.content:
+        return parts
+    return parts + [{**_part(part), **fields} for part, fields in turn_parts(message, _FAMILY)]
 
 
 def _part(part: str | ToolCall | None) -> Document:
@@ -239,6 +243,11 @@ def _part(part: str | ToolCall | None) -> Document:
     if isinstance(part, str):
         return {"text": part}
     return {"functionCall": {"name": part.name, "args": arguments_of(part)}}
+
+
+def file_part(file: MediaFile) -> Document:
+    """An image or a PDF file as a part of a turn; ValueError if it has changed since."""
+    return {"inlineData": {"mimeType": file.media_type, "data": file.base64()}}
 
 
 def _response(content: str) -> Document:

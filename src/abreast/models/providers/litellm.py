@@ -18,7 +18,7 @@ from abreast.core.errors import (
     TooLong,
 )
 from abreast.core.outcome import Usage
-from abreast.models.chat_form import present, tools_form
+from abreast.models.chat_form import content_form, present, tools_form
 from abreast.models.port import Finish, OnText, Reply, Request, ToolCall
 from abreast.models.providers.thinking import output_bound
 from abreast.models.schema import parse
@@ -47,7 +47,11 @@ class LiteLLM:
         """Answer once; `hear` gets the text at its end. Cancelling closes the connection."""
         began = SYSTEM_CLOCK.now()
         try:
-            found = await self._litellm.acompletion(**self._body(request))
+            body = self._body(request)
+        except ValueError as error:
+            raise RequestRefused(f"{self.name} can't be sent this request: {error}") from None
+        try:
+            found = await self._litellm.acompletion(**body)
         except Exception as error:
             raise self._fault(error) from error
         reply = self._reply(found, request, SYSTEM_CLOCK.now() - began)
@@ -60,7 +64,10 @@ class LiteLLM:
 
     def _body(self, request: Request) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
-        turns = [{"role": each.role, "content": each.content} for each in request.messages]
+        turns = [
+            {"role": each.role, "content": content_form(each) if each.files else each.content}
+            for each in request.messages
+        ]
         form = None
         if request.schema is not None:
             shape = {"name": "reply", "schema": dict(request.schema), "strict": False}

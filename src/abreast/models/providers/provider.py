@@ -16,7 +16,7 @@ from abreast.core.errors import (
     RequestRefused,
 )
 from abreast.core.outcome import Usage
-from abreast.models.estimate import tokens_of
+from abreast.models.estimate import media_tokens_in, tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
 from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall
@@ -556,6 +556,7 @@ def tokens_in(request: Request) -> int:
         tokens_of(request.system or "")
         + tokens_of(extras)
         + sum(tokens_of(each.content) for each in request.messages)
+        + media_tokens_in(request)
     )
 
 

@@ -62,6 +62,8 @@ def _turn(message: Any) -> list[object]:
         ]
     if message.kept:
         turn.append({"kept": list(message.kept)})
+    if message.files:  # by content, wherever they are
+        turn.append({"files": [[file.media_type, file.sha256] for file in message.files]})
     return turn
 
 
@@ -210,9 +212,15 @@ def restored(text: str, request: Request) -> Reply:
 def request_text(
     request: Request, where: str, redact: Callable[[str, object], object] | None = None
 ) -> str:
-    """A request as it is recorded, for people to read; long turns are truncated."""
+    """A request as it is recorded, for people to read; long turns are truncated.
+
+    Files are named by type, size and digest.
+    """
     turns = [("system", request.system)] if request.system is not None else []
-    turns += ((turn.role, turn.content) for turn in request.messages)
+    turns += (
+        (turn.role, "\n".join([*(file.mark for file in turn.files), turn.content]))
+        for turn in request.messages
+    )
     if redact is not None:
         turns = [(role, str(redact(where, text))) for role, text in turns]
     return codec.encode(

@@ -8,13 +8,14 @@ Caller.complete -> recorded already? -> cached? -> `abreast.run.calls.attempts`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Final, Self
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.outcome import Usage
+from abreast.models.media import MediaSource, read_files
 from abreast.models.port import Json, Message, Model, OnText, Reply, Request, is_greedy
 from abreast.models.price import Price
 from abreast.run.calls.attempts import CallAttempts
@@ -117,6 +118,7 @@ class Caller(PricedModel):
         max_tokens: int | None = None,
         shared_prefix: int | None = None,
         hear: OnText | None = None,
+        files: Sequence[MediaSource] = (),
     ) -> Reply:
         """Send one prompt; return the reply, or raise one of the errors beneath `CallFailed`.
 
@@ -132,14 +134,17 @@ class Caller(PricedModel):
             shared_prefix: so many characters of the prompt begin other prompts too; the provider
                 is asked to cache them, and the system prompt, if they are long.
             hear: called with each piece of text as it comes.
+            files: images and PDF files, as paths or as `MediaFile`s; ValueError for a path that
+                has none.
         """
+        media = await asyncio.to_thread(read_files, files) if files else ()
         shape = None
         if schema is not None:
             from abreast.models.schema import schema_of
 
             shape = schema_of(schema)
         request = Request(
-            (Message("user", prompt),),
+            (Message("user", prompt, files=media),),
             system=system,
             temperature=temperature,
             seed=seed,

@@ -32,7 +32,7 @@ class PricedModel:
         self.price = price
         self.retry = retry
         self.paid = paid
-        self.estimates = TokenEstimates()
+        self.estimates = TokenEstimates(model.name.partition("/")[0])
         self._clock = clock
         self._gate = LimitGate(clock)
 

@@ -15,7 +15,7 @@ class LogEntry:
     `verdict` is admitted or rejected, and `kind` the limit or fault. `outcome` is ok, rejected,
     fault or disconnected; empty while in flight. `parameter` is what a strict profile refused.
     The cached and the written tokens are parts of `input_tokens`, the reasoning tokens are a part
-    of `output_tokens`.
+    of `output_tokens`. `files` is how many images and PDF files it has.
     """
 
     id: int
@@ -35,6 +35,7 @@ class LogEntry:
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    files: int = 0
 
     @property
     def service(self) -> float | None:
@@ -88,7 +89,7 @@ def billed_of(entries: Iterable[LogEntry]) -> dict[str, BilledTokens]:
 class Stats:
     """The counts of a storm at one moment. Ended requests are `ok + faults + disconnects`.
 
-    `faults` includes refusals.
+    `faults` includes refusals. `files` counts the images and PDF files of all requests.
     """
 
     arrived: int
@@ -101,6 +102,7 @@ class Stats:
     peak_in_flight: int
     connections: int = 0
     cpu_seconds: float = 0.0
+    files: int = 0
 
 
 @dataclass(slots=True)
@@ -112,11 +114,13 @@ class StormLog:
     rejected: int = 0
     in_flight: int = 0
     peak: int = 0
+    files: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def open(self, entry: LogEntry) -> None:
         """Add a request; an admitted one is in flight, a rejected one has ended already."""
         self.entries.append(entry)
+        self.files += entry.files
         if entry.verdict == "admitted":
             self.admitted += 1
             self.in_flight += 1
@@ -146,4 +150,5 @@ class StormLog:
             disconnects=self.outcomes["disconnected"],
             in_flight=self.in_flight,
             peak_in_flight=self.peak,
+            files=self.files,
         )

@@ -166,6 +166,7 @@ class StormServer:
             ask.reasoning_tokens,
             ask.cached_tokens,
             ask.cache_write_tokens,
+            ask.files,
         )
         verdict = world.arrive(clock.now(), arriving)
         self._notify_watchers()

@@ -33,6 +33,7 @@ class WorldRequest(NamedTuple):
     reasoning_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    files: int = 0
 
 
 class StormVerdict(NamedTuple):
@@ -295,6 +296,7 @@ class World:
             cached_tokens=request.cached_tokens,
             cache_write_tokens=request.cache_write_tokens,
             reasoning_tokens=min(request.reasoning_tokens, output),
+            files=request.files,
         )
 
     def _headers(self, now: float, request: WorldRequest) -> Mapping[str, str]:

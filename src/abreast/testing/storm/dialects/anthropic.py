@@ -5,6 +5,7 @@ from json import loads
 from typing import Any
 
 from abreast.testing.storm.dialects.dialect import (
+    FILE_TOKENS,
     BadRequest,
     Event,
     Json,
@@ -12,6 +13,7 @@ from abreast.testing.storm.dialects.dialect import (
     StormRequest,
     choose_tool,
     count_tokens,
+    files_of,
     key_of,
     required_list,
     text_of,
@@ -42,6 +44,7 @@ class AnthropicDialect:
             text_of(body.get("system")),
             *(text_of(message.get("content")) for message in messages),
         ]
+        files = [file for message in messages for file in files_of(message.get("content"))]
         limit = token_bound(body.get("max_tokens"), "max_tokens")
         if limit is None:
             raise BadRequest("max_tokens: this field is required")
@@ -49,12 +52,13 @@ class AnthropicDialect:
         return StormRequest(
             name,
             texts[-1],
-            key_of(name, None, texts),
-            sum(map(count_tokens, texts)),
+            key_of(name, None, texts + files),
+            sum(map(count_tokens, texts)) + FILE_TOKENS * len(files),
             limit,
             stream=body.get("stream") is True,
             schema=_schema(body),
             tool=_tool(body, texts[-1]) if "tools" in body else None,
+            files=len(files),
         )
 
     def reply(self, ask: StormRequest, draft: StormDraft) -> Json:

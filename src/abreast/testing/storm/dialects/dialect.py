@@ -1,11 +1,14 @@
 """The dialect port: reads a StormRequest from a body and writes a StormDraft into one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from json import JSONEncoder
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 Json = dict[str, Any]
+FILE_TOKENS: Final = 256
+"""What an image or a file counts here, whatever is in it."""
 # Made once: json.dumps would make an encoder for each call.
 encode = JSONEncoder(separators=(",", ":")).encode
 Event = tuple[str, Json]  # a piece of a stream: its event's name, empty for none, and its data
@@ -32,9 +35,9 @@ class Refusal(BadRequest):
 class StormRequest(NamedTuple):
     """A request, independent of the dialect.
 
-    `tool` is the tool to be called, with the schema of its arguments. Strict profiles set the
-    others: `reasoning_tokens` come before the text, in the same `max_tokens`; `cached_tokens` and
-    `cache_write_tokens` are parts of `input_tokens`.
+    `tool` is the tool to be called, with the schema of its arguments; `files` is how many images
+    and PDF files it has. Strict profiles set the others: `reasoning_tokens` come before the text,
+    in the same `max_tokens`; `cached_tokens` and `cache_write_tokens` are parts of `input_tokens`.
     """
 
     model: str
@@ -51,6 +54,7 @@ class StormRequest(NamedTuple):
     cache_write_tokens: int = 0
     shows_reasoning: bool = False  # as text, or encrypted
     stores: bool = False  # whether later requests may refer to the reply
+    files: int = 0
 
 
 class StormDraft(NamedTuple):
@@ -115,6 +119,40 @@ def text_of(content: object) -> str:
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return ""
+
+
+def files_of(content: object) -> list[str]:
+    """The images and files among the parts of a content, in base64 with their media types.
+
+    Raises BadRequest for one that a provider could not read.
+    """
+    parts = content if isinstance(content, list) else ()
+    return [_checked(file) for part in parts if isinstance(part, dict) for file in _data_of(part)]
+
+
+def _data_of(part: Mapping[str, Any]) -> Iterator[str]:
+    """The data URL of a part that has a file, in whichever dialect."""
+    kind = part.get("type")
+    if kind == "image_url":
+        yield part["image_url"]["url"]
+    elif kind == "input_image":
+        yield part["image_url"]
+    elif kind in ("file", "input_file"):
+        yield (part["file"] if kind == "file" else part)["file_data"]
+    elif kind in ("image", "document"):
+        yield f"data:{part['source']['media_type']};base64,{part['source']['data']}"
+    elif "inlineData" in part:
+        yield f"data:{part['inlineData']['mimeType']};base64,{part['inlineData']['data']}"
+
+
+def _checked(url: str) -> str:
+    head, _, data = url.partition(";base64,")
+    try:
+        if not data or not b64decode(data, validate=True):
+            raise ValueError(head[:80])  # noqa: TRY301 - refused below
+    except ValueError:
+        raise BadRequest("Could not process image: it is no base64 with a media type") from None
+    return url
 
 
 def required_list(body: Mapping[str, Any], name: str) -> list[Any]:

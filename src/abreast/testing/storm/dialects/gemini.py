@@ -5,12 +5,14 @@ from json import loads
 from typing import Any
 
 from abreast.testing.storm.dialects.dialect import (
+    FILE_TOKENS,
     Event,
     Json,
     StormDraft,
     StormRequest,
     choose_tool,
     count_tokens,
+    files_of,
     key_of,
     required_list,
     text_of,
@@ -45,16 +47,18 @@ class GeminiDialect:
         contents = required_list(body, "contents")
         system = body.get("systemInstruction") or body.get("system_instruction") or {}
         texts = [text_of(part.get("parts")) for part in (system, *contents)]
+        files = [file for turn in contents for file in files_of(turn.get("parts"))]
         config = body.get("generationConfig") or {}
         return StormRequest(
             model,
             texts[-1],
-            key_of(model, config.get("seed"), texts),
-            sum(map(count_tokens, texts)),
+            key_of(model, config.get("seed"), texts + files),
+            sum(map(count_tokens, texts)) + FILE_TOKENS * len(files),
             token_bound(config.get("maxOutputTokens"), "maxOutputTokens"),
             stream=stream,
             schema=config.get("responseJsonSchema") or config.get("responseSchema"),
             tool=_tool(body, texts[-1]) if "tools" in body else None,
+            files=len(files),
         )
 
     def reply(self, ask: StormRequest, draft: StormDraft) -> Json:

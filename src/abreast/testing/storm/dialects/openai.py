@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from abreast.testing.storm.dialects.dialect import (
+    FILE_TOKENS,
     Event,
     Json,
     StormDraft,
     StormRequest,
     choose_tool,
     count_tokens,
+    files_of,
     key_of,
     required_list,
     text_of,
@@ -48,6 +50,7 @@ class OpenAIDialect:
         """Read a request."""
         messages = required_list(body, "messages")
         texts = [text_of(message.get("content")) for message in messages]
+        files = [file for message in messages for file in files_of(message.get("content"))]
         users = [
             text
             for text, message in zip(texts, messages, strict=True)
@@ -59,13 +62,14 @@ class OpenAIDialect:
         return StormRequest(
             name,
             prompt,
-            key_of(name, body.get("seed"), texts),
-            sum(map(count_tokens, texts)),
+            key_of(name, body.get("seed"), texts + files),
+            sum(map(count_tokens, texts)) + FILE_TOKENS * len(files),
             token_bound(limit, "max_tokens"),
             stream=body.get("stream") is True,
             stream_usage=bool((body.get("stream_options") or {}).get("include_usage")),
             schema=_schema(body.get("response_format")),
             tool=_tool(body, prompt) if "tools" in body else None,
+            files=len(files),
         )
 
     def reply(self, ask: StormRequest, draft: StormDraft) -> Json:
