@@ -96,7 +96,7 @@ async def sample(
         judge: the model for checks that ask a model and name none; by default the same model.
         **options: those of `abreast.jobs.sample.arguments.make_job`: checks, breadth, depth,
             strategy, pick, on_error, system, schema, temperature, max_tokens, seed, explain, name,
-            budget.
+            budget, files.
 
     Raises:
         ValueError, TypeError: an option is invalid; nothing was drawn.

@@ -260,7 +260,8 @@ async def test_a_lanes_own_proxy_is_used_and_none_overrides_that_of_the_environm
         monkeypatch.setenv("LANE_PROXY", proxy.url.replace("://", "://me:planted-word@"))
         async with opened("http://api.example/v1", proxy="env:LANE_PROXY") as model:
             assert (await model.ask("Hello")).text == "hi"
-            assert model.model._http.clean("planted-word") == "***"
+            bare = getattr(model.model, "_model", model.model)  # another test may trace calls
+            assert bare._http.clean("planted-word") == "***"
         heads = [head.decode() for head, _ in proxy.requests]
     assert [head.split(" ")[1] for head in heads] == ["http://api.example/v1/chat/completions"] * 2
     assert "proxy-authorization" in heads[1].lower()

@@ -314,7 +314,13 @@ class RunTools:
             spec = SampleSpec.of({"model": self.default_model, **facts}, "sample")
             model = await self._caller(spec.model)
             judge = model if spec.judge is None else await self._caller(spec.judge)
-            job = spec.job(model, judge, find=self._find_function, read=self._read_schema)
+            job = spec.job(
+                model,
+                judge,
+                find=self._find_function,
+                read=self._read_schema,
+                folder=self._tools.cwd or "",
+            )
         except (ValueError, TypeError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
         return await job.run(run)

@@ -126,6 +126,15 @@ model_options = group_of(
 )
 """Which model is asked, and with which settings."""
 
+images = click.option(
+    "--image",
+    "--file",
+    "image",
+    metavar="PATH",
+    multiple=True,
+    help="An image or a PDF file that goes with the prompt; may be repeated.",
+)
+
 common = group_of(store, as_json, verbose)
 """Options of every command."""
 

@@ -10,8 +10,10 @@ from abreast.cli import options
 from abreast.cli.config import MODEL, SEED, Config
 from abreast.cli.errors import FAILED, UsageError, one_line, tell
 from abreast.cli.jobs.model_options import (
+    check_sees,
     configured_lanes,
     open_named,
+    read_images,
     read_schema,
     read_temperature,
     reply_as_json,
@@ -27,6 +29,7 @@ from abreast.models.port import Reply
 
 @click.command("ask")
 @options.model_options
+@options.images
 @click.option("--seed", metavar="N", help="For models that take one.")
 @options.quiet
 @options.common
@@ -37,6 +40,7 @@ def command(*, question: str, **given: Any) -> int:
     \b
       abreast ask "Name three colours."
       abreast ask -m anthropic/claude-sonnet-4-5 --system "Be brief." - < question.txt
+      abreast ask -m openai/gpt-4o-mini --image photo.jpg "What is in this picture?"
 
     Keys come from the environment (OPENAI_API_KEY, ...) or from where abreast.toml says, never from
     the command line.
@@ -51,10 +55,13 @@ def command(*, question: str, **given: Any) -> int:
         "seed": config.get(SEED, given["seed"]),
         "temperature": read_temperature(given["temperature"]),
         "max_tokens": read_number("--max-tokens", given["max_tokens"]),
+        "files": read_images(given["image"]),
     }
     name = config.get(MODEL, given["model"])
     choice = StoreChoice(config, given["store"])
     lanes = configured_lanes(config, given["lane_width"])
+    if given["image"]:
+        check_sees(name, lanes)
     with choice.existing() if name.startswith("replay/") else choice.look() as store:
         model = open_named(name, lanes, store)
         streams = not given["as_json"] and call_options["schema"] is None

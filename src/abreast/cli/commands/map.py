@@ -49,6 +49,7 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
     help="Ask a model about each item, instead of a command; {} is the item.",
 )
 @options.model_options
+@options.images
 @click.option(
     "--cache",
     is_flag=True,
@@ -107,6 +108,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
       abreast map --jsonl --key '{.id}' -- ./ask.sh {.question} < questions.jsonl
       abreast map --call package.module:function < lines
       abreast map --prompt 'Classify: {}' -m local/smollm2 --schema label.json < reviews.txt
+      ls *.jpg | abreast map --prompt 'What is it?' --image {} -m anthropic/claude-sonnet-4-5
 
     The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is
     spent, 4 if the run was cancelled, 130 after Ctrl-C.
@@ -164,6 +166,7 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         "lane_width",
         "cache",
         "warm",
+        "image",
     )
     if given["prompt"] is None:
         for name in names:
@@ -186,4 +189,5 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         "temperature": model_options.read_temperature(given["temperature"]),
         "max_tokens": read_number("--max-tokens", given["max_tokens"]),
         "lane_width": given["lane_width"],
+        "images": given["image"],
     }

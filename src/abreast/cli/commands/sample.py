@@ -18,6 +18,7 @@ from abreast.jobs.sample.strategies import STRATEGIES
 
 @click.command("sample")
 @options.model_options
+@options.images
 @click.option(
     "--check", "checks", metavar="TEXT", multiple=True, help="What a draw must be; may be repeated."
 )
@@ -114,6 +115,7 @@ def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
         max_tokens=read_number("--max-tokens", given["max_tokens"]),
         budget=config.get(BUDGET, given["budget"]),
         explain=given["explain"],
+        images=given["image"],
         breadth=read_number("--breadth", given["breadth"]) or 1,
         depth=read_number("--depth", given["depth"]) or 1,
     )

@@ -1,7 +1,7 @@
 """Options of calls to models that several jobs share: lanes, schema, temperature, the model."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,8 @@ from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.cli.jobs.request import read_number
 from abreast.core.outcome import TOKEN_PARTS
-from abreast.models.lanes import LaneSettings
+from abreast.models.lanes import LaneSettings, refuses_files, split_name
+from abreast.models.media import MediaFile, read_files
 from abreast.models.port import Reply
 from abreast.run.calls.model import Caller
 from abreast.store.port import Store
@@ -66,6 +67,19 @@ def wrong_sample(facts: Mapping[str, Any]) -> str | None:
     except (ValueError, TypeError) as error:
         return str(error).removeprefix("sample: ").removeprefix("sample.")
     return None
+
+
+def read_images(paths: Sequence[str], folder: str = "") -> tuple[MediaFile, ...]:
+    """The files of `--image`; raises `UsageError` for one that can't be sent."""
+    with refusing("--image"):
+        return read_files(paths, folder)
+
+
+def check_sees(model: str, lanes: Mapping[str, LaneSettings]) -> None:
+    """Raise `UsageError` if it is known that a model takes no images and PDF files."""
+    with refusing("--model"):
+        if why := refuses_files(split_name(model, lanes)[0]):
+            raise ValueError(why)
 
 
 def read_schema(path: str | None) -> dict[str, Any] | None:

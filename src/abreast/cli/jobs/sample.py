@@ -13,7 +13,7 @@ from abreast.cli.errors import DONE, FAILED, UsageError, one_line, refusing, tel
 from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
-from abreast.cli.jobs.model_options import configured_lanes, open_named, read_schema
+from abreast.cli.jobs.model_options import check_sees, configured_lanes, open_named, read_schema
 from abreast.cli.jobs.request import RunRequest, new_request, recorded_facts
 from abreast.cli.signals import Interrupts
 from abreast.cli.terminal.live_line import LiveLine
@@ -72,18 +72,30 @@ class SampleDriver(JobDriver):
     def of_run(
         cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], _inputs: Sequence[str]
     ) -> Self:
-        """The driver of a recorded run, with another budget if one is given."""
+        """The driver of a recorded run, with another budget if one is given.
+
+        Raises `UsageError` if an image of its prompt has changed since.
+        """
         facts = recorded_facts(row, cls.kind)
         changed = {**facts, "budget": changes["budget"] or facts.get("budget")}
         cwd, width = str(row.manifest.get("cwd") or "."), row.manifest.get("lane_width")
-        return cls(
+        driver = cls(
             SampleSpec.of(changed), request, cwd=cwd, lane_width=str(width) if width else None
         )
+        before = row.manifest.get("images")
+        if before is not None and driver._job(None, None).question.marks != before:
+            raise UsageError(
+                f"an image or a PDF file of {row.id} has changed since the run recorded it; "
+                "put it back, or start a new run"
+            )
+        return driver
 
     def check(self) -> None:
         """Raise `UsageError` for errors that are visible before a store or a call is made."""
         with refusing():
             lanes = {name: split_name(name, self._lanes)[0] for name in self._models}
+        if self._spec.images:
+            check_sees(self._spec.model, self._lanes)
         check_keys(list(lanes.values()))
         job = self._job(None, None)
         for name, lane in lanes.items():
@@ -133,7 +145,11 @@ class SampleDriver(JobDriver):
         self._sample = replace(job, budget=None)
         return {
             "budget": job.budget,
-            "manifest": {self.kind: self._spec.plain(), "lane_width": self._lane_width},
+            "manifest": {
+                self.kind: self._spec.plain(),
+                "lane_width": self._lane_width,
+                **({"images": job.question.marks} if job.question.files else {}),
+            },
         }
 
     async def work(self, run: Run, _stack: AsyncExitStack) -> None:
@@ -149,7 +165,11 @@ class SampleDriver(JobDriver):
     def _job(self, model: Any, judge: Any) -> SampleJob:  # noqa: ANN401 - None for a check alone
         try:
             return self._spec.job(
-                model, judge, find=lambda call: find_function(call, self._cwd), read=self._read
+                model,
+                judge,
+                find=lambda call: find_function(call, self._cwd),
+                read=self._read,
+                folder="" if os.getcwd() == self._cwd else self._cwd,  # noqa: PTH109 - text
             )
         except UsageError as error:
             raise UsageError(

@@ -15,6 +15,7 @@ from abreast.jobs.sample.job import BreadthDepth, RequestSettings, run_sample
 from abreast.jobs.sample.results import SampleResult
 from abreast.jobs.sample.strategies import STRATEGIES, Question, Rejection, Strategy
 from abreast.limits.budget import Budget
+from abreast.models.media import MediaSource, read_files
 from abreast.models.port import Json, Model
 from abreast.models.schema import schema_of
 from abreast.run.map.hooks import name_of
@@ -85,6 +86,7 @@ def make_job(
     explain: bool = False,
     name: str = "sample",
     budget: Budget | str | None = None,
+    files: Sequence[MediaSource] = (),
     **theirs: Any,
 ) -> SampleJob:
     """Validate the arguments, before anything is drawn.
@@ -117,6 +119,8 @@ def make_job(
         explain: run all checks on every draw, also after one has failed.
         name: the sample's part of the path; unique in its scope.
         budget: a limit for draws, judges and repairs together.
+        files: images and PDF files that go with the prompt, as paths or `MediaFile`s; judges do
+            not get them.
         theirs: none; a keyword of another library gets an error that names abreast's.
     """
     for word in theirs:
@@ -146,7 +150,8 @@ def make_job(
         model, system, None if schema is None else schema_of(schema), temperature, max_tokens, seed
     )
     own = Budget.parse(budget) if isinstance(budget, str) else budget
-    return SampleJob(Question(prompt, made), draws, _strategy_from(strategy), shape, name, own)
+    question = Question(prompt, made, read_files(files))
+    return SampleJob(question, draws, _strategy_from(strategy), shape, name, own)
 
 
 async def _restore_budget(scope: Run) -> None:

@@ -19,6 +19,7 @@ from abreast.jobs.sample.checks import (
     regex,
     words,
 )
+from abreast.models.media import read_files
 from abreast.models.port import Model, full_name
 
 _MAX_TEMPERATURE: Final = 100
@@ -50,6 +51,7 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     ),
     "budget": (lambda given: isinstance(given, str), "a text such as 50req"),
     "explain": (lambda given: isinstance(given, bool), "true or false"),
+    "images": (TEXTS.fits, "a list of paths of images and PDF files"),
 }
 """By key of the specification: the test of a value, and the text that describes a valid one."""
 
@@ -76,6 +78,8 @@ class SampleSpec:
     max_tokens: int | None = None
     budget: str | None = None
     explain: bool = False
+    images: tuple[str, ...] = ()
+    """Paths of images and PDF files that go with the prompt."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], where: str = "sample") -> Self:
@@ -95,11 +99,12 @@ class SampleSpec:
         for word in ("model", "judge"):
             if word in given:
                 given[word] = full_name(given[word])
-        return cls(**{**given, "checks": tuple(given.get("checks") or ())})
+        lists = {word: tuple(given.get(word) or ()) for word in ("checks", "images")}
+        return cls(**{**given, **lists})
 
     def plain(self) -> dict[str, Any]:
         """Return the form that a manifest stores."""
-        return {**asdict(self), "checks": list(self.checks)}
+        return {**asdict(self), "checks": list(self.checks), "images": list(self.images)}
 
     def job(
         self,
@@ -108,8 +113,12 @@ class SampleSpec:
         *,
         find: Callable[[str], Callable[[Any], Any]],
         read: Callable[[str], Mapping[str, Any]],
+        folder: str = "",
     ) -> SampleJob:
-        """Make the job; `find` gives the function of a `call`, `read` the schema in a file."""
+        """Make the job; `find` gives the function of a `call`, `read` the schema in a file.
+
+        Paths of images count from `folder`.
+        """
         made = [parse_check(text, judge, find=find, read=read) for text in self.checks]
         return make_job(
             self.prompt,
@@ -126,6 +135,7 @@ class SampleSpec:
             max_tokens=self.max_tokens,
             budget=self.budget,
             explain=self.explain,
+            files=read_files(self.images, folder),
         )
 
 

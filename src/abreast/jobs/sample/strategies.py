@@ -7,6 +7,7 @@ from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
 from abreast.jobs.sample.checks import Check
 from abreast.jobs.sample.results import SampleAttempt, best_failed, rank
+from abreast.models.media import MediaFile
 from abreast.models.port import Message, Model
 
 TEMPLATE: Final = """{prompt}
@@ -33,10 +34,11 @@ Write a new answer that meets all requirements. Give only the answer."""
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The prompt, and the checks whose requirements it states."""
+    """The prompt, its images and PDF files, and the checks whose requirements it states."""
 
     prompt: str
     checks: tuple[Check, ...] = ()
+    files: tuple[MediaFile, ...] = ()
 
     @property
     def text(self) -> str:
@@ -48,6 +50,15 @@ class Question:
         ended = prompt if prompt[-1:] in _SENTENCE_ENDS else f"{prompt}."
         # As sentences: small models take a list of requirements for something to be listed.
         return f"{ended} {shown[0]}" if len(shown) == 1 else "\n".join((ended, *shown))
+
+    @property
+    def marks(self) -> list[str]:
+        """What a record has of the files: type, size and digest."""
+        return [file.mark for file in self.files]
+
+    def turn(self, text: str | None = None) -> Message:
+        """The user's turn with the files, and with the prompt or another text."""
+        return Message("user", self.text if text is None else text, files=self.files)
 
 
 @dataclass(slots=True)
@@ -117,7 +128,7 @@ class _AskAgain:
 
     def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - history is not used
         """Ask the prompt again."""
-        return Turn((Message("user", question.text),))
+        return Turn((question.turn(),))
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """Most checks passed, then the higher score, then the earliest."""
@@ -146,7 +157,7 @@ class Repair(_AskAgain):
             text = self.template.format(
                 prompt=question.text, answer=answer(last), failures=failures(last)
             )
-        return Turn((Message("user", text),))
+        return Turn((question.turn(text),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +166,7 @@ class MultiTurn(_AskAgain):
 
     def next(self, question: Question, history: History) -> Turn:
         """Send the conversation so far, with what is wrong with the last answer."""
-        turns = [Message("user", question.text)]
+        turns = [question.turn()]
         for attempt in history.attempts:
             turns += [
                 Message("assistant", answer(attempt)),

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from abreast.cli.errors import DONE, FAILED, UsageError, tell
+from abreast.cli.errors import DONE, FAILED, USAGE, UsageError, tell
 from abreast.cli.jobs.driver import EarlyExit, JobDriver
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.map.command import CommandWork, check_command
@@ -25,7 +25,7 @@ from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.outcome_text import Render, json_line, pieces_as_json, pieces_as_text
 from abreast.cli.terminal.printer import STDOUT, OutputLost, Piece, Printer, write_all
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError
+from abreast.core.errors import AbreastError, ItemChanged
 from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, count_read
 from abreast.core.frozen import record
 from abreast.core.item import escape, position_key
@@ -111,6 +111,9 @@ class MapDriver(JobDriver):
             return
         if job.input is not None:
             check_input(job.input)
+            if job.images and os.path.isfile(job.input):  # noqa: PTH113 - a recorded text
+                for _ in self._lines():  # every image is looked at before the first call
+                    pass
         elif row is not None and os.isatty(0):
             raise UsageError(
                 f"the input of {row.id} was cut off before it was read to its end; "
@@ -205,6 +208,8 @@ class MapDriver(JobDriver):
     def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
         """If stdout was lost, that is why; it has cancelled the run."""
         why = error if isinstance(error, AbreastError) else self._output_error or error
+        if isinstance(why, ItemChanged) and self._job.images:
+            return EarlyExit(f"{why} (the content of its images counts)", USAGE, resumable=False)
         return (
             EarlyExit(str(why), why.code)
             if isinstance(why, UsageError)
@@ -225,14 +230,19 @@ class MapDriver(JobDriver):
             if self.view.json
             else partial(pieces_as_text, quiet=self.view.quiet)
         )
+        lines, key = run.intake(INPUT, self._items()), job.key_of
+        if job.images:
+            from abreast.cli.jobs.map.prompt import key_of_line, with_content
+
+            lines, key = with_content(job, lines), key_of_line(key)
         outcomes = run.map(
             function,
-            run.intake(INPUT, self._items()),
+            lines,
             width=job.width,
             name=ITEMS,
             until=job.until,
             on_error="halt" if job.halt else "collect",
-            key=job.key_of,
+            key=key,
             retry=job.retries or None,
             timeout=job.timeout,
             lane=lane,

@@ -14,6 +14,7 @@ from abreast.cli.jobs.map.template import ItemTemplate, UnstartedItem
 from abreast.cli.jobs.request import unknown_version
 from abreast.core.frozen import record
 from abreast.core.item import position_key
+from abreast.models.media import MediaFile, check_media, read_files
 from abreast.store.port import JsonValue, RunRow
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class MapJob:
     cache: bool = False
     lane_width: str | None = None
     warm: bool = False
+    images: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check options that exclude or require each other."""
@@ -79,7 +81,7 @@ class MapJob:
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""
         facts: dict[str, Any] = asdict(self)
-        return {MANIFEST: {**facts, "command": list(self.command)}}
+        return {MANIFEST: {**facts, "command": list(self.command), "images": list(self.images)}}
 
     @classmethod
     def of_run(cls, row: RunRow) -> MapJob:
@@ -89,7 +91,8 @@ class MapJob:
             raise UsageError(_started_by_script(row))
         try:
             known: dict[str, Any] = {**facts}
-            return cls(**{**known, "command": tuple(known["command"])})
+            texts = {"command": tuple(known["command"]), "images": tuple(known.get("images", ()))}
+            return cls(**{**known, **texts})
         except (TypeError, KeyError):
             raise unknown_version(row) from None
 
@@ -109,13 +112,30 @@ class MapJob:
 
     @cached_property
     def question(self) -> ItemTemplate:
-        """The prompt as a template; the item is added at its end if no placeholder names it."""
+        """The prompt as a template; the item is added at its end if no placeholder names it.
+
+        Nor if it is the path of an image.
+        """
         template = ItemTemplate((self.prompt or "",), json_items=self.jsonl, option="--prompt")
         return (
             template
-            if template.uses_item
+            if template.uses_item or self.image_paths.uses_item
             else ItemTemplate((f"{self.prompt}\n\n{{}}",), json_items=self.jsonl, option="--prompt")
         )
+
+    @cached_property
+    def image_paths(self) -> ItemTemplate:
+        """The paths of images and PDF files as a template."""
+        return ItemTemplate(self.images, json_items=self.jsonl, option="--image")
+
+    @property
+    def folder(self) -> str:
+        """The directory from which paths count: empty if it is the current one."""
+        return "" if self.cwd == str(Path.cwd()) else self.cwd
+
+    def read_files(self, value: object, where: UnstartedItem) -> tuple[MediaFile, ...]:
+        """The files of one item; raises ValueError for one that can't be sent."""
+        return read_files(self.image_paths.fill(value, where), self.folder)
 
     @cached_property
     def lanes(self) -> dict[str, LaneSettings]:
@@ -142,18 +162,25 @@ class MapJob:
         if self.command:
             return self.arguments.fill(value, where)
         if self.prompt:
-            return [str(self.model), *self.question.fill(value, where)]
+            asked = self.question.fill(value, where) + self.image_paths.fill(value, where)
+            return [str(self.model), *asked]
         return [str(self.call), str(value)]
 
     def check_item(self, value: object, index: int) -> None:
-        """Raise ValueError for an item that lacks a field of the command, the prompt or the key."""
+        """Raise ValueError for an item that lacks a field of the command, the prompt or the key.
+
+        Also for one whose image can't be sent.
+        """
         key = self.key_of(value) if self.key_of is not None else position_key(index)
         if not key:
             raise ValueError("its key is empty")
         if self.command:
             self.arguments.fill(value, UnstartedItem(index, key))
         elif self.prompt:
-            self.question.fill(value, UnstartedItem(index, key))
+            where = UnstartedItem(index, key)
+            self.question.fill(value, where)
+            for path in self.image_paths.fill(value, where):
+                check_media(str(Path(self.folder, path)))
 
 
 def _started_by_script(row: RunRow) -> str:

@@ -1,18 +1,26 @@
 """Asks a model about each item of a map."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 from abreast.cli.config import DEFAULT, WIDTH, Config
+from abreast.cli.errors import refusing
 from abreast.cli.jobs.map.job import MapJob
+from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.jobs.model_options import (
     ADAPTIVE_WIDTH,
     check_schema,
+    check_sees,
     configured_lanes,
     open_named,
 )
+from abreast.core.item import position_key
 from abreast.limits.budget import Budget
 from abreast.models.lanes import check_keys, split_name
+from abreast.models.media import MediaFile, check_media
 from abreast.models.port import Json, Request, full_name
 from abreast.run.calls.model import Caller
 from abreast.run.current import current_item
@@ -35,8 +43,13 @@ def width_for(config: Config, model_options: Mapping[str, Any], given: Mapping[s
 
 
 def check_prompt(job: MapJob) -> None:
-    """Raise an error if the model's name, its key, the schema or the budget is wrong."""
+    """Raise an error if the model's name, its key, the schema, an image or the budget is wrong."""
     settings, _ = split_name(job.model or "", job.lanes)
+    if job.images:
+        check_sees(job.model or "", job.lanes)
+        with refusing("--image"):
+            for path in job.image_paths.constants:
+                check_media(str(Path(job.folder, path)))
     check_keys([settings])
     if job.schema is not None:
         check_schema(job.schema, "--schema")
@@ -50,6 +63,23 @@ def check_prompt(job: MapJob) -> None:
 def open_caller(job: MapJob, store: Store | None) -> Caller:
     """Open the job's model."""
     return open_named(job.model or "", job.lanes, store, cache=job.cache, warm=job.warm)
+
+
+async def with_content(job: MapJob, lines: AsyncIterable[Any]) -> AsyncIterator[list[Any]]:
+    """Each line with the marks of its files: an item whose file has changed is another item."""
+    index = 0
+    async with aclosing(aiter(lines)) as opened:  # type: ignore[type-var]  # a generator
+        async for line in opened:
+            key = job.key_of(line) if job.key_of is not None else position_key(index)
+            with refusing(f"item {key}"):
+                files = await asyncio.to_thread(job.read_files, line, UnstartedItem(index, key))
+            yield [line, [file.mark for file in files]]
+            index += 1
+
+
+def key_of_line(key_of: Callable[[Any], str] | None) -> Callable[[Any], str] | None:
+    """The same function for items as `with_content` makes them."""
+    return None if key_of is None else lambda value: key_of(value[0])
 
 
 class PromptWork:
@@ -66,6 +96,14 @@ class PromptWork:
         if item is None:
             raise RuntimeError("a question is asked inside an item of a map")
         job = self._job
+        files: tuple[MediaFile, ...] = ()
+        if job.images:
+            value, marks = value
+            files = await asyncio.to_thread(
+                job.read_files, value, UnstartedItem(item.index, item.key)
+            )
+            if [file.mark for file in files] != marks:
+                raise ValueError("its files changed after they were read; start a new run")
         reply = await self._caller.ask(
             job.question.fill(value, item)[0],
             system=job.system,
@@ -73,5 +111,6 @@ class PromptWork:
             temperature=job.temperature,
             max_tokens=job.max_tokens,
             shared_prefix=job.question.shared_prefix,
+            files=files,
         )
         return reply.value if job.schema is not None else reply.text

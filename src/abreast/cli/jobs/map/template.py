@@ -81,6 +81,11 @@ class ItemTemplate:
         self._parts = tuple(_split(text) for text in self.texts)
 
     @property
+    def constants(self) -> tuple[str, ...]:
+        """The texts without placeholders."""
+        return tuple(parts[0] for parts in self._parts if len(parts) == 1)
+
+    @property
     def uses_item(self) -> bool:
         """Whether a placeholder stands for the item or a part of it."""
         return any(part not in _ABOUT for parts in self._parts for part in parts[1::2])

@@ -1,0 +1,194 @@
+"""Images and PDF files on the command line, over a storm on this machine, and replayed without."""
+
+from contextlib import closing
+
+import pytest
+
+from abreast.store.sqlite.store import SqliteStore
+from tests.cli.storms import start_storm
+from tests.models.pictures import pdf, png
+
+LANES = """
+[lanes.anthropic]
+kind = "anthropic"
+base_url = "{url}/v1"
+api_key_env = "STORM_KEY"
+price = {{input = 1.0, output = 1.0}}
+"""
+MODEL = "anthropic/claude"
+SHOTS = "".join(f"shot{number}.png\n" for number in range(5))
+
+
+@pytest.fixture(scope="module")
+def storm():
+    with start_storm() as storm:
+        yield storm
+
+
+@pytest.fixture
+def project(abreast, storm):
+    """Five images that differ, a PDF file, and a lane to the storm."""
+    for number in range(5):
+        abreast.file(f"shot{number}.png", png(40 * number))
+    abreast.file("paper.pdf", pdf(2))
+    abreast.file("abreast.toml", LANES.format(url=storm.url))
+    abreast.environment["STORM_KEY"] = "sk-invented"
+    return abreast
+
+
+def look(project, *options, model=MODEL, given=SHOTS):
+    words = ("map", "-q", "--prompt", "What is it?", "-m", model, "--image", "{}")
+    return project(*words, *options, given=given)
+
+
+def test_each_line_is_an_image_and_a_replay_gives_the_same_bytes(project, storm):
+    before = storm.stats()
+    said = look(project)
+    assert (said.code, said.err) == (0, "")
+    assert len(set(said.lines)) == 5, "the storm answers by the content of the image"
+    after = storm.stats()
+    assert (after.arrived - before.arrived, after.files - before.files) == (5, 5)
+    again = look(project, model="replay/map-1")
+    assert (again.code, again.out) == (0, said.out)
+    assert storm.stats().arrived == after.arrived, "a replay calls nobody"
+
+
+def test_the_store_names_a_file_and_has_none_of_its_bytes(project):
+    assert look(project, "--image", "paper.pdf").code == 0
+    with closing(SqliteStore(project.store)) as store:
+        bodies = [event.body or "" for event in store.events("map-1", limit=10_000)]
+    assert sum("[image/png" in body for body in bodies) == 5
+    assert sum("[application/pdf" in body for body in bodies) == 5
+    whole = b"".join(path.read_bytes() for path in project.store.parent.iterdir() if path.is_file())
+    assert b"iVBORw0KGgo" not in whole, "base64 of an image"
+    assert b"\x89PNG" not in whole
+
+
+def test_another_place_is_the_same_file_for_a_replay(project, storm):
+    said = look(project)
+    for number in range(5):
+        (project.folder / f"shot{number}.png").rename(project.folder / f"moved{number}.png")
+    again = look(project, model="replay/map-1", given=SHOTS.replace("shot", "moved"))
+    assert (again.code, again.out) == (0, said.out)
+
+
+def test_a_replay_of_another_image_is_not_recorded(project):
+    assert look(project).code == 0
+    project.file("shot2.png", png(7))
+    again = look(project, model="replay/map-1")
+    assert (again.code, len(again.lines)) == (1, 4)
+
+
+def test_the_cache_knows_an_image_by_its_content(project, storm):
+    assert look(project, "--cache").code == 0
+    asked = storm.stats().arrived
+    (project.folder / "shot1.png").rename(project.folder / "copy.png")
+    said = look(project, "--cache", given="shot0.png\ncopy.png\n")
+    assert (said.code, storm.stats().arrived) == (0, asked)
+    project.file("copy.png", png(3))
+    said = look(project, "--cache", given="copy.png\n")
+    assert (said.code, storm.stats().arrived) == (0, asked + 1)
+
+
+def test_a_resumed_run_says_which_item_has_another_image_now(project, storm):
+    said = look(project, "--budget", "2req", "--width", "1")
+    assert (said.code, len(said.lines)) == (3, 2)
+    asked = storm.stats().arrived
+    project.file("shot1.png", png(250))
+    said = project("resume", "map-1", "--budget", "9req")
+    assert said.code == 2
+    assert "0001" in said.err
+    assert "changed" in said.err
+    assert storm.stats().arrived == asked
+    project.file("shot1.png", png(40))
+    project.file("shot3.png", png(251))  # it was not asked about yet
+    said = project("resume", "map-1", "--budget", "9req")
+    assert (said.code, len(said.lines)) == (0, 5)
+    assert storm.stats().arrived == asked + 3
+
+
+def test_fields_of_json_lines_are_paths(project, storm):
+    before = storm.stats().files
+    lines = '{"id": "a", "photo": "shot0.png"}\n{"id": "b", "photo": "shot1.png"}\n'
+    words = ("--jsonl", "--key", "{.id}", "--image", "{.photo}", "--file", "paper.pdf")
+    said = project("map", "-q", *words, "--prompt", "What is it?", "-m", MODEL, given=lines)
+    assert (said.code, len(said.lines)) == (0, 2)
+    assert storm.stats().files == before + 4
+    assert project.recorded() >= {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "can't be read"), (b"", "is empty"), (b"text", "neither an image")]
+)
+def test_a_bad_path_in_a_file_is_found_before_anything_is_asked(project, storm, content, why):
+    if content is not None:
+        project.file("bad.png", content)
+    project.file("list", SHOTS + "bad.png\n")
+    asked = storm.stats().arrived
+    said = look(project, "--input", "list")
+    assert said.code == 2
+    assert "line 6: bad.png" in said.err
+    assert why in said.err
+    assert said.err.count("\n") == 1
+    assert (storm.stats().arrived, project.store.exists()) == (asked, False)
+
+
+def test_a_model_that_can_not_see_is_refused_before_anything_starts(project):
+    for words in (("map", "--prompt", "Hi"), ("ask", "Hi"), ("sample", "Hi")):
+        said = project(*words, "-m", "local/smollm2", "--image", "shot0.png", given="x\n")
+        assert said.code == 2, words
+        assert "can't see images" in said.err
+    assert not project.store.exists()
+
+
+def test_ask_sends_an_image(project, storm):
+    before = storm.stats().files
+    said = project("ask", "-m", MODEL, "--image", "shot0.png", "--file", "paper.pdf", "What is it?")
+    assert (said.code, storm.stats().files) == (0, before + 2)
+    said = project("ask", "-m", MODEL, "--image", "nowhere.png", "What is it?")
+    assert said.code == 2
+    assert "--image: nowhere.png can't be read" in said.err
+
+
+def test_a_sample_sends_its_image_with_every_draw(project, storm):
+    before = storm.stats().files
+    words = ("sample", "What is it?", "-m", MODEL, "--image", "shot0.png", "--json")
+    more = ("--check", "contains nothing-like-this", "--strategy", "multi-turn", "--depth", "3")
+    said = project(*words, *more)
+    assert (said.code, storm.stats().files) == (1, before + 3), said.err
+    said = project(*words, "--dry-run")
+    assert said.rows[0]["worst_tokens"] > 4784
+    said = project("sample", "What is it?", "-m", MODEL, "--image", "nowhere.png")
+    assert said.code == 2
+    assert "nowhere.png can't be read" in said.err
+
+
+def test_a_job_file_of_a_sample_names_images_beside_the_place_where_it_is_run(project, storm):
+    before = storm.stats().files
+    project.file(
+        "job.yaml", f"sample: {{prompt: What is it?, model: {MODEL}, images: [paper.pdf]}}"
+    )
+    said = project("run", "job.yaml")
+    assert (said.code, storm.stats().files) == (0, before + 1), said.err
+    project.file("job.yaml", f"sample: {{prompt: Hm?, model: {MODEL}, images: paper.pdf}}")
+    said = project("run", "job.yaml")
+    assert said.code == 2
+    assert "a list of paths" in said.err
+
+
+def test_a_sample_whose_image_changed_is_not_resumed(project, storm):
+    words = ("sample", "What is it?", "-m", MODEL, "--image", "shot0.png")
+    said = project(*words, "--check", "contains xyz", "--depth", "3", "--budget", "1req")
+    assert said.code == 3
+    project.file("shot0.png", png(99))
+    said = project("resume", "sample-1", "--budget", "9req")
+    assert said.code == 2
+    assert "has changed" in said.err
+    project.file("shot0.png", png(0))
+    assert project("resume", "sample-1", "--budget", "9req").code == 1
+
+
+def test_without_a_prompt_an_image_is_refused(project):
+    said = project("map", "--image", "{}", "--", "echo", given=SHOTS)
+    assert said.code == 2
+    assert "--image is for --prompt" in said.err
