@@ -192,3 +192,65 @@ def test_without_a_prompt_an_image_is_refused(project):
     said = project("map", "--image", "{}", "--", "echo", given=SHOTS)
     assert said.code == 2
     assert "--image is for --prompt" in said.err
+
+
+FLOW = """
+workflow: {id: looks}
+inputs:
+  paper: {default: paper.pdf}
+steps:
+  - id: read
+    type: prompt
+    model: anthropic/claude
+    prompt: What does it say?
+    images: "{{ inputs.paper }}"
+  - id: each
+    type: fan-out
+    items: [{image: shot0.png}, {image: shot1.png}]
+    step:
+      type: prompt
+      model: anthropic/claude
+      prompt: What is it?
+      images: ["{{ item }}", shot4.png]
+  - id: draw
+    type: sample
+    sample: {prompt: Describe it., model: anthropic/claude, images: ["{{ inputs.paper }}"]}
+outputs:
+  said: {value: "{{ steps.read.output.text }}"}
+"""
+
+
+def test_steps_of_a_workflow_send_images(project, storm):
+    project.file("flow.yaml", FLOW)
+    before = storm.stats()
+    said = project("run", "flow.yaml")
+    assert said.code == 0, said.err
+    after = storm.stats()
+    assert (after.arrived - before.arrived, after.files - before.files) == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked_again"), [(None, 0), ("paper.pdf", 2), ("shot1.png", 1), ("shot4.png", 2)]
+)
+def test_a_resumed_workflow_asks_again_where_an_image_changed(project, storm, changed, asked_again):
+    broken = FLOW.replace("outputs:", "  - {id: last, type: shell, run: test -e ready}\noutputs:")
+    project.file("flow.yaml", broken)
+    assert project("run", "flow.yaml").code == 1
+    asked = storm.stats().arrived
+    if changed is not None:
+        project.file(changed, pdf(5) if changed.endswith("pdf") else png(222))
+    project.file("ready", "")
+    said = project("resume", "looks-1")
+    assert (said.code, storm.stats().arrived - asked) == (0, asked_again), said.err
+
+
+def test_a_step_without_its_image_fails_with_a_sentence(project, storm):
+    asked = storm.stats().arrived
+    project.file("flow.yaml", FLOW)
+    said = project("run", "flow.yaml", "--input", "paper=nowhere.pdf")
+    assert (said.code, storm.stats().arrived) == (1, asked)
+    assert "nowhere.pdf can't be read" in said.err
+    project.file("flow.yaml", FLOW.replace('images: "{{ inputs.paper }}"', "images: 7"))
+    said = project("run", "flow.yaml", "--check")
+    assert said.code == 2
+    assert "a path, or a list of paths" in said.err

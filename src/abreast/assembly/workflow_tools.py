@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 from codecs import getincrementaldecoder
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
@@ -29,6 +29,7 @@ from abreast.jobs.workflow.tools import (
     StepContext,
 )
 from abreast.models.lanes import LaneSettings
+from abreast.models.media import MediaFile, read_files
 from abreast.models.port import Reply
 from abreast.run.calls.model import Caller
 from abreast.run.current import CurrentItem, current_item
@@ -266,13 +267,25 @@ class RunTools:
             caller = await self._caller(name)
         except (ValueError, OSError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
+        files = await asyncio.to_thread(self._read_files, question.images)
         return await caller.ask(
             question.prompt,
             system=question.system,
             schema=question.schema,
             temperature=question.temperature,
             max_tokens=question.max_tokens,
+            files=files,
         )
+
+    def marks(self, paths: Sequence[str]) -> list[str]:
+        """Return the marks of images and PDF files, by their content."""
+        return [file.mark for file in self._read_files(paths)]
+
+    def _read_files(self, paths: Sequence[str]) -> tuple[MediaFile, ...]:
+        try:
+            return read_files(paths, self._tools.cwd or "")
+        except ValueError as error:
+            raise CannotDo(str(error)) from None
 
     async def call(self, name: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a function returns anything
         """Call `module:function` with keywords."""

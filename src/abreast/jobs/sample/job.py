@@ -237,9 +237,14 @@ class _Sampler:
     # --- branches
 
     async def run(self) -> SampleResult:
-        breadth = self._shape.breadth
+        breadth, marks = self._shape.breadth, self._question.marks
         async with self._scope.map(
-            self._branch, range(breadth), width=breadth, name="branch"
+            self._branch,
+            # What was drawn about another image is not used when the sample is resumed.
+            ([branch, *marks] for branch in range(breadth)) if marks else range(breadth),
+            width=breadth,
+            name="branch",
+            on_change="rerun" if marks else "refuse",
         ) as branches:
             self._map = branches
             branches.leave_usage()  # a branch may have draws past the winner
@@ -265,8 +270,9 @@ class _Sampler:
         for other in beaten:
             self._map.cancel(other, why)
 
-    async def _branch(self, branch: int) -> list[dict[str, Any]]:
+    async def _branch(self, value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - its number, or a list with it
         """Draw, check and repair, until a draw passes or the rounds are used up."""
+        branch: int = value[0] if isinstance(value, list) else value
         history = History(branch)
         number = 0
         while self._order.may_draw(branch, number):

@@ -32,9 +32,11 @@ from abreast.jobs.workflow.spec import (
     Workflow,
 )
 from abreast.jobs.workflow.steps.actions import (
+    by_content,
     composite_record,
     configure,
     failed,
+    has_images,
     holds,
     perform,
     record_of,
@@ -54,7 +56,7 @@ from abreast.jobs.workflow.steps.records import (
     tolerated,
 )
 from abreast.jobs.workflow.steps.values import RUN_WIDTH, resolve
-from abreast.jobs.workflow.tools import StepContext, WorkflowTools
+from abreast.jobs.workflow.tools import CannotDo, StepContext, WorkflowTools
 from abreast.limits.slots import Slots
 from abreast.run.current import current_item
 from abreast.run.run import Run
@@ -223,6 +225,10 @@ class Flow:
     async def _action(self, frame: StepFrame, step: Action) -> Record:
         common = step.common
         config = configure(step, frame, self.workflow)
+        try:
+            recorded = config if self.rehearse else by_content(self.tools, step, config)
+        except CannotDo as error:
+            return failed(common, str(error), {"exit_code": 1, "dispatched": False})
         async with AsyncExitStack() as stack:
             scope = frame.run
             if common.budget is not None:
@@ -232,8 +238,8 @@ class Flow:
             try:
                 plain = await scope.step(
                     common.id,
-                    self.performing(step, frame),
-                    config,
+                    self.performing(step, frame, config["images"] if has_images(step) else None),
+                    recorded,
                     lane=common.lane,
                     retry=retry_of(common),
                     timeout=timeout_of(step),
@@ -250,9 +256,9 @@ class Flow:
         return Record.of(plain)
 
     def performing(
-        self, step: Action, frame: StepFrame
+        self, step: Action, frame: StepFrame, images: list[str] | None = None
     ) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
-        """Return the function that runs an action with its config."""
+        """Return the function that runs an action with its config, or with these images in it."""
         tools, rehearse, names = self.tools, self.rehearse, frame.names
         full = frame.full(step.common.id)
         verdict = self.verdicts.get(full)
@@ -273,6 +279,8 @@ class Flow:
                 verdict,
                 self.workflow.directory,
             )
+            if images is not None:
+                config = {**config, "images": images}
             if rehearse:
                 return rehearse(step, config, context)
             # The question of a gate is shown and recorded: it never sees the secrets.

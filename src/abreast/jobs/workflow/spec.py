@@ -75,6 +75,8 @@ class Prompt(WithCommon):
     system: ExpressionText | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    images: Value = None
+    """Paths of images and PDF files, or mappings `{image: path}`: one, or a list."""
     capture: bool = False
     capture_max_bytes: int | None = None
     """Bytes of the reply that are kept, or of stdout and stderr each.

@@ -3,7 +3,7 @@
 The tools are passed in; the job imports no implementation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
@@ -55,6 +55,8 @@ class AgentRequest(NamedTuple):
     schema: Mapping[str, Any] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    images: tuple[str, ...] = ()
+    """Paths of images and PDF files, from the directory of the run."""
 
 
 class GateQuestion(NamedTuple):
@@ -127,6 +129,12 @@ class WorkflowTools(Protocol):
         """Run an agent's command line with a prompt; None if there is no such runner.
 
         `CannotDo` if the runner can't pass on all of `more`: no option is dropped silently.
+        """
+
+    def marks(self, paths: Sequence[str]) -> list[str]:
+        """Return what is recorded of images and PDF files: type, size and digest.
+
+        `CannotDo` for one that can't be sent.
         """
 
     async def ask(self, question: AgentRequest) -> Reply:

@@ -47,6 +47,7 @@ def _prompt(reader: StepReader, given: dict[str, YamlNode], common: Common, _: S
         system=reader.optional(given.get("system")),
         temperature=given.get("temperature", _MISSING).value,
         max_tokens=given.get("max_tokens", _MISSING).value,
+        images=reader.value(given.get("images")),
         capture=given.get("capture", _MISSING).value is True,
         capture_max_bytes=given.get("capture_max_bytes", _MISSING).value,
     )

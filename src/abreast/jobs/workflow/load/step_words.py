@@ -141,6 +141,21 @@ _LOOP: Final[dict[str, KeySpec]] = {
     "max_iterations": KeySpec(whole(1), about="Rounds at most; 10, unless it says otherwise"),
 }
 
+_IMAGE_SCHEMA: Final = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "object", "properties": {"image": {"type": "string"}}, "required": ["image"]},
+    ]
+}
+_IMAGES: Final = ValueShape(
+    lambda given: all(
+        isinstance(one, str) or (isinstance(one, dict) and isinstance(one.get("image"), str))
+        for one in (given if isinstance(given, list) else [given])
+    ),
+    "a path, or a list of paths",
+    {"anyOf": [*_IMAGE_SCHEMA["anyOf"], {"type": "array", "items": _IMAGE_SCHEMA}]},
+)
+
 KINDS: Final[dict[str, dict[str, KeySpec]]] = {
     "command": {
         "command": KeySpec(TEXT, required=True, about="The slash command"),
@@ -161,6 +176,9 @@ KINDS: Final[dict[str, dict[str, KeySpec]]] = {
             )
         ),
         "max_tokens": KeySpec(whole(1)),
+        "images": KeySpec(
+            _IMAGES, about="Paths of images and PDF files for the model, from the run's directory"
+        ),
         **_AGENT,
     },
     "shell": {

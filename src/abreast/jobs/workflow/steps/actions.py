@@ -112,6 +112,21 @@ def _process_options(config: Config) -> Config:
     return {word: config[word] for word in ("cwd", "env") if word in config}
 
 
+def has_images(step: Action) -> bool:
+    """Return whether a step sends images or PDF files."""
+    if isinstance(step, Sample):
+        return step.facts.get("images") is not None
+    return isinstance(step, Prompt) and step.images is not None
+
+
+def by_content(tools: WorkflowTools, step: Action, config: Config) -> Config:
+    """Return the config as it is recorded: its images by content, wherever they are.
+
+    `CannotDo` for an image that can't be sent.
+    """
+    return {**config, "images": tools.marks(config["images"])} if has_images(step) else config
+
+
 async def perform(
     tools: WorkflowTools, step: Action, config: Config, context: StepContext
 ) -> dict[str, Any]:
@@ -226,8 +241,24 @@ def _prompt_config(step: Prompt, frame: StepFrame, flow: Workflow) -> Config:
         "temperature": step.temperature,
         "max_tokens": step.max_tokens,
         "schema": None if step.common.output_schema is None else dict(step.common.output_schema),
+        **_images_config(step.images, frame),
         **_capture_config(step),
     }
+
+
+def _images_config(images: Value, frame: StepFrame) -> Config:
+    """Return the paths of a step's images; empty where it has none, as recorded digests had it."""
+    found = resolve(images, frame.names)
+    if found is None:
+        return {}
+    paths: list[str] = []
+    for one in found if isinstance(found, list) else [found]:
+        for each in one if isinstance(one, list) else [one]:
+            path = each.get("image") if isinstance(each, dict) else each
+            if not isinstance(path, str) or not path:
+                raise ExpressionFailed(f"images must be paths, and one is {each!r:.60}")
+            paths.append(path)
+    return {"images": paths}
 
 
 async def _prompt(
@@ -238,7 +269,9 @@ async def _prompt(
     if not prompt.strip():
         return failed(common, "the prompt is empty", output)
     options = _process_options(config)
-    result = None
+    result, images = None, tuple(config.get("images", ()))
+    if integration and images:
+        raise CannotDo("images are for a model: take out integration, or name them in the prompt")
     if integration:
         more = AgentOptions(keep=_keep_bytes(step))
         result = await tools.agent(integration, prompt, config["model"], more, **options)
@@ -251,7 +284,9 @@ async def _prompt(
             output,
         )
     words = ("model", "system", "schema", "temperature", "max_tokens")
-    reply = await tools.ask(AgentRequest(prompt, **{word: config[word] for word in words}))
+    reply = await tools.ask(
+        AgentRequest(prompt, **{word: config[word] for word in words}, images=images)
+    )
     text = reply.text
     if (keep := _keep_bytes(step)) is not None:
         text = text.encode("utf-8", "surrogatepass")[:keep].decode("utf-8", "ignore")
@@ -387,7 +422,8 @@ async def _python(
 def _sample_config(step: Sample, frame: StepFrame, flow: Workflow) -> Config:
     facts = {word: resolve(value, frame.names) for word, value in step.facts.items()}
     model = _first_name(None, flow.model, frame)
-    return {**({"model": model} if model else {}), **facts}
+    images = _images_config(step.facts.get("images"), frame)
+    return {**({"model": model} if model else {}), **facts, **images}
 
 
 async def _sample(

@@ -28,9 +28,11 @@ from abreast.jobs.workflow.spec import (
     Workflow,
 )
 from abreast.jobs.workflow.steps.actions import (
+    by_content,
     composite_record,
     configure,
     failed,
+    has_images,
     holds,
     record_of,
     retry_of,
@@ -45,7 +47,7 @@ from abreast.jobs.workflow.steps.records import (
     tolerated,
 )
 from abreast.jobs.workflow.steps.values import as_width, reads, resolve, surroundings
-from abreast.jobs.workflow.tools import WorkflowTools
+from abreast.jobs.workflow.tools import CannotDo, WorkflowTools
 from abreast.run.current import current_item
 
 FAN_OUT_STARTED: Final = "fan-out-started"
@@ -141,8 +143,8 @@ async def _run_items(
     # result of the item is not used.
     around = surroundings(_reads(flow.workflow, step), frame.names)
     values = (
-        Item(key, {"item": item, "around": around})
-        for key, item in zip(keys, output["items"], strict=True)
+        Item(key, {"item": item, "around": around, **work.content(index, item)})
+        for index, (key, item) in enumerate(zip(keys, output["items"], strict=True))
     )
     mapped = frame.run.map(
         work,
@@ -215,6 +217,17 @@ class _ItemWork:
             "effect": common.effect,
             "hold": self._flow.lane_of(self._action),
         }
+
+    def content(self, index: int, item: Any) -> dict[str, Any]:  # noqa: ANN401 - an item is anything
+        """Return what an item's value has of the images of its single action: their content."""
+        if self._action is None or not has_images(self._action):
+            return {}
+        frame = self._frame.of_item(self._frame.run, self._parent, index, item)
+        try:
+            config = configure(self._action, frame, self._flow.workflow)
+            return {"images": by_content(self._flow.tools, self._action, config)["images"]}
+        except (ExpressionFailed, CannotDo) as error:  # it will be the failure of the item
+            return {"images": str(error)}
 
     async def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
         """Run one item and return its records as plain values.
