@@ -211,7 +211,10 @@ LAST = {
 ROWS = {
     ("500", "502", "503", "529"): "500, 502, 503, 529: the provider fails",
     ("reset", "reset-body"): "the connection is reset, before or in the middle of a reply",
-    ("stall", "stall-body"): "no byte for `timeout` seconds, before or in the middle of a reply",
+    (
+        "stall",
+        "stall-body",
+    ): "no whole reply within the lane's `timeout`, or no byte for 600 seconds",
     ("429", "429-date", "429-bare"): "429, with Retry-After in seconds or as a date, or without",
     ("429-concurrency",): "429: too many at once",
     ("quota",): "429: the quota of a day or a month is used up, or a wait of more than an hour",

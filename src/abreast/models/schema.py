@@ -3,14 +3,23 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeGuard, cast
 
 from abreast.core.errors import ReplyInvalid
-from abreast.models.port import Json
+from abreast.models.port import Json, Reply
+from abreast.models.schema_faults import fault_text, place_text
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 # The property that holds the value where a provider requires an object and it is none.
 BOX = "value"
+# Levels of a value or a schema. The validator recurses without a bound of its own: at twice as
+# many, the smallest stack of a thread (512 KB) would overflow, and end the process.
+_DEEPEST = 256
+_TOO_DEEP = "$ is nested too deeply"
 _FENCED = re.compile(r"\s*```(?:json|JSON)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _encode_value = json.JSONEncoder(ensure_ascii=False).encode
@@ -60,10 +69,36 @@ def parse(
     except (ValueError, RecursionError) as error:
         where = str(error) if isinstance(error, ValueError) else "nested too deeply"
         raise ReplyInvalid(f"{who} is no JSON: {clean(where)}", raw=clean(text)) from None
-    fault = _checker(_encode(schema))(value)
+    if text.count("[") + text.count("{") > _DEEPEST and _is_deeper(value):
+        fault: str | None = _TOO_DEEP
+    else:
+        fault = _checker(_encode(schema))(value)
     if fault is not None:
         raise ReplyInvalid(f"{who} does not obey the schema: {clean(fault)}", raw=clean(text))
     return value
+
+
+def check_by_model(given: object, reply: Reply, who: str) -> None:
+    """Raise ReplyInvalid if `given` is a pydantic model's class that refuses the reply's value.
+
+    A model may have rules that its JSON schema can't express.
+    """
+    validate = getattr(given, "model_validate_json", None)
+    if validate is None:
+        return
+    try:
+        validate(_encode_value(reply.value))
+    except ValueError as error:
+        faults = cast("Any", error).errors() if hasattr(error, "errors") else []
+        first = faults[0] if faults else {"loc": (), "msg": str(error)}
+        what = f"{place_text(first['loc'])}: {' '.join(str(first['msg']).split())}"
+        invalid = ReplyInvalid(f"{who} does not obey {_name(given)}: {what}", raw=reply.text)
+        invalid.usage = reply.usage
+        raise invalid from None
+
+
+def _name(given: object) -> str:
+    return str(getattr(given, "__name__", "the model"))
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -74,35 +109,73 @@ def _no_constant(name: str) -> NoReturn:
 def _checker(written: str) -> Callable[[Json], str | None]:
     """A function that returns what is wrong with a value, or None.
 
-    It is cached, as the compilation takes a thousand times as long as a check.
+    It is cached, as the compilation takes much longer than a check.
     """
-    import fastjsonschema
-
-    schema = json.loads(written)
-    try:
-        check = fastjsonschema.compile(schema, handlers=_REF_HANDLERS, use_default=False)
-    except Exception as error:  # noqa: BLE001 - it raises many types for invalid schemas
-        raise ValueError(f"the schema can't be used: {' '.join(str(error).split())}") from None
+    check = _compiled(json.loads(written))
 
     def fault(value: Json) -> str | None:
         try:
-            check(value)
-        except fastjsonschema.JsonSchemaValueException as error:
-            message = str(error.message)
-            return "$" + message.removeprefix("data") if message.startswith("data") else message
-        except RecursionError:
-            return "$ is nested too deeply"
-        return None
+            return None if check.is_valid(value) else fault_text(list(check.iter_errors(value)))
+        except UnicodeEncodeError:
+            return "$ has a name with half of a character in it"
 
     return fault
 
 
+def _is_deeper(value: object) -> bool:
+    """Whether a value is nested more deeply than it can be checked."""
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        insides = [
+            one.values() if isinstance(one, dict) else one for one in level if _has_parts(one)
+        ]
+        level = [part for inside in insides for part in inside]
+        if not level:
+            return False
+    return True
+
+
+def _has_parts(value: object) -> TypeGuard[dict[str, Any] | list[Any]]:
+    return isinstance(value, (dict, list))
+
+
+def _compiled(schema: dict[str, Any]) -> "jsonschema_rs.Validator":
+    """The validator, by the draft that a schema names, else by 2020-12.
+
+    A list of schemas as `items` is of draft 7. Raises ValueError with the reason if the schema
+    itself is wrong.
+    """
+    import jsonschema_rs
+
+    if _is_deeper(schema):
+        raise ValueError("the schema can't be used: it is nested too deeply")
+    try:
+        return jsonschema_rs.validator_for(schema, **_OPTIONS)
+    except jsonschema_rs.ValidationError as error:
+        fault = error
+    if (
+        "$schema" not in schema
+        and fault.instance_path[-1:] == ["items"]
+        and isinstance(fault.instance, list)
+    ):
+        with suppress(jsonschema_rs.ValidationError):
+            return jsonschema_rs.Draft7Validator(schema, **_OPTIONS)
+    if unfetched := _NOT_FETCHED.match(fault.message):
+        what = f"{unfetched[1]} is not fetched: put what it names under $defs"
+    elif isinstance(fault.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+        what = fault.message
+    else:
+        what = fault_text([fault])
+    raise ValueError(f"the schema can't be used: {' '.join(what.split())}")
+
+
 def _refuse_ref(address: str) -> NoReturn:
-    raise ValueError(f"{address} is not fetched: put what it names under $defs")
+    raise ValueError(f"{address} is not fetched")
 
 
-# Without these, a $ref to another document would be fetched in the middle of a call.
-_REF_HANDLERS = dict.fromkeys(("", "file", "ftp", "http", "https"), _refuse_ref)
+# Without the retriever, a $ref to another document would be fetched in the middle of a call.
+_OPTIONS: dict[str, Any] = {"validate_formats": True, "retriever": _refuse_ref}
+_NOT_FETCHED = re.compile(r"Resource '([^']*)' is not present in a registry")
 
 
 # --- forms for providers

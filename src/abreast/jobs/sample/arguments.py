@@ -147,7 +147,13 @@ def make_job(
         whole("breadth", breadth), whole("depth", depth), pick, on_error == "collect", explain
     )
     draws = RequestSettings(
-        model, system, None if schema is None else schema_of(schema), temperature, max_tokens, seed
+        model,
+        system,
+        None if schema is None else schema_of(schema),
+        temperature,
+        max_tokens,
+        seed,
+        reply_type=schema if isinstance(schema, type) else None,
     )
     own = Budget.parse(budget) if isinstance(budget, str) else budget
     question = Question(prompt, made, read_files(files))

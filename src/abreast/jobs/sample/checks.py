@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from abreast.core.errors import CheckBroken, ReplyInvalid
 from abreast.jobs.sample.results import CheckVerdict
-from abreast.models.port import SHORT_REPLY_TOKENS, Json, Message, Model, Request
-from abreast.models.schema import parse, schema_of
+from abreast.models.port import SHORT_REPLY_TOKENS, Json, Message, Model, Reply, Request
+from abreast.models.schema import check_by_model, parse, schema_of
 
 _REASON_CHARACTERS: Final = 80  # of the draw's text in a reason
 
@@ -254,7 +254,8 @@ def obeys(schema: Mapping[str, Json] | type) -> Pure:
 
     def look(draft: CheckedDraft) -> str | None:
         try:
-            parse(draft.text, shape)
+            value = parse(draft.text, shape)
+            check_by_model(schema, Reply(draft.text, value), "the reply")
         except ReplyInvalid as error:
             return str(error)
         return None

@@ -49,6 +49,7 @@ from abreast.jobs.sample.results import (
 )
 from abreast.jobs.sample.strategies import History, Question, Strategy
 from abreast.models.port import Json, Model, Reply, Request, is_greedy
+from abreast.models.schema import check_by_model
 from abreast.run.context import GRACE
 from abreast.run.current import current_item
 from abreast.run.run import Run
@@ -81,6 +82,8 @@ class RequestSettings:
     """
     open: Callable[[str], Model] | None = None
     """Opens a model that a strategy names; called once for each name."""
+    reply_type: type | None = None
+    """The pydantic model of which `schema` is; it checks replies too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +330,8 @@ class _Sampler:
         )
         drawn.reply = await model.complete(request)
         _check_usable(drawn.reply, model.name)
+        if draws.reply_type is not None:
+            check_by_model(draws.reply_type, drawn.reply, f"the reply of {model.name}")
         self._warn_if_same(drawn)
         drawn.verdicts = await self._checker.verdicts(drawn.reply)
         drawn.state = "passed" if all(verdict.ok for verdict in drawn.verdicts) else "failed"

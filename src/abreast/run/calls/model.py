@@ -153,7 +153,12 @@ class Caller(PricedModel):
             schema=shape,
             shared_prefix=shared_prefix,
         )
-        return await self.complete(request, hear)
+        reply = await self.complete(request, hear)
+        if schema is not None:
+            from abreast.models.schema import check_by_model
+
+            check_by_model(schema, reply, f"the reply of {self.name}")
+        return reply
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer a request once the lane and the budgets admit it.
