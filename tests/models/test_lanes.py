@@ -5,6 +5,7 @@ import json
 import os
 import traceback
 from contextlib import asynccontextmanager
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,8 @@ async def test_a_cancelled_call_ends_its_command(tmp_path):
         call = asyncio.create_task(model.ask("Hello"))
         while not (tmp_path / "pid").read_text().endswith("\n"):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
+        for _ in range(100):  # until it is known that the process has started
+            await asyncio.sleep(0)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -358,7 +361,7 @@ async def test_a_call_ends_after_the_timeout_of_its_lane_though_bytes_come():
     async with speaking(None) as address, opened(f"http://{address}", timeout=0.2) as model:
         with pytest.raises(ReplyTimeout):
             await model.ask("Hello")
-    async with talking([endless, *[b": still here\n\n"] * 3]) as talk:
+    async with talking(chain([endless], repeat(b": still here\n\n"))) as talk:
         async with opened(talk.url, timeout=0.2) as model:
             with pytest.raises(ReplyTimeout):
                 await model.ask("Hello", hear=str)
