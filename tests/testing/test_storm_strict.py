@@ -288,6 +288,15 @@ async def test_what_the_provider_accepts_is_accepted(profile, more):
         await client.ok(body_of(profile) | more)
 
 
+async def test_a_parameter_may_disappear_while_the_storm_runs():
+    body = body_of("mistral") | {"seed": 1}
+    async with strict("mistral") as client:
+        client.storm.change(strict="none")
+        await client.ok(body)
+        client.storm.change(strict="mistral")
+        assert (await client.refused(body))[0] == 422
+
+
 # --- schemas
 
 IN_WORDS = f"Answer with JSON alone, by this schema: {json.dumps(SCHEMA)}"

@@ -73,7 +73,7 @@ class StormServer:
         self.port = 0
         self._script = script
         # A strict profile remembers what it has sent, so each storm has its own.
-        self._dialects = make_profile(world.settings.strict) or _DIALECTS
+        self._profiles: dict[str, Mapping[str, Dialect]] = {"none": _DIALECTS}
         self._closing = False
         self._watchers: list[Watcher] = []
         self._http = web.Server(
@@ -125,13 +125,15 @@ class StormServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST":
-            target = _route(request.path, self._dialects)
+            settings = self.world.settings_at(SYSTEM_CLOCK.now())
+            if settings.strict not in self._profiles:
+                self._profiles[settings.strict] = make_profile(settings.strict)
+            target = _route(request.path, self._profiles[settings.strict])
             if target is not None:
                 body = await request.read()
                 dialect, model, stream = target
                 try:
                     ask = _parse_request(dialect, _parse_json(body), model, stream=stream)
-                    settings = self.world.settings
                     text = fixed_text(
                         ask, settings.reply, self._script, agrees=settings.strict != "none"
                     )

@@ -176,7 +176,7 @@ class SettingsStep:
 
 
 NAMES = frozenset(each.name for each in fields(Settings))
-_UNCHANGEABLE = frozenset({"minute", "steps", "window", "output_min", "output_max", "strict"})
+_UNCHANGEABLE = frozenset({"minute", "steps", "window", "output_min", "output_max"})
 CHANGEABLE = NAMES - _UNCHANGEABLE
 
 

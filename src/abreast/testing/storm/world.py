@@ -139,6 +139,11 @@ class World:
         self.ledger.open(entry)
         return entry.id
 
+    def settings_at(self, now: float) -> Settings:
+        """The settings now, with the steps up to now applied."""
+        self._advance(now)
+        return self.settings
+
     def wait(self, now: float, cost: Costs) -> float:
         """Seconds until a request of that cost would be admitted; infinite if unknown."""
         self._advance(now)

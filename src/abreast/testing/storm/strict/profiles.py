@@ -33,9 +33,7 @@ PROFILES: Mapping[str, tuple[str, type[Dialect]]] = {
 }
 
 
-def make_profile(name: str) -> Mapping[str, Dialect] | None:
-    """A new dialect for each path of a profile; None for `none`."""
-    if name not in PROFILES:
-        return None
+def make_profile(name: str) -> Mapping[str, Dialect]:
+    """A new dialect for each path of a profile."""
     path, dialect = PROFILES[name]
     return {path: dialect()}
