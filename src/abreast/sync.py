@@ -95,8 +95,8 @@ async def sample(
         run: the run that it belongs to; by default the run of the current item, else one in memory.
         judge: the model for checks that ask a model and name none; by default the same model.
         **options: those of `abreast.jobs.sample.arguments.make_job`: checks, breadth, depth,
-            strategy, pick, on_error, system, schema, temperature, max_tokens, seed, explain, name,
-            budget, files.
+            strategy, pick, on_error, system, schema, temperature, max_tokens, reasoning,
+            thinking_tokens, seed, explain, name, budget, files.
 
     Raises:
         ValueError, TypeError: an option is invalid; nothing was drawn.

@@ -1,11 +1,18 @@
-"""Models that think before they answer: reasoning tokens count against the limit of the reply."""
+"""Models that think before they answer: how much is said, and what it leaves for the reply."""
 
+import asyncio
 import json
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from abreast.cli.jobs.map.job import MapJob
+from abreast.jobs.matrix.spec import ModelArm, digest
+from abreast.jobs.sample.spec import SampleSpec
+from tests.models import serving as recorded
+from tests.models.providers.test_openai import said
 
 THOUGHT = 400  # tokens that the model of these tests spends before it says anything
 
@@ -116,3 +123,115 @@ def test_the_room_of_a_judge_is_in_the_forecast_of_a_study(thinking):
     thinking.file("study.yaml", STUDY.replace('judge: "Is it good?"', 'contains: "yes"'))
     alone = thinking(*words).rows[-1]
     assert judged["usd"]["high"] - alone["usd"]["high"] >= THOUGHT * 2.0 / 1_000_000
+
+
+# --- how much to think
+
+FILES = {
+    "sample.yaml": "sample: {prompt: Hi, model: mine/x, reasoning: low, thinking_tokens: 50, "
+    "max_tokens: 10}",
+    "flow.yaml": """workflow: {id: flow, name: flow}
+steps:
+  - {id: ask, type: prompt, prompt: Hi, model: mine/x,
+     reasoning: low, thinking_tokens: 50, max_tokens: 10}
+""",
+    "study.yaml": """matrix:
+  name: study
+  models:
+    - {name: mine/x, max_tokens: 10, reasoning: high, thinking_tokens: 50}
+  strategies:
+    plain: {prompt: Hi, reasoning: low}
+    drawn: {sample: {prompt: Hi, reasoning: low}}
+  inputs: [{id: a, text: b}]
+""",
+}
+FLAGS = ("--reasoning", "low", "--thinking-tokens", "50", "--max-tokens", "10")
+
+
+@pytest.mark.parametrize(
+    ("command", "calls"),
+    [
+        (("ask", "-m", "mine/x", *FLAGS, "Hi", "--json"), 1),
+        (("map", "--prompt", "Hi {}", "-m", "mine/x", *FLAGS), 1),
+        (("sample", "Hi", "-m", "mine/x", *FLAGS), 1),
+        (("run", "sample.yaml"), 1),
+        (("run", "flow.yaml"), 1),
+        (("run", "study.yaml"), 2),
+    ],
+    ids=["ask", "map", "sample", "sample file", "workflow", "study"],
+)
+async def test_how_much_to_think_reaches_the_provider(abreast, command, calls):
+    for name, text in FILES.items():
+        abreast.file(name, text)
+    async with recorded.serving(recorded.Recorded(said("Hello"))) as server:
+        abreast.file("abreast.toml", f'[lanes.mine]\nbase_url = "{server.url}/v1"\n')
+        ran = await asyncio.to_thread(abreast, *command, given="it\n")
+        assert ran.code == 0, ran
+    sent = [(body.get("reasoning_effort"), body.get("max_tokens")) for body in server.bodies]
+    assert sent == [("low", 60)] * calls
+
+
+async def test_a_map_that_is_resumed_thinks_as_much_as_before(abreast):
+    answers = (
+        recorded.Recorded({"error": {"message": "no"}}, status=400),
+        recorded.Recorded(said("Hello")),
+    )
+    async with recorded.serving(*answers) as server:
+        abreast.file("abreast.toml", f'[lanes.mine]\nbase_url = "{server.url}/v1"\n')
+        command = ("map", "--prompt", "Hi {}", "-m", "mine/x", *FLAGS)
+        failed = await asyncio.to_thread(abreast, *command, given="it\n")
+        again = await asyncio.to_thread(abreast, "retry", "last")
+    assert (failed.code, again.code) == (1, 0), (failed, again)
+    assert [body["reasoning_effort"] for body in server.bodies] == ["low", "low"]
+
+
+async def test_a_lane_says_how_much_its_models_think_unless_a_call_does(abreast):
+    async with recorded.serving(recorded.Recorded(said("Hello"))) as server:
+        abreast.file(
+            "abreast.toml",
+            f'[lanes.mine]\nbase_url = "{server.url}/v1"\nreasoning = "minimal"\n',
+        )
+        for more in ((), ("--reasoning", "high")):
+            ran = await asyncio.to_thread(abreast, "ask", "-m", "mine/x", "Hi", *more)
+            assert ran.code == 0, ran
+    assert [body["reasoning_effort"] for body in server.bodies] == ["minimal", "high"]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("ask", "Hi", "--reasoning", "lots"), "--reasoning must be one of none, minimal, low"),
+        (("ask", "Hi", "--thinking-tokens", "-1"), "--thinking-tokens"),
+        (("map", "--reasoning", "low", "--", "true"), "--reasoning is for --prompt"),
+        (("map", "--thinking-tokens", "9", "--", "true"), "--thinking-tokens is for --prompt"),
+        (("sample", "Hi", "--reasoning", "Low"), "--reasoning must be one of none, minimal, low"),
+        (("run", "sample.yaml"), "sample.reasoning must be one of none, minimal, low"),
+        (("run", "flow.yaml"), "flow.yaml:4: 'reasoning' of the prompt step 'ask' must be one of"),
+        (("run", "study.yaml"), "study.yaml:6: 'reasoning' of the strategy 'plain' must be one of"),
+        (("models",), "lanes.mine.reasoning must be one of none, minimal, low"),
+    ],
+)
+def test_an_effort_that_there_is_not_is_told_in_one_sentence(abreast, command, says):
+    for name, text in FILES.items():
+        abreast.file(name, text.replace("reasoning: low", "reasoning: lots"))
+    if command == ("models",):
+        url = "http://127.0.0.1:1/v1"
+        abreast.file("abreast.toml", f'[lanes.mine]\nbase_url = "{url}"\nreasoning = "lots"\n')
+    ran = abreast(*command)
+    assert ran.code == 2, ran
+    assert says in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_records_have_what_a_call_thinks_only_if_it_was_said():
+    plain = MapJob(".", prompt="Hi {}").manifest()["map"]
+    assert not {"reasoning", "thinking_tokens"} & plain.keys()
+    said_so = MapJob(".", prompt="Hi {}", reasoning="low", thinking_tokens=0).manifest()["map"]
+    assert (said_so["reasoning"], said_so["thinking_tokens"]) == ("low", 0)
+    spec = SampleSpec("Hi")
+    assert not {"reasoning", "thinking_tokens"} & spec.plain().keys()
+    thinking = SampleSpec("Hi", reasoning="low", thinking_tokens=0)
+    assert SampleSpec.of(thinking.plain()) == thinking
+    arm = ModelArm("a/b", "b")
+    assert arm.plain() == {"name": "a/b", "temperature": None, "max_tokens": None}
+    assert digest(ModelArm("a/b", "b", reasoning="low").plain()) != digest(arm.plain())

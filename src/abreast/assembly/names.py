@@ -227,6 +227,7 @@ def open_model(
         cache=StoreCache(opened_store) if cache and opened_store is not None else None,
         replays=bare.recorded_name if isinstance(bare, Replay) else None,
         warm=warm,
+        reasoning=settings.reasoning,
         clock=clock,
     )
 

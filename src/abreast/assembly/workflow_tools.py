@@ -275,6 +275,8 @@ class RunTools:
             temperature=question.temperature,
             max_tokens=question.max_tokens,
             files=files,
+            reasoning=question.reasoning,
+            thinking_tokens=question.thinking_tokens,
         )
 
     def marks(self, paths: Sequence[str]) -> list[str]:

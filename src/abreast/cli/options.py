@@ -116,6 +116,14 @@ model_options = group_of(
     ),
     click.option("--max-tokens", metavar="N", help="The longest reply."),
     click.option(
+        "--reasoning",
+        metavar="HOW",
+        help="How much to think first: none, minimal, low, medium, high, xhigh, max.",
+    ),
+    click.option(
+        "--thinking-tokens", metavar="N", help="The most tokens to think with, besides the reply's."
+    ),
+    click.option(
         "--lane-width",
         "--provider-concurrency",
         "lane_width",

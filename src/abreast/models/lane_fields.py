@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, Final, TypeGuard
 from urllib.parse import urlsplit
 
+from abreast.models.port import EFFORTS
 from abreast.models.price import FlatPrice
 
 HTTP_KINDS: Final = ("openai", "openai-responses", "anthropic", "gemini")
@@ -202,4 +203,5 @@ _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "price": _price,
     "timeout": _positive,
     "max_tokens": _text,
+    "reasoning": _reader(f"one of {', '.join(EFFORTS)}", lambda given: given in EFFORTS),
 }

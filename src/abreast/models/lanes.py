@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from abreast.core.errors import KeysMissing, ModelUnknown
 from abreast.models.lane_fields import ENV, HTTP_KINDS, NO_PROXY, VARIABLE, read_fields
-from abreast.models.port import full_name
+from abreast.models.port import Effort, full_name
 from abreast.models.price import FlatPrice
 
 Kind: TypeAlias = Literal[
@@ -64,6 +64,7 @@ class LaneSettings:
     proxy: str | None = None  # an address, `env:NAME` or `none`; by default the environment's
     ca_file: str | None = None  # certificates that are trusted beside the system's
     folder: str | None = None  # where `api_key_command` runs: the folder of the lane's file
+    reasoning: Effort | None = None  # of requests that don't say how much to think
     place: str = "built in"
 
     @property

@@ -13,6 +13,8 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refused", "other"]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
+THINKING_OPTIONS: Final = ("reasoning", "thinking_tokens")
+"""Options of calls that records leave out unless they are set."""
 OnText: TypeAlias = Callable[[str], object]
 """Called with each piece of text as it arrives; passing one makes a call stream."""
 SHORT_REPLY_TOKENS: Final = 1024
@@ -108,6 +110,13 @@ class Reply:
         turns += (reply.message(), Message("tool", answer, tool_call_id=reply.tool_calls[0].id))
         """
         return Message("assistant", self.text, self.tool_calls, kept=self.kept)
+
+
+def check_effort(given: str | None, what: str = "reasoning") -> Effort | None:
+    """The effort of that name; raises ValueError with the choices if there is none."""
+    if given is None or given in EFFORTS:
+        return given
+    raise ValueError(f"{what} must be one of {', '.join(EFFORTS)}, not {given!r}")
 
 
 class Model(Protocol):

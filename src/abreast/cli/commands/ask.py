@@ -16,6 +16,7 @@ from abreast.cli.jobs.model_options import (
     read_images,
     read_schema,
     read_temperature,
+    read_thinking,
     reply_as_json,
 )
 from abreast.cli.jobs.request import read_number
@@ -56,6 +57,7 @@ def command(*, question: str, **given: Any) -> int:
         "temperature": read_temperature(given["temperature"]),
         "max_tokens": read_number("--max-tokens", given["max_tokens"]),
         "files": read_images(given["image"]),
+        **read_thinking(given),
     }
     name = config.get(MODEL, given["model"])
     choice = StoreChoice(config, given["store"])

@@ -163,6 +163,8 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         "schema",
         "temperature",
         "max_tokens",
+        "reasoning",
+        "thinking_tokens",
         "lane_width",
         "cache",
         "warm",
@@ -188,6 +190,7 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         "schema": model_options.read_schema(given["schema"]),
         "temperature": model_options.read_temperature(given["temperature"]),
         "max_tokens": read_number("--max-tokens", given["max_tokens"]),
+        **model_options.read_thinking(given),
         "lane_width": given["lane_width"],
         "images": given["image"],
     }

@@ -7,7 +7,7 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, MODEL, Config
 from abreast.cli.errors import UsageError
-from abreast.cli.jobs.model_options import read_schema, read_temperature
+from abreast.cli.jobs.model_options import read_schema, read_temperature, read_thinking
 from abreast.cli.jobs.request import new_request, read_number
 from abreast.cli.jobs.sample import drive_spec
 from abreast.jobs.sample.arguments import ERRORS
@@ -113,6 +113,7 @@ def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
         schema=read_schema(given["schema"]),
         temperature=read_temperature(given["temperature"]),
         max_tokens=read_number("--max-tokens", given["max_tokens"]),
+        **read_thinking(given),
         budget=config.get(BUDGET, given["budget"]),
         explain=given["explain"],
         images=given["image"],

@@ -14,7 +14,7 @@ from abreast.cli.jobs.request import read_number
 from abreast.core.outcome import TOKEN_PARTS
 from abreast.models.lanes import LaneSettings, refuses_files, split_name
 from abreast.models.media import MediaFile, read_files
-from abreast.models.port import Reply
+from abreast.models.port import Reply, check_effort
 from abreast.run.calls.model import Caller
 from abreast.store.port import Store
 
@@ -117,6 +117,14 @@ def read_temperature(given: str | None) -> float | None:
     if not 0 <= amount <= 100:  # noqa: PLR2004 - nan fails too
         raise UsageError(f"--temperature must be a number of at least 0, not {units.quoted(given)}")
     return amount
+
+
+def read_thinking(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of `--reasoning` and `--thinking-tokens`."""
+    with refusing():
+        effort = check_effort(given["reasoning"], "--reasoning")
+    tokens = read_number("--thinking-tokens", given["thinking_tokens"], least=0)
+    return {"reasoning": effort, "thinking_tokens": tokens}
 
 
 def reply_as_json(reply: Reply) -> dict[str, Any]:

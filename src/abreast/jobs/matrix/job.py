@@ -16,7 +16,7 @@ from abreast.jobs.matrix.call_notes import NOTES, CellNotes, earlier_seconds, re
 from abreast.jobs.matrix.scoring.scores import Judged, score
 from abreast.jobs.matrix.spec import CONTROL_LANE, Cell, CellChoice, Study
 from abreast.jobs.matrix.tools import MatrixTools, StrategyModel
-from abreast.models.port import SHORT_REPLY_TOKENS
+from abreast.models.port import SHORT_REPLY_TOKENS, THINKING_OPTIONS
 from abreast.run.calls.model import Caller
 from abreast.run.current import CurrentItem, current_item
 from abreast.run.outcome_record import usage_facts
@@ -229,7 +229,7 @@ class Matrix:
             "" if template is None else _text(template.value({"input": dict(cell.input.value)}))
         )
         words = {**cell.strategy.facts, "prompt": facts["prompt"]}
-        for word in ("temperature", "max_tokens"):
+        for word in ("temperature", "max_tokens", *THINKING_OPTIONS):
             if words.get(word) is None and getattr(cell.model, word) is not None:
                 words[word] = getattr(cell.model, word)
         found = await self._tools.sample(
@@ -260,12 +260,10 @@ class Matrix:
 
     async def _strategy_model(self, cell: Cell) -> StrategyModel:
         model, strategy = cell.model, cell.strategy
-        options = {
-            "temperature": model.temperature
-            if strategy.temperature is None
-            else strategy.temperature,
-            "max_tokens": model.max_tokens if strategy.max_tokens is None else strategy.max_tokens,
-        }
+        options = {}
+        for word in ("temperature", "max_tokens", *THINKING_OPTIONS):
+            own = getattr(strategy, word)
+            options[word] = getattr(model, word) if own is None else own
         return StrategyModel(await self._tools.caller(model.name), options, self._tools.clock)
 
     # --- scores -----------------------------------------------------------------------------------

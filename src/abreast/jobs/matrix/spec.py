@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from abreast.jobs.files.expressions import ExpressionText
+from abreast.models.chat_form import present
+from abreast.models.port import Effort
 
 CONTROLS: Final = ("empty", "echo", "truth")
 """Strategies that call no model and whose scores are known.
@@ -27,6 +29,8 @@ class ModelArm:
     label: str
     temperature: float | None = None
     max_tokens: int | None = None
+    reasoning: Effort | None = None
+    thinking_tokens: int | None = None
 
     @property
     def lane(self) -> str:
@@ -35,7 +39,12 @@ class ModelArm:
 
     def plain(self) -> dict[str, Any]:
         """The name and parameters, in JSON's types."""
-        return {"name": self.name, "temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {
+            "name": self.name,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            **present(reasoning=self.reasoning, thinking_tokens=self.thinking_tokens),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class StudyStrategy:
 
     That is prompts, schemas, the module of a function, the file of a workflow.
     """
+    reasoning: Effort | None = None
+    thinking_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

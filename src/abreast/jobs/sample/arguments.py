@@ -16,7 +16,7 @@ from abreast.jobs.sample.results import SampleResult
 from abreast.jobs.sample.strategies import STRATEGIES, Question, Rejection, Strategy
 from abreast.limits.budget import Budget
 from abreast.models.media import MediaSource, read_files
-from abreast.models.port import Json, Model
+from abreast.models.port import Effort, Json, Model, check_effort
 from abreast.models.schema import schema_of
 from abreast.run.map.hooks import name_of
 from abreast.run.outcome_record import usage_of
@@ -82,6 +82,8 @@ def make_job(
     schema: Mapping[str, Json] | type | None = None,
     temperature: float | None = None,
     max_tokens: int | None = None,
+    reasoning: Effort | None = None,
+    thinking_tokens: int | None = None,
     seed: int | None = None,
     explain: bool = False,
     name: str = "sample",
@@ -115,6 +117,8 @@ def make_job(
         temperature: the sampling temperature; the provider's default, or 0.8 for several draws from
             an embedded model.
         max_tokens: the longest reply.
+        reasoning: how much to think before each: none, minimal, low, medium, high, xhigh or max.
+        thinking_tokens: the most tokens to think with, beside `max_tokens`.
         seed: a seed of the sample's own; by default the run's, at the sample's place.
         explain: run all checks on every draw, also after one has failed.
         name: the sample's part of the path; unique in its scope.
@@ -154,6 +158,10 @@ def make_job(
         max_tokens,
         seed,
         reply_type=schema if isinstance(schema, type) else None,
+        reasoning=check_effort(reasoning),
+        thinking_tokens=None
+        if thinking_tokens is None
+        else whole("thinking_tokens", thinking_tokens, least=0),
     )
     own = Budget.parse(budget) if isinstance(budget, str) else budget
     question = Question(prompt, made, read_files(files))

@@ -89,7 +89,11 @@ def _draw_cost(
     """Tokens and cost of one draw, by the model's own estimate and its price, if known."""
     turn = strategy.next(question, History(0))
     request = Request(
-        turn.messages, system=draws.system, max_tokens=draws.max_tokens, schema=draws.schema
+        turn.messages,
+        system=draws.system,
+        max_tokens=draws.max_tokens,
+        schema=draws.schema,
+        thinking_tokens=draws.thinking_tokens,
     )
     model: Model | str = turn.model or draws.model
     if isinstance(model, str) and draws.open is not None:

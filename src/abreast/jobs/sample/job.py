@@ -48,7 +48,7 @@ from abreast.jobs.sample.results import (
     split_usage,
 )
 from abreast.jobs.sample.strategies import History, Question, Strategy
-from abreast.models.port import Json, Model, Reply, Request, is_greedy
+from abreast.models.port import Effort, Json, Model, Reply, Request, is_greedy
 from abreast.models.schema import check_by_model
 from abreast.run.context import GRACE
 from abreast.run.current import current_item
@@ -84,6 +84,8 @@ class RequestSettings:
     """Opens a model that a strategy names; called once for each name."""
     reply_type: type | None = None
     """The pydantic model of which `schema` is; it checks replies too."""
+    reasoning: Effort | None = None
+    thinking_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +329,8 @@ class _Sampler:
             seed=drawn.seed,
             max_tokens=draws.max_tokens,
             schema=draws.schema,
+            reasoning=draws.reasoning,
+            thinking_tokens=draws.thinking_tokens,
         )
         drawn.reply = await model.complete(request)
         _check_usable(drawn.reply, model.name)

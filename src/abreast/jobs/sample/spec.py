@@ -20,7 +20,7 @@ from abreast.jobs.sample.checks import (
     words,
 )
 from abreast.models.media import read_files
-from abreast.models.port import Model, full_name
+from abreast.models.port import EFFORTS, THINKING_OPTIONS, Effort, Model, full_name
 
 _MAX_TEMPERATURE: Final = 100
 
@@ -48,6 +48,11 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "max_tokens": (
         lambda given: _is_number(given, whole=True) and given > 0,
         "a whole number of at least 1",
+    ),
+    "reasoning": (lambda given: given in EFFORTS, f"one of {', '.join(EFFORTS)}"),
+    "thinking_tokens": (
+        lambda given: _is_number(given, whole=True) and given >= 0,
+        "a whole number of at least 0",
     ),
     "budget": (lambda given: isinstance(given, str), "a text such as 50req"),
     "explain": (lambda given: isinstance(given, bool), "true or false"),
@@ -80,6 +85,8 @@ class SampleSpec:
     explain: bool = False
     images: tuple[str, ...] = ()
     """Paths of images and PDF files that go with the prompt."""
+    reasoning: Effort | None = None
+    thinking_tokens: int | None = None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], where: str = "sample") -> Self:
@@ -104,7 +111,11 @@ class SampleSpec:
 
     def plain(self) -> dict[str, Any]:
         """Return the form that a manifest stores."""
-        return {**asdict(self), "checks": list(self.checks), "images": list(self.images)}
+        facts = {**asdict(self), "checks": list(self.checks), "images": list(self.images)}
+        for option in THINKING_OPTIONS:  # manifests of before have none
+            if facts[option] is None:
+                del facts[option]
+        return facts
 
     def job(
         self,
@@ -133,6 +144,8 @@ class SampleSpec:
             schema=self.schema,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
+            reasoning=self.reasoning,
+            thinking_tokens=self.thinking_tokens,
             budget=self.budget,
             explain=self.explain,
             files=read_files(self.images, folder),

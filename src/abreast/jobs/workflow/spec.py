@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from abreast.jobs.files.expressions import ExpressionText
 from abreast.jobs.workflow.shell.script import Script
+from abreast.models.port import Effort
 
 Effect: TypeAlias = Literal["pure", "idempotent", "once"]
 OnReject: TypeAlias = Literal["abort", "skip", "retry"]
@@ -83,6 +84,8 @@ class Prompt(WithCommon):
 
     None: as many as of any step's output; -1: all.
     """
+    reasoning: Effort | None = None
+    thinking_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from abreast.core.errors import AbreastError
-from abreast.models.port import Reply
+from abreast.models.port import Effort, Reply
 from abreast.run.run import Run
 
 
@@ -57,6 +57,8 @@ class AgentRequest(NamedTuple):
     max_tokens: int | None = None
     images: tuple[str, ...] = ()
     """Paths of images and PDF files, from the directory of the run."""
+    reasoning: Effort | None = None
+    thinking_tokens: int | None = None
 
 
 class GateQuestion(NamedTuple):

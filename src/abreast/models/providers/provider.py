@@ -19,7 +19,7 @@ from abreast.core.outcome import Usage
 from abreast.models.estimate import media_tokens_in, tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
 from abreast.models.lanes import LaneSettings, Structured
-from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall
+from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall, check_effort
 from abreast.models.providers.accepted_form import (
     MAX_LESSONS,
     STRUCTURED_WAYS,
@@ -235,6 +235,7 @@ class Provider(ABC):
         try:
             if request.schema is not None:
                 check_schema(request.schema)
+            check_effort(request.reasoning)
             body = self.write(_without(request, self._lane.drop), stream=stream)
             body = _for_lane(body, self._lane)
         except (TypeError, ValueError, RecursionError) as error:

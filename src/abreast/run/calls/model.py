@@ -16,7 +16,17 @@ from typing import Any, Final, Self
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.outcome import Usage
 from abreast.models.media import MediaSource, read_files
-from abreast.models.port import Json, Message, Model, OnText, Reply, Request, is_greedy
+from abreast.models.port import (
+    Effort,
+    Json,
+    Message,
+    Model,
+    OnText,
+    Reply,
+    Request,
+    check_effort,
+    is_greedy,
+)
 from abreast.models.price import Price
 from abreast.run.calls.attempts import CallAttempts
 from abreast.run.calls.cache import StoreCache
@@ -64,18 +74,21 @@ class Caller(PricedModel):
         cache: StoreCache | None = None,
         replays: str | None = None,
         warm: bool = False,
+        reasoning: Effort | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`paid` calls are recorded on disk with their reservation before they are sent.
 
         If the model answers with recorded replies, `replays` names the model that gave them: calls
-        are recorded under that name, and come without the item's seed. With `warm`, of requests
-        that begin alike one goes ahead, so that the others find its beginning cached.
+        are recorded under that name, and come without the item's seed. `reasoning` is for requests
+        that don't say how much to think. With `warm`, of requests that begin alike one goes ahead,
+        so that the others find its beginning cached.
         """
         super().__init__(model, lane, price=price, retry=retry or Retry(0), paid=paid, clock=clock)
         self._cache = cache
         self._replays = replays
         self._warm = WarmPrefixes() if warm else None
+        self._reasoning = reasoning
 
     def __repr__(self) -> str:
         return f"<{self.name} on {self.lane!r}>"
@@ -117,6 +130,8 @@ class Caller(PricedModel):
         stop: tuple[str, ...] = (),
         max_tokens: int | None = None,
         shared_prefix: int | None = None,
+        reasoning: Effort | None = None,
+        thinking_tokens: int | None = None,
         hear: OnText | None = None,
         files: Sequence[MediaSource] = (),
     ) -> Reply:
@@ -133,6 +148,8 @@ class Caller(PricedModel):
             max_tokens: the longest reply.
             shared_prefix: so many characters of the prompt begin other prompts too; the provider
                 is asked to cache them, and the system prompt, if they are long.
+            reasoning: how much to think before it: none, minimal, low, medium, high, xhigh or max.
+            thinking_tokens: the most tokens to think with, beside `max_tokens`.
             hear: called with each piece of text as it comes.
             files: images and PDF files, as paths or as `MediaFile`s; ValueError for a path that
                 has none.
@@ -152,6 +169,8 @@ class Caller(PricedModel):
             max_tokens=max_tokens,
             schema=shape,
             shared_prefix=shared_prefix,
+            reasoning=check_effort(reasoning),
+            thinking_tokens=thinking_tokens,
         )
         reply = await self.complete(request, hear)
         if schema is not None:
@@ -165,6 +184,8 @@ class Caller(PricedModel):
 
         A request without a seed gets that of its item.
         """
+        if self._reasoning is not None and request.reasoning is None:
+            request = replace(request, reasoning=self._reasoning)
         item = current_state()
         call_journal: CallJournal | None = None
         if item is not None and item.context.journal is not None:

@@ -19,6 +19,7 @@ from abreast.store.port import JsonValue, RunRow
 
 if TYPE_CHECKING:
     from abreast.models.lanes import LaneSettings
+    from abreast.models.port import Effort
 
 KIND: Final = "map"
 MANIFEST: Final = "map"
@@ -57,6 +58,8 @@ class MapJob:
     lane_width: str | None = None
     warm: bool = False
     images: tuple[str, ...] = ()
+    reasoning: Effort | None = None
+    thinking_tokens: int | None = None
 
     def __post_init__(self) -> None:
         """Check options that exclude or require each other."""
@@ -81,6 +84,9 @@ class MapJob:
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""
         facts: dict[str, Any] = asdict(self)
+        for option in ("reasoning", "thinking_tokens"):  # manifests of before have none
+            if facts[option] is None:
+                del facts[option]
         return {MANIFEST: {**facts, "command": list(self.command), "images": list(self.images)}}
 
     @classmethod

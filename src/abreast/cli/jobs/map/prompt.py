@@ -112,5 +112,7 @@ class PromptWork:
             max_tokens=job.max_tokens,
             shared_prefix=job.question.shared_prefix,
             files=files,
+            reasoning=job.reasoning,
+            thinking_tokens=job.thinking_tokens,
         )
         return reply.value if job.schema is not None else reply.text

@@ -134,11 +134,12 @@ def _estimate(
     if strategy.prompt is not None:
         text = str(strategy.prompt.value({"input": dict(one.value)}))
     most = strategy.max_tokens or model.max_tokens
+    thinking = strategy.thinking_tokens or model.thinking_tokens
     draws = 1
     if strategy.kind == "sample":
         draws = int(strategy.facts.get("breadth", 1)) * int(strategy.facts.get("depth", 1))
     need, _ = open_model(model.name, lanes=given.lanes).reserve(
-        Request((Message("user", text),), max_tokens=most), ()
+        Request((Message("user", text),), max_tokens=most, thinking_tokens=thinking), ()
     )
     return float(need.tokens * draws), need.usd * draws, _DEFAULT_CALL_SECONDS * draws
 

@@ -78,11 +78,12 @@ def print_dry_run(
 def _add_calls(worst: _WorstCase, one: PlannedStep, workflow: Workflow, config: Config) -> None:
     worst.calls += one.calls
     worst.unknown = worst.unknown or bool(one.per)
-    text, most = _prompt_of(one)
+    text, most, thinking = _prompt_of(one)
     name = _model_of(one, workflow) or config.get(MODEL)
     try:
         caller = open_model(name, lanes=configured_lanes(config))
-        need, _ = caller.reserve(Request((Message("user", text),), max_tokens=most), ())
+        request = Request((Message("user", text),), max_tokens=most, thinking_tokens=thinking)
+        need, _ = caller.reserve(request, ())
     except Exception:  # noqa: BLE001 - without a key or a known model, the cost is unknown
         worst.usd = None
         return
@@ -91,14 +92,20 @@ def _add_calls(worst: _WorstCase, one: PlannedStep, workflow: Workflow, config: 
         worst.usd = worst.usd + one.calls * need.usd if caller.price is not None else None
 
 
-def _prompt_of(one: PlannedStep) -> tuple[str, int | None]:
+def _prompt_of(one: PlannedStep) -> tuple[str, int | None, int | None]:
+    """The prompt of a step, and its bounds on the reply and on the thinking."""
     step = one.step
     if isinstance(step, Prompt):
-        return step.prompt.text, step.max_tokens
+        return step.prompt.text, step.max_tokens, step.thinking_tokens
     facts: dict[str, Any] = step.facts if isinstance(step, Sample) else {}
-    prompt, most = facts.get("prompt"), facts.get("max_tokens")
+    prompt = facts.get("prompt")
     text = prompt.text if isinstance(prompt, ExpressionText) else str(prompt)
-    return text, most if isinstance(most, int) else None
+    most, thinking = facts.get("max_tokens"), facts.get("thinking_tokens")
+    return (
+        text,
+        most if isinstance(most, int) else None,
+        thinking if isinstance(thinking, int) else None,
+    )
 
 
 def _model_of(one: PlannedStep, workflow: Workflow) -> str | None:

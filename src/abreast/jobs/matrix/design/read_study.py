@@ -37,7 +37,7 @@ from abreast.jobs.matrix.spec import (
     StudyStrategy,
     digest,
 )
-from abreast.models.port import full_name
+from abreast.models.port import EFFORTS, THINKING_OPTIONS, full_name
 from abreast.models.schema import check_schema
 
 _TEMPERATURE: Final = ValueShape(
@@ -72,11 +72,16 @@ _STUDY: Final[dict[str, KeySpec]] = {
     "truth": KeySpec(NAME, about="The field of an input that holds the right answer"),
     "lane_width": KeySpec(whole(1, 10_000)),
 }
+_THINKING: Final[dict[str, KeySpec]] = {
+    "reasoning": KeySpec(one_of(EFFORTS)),
+    "thinking_tokens": KeySpec(whole(0)),
+}
 _CALL_OPTIONS: Final[dict[str, KeySpec]] = {
     "system": KeySpec(TEXT),
     "schema": KeySpec(ANY),
     "temperature": KeySpec(_TEMPERATURE),
     "max_tokens": KeySpec(whole(1)),
+    **_THINKING,
 }
 _STRATEGIES: Final[dict[str, dict[str, KeySpec]]] = {
     "prompt": {"prompt": KeySpec(TEXT, required=True), **_CALL_OPTIONS},
@@ -192,6 +197,7 @@ class _Reader:
             "label": KeySpec(NAME),
             "temperature": KeySpec(_TEMPERATURE),
             "max_tokens": KeySpec(whole(1)),
+            **_THINKING,
         }
         if node.kind == "mapping":
             refuse_unknown(node, words, "a model", self.report)
@@ -274,7 +280,8 @@ class _Reader:
             return None
         system = str(given["system"].value) if "system" in given else None
         schema = self._schema(given["schema"]) if "schema" in given else None
-        facts = {word: given[word].value for word in ("temperature", "max_tokens") if word in given}
+        words = ("temperature", "max_tokens", *THINKING_OPTIONS)
+        facts = {word: given[word].value for word in words if word in given}
         prompt = self._template(text, place.line, "" if "prompt" in given else str(place.value))
         if prompt is None:
             return None

@@ -48,6 +48,8 @@ def _prompt(reader: StepReader, given: dict[str, YamlNode], common: Common, _: S
         temperature=given.get("temperature", _MISSING).value,
         max_tokens=given.get("max_tokens", _MISSING).value,
         images=reader.value(given.get("images")),
+        reasoning=given.get("reasoning", _MISSING).value,
+        thinking_tokens=given.get("thinking_tokens", _MISSING).value,
         capture=given.get("capture", _MISSING).value is True,
         capture_max_bytes=given.get("capture_max_bytes", _MISSING).value,
     )

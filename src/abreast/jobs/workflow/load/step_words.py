@@ -29,6 +29,7 @@ from abreast.jobs.files.shapes import (
     text_like,
     whole,
 )
+from abreast.models.port import EFFORTS
 
 DEFAULT_TYPE: Final = "command"
 _MAX_RETRIES: Final = 100
@@ -179,6 +180,8 @@ KINDS: Final[dict[str, dict[str, KeySpec]]] = {
         "images": KeySpec(
             _IMAGES, about="Paths of images and PDF files for the model, from the run's directory"
         ),
+        "reasoning": KeySpec(one_of(EFFORTS), about="How much to think before the reply"),
+        "thinking_tokens": KeySpec(whole(0), about="To think with, besides max_tokens"),
         **_AGENT,
     },
     "shell": {

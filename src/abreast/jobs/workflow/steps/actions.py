@@ -58,6 +58,8 @@ from abreast.jobs.workflow.tools import (
     StepContext,
     WorkflowTools,
 )
+from abreast.models.chat_form import present
+from abreast.models.port import THINKING_OPTIONS
 from abreast.models.schema import parse
 from abreast.run.current import current_item
 from abreast.run.retry import Retry
@@ -243,6 +245,7 @@ def _prompt_config(step: Prompt, frame: StepFrame, flow: Workflow) -> Config:
         "schema": None if step.common.output_schema is None else dict(step.common.output_schema),
         **_images_config(step.images, frame),
         **_capture_config(step),
+        **present(reasoning=step.reasoning, thinking_tokens=step.thinking_tokens),
     }
 
 
@@ -283,10 +286,9 @@ async def _prompt(
             f"{' and '.join(options)} are for an agent's command line, and a model is asked here",
             output,
         )
-    words = ("model", "system", "schema", "temperature", "max_tokens")
-    reply = await tools.ask(
-        AgentRequest(prompt, **{word: config[word] for word in words}, images=images)
-    )
+    words = ("model", "system", "schema", "temperature", "max_tokens", *THINKING_OPTIONS)
+    asked = {word: config.get(word) for word in words}
+    reply = await tools.ask(AgentRequest(prompt, **asked, images=images))
     text = reply.text
     if (keep := _keep_bytes(step)) is not None:
         text = text.encode("utf-8", "surrogatepass")[:keep].decode("utf-8", "ignore")
