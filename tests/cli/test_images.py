@@ -254,3 +254,124 @@ def test_a_step_without_its_image_fails_with_a_sentence(project, storm):
     said = project("run", "flow.yaml", "--check")
     assert said.code == 2
     assert "a path, or a list of paths" in said.err
+
+
+STUDY = """
+matrix:
+  name: seen
+  models: [{model}]
+  strategies:
+    look: {{prompt: "What is {{{{ input.id }}}}?"}}
+    blind: {{prompt: "Guess {{{{ input.id }}}}.", images: [paper]}}
+    own: {{python: "mine:own"}}
+    flow: {{workflow: flow.yaml}}
+    drawn: {{sample: {{prompt: "Draw {{{{ input.id }}}}."}}, images: photo}}
+  inputs:
+    - {{id: a, photo: {{image: data/shot0.png}}, paper: paper.pdf}}
+    - {{id: b, photo: {{image: data/shot1.png}}, paper: paper.pdf}}
+"""
+
+MINE = """
+def own(value, model):
+    return model.ask(f"Own: {value['id']}", files=[value["photo"]["image"]])
+"""
+ONE_STEP = """
+workflow: {id: one}
+inputs: {photo: {required: true}, id: {required: true}}
+steps:
+  - {id: see, type: prompt, prompt: "Flow: {{ inputs.id }}", images: ["{{ inputs.photo }}"]}
+outputs: {said: {value: "{{ steps.see.output.text }}"}}
+"""
+
+
+@pytest.fixture
+def study(project):
+    """A study of two inputs with an image each, beside it in a directory, and a PDF file."""
+    for number in range(2):
+        project.file(f"studies/data/shot{number}.png", png(40 * number))
+    project.file("studies/paper.pdf", pdf(2))
+    project.file("studies/seen.yaml", STUDY.format(model=MODEL))
+    project.file("studies/mine.py", MINE)
+    project.file("studies/flow.yaml", ONE_STEP)
+    return project
+
+
+def run_study(project, *options, file="studies/seen.yaml"):
+    return project("matrix", "run", file, "--no-report", "--seed", "7", *options)
+
+
+def test_a_study_over_images_is_replayed_without_a_network(study, storm):
+    before = storm.stats()
+    # Not the sample: the seeds of its draws depend on the name of the lane.
+    prompts = [word for name in ("look", "blind", "own", "flow") for word in ("--strategy", name)]
+    said = run_study(study, *prompts)
+    assert said.code == 0, said.err
+    after = storm.stats()
+    assert (after.arrived - before.arrived, after.files - before.files) == (8, 8)
+
+    def rows(run):
+        exported = study("matrix", "export", run, "--format", "jsonl").rows
+        return [[row["strategy"], row["input"], row["output"], row["state"]] for row in exported]
+
+    first = rows("seen-1")
+    assert len({output for _, _, output, _ in first}) == 8
+    label = f"{{name: replay/seen-1, label: {MODEL}}}"
+    study.file("studies/again.yaml", STUDY.format(model=label).replace("name: seen", "name: again"))
+    said = run_study(study, *prompts, file="studies/again.yaml")
+    assert said.code == 0, said.err
+    assert rows("again-1") == first
+    assert storm.stats().arrived == after.arrived
+
+
+def test_cells_of_a_study_are_known_by_the_content_of_their_images(study, storm):
+    before = storm.stats()
+    assert run_study(study).code == 0
+    asked, files = storm.stats().arrived, storm.stats().files
+    assert (asked - before.arrived, files - before.files) == (10, 10)
+    folder = study.folder / "studies"
+    (folder / "data/shot0.png").rename(folder / "data/moved.png")
+    (folder / "paper.pdf").rename(folder / "other.pdf")
+    moved = STUDY.format(model=MODEL).replace("shot0", "moved").replace("paper.pdf", "other.pdf")
+    study.file("studies/seen.yaml", moved)
+    said = run_study(study)
+    assert said.code == 0
+    # The paper's path is a text of the input for the strategies that do not send it.
+    assert "blind" not in said.err
+    assert storm.stats().arrived == asked, "their requests are the same, and recorded"
+    study.file("studies/data/moved.png", png(201))
+    said = run_study(study)
+    assert said.code == 0
+    assert "the input a changed" in said.err
+    assert storm.stats().arrived - asked == 4, "`blind` runs again, with the same request"
+    asked = storm.stats().arrived
+    assert run_study(study).code == 0
+    assert storm.stats().arrived == asked
+
+
+def test_a_bad_image_of_a_study_is_told_with_its_line(study, storm):
+    asked = storm.stats().arrived
+    (study.folder / "studies/data/shot1.png").unlink()
+    said = run_study(study)
+    assert said.code == 2
+    assert "seen.yaml:13" in said.err
+    assert "the input 'b'" in said.err
+    assert "shot1.png can't be read" in said.err
+    study.file("studies/data/shot1.png", png(40))
+    study.file("studies/seen.yaml", STUDY.format(model=MODEL).replace("[paper]", "[letter]"))
+    said = run_study(study)
+    assert said.code == 2
+    assert "no path of an image in 'letter'" in said.err
+    assert storm.stats().arrived == asked
+
+
+def test_a_model_that_can_not_see_is_left_out_of_a_study(study):
+    study.file("studies/seen.yaml", STUDY.format(model="local/smollm2"))
+    said = run_study(study, "--strategy", "look", "--strategy", "drawn")
+    assert said.code == 2
+    assert "can't see images" in said.err or "xllamacpp" in said.err
+
+
+def test_a_dry_run_of_a_study_counts_its_images(study):
+    said = run_study(study, "--dry-run", "--json")
+    assert said.code == 0
+    assert said.rows[0]["tokens"]["likely"] > 4 * 4784

@@ -214,13 +214,18 @@ class Matrix:
         facts["prompt"] = prompt = _text(strategy.prompt.value(names))
         system = None if strategy.system is None else _text(strategy.system.value(names))
         model = await self._strategy_model(cell)
-        reply = await model.reply(prompt, step=PROMPT_STEP, system=system, schema=strategy.schema)
+        files = {"files": cell.files} if cell.files else {}
+        reply = await model.reply(
+            prompt, step=PROMPT_STEP, system=system, schema=strategy.schema, **files
+        )
         facts |= {"output": reply.text, "value": reply.value}
 
     async def _python(self, cell: Cell, facts: dict[str, Any]) -> None:
         model = await self._strategy_model(cell)
+        images = {name: {"image": path} for name, path in cell.input.image_paths.items()}
+        given = {**cell.input.value, **images}
         async with model.held():
-            value = await self._tools.call(cell.strategy.call or "", dict(cell.input.value), model)
+            value = await self._tools.call(cell.strategy.call or "", given, model)
         facts |= {"output": _text(value), "value": None if isinstance(value, str) else value}
 
     async def _sample(self, cell: Cell, facts: dict[str, Any]) -> None:
@@ -229,6 +234,8 @@ class Matrix:
             "" if template is None else _text(template.value({"input": dict(cell.input.value)}))
         )
         words = {**cell.strategy.facts, "prompt": facts["prompt"]}
+        if cell.files:
+            words["images"] = [file.path for file in cell.files]
         for word in ("temperature", "max_tokens", *THINKING_OPTIONS):
             if words.get(word) is None and getattr(cell.model, word) is not None:
                 words[word] = getattr(cell.model, word)
@@ -240,9 +247,8 @@ class Matrix:
 
     async def _workflow(self, cell: Cell, facts: dict[str, Any]) -> None:
         caller = await self._tools.caller(cell.model.name)
-        found = await self._tools.workflow(
-            _current().run, cell.strategy.file or "", dict(cell.input.value), caller
-        )
+        given = {**cell.input.value, **cell.input.image_paths}
+        found = await self._tools.workflow(_current().run, cell.strategy.file or "", given, caller)
         _note_steps(found)
         if not found["ok"]:
             raise CellFailed(str(found.get("error") or "the workflow failed"))

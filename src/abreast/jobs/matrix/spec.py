@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from abreast.jobs.files.expressions import ExpressionText
 from abreast.models.chat_form import present
+from abreast.models.media import MediaFile
 from abreast.models.port import Effort
 
 CONTROLS: Final = ("empty", "echo", "truth")
@@ -60,6 +61,8 @@ class StudyStrategy:
     temperature: float | None = None
     max_tokens: int | None = None
     call: str | None = None
+    images: tuple[str, ...] | None = None
+    """The fields of an input that are paths of images and PDF files; None: those that say so."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """For a sample: its settings."""
     file: str | None = None
@@ -81,6 +84,47 @@ class StudyInput:
     value: Mapping[str, Any]
     truth: Any
     digest: str
+    files: Mapping[str, MediaFile] = field(default_factory=dict)
+    """Images and PDF files, by field; a field that says so is a mapping `{image: path}`."""
+
+    @property
+    def image_paths(self) -> dict[str, str]:
+        """The whole paths of the fields that are `{image: path}`."""
+        return {
+            name: file.path or ""
+            for name, file in self.files.items()
+            if is_image(self.value.get(name))
+        }
+
+    def files_for(self, strategy: StudyStrategy) -> dict[str, MediaFile]:
+        """The files that a strategy sends with a prompt, by field."""
+        if strategy.kind not in ("prompt", "sample"):
+            return {}
+        if strategy.images is not None:
+            return {name: self.files[name] for name in strategy.images}
+        return {name: file for name, file in self.files.items() if is_image(self.value.get(name))}
+
+
+def by_content(
+    value: Mapping[str, Any], files: Mapping[str, MediaFile], sent: Container[str] = ()
+) -> dict[str, Any]:
+    """An input with the content of its images in place of their paths, as digests have it.
+
+    That is of fields that say so, and of those that are `sent`; in others a path is a text.
+    """
+    marks = {
+        name: {"image": file.mark}
+        for name, file in files.items()
+        if name in sent or is_image(value[name])
+    }
+    return {**value, **marks}
+
+
+def is_image(value: object) -> bool:
+    """Whether a value of an input is `{image: path}`."""
+    return (
+        isinstance(value, Mapping) and set(value) == {"image"} and isinstance(value["image"], str)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +248,20 @@ class Cell:
     @property
     def made_of(self) -> str:
         """The digests of its model, strategy and input, separated by spaces."""
-        return f"{_arm_digest(self.model)} {self.strategy.code} {self.input.digest}"
+        return f"{_arm_digest(self.model)} {self.strategy.code} {self._input_digest}"
+
+    @property
+    def files(self) -> tuple[MediaFile, ...]:
+        """The images and PDF files that go with its prompt."""
+        return tuple(self.input.files_for(self.strategy).values())
+
+    @property
+    def _input_digest(self) -> str:
+        """The digest of its input, with the files that it sends by content and not by path."""
+        files = self.input.files_for(self.strategy)
+        if not files:
+            return self.input.digest
+        return digest(by_content(self.input.value, self.input.files, files))
 
     @property
     def asks(self) -> list[str]:

@@ -39,13 +39,14 @@ from abreast.jobs.matrix.design.read_study import load_study
 from abreast.jobs.matrix.job import Matrix, without
 from abreast.jobs.matrix.recorded_rows import answered, cells_of, spent_of
 from abreast.jobs.matrix.recorded_rows import changes as changes_of
-from abreast.jobs.matrix.spec import CONTROL_LANE, CellChoice, Study
+from abreast.jobs.matrix.spec import CONTROL_LANE, CellChoice, Study, StudyStrategy
 from abreast.jobs.matrix.view import MatrixLive
 from abreast.models.lanes import (
     LaneSettings,
     certificate_fault,
     missing_extra,
     missing_keys,
+    refuses_files,
     split_name,
 )
 from abreast.run.run import Run
@@ -225,10 +226,22 @@ class MatrixDriver(JobDriver):
         for model in self.study.models:
             why = None if self._offline else self._why_unavailable(model.name)
             for strategy in self.study.strategies:
-                reason = why or (strategy.code if strategy.code.startswith("missing: ") else None)
+                reason = (
+                    why
+                    or (strategy.code if strategy.code.startswith("missing: ") else None)
+                    or self._why_unseen(model.name, strategy)
+                )
                 if reason:
                     found[model.label, strategy.name] = reason
         return found
+
+    def _why_unseen(self, model: str, strategy: StudyStrategy) -> str | None:
+        """Why a model can't be sent the images of a strategy; None if it can, or there are none."""
+        lane = self._lane_of(model)
+        if lane is None or self._offline:
+            return None
+        sends = any(one.files_for(strategy) for one in self.study.inputs)
+        return refuses_files(lane) if sends else None
 
     def _why_unavailable(self, model: str) -> str | None:
         try:

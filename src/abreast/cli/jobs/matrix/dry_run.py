@@ -135,11 +135,13 @@ def _estimate(
         text = str(strategy.prompt.value({"input": dict(one.value)}))
     most = strategy.max_tokens or model.max_tokens
     thinking = strategy.thinking_tokens or model.thinking_tokens
+    files = tuple(one.files_for(strategy).values())
     draws = 1
     if strategy.kind == "sample":
         draws = int(strategy.facts.get("breadth", 1)) * int(strategy.facts.get("depth", 1))
     need, _ = open_model(model.name, lanes=given.lanes).reserve(
-        Request((Message("user", text),), max_tokens=most, thinking_tokens=thinking), ()
+        Request((Message("user", text, files=files),), max_tokens=most, thinking_tokens=thinking),
+        (),
     )
     return float(need.tokens * draws), need.usd * draws, _DEFAULT_CALL_SECONDS * draws
 

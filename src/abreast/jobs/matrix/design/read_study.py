@@ -15,6 +15,7 @@ from abreast.jobs.files.shapes import (
     ANY,
     MAPPING,
     NAME,
+    NAMES,
     TEXT,
     KeySpec,
     ValueShape,
@@ -35,8 +36,11 @@ from abreast.jobs.matrix.spec import (
     Study,
     StudyInput,
     StudyStrategy,
+    by_content,
     digest,
+    is_image,
 )
+from abreast.models.media import MediaFile
 from abreast.models.port import EFFORTS, THINKING_OPTIONS, full_name
 from abreast.models.schema import check_schema
 
@@ -76,18 +80,24 @@ _THINKING: Final[dict[str, KeySpec]] = {
     "reasoning": KeySpec(one_of(EFFORTS)),
     "thinking_tokens": KeySpec(whole(0)),
 }
+_IMAGES: Final = ValueShape(
+    lambda given: NAME.fits(given) or NAMES.fits(given),
+    "the name of a field, or a list of them",
+    {},
+)
 _CALL_OPTIONS: Final[dict[str, KeySpec]] = {
     "system": KeySpec(TEXT),
     "schema": KeySpec(ANY),
     "temperature": KeySpec(_TEMPERATURE),
     "max_tokens": KeySpec(whole(1)),
     **_THINKING,
+    "images": KeySpec(_IMAGES, about="The fields of an input that are paths of images"),
 }
 _STRATEGIES: Final[dict[str, dict[str, KeySpec]]] = {
     "prompt": {"prompt": KeySpec(TEXT, required=True), **_CALL_OPTIONS},
     "file": {"file": KeySpec(NAME, required=True), **_CALL_OPTIONS},
     "python": {"python": KeySpec(NAME, required=True)},
-    "sample": {"sample": KeySpec(MAPPING, required=True)},
+    "sample": {"sample": KeySpec(MAPPING, required=True), "images": KeySpec(_IMAGES)},
     "workflow": {"workflow": KeySpec(NAME, required=True)},
 }
 
@@ -148,7 +158,8 @@ class _Reader:
         models = self._entries("models", given, self._model)
         pairs = given["strategies"].items() if "strategies" in given else ()
         strategies = [made for name, entry in pairs if (made := self._strategy(name, entry))]
-        inputs = self._inputs(given["inputs"], truth) if "inputs" in given else []
+        columns = {name for made in strategies for name in made.images or ()}
+        inputs = self._inputs(given["inputs"], truth, columns) if "inputs" in given else []
         if inputs:
             self._check_fields(inputs)
         scores = self._entries("scores", given, self._score)
@@ -249,7 +260,7 @@ class _Reader:
             "prompt": lambda: self._prompt(name, node, given),
             "file": lambda: self._prompt(name, node, given),
             "python": lambda: self._python(name, node, str(given[kind].value)),
-            "sample": lambda: self._sample(name, node, given[kind]),
+            "sample": lambda: self._sample(name, node, given),
             "workflow": lambda: self._workflow(name, node, given[kind]),
         }
         return makers[kind]()
@@ -280,6 +291,7 @@ class _Reader:
             return None
         system = str(given["system"].value) if "system" in given else None
         schema = self._schema(given["schema"]) if "schema" in given else None
+        images = _images(given.get("images"))
         words = ("temperature", "max_tokens", *THINKING_OPTIONS)
         facts = {word: given[word].value for word in words if word in given}
         prompt = self._template(text, place.line, "" if "prompt" in given else str(place.value))
@@ -292,12 +304,18 @@ class _Reader:
             prompt,
             None if system is None else self._template(system, place.line),
             schema,
-            code=digest([text, system, schema, facts]),
+            code=digest([text, system, schema, facts, *([images] if images else [])]),
+            images=images,
             **facts,
         )
 
-    def _sample(self, name: str, node: YamlNode, words: YamlNode) -> StudyStrategy:
+    def _sample(self, name: str, node: YamlNode, given: Mapping[str, YamlNode]) -> StudyStrategy:
+        words, images = given["sample"], _images(given.get("images"))
         facts = words.plain()
+        if "images" in facts:
+            self.report.problem(
+                words.line, f"the strategy {name!r}: put images beside sample; it names fields"
+            )
         if wrong := self.check_sample(facts):
             self.report.problem(words.line, f"the strategy {name!r}: {wrong}")
         return StudyStrategy(
@@ -305,8 +323,9 @@ class _Reader:
             "sample",
             node.line,
             self._template(str(facts.get("prompt", "")), words.line),
+            images=images,
             facts=facts,
-            code=digest(facts),
+            code=digest([facts, images] if images else facts),
         )
 
     def _template(self, text: str, line: int, file: str = "") -> ExpressionText | None:
@@ -372,7 +391,8 @@ class _Reader:
 
     # --- inputs -----------------------------------------------------------------------------------
 
-    def _inputs(self, node: YamlNode, truth: str) -> list[StudyInput]:
+    def _inputs(self, node: YamlNode, truth: str, columns: set[str]) -> list[StudyInput]:
+        """The inputs; `columns` are fields that strategies name as paths of images."""
         if node.kind == "list":
             found = [
                 (f"{number:04}", one.plain(), one.line) for number, one in enumerate(node.entries)
@@ -389,12 +409,35 @@ class _Reader:
                     line, f"two inputs are called {label!r}; give each an id of its own"
                 )
             seen.add(label)
-            inputs.append(StudyInput(label, facts, facts.get(truth), digest(facts)))
+            files = self._files(label, facts, columns, line)
+            whole = digest(by_content(facts, files))
+            inputs.append(StudyInput(label, facts, facts.get(truth), whole, files))
         if not inputs:
             self.report.problem(
                 node.line, f"there are no inputs: {shown(node.plain(2))} gives none"
             )
         return inputs
+
+    def _files(
+        self, label: str, facts: Mapping[str, Any], columns: set[str], line: int
+    ) -> dict[str, MediaFile]:
+        """The images and PDF files of an input, by field; their paths count from the study."""
+        found: dict[str, MediaFile] = {}
+        for name in [*(key for key in facts if is_image(facts[key])), *sorted(columns)]:
+            if name in found:
+                continue
+            value = facts.get(name)
+            path = value["image"] if isinstance(value, Mapping) and is_image(value) else value
+            if not isinstance(path, str) or not path:
+                self.report.problem(
+                    line, f"the input {label!r} has no path of an image in {name!r}"
+                )
+                continue
+            try:
+                found[name] = MediaFile.read(self.directory / path)
+            except ValueError as error:
+                self.report.problem(line, f"the input {label!r}: {error}")
+        return found
 
     def _from_files(self, pattern: str, line: int) -> list[tuple[str, Any, int]]:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
@@ -463,6 +506,14 @@ class _Reader:
                     one.line, f"a control is {wanted.wanted}, not {shown(one.plain(2))}"
                 )
         return tuple(str(one.plain(2)) for one in node.entries)
+
+
+def _images(node: YamlNode | None) -> tuple[str, ...] | None:
+    """The fields that a strategy names as images; None if it names none."""
+    if node is None:
+        return None
+    given = node.plain()
+    return tuple(given) if isinstance(given, list) else (str(given),)
 
 
 def _wrong_argument(kind: str, argument: object) -> str | None:
