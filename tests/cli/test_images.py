@@ -244,6 +244,18 @@ def test_a_resumed_workflow_asks_again_where_an_image_changed(project, storm, ch
     assert (said.code, storm.stats().arrived - asked) == (0, asked_again), said.err
 
 
+def test_a_workflow_that_shows_images_to_a_model_without_sight_is_refused(project):
+    project.file(
+        "flow.yaml",
+        FLOW.replace("model: anthropic/claude\n    prompt: What does", "prompt: What does"),
+    )
+    said = project("run", "flow.yaml")
+    assert said.code == 2
+    assert "flow.yaml:6: " in said.err
+    assert "can't see images" in said.err
+    assert not project.store.exists()
+
+
 def test_a_step_without_its_image_fails_with_a_sentence(project, storm):
     asked = storm.stats().arrived
     project.file("flow.yaml", FLOW)

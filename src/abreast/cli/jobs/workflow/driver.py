@@ -23,6 +23,7 @@ from abreast.cli.jobs.workflow.dry_run import (
     check_arguments,
     check_programs,
     check_runners,
+    check_sight,
     check_tables,
     print_checked,
     print_dry_run,
@@ -246,6 +247,8 @@ class WorkflowDriver(JobDriver):
         if self._rehearsal is None:
             check_runners(self.workflow, self.config, self.inputs)
             check_programs(self.workflow, self.config, self.inputs, cwd=self._cwd)
+            default = self._source.model or self.config.get(MODEL)
+            check_sight(self.workflow, configured_lanes(self.config), default)
 
     def open_store(self) -> AbstractContextManager[Store | None]:
         """A rehearsal is not recorded."""

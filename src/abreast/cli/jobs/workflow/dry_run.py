@@ -17,9 +17,11 @@ from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.events import ITEM_SETTLED
 from abreast.jobs.files.expressions import ExpressionText
 from abreast.jobs.workflow.dry_run import PlannedStep, plan
-from abreast.jobs.workflow.load.analysis import Agent, agents_of, lanes_of
+from abreast.jobs.workflow.load.analysis import Agent, agents_of, every, lanes_of
 from abreast.jobs.workflow.rehearsal import Rehearsal
 from abreast.jobs.workflow.spec import Command, Prompt, Sample, Workflow
+from abreast.jobs.workflow.steps.actions import has_images
+from abreast.models.lanes import LaneSettings, refuses_files
 from abreast.models.port import Message, Request
 from abreast.store.codec import codec
 from abreast.store.port import each_event
@@ -221,6 +223,19 @@ def check_programs(
                 f"{file}:{step.common.line}: the runner {name!r} can't be started: "
                 f"there is no command {program!r} here"
             )
+
+
+def check_sight(workflow: Workflow, lanes: Mapping[str, LaneSettings], default: str | None) -> None:
+    """Raise `UsageError` for a step with images whose model is known to see none."""
+    for step in every(workflow.steps):
+        if not isinstance(step, (Prompt, Sample)) or not has_images(step):
+            continue
+        own = step.model if isinstance(step, Prompt) else step.facts.get("model")
+        model = own or workflow.model or default
+        name = model.text if isinstance(model, ExpressionText) else model
+        lane = lanes.get(str(name).partition("/")[0])
+        if lane is not None and (why := refuses_files(lane)):
+            raise UsageError(f"{workflow.file}:{step.common.line}: {why}")
 
 
 def _is_program(program: str, cwd: str) -> bool:
