@@ -44,9 +44,7 @@ DEPRECATED = re.compile(
 # Definitions that nothing in src mentions, and why they are there all the same.
 UNMENTIONED = {
     "DrawFilter": "for users' loggers: which draw a record belongs to",
-    "responses_file_form": "for the adapter of the Responses API",
     "join_path": "the form of a path; the driver spells it out, item by item",
-    "refusals": "for users' tests: what a strict profile of the storm refused",
 }
 COMING: dict[str, str] = {}
 """Parts of a job whose command is still to come: nobody needs them yet.

@@ -18,6 +18,7 @@ from abreast.core.errors import (
 )
 from abreast.core.outcome import Usage
 from abreast.models.lanes import PROVIDERS, read_lanes
+from abreast.models.media import MediaFile
 from abreast.models.port import Message, Request, ToolCall
 from abreast.models.providers.openai import OpenAI
 from abreast.models.providers.responses import OpenAIResponses
@@ -453,3 +454,21 @@ async def test_an_event_without_its_shape_is_broken(event):
     begun = stream(response(message("Hello")))[0]
     with pytest.raises(ReplyBroken):
         await asked(events(begun, event), hear=[].append)
+
+
+# --- files
+
+
+async def test_images_and_pdf_files_stand_before_the_text():
+    image = MediaFile.of(bytes.fromhex("89504e470d0a1a0a0000000d49484452" + "00" * 16), "dot.png")
+    paper = MediaFile.of(b"%PDF-1.4 tiny", "paper.pdf")
+    turn = Message("user", "What is it?", files=(image, paper))
+    _, server = await asked(Recorded(response(message("A dot"))), Request((turn,)))
+    (item,) = server.body["input"]
+    assert [part["type"] for part in item["content"]] == [
+        "input_image",
+        "input_file",
+        "input_text",
+    ]
+    assert item["content"][0]["image_url"].startswith("data:image/png;base64,")
+    assert item["content"][1]["filename"] == "paper.pdf"

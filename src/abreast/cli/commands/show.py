@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,6 +22,7 @@ from abreast.core.item import escape
 from abreast.core.outcome import tokens_in_words
 from abreast.core.run_end import is_over
 from abreast.run.call_totals import CALL_KINDS, CallTotals, call_totals
+from abreast.run.outcome_record import usage_facts
 from abreast.store.codec import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event, each_outcome
 
@@ -70,7 +70,7 @@ def command(
                     "items": _counts(opened, row),
                     "timing_dependent": timing_dependent(opened, row),
                     "usage": {
-                        model: asdict(used) for model, used in sorted(totals.by_model.items())
+                        model: usage_facts(used) for model, used in sorted(totals.by_model.items())
                     },
                     "cut_off": totals.cut_off if totals.cut_off["requests"] else None,
                     "manifest": dict(row.manifest),

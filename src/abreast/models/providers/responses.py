@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from abreast.models.chat_form import present, with_extra
+from abreast.models.chat_form import present, responses_file_form, with_extra
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Message, Request, ToolCall
@@ -218,6 +218,10 @@ def _items(message: Message) -> list[Document]:
     if message.role == "tool":
         output = {"call_id": message.tool_call_id, "output": message.content}
         return [{"type": "function_call_output", **output}]
+    if message.files:
+        parts = [responses_file_form(file) for file in message.files]
+        said = [{"type": "input_text", "text": message.content}] if message.content else []
+        return [{"role": message.role, "content": parts + said}]
     return [
         {**_item(part, message.role), **fields} for part, fields in turn_parts(message, _FAMILY)
     ]
