@@ -184,7 +184,7 @@ def open_model(
         store: where `replay/RUN` and the cache are.
         cache: answer a request from the store if an equal one was answered before.
         retry: further attempts after a 5xx, a lost connection or a timeout; 4 by default. A 429
-            does not count as an attempt.
+            and an outage (503, 529) do not count as attempts.
         clock: for tests in virtual time.
 
     Raises:
@@ -268,7 +268,8 @@ def _gemini(name: str, settings: LaneSettings) -> Model:
 
 
 def _wire(settings: LaneSettings) -> HttpOptions:
-    return {} if settings.timeout is None else {"stall": settings.timeout}
+    given = {"stall": settings.timeout, "first_byte": settings.first_byte}
+    return {name: seconds for name, seconds in given.items() if seconds is not None}  # type: ignore[return-value]
 
 
 def _local(name: str, settings: LaneSettings) -> Model:
@@ -311,7 +312,7 @@ def lane_of(settings: LaneSettings) -> ModelLane:
     from abreast.run.calls.lane import ModelLane
 
     numbers = (settings.width, settings.rpm, settings.tpm, settings.adaptive, settings.capped)
-    key = (settings.name, settings.base_url, *numbers)
+    key = (settings.name, settings.base_url, settings.outage, *numbers)
     if (lane := _LANES.get(key)) is not None:
         return lane
     if settings.adaptive:
@@ -319,7 +320,9 @@ def lane_of(settings: LaneSettings) -> ModelLane:
     else:
         requests = [] if settings.rpm is None else [Rate(settings.rpm)]
         tokens = [] if settings.tpm is None else [Rate(settings.tpm, of="tokens")]
-        lane = ModelLane(settings.name, [Slots(settings.width), *requests, *tokens])
+        lane = ModelLane(
+            settings.name, [Slots(settings.width), *requests, *tokens], outage=settings.outage
+        )
     return _LANES.setdefault(key, lane)
 
 
@@ -349,6 +352,7 @@ def _adaptive_lane(settings: LaneSettings) -> ModelLane:
         governed=GovernorLimit(governor),
         profile=profile,
         held=[Slots(settings.width)],
+        outage=settings.outage,
     )
 
 

@@ -17,6 +17,7 @@ from abreast.models.price import FlatPrice
 Kind: TypeAlias = Literal["openai", "anthropic", "gemini", "local", "scripted", "replay", "litellm"]
 
 DEFAULT_WIDTH: Final = 4
+DEFAULT_OUTAGE: Final = 600.0  # seconds that a provider may be down before its lane is parked
 # The package that an adapter imports, by the extra that installs it.
 _EXTRAS: Final[Mapping[Kind, str]] = {"local": "xllamacpp", "litellm": "litellm"}
 
@@ -39,6 +40,8 @@ class LaneSettings:
     tpm: float | None = None
     price: FlatPrice | None = None
     timeout: float | None = None  # seconds without a byte after which a call fails
+    first_byte: float | None = None  # seconds without the first one
+    outage: float = DEFAULT_OUTAGE  # seconds that the provider may be down
     max_tokens: str | None = None  # the endpoint's name for the bound on a reply's tokens
     place: str = "built in"
 
@@ -274,6 +277,12 @@ def _positive(given: object, where: str) -> float:
     return float(given)
 
 
+def _seconds(given: object, where: str) -> float:
+    if not _is_finite(given) or given < 0:
+        raise ValueError(f"{where} must be a number of seconds of at least 0, not {given!r}")
+    return float(given)
+
+
 def _is_finite(given: object) -> TypeGuard[float]:
     return not isinstance(given, bool) and isinstance(given, (int, float)) and isfinite(given)
 
@@ -301,5 +310,7 @@ _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "tpm": _positive,
     "price": _price,
     "timeout": _positive,
+    "first_byte": _positive,
+    "outage": _seconds,
     "max_tokens": _text,
 }

@@ -34,6 +34,12 @@ _DRAIN_SECONDS = 0.2
 _SHORTEST_SECRET = 4  # characters; a shorter text occurs in many words, and is not masked
 _MAX_HEADER_BYTES = 64 * 1024
 _MAX_REDIRECTS = 5
+# Seconds until the first byte of an answer. One that does not stream begins when it is whole:
+# models that reason take minutes, and providers end such calls after about ten. The headers of a
+# stream come before its first token, though some gateways hold them back until then.
+FIRST_BYTE = 600.0
+FIRST_BYTE_OF_STREAM = 300.0
+STALL = 600.0  # seconds between two bytes of an answer
 _BROKEN = (aiohttp.ClientError, OSError, ValueError)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # The others ask for a GET of something else.
@@ -43,11 +49,12 @@ _REDIRECTS = {HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT}
 class HttpOptions(TypedDict, total=False):
     """Options of every adapter.
 
-    `connect`, `stall` and `total` are seconds: to connect, without a byte, and for the whole call.
-    `largest` is the bytes of a reply.
+    `connect`, `first_byte`, `stall` and `total` are seconds: to connect, until the first byte of an
+    answer, between two of its bytes, and for the whole call. `largest` is the bytes of a reply.
     """
 
     connect: float
+    first_byte: float
     stall: float
     total: float | None
     largest: int
@@ -107,7 +114,8 @@ class HttpClient:
         version: tuple[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         connect: float = 30.0,
-        stall: float = 600.0,
+        first_byte: float | None = None,
+        stall: float | None = None,
         total: float | None = None,
         idle: float = 30.0,
         largest: int = LARGEST,
@@ -132,7 +140,13 @@ class HttpClient:
             **dict([version] if version else []),
             **{key.lower(): value for key, value in secret.items()},
         }
-        self._timeout = aiohttp.ClientTimeout(total, connect=connect, sock_read=stall)
+        self._timeout = aiohttp.ClientTimeout(total, connect=connect)
+        self._connect, self._total = connect, total
+        self.stall = stall or STALL
+        self._first_byte = first_byte or stall or FIRST_BYTE
+        self._first_byte_of_stream = first_byte or stall or FIRST_BYTE_OF_STREAM
+        # The setting that bounds the time to the first byte.
+        self._first_bound = "timeout" if stall and not first_byte else "first_byte"
         self._idle = idle
         self._proxies: dict[URL, URL | None] = {}
 
@@ -151,13 +165,15 @@ class HttpClient:
         finally:
             exchange.close()
 
-    async def open(self, url: URL, body: bytes) -> Exchange:
+    async def open(self, url: URL, body: bytes, *, stream: bool = False) -> Exchange:
         """Send a body and read the headers of the answer; the caller must close the exchange."""
+        seconds = self._first_byte_of_stream if stream else self._first_byte
         try:
             for _ in range(_MAX_REDIRECTS):
-                response = await self._session().post(
-                    url, data=body, allow_redirects=False, proxy=self._proxy(url)
-                )
+                async with asyncio.timeout(seconds) as limit:
+                    response = await self._session().post(
+                        url, data=body, allow_redirects=False, proxy=self._proxy(url)
+                    )
                 target = _redirected(url, response)
                 if target is None:
                     return Exchange(self, response)
@@ -165,7 +181,11 @@ class HttpClient:
                 url = target
             failure: CallFailed = RequestRefused(f"{self.name}: too many redirects, to {url.host}")
         except _BROKEN as error:
-            failure = self.failure(error, b"", url.host)
+            failure = (
+                self.late("no answer began", self._first_bound, seconds)
+                if limit.expired()
+                else self.failure(error, b"", url.host)
+            )
         raise failure  # outside of the handler: its frames have the key in local variables
 
     async def close(self) -> None:
@@ -239,6 +259,15 @@ class HttpClient:
         """The part of a body that errors keep."""
         return raw_of(body, self.clean)
 
+    def late(self, what: str, bound: str, seconds: float, body: bytes = b"") -> ReplyTimeout:
+        """The error for a server that sent no byte for so long; names the bound that ended it."""
+        lane = self.name.partition("/")[0]
+        return ReplyTimeout(
+            f"{self.name}: {what}: no byte for {seconds:g} s, the lane's {bound}; change it with "
+            f"`{bound} = SECONDS` under [lanes.{lane}] in abreast.toml",
+            raw=self.raw(body),
+        )
+
     def failure(self, error: BaseException, body: bytes, host: str | None = None) -> CallFailed:
         """The error for a failed connection or answer, with the part received so far."""
         reason = one_line(
@@ -247,9 +276,9 @@ class HttpClient:
         kind: type[CallFailed] = ConnectionLost
         match error:
             case aiohttp.ConnectionTimeoutError():
-                kind, what = ReplyTimeout, "no connection in time"
+                kind, what = ReplyTimeout, f"no connection within {self._connect:g} s"
             case TimeoutError():
-                kind, what = ReplyTimeout, "no whole reply in time"
+                kind, what = ReplyTimeout, f"no whole reply within {self._total or 0:g} s"
             case aiohttp.ClientHttpProxyError(status=status):
                 kind, what = RequestRefused, f"the proxy answers {status}"
             case aiohttp.ClientConnectorCertificateError():
@@ -262,7 +291,11 @@ class HttpClient:
                 kind, what = RequestRefused, f"there is no address like {host!r}"
             case _:
                 what = f"the connection{f' to {host}' if host else ''} was lost: {reason}"
-        return kind(f"{self.name}: {what}", raw=self.raw(body))
+        failure = kind(f"{self.name}: {what}", raw=self.raw(body))
+        failure.unsent = isinstance(
+            error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
+        )
+        return failure
 
 
 @cache
@@ -321,9 +354,14 @@ class Exchange:
     async def read(self) -> bytes:
         """The next part of the body, empty at its end; raises ReplyBroken if it is too large."""
         try:
-            part = await self._response.content.readany()
+            async with asyncio.timeout(self._http.stall) as limit:
+                part = await self._response.content.readany()
         except _BROKEN as error:
-            failure: CallFailed = self._http.failure(error, self.kept())
+            failure: CallFailed = (
+                self._http.late("the answer stopped", "timeout", self._http.stall, self.kept())
+                if limit.expired()
+                else self._http.failure(error, self.kept())
+            )
         else:
             self._size += len(part)
             self._parts.append(part)

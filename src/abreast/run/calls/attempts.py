@@ -2,7 +2,8 @@
 
 admit (hold, slots, rates, budgets) -> one attempt -> settle
     429: the lane is held and the call goes back to the head of its queue; it counts as no attempt
-    5xx, reset, timeout: the slot is given back, and after a backoff it is tried again
+    503, 529: the same, as `abreast.run.calls.outage` says; another call is the first to try it
+    other 5xx, reset, timeout: the slot is given back, and after a backoff it is tried again
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from abreast.core.clock import sleep_until
-from abreast.core.errors import CallFailed, QuotaSpent, Throttled
+from abreast.core.errors import AbreastError, CallFailed, QuotaSpent, Throttled
 from abreast.core.events import LIMIT_CHANGED
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.governor.governor import CallPermit
@@ -18,7 +19,7 @@ from abreast.limits.limit import Hold, Limit, Need, Ticket
 from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import priced
 from abreast.run.calls.journal import CallJournal
-from abreast.run.calls.lane import Facts
+from abreast.run.calls.outage import CallOutage, Facts
 from abreast.run.calls.priced_model import PricedModel
 from abreast.run.item_state import ItemState
 from abreast.run.slot_lending import Borrowed, borrow, credited, lend, lends, reclaim, wait_granted
@@ -52,6 +53,7 @@ class CallAttempts:
         "_item",
         "_need",
         "_order",
+        "_outage",
         "_request",
         "_service",
         "_used",
@@ -77,6 +79,7 @@ class CallAttempts:
         self._backoff = 0.0
         self._service: list[float] = []
         self._used = NO_USAGE  # by failed attempts
+        self._outage = CallOutage()
         self._has_streamed = False  # text was passed on, so a retry would repeat it
 
     async def answer(self, hear: OnText | None) -> Reply:
@@ -85,7 +88,7 @@ class CallAttempts:
         while True:
             grant = await self._admit()
             try:
-                reply, error = await self._attempt(grant, listen)
+                reply, pause = await self._attempt(grant, listen)
             except asyncio.CancelledError:
                 self._abandon_lent(grant)
                 raise
@@ -96,8 +99,8 @@ class CallAttempts:
                 await self._reclaim_lent(grant)
             if reply is not None:
                 return reply
-            if error is not None:
-                await self._back_off(error)
+            if pause:
+                await self._back_off(pause)
 
     def _track_streaming(self, hear: OnText) -> OnText:
         def listen(text: str) -> None:
@@ -186,13 +189,12 @@ class CallAttempts:
 
     # --- one attempt ---
 
-    async def _attempt(
-        self, grant: _Grant, hear: OnText | None
-    ) -> tuple[Reply | None, CallFailed | None]:
-        """Make one attempt: a reply, or an error to back off from, or neither after a 429."""
+    async def _attempt(self, grant: _Grant, hear: OnText | None) -> tuple[Reply | None, float]:
+        """Make one attempt: a reply, or the seconds until the next one (0 if the lane is held)."""
         caller, clock = self._caller, self._clock
         lane, sent = caller.lane, 0.0
         episode, permit = lane.episode, lane.permit_in(grant.holds)
+        sent_in = lane.outage.episode
         try:
             if self._call_journal is not None:
                 written = self._call_journal.started(self._need, self._request, wait=caller.paid)
@@ -202,6 +204,7 @@ class CallAttempts:
             reply = await caller.model.complete(self._request, hear)
         except Throttled as error:
             now = clock.now()
+            lane.outage.got_through(sent_in, now)
             try:  # before the slot is given back, or the next waiting call would be sent
                 changes = (
                     lane.throttled(error, episode, now)
@@ -213,7 +216,7 @@ class CallAttempts:
                 self._restore_credit(grant)
             self._backoff += now - sent
             self._record_changes(changes)
-            return None, None
+            return None, 0.0
         except QuotaSpent as error:
             after = error.retry_after
             parked = lane.park(error, after, clock.now())
@@ -223,15 +226,9 @@ class CallAttempts:
             )
             raise parked from error
         except CallFailed as error:
-            # A failed call may have been paid for, such as a refusal.
-            used = priced(error.usage or _ONE_REQUEST, caller.price)
-            self._settle(grant, used)
-            self._service.append(clock.now() - sent)
-            self._used += used
-            if error.retryable and not self._has_streamed and self._delay(error) is not None:
-                return None, error
-            self._fail(error)
-            raise
+            if lane.outage.includes(error) and not self._has_streamed:
+                return None, self._wait_out(grant, error, sent_in, sent)
+            return None, self._retry(grant, error, sent_in, sent)
         except BaseException as error:
             # What it cost is not known: if it was sent, its reservation counts as used.
             used = (
@@ -242,7 +239,24 @@ class CallAttempts:
             self._used += used
             self._fail(error)
             raise
-        return self._succeed(grant, reply, permit), None
+        lane.outage.got_through(sent_in, clock.now())
+        return self._succeed(grant, reply, permit), 0.0
+
+    def _retry(self, grant: _Grant, error: CallFailed, sent_in: int, sent: float) -> float:
+        """Settle a failed attempt; returns the seconds until the next, or raises the error."""
+        now = self._clock.now()
+        if error.status is not None and error.status < 500:  # noqa: PLR2004 - its server is up
+            self._caller.lane.outage.got_through(sent_in, now)
+        # A failed call may have been paid for, such as a refusal.
+        used = priced(error.usage or _ONE_REQUEST, self._caller.price)
+        self._settle(grant, used)
+        self._service.append(now - sent)
+        self._used += used
+        delay = self._delay(error) if error.retryable and not self._has_streamed else None
+        if delay is None:
+            self._fail(error)
+            raise error
+        return delay
 
     def _succeed(self, grant: _Grant, reply: Reply, permit: CallPermit | None) -> Reply:
         caller = self._caller
@@ -294,11 +308,27 @@ class CallAttempts:
             )
         return self._caller.retry.delay(error, len(self._service), seed, path)
 
-    async def _back_off(self, error: CallFailed) -> None:
+    def _wait_out(self, grant: _Grant, error: CallFailed, sent_in: int, sent: float) -> float:
+        """Give back what is held; returns the seconds to wait, as the provider is down."""
+        now = self._clock.now()
+        self._backoff += now - sent
+        try:  # before the slot is given back, or the next waiting call would be sent
+            waiting = self._caller.lane.outage.begun(self._outage, error, sent_in, now)
+        except AbreastError as ended:
+            self._fail(ended)
+            raise
+        finally:
+            self._settle(grant, Usage())
+            self._restore_credit(grant)
+        self._record_changes(waiting.changes)
+        self._order = None  # others try it first: it may be this request that it can't answer
+        return waiting.seconds
+
+    async def _back_off(self, seconds: float) -> None:
         item, now, pause = self._item, self._clock.now(), _Grant()
         pause.lent = item is not None and lend(item)
         try:
-            await sleep_until(self._clock, now + (self._delay(error) or 0.0))
+            await sleep_until(self._clock, now + seconds)
         except BaseException as stopped:
             self._abandon_lent(pause)
             self._fail(stopped)
