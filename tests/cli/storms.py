@@ -25,6 +25,10 @@ class ThreadStorm:
         """One entry for each request."""
         return self._there(lambda: [*self._storm.log])
 
+    def billed(self):
+        """What a provider would bill, by model."""
+        return self._there(self._storm.billed)
+
     def change(self, **changes):
         """Change limits, speed or faults from now on."""
         self._there(lambda: self._storm.change(**changes))

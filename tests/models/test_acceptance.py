@@ -210,10 +210,10 @@ ROWS = {
     ("500",): "500, 504: the provider fails",
     ("502", "503", "529"): "502, 503, 529: the provider is down or overloaded",
     ("reset", "reset-body"): "the connection is reset, before or in the middle of a reply",
-    (
-        "stall",
-        "stall-body",
-    ): "no first byte for `first_byte` seconds, or later none for `timeout` seconds",
+    ("stall", "stall-body"): (
+        "no first byte within `first_byte`, no whole reply within `timeout`, "
+        "or no byte for 600 seconds"
+    ),
     ("429", "429-date", "429-bare"): "429, with Retry-After in seconds or as a date, or without",
     ("429-concurrency",): "429: too many at once",
     ("quota",): "429: the quota of a day or a month is used up, or a wait of more than an hour",

@@ -20,10 +20,13 @@ from abreast.run.run import Resume, Run
 
 if TYPE_CHECKING:
     from abreast.models.http.client import HttpOptions
+    from abreast.models.http.key_command import KeyCommand
     from abreast.models.lanes import LaneSettings
     from abreast.models.port import Model
     from abreast.models.price import Price
+    from abreast.models.providers.accepted_form import AcceptedForm
     from abreast.run.calls.lane import ModelLane
+    from abreast.run.calls.learned_forms import LearnedForms
     from abreast.run.calls.model import Caller
     from abreast.run.retry import Retry
     from abreast.store.port import JsonValue, Store
@@ -32,6 +35,8 @@ EXECUTORS = ("local", "process")
 
 # A lane lives as long as a model uses it: models of one provider share its limits, in one process.
 _LANES: WeakValueDictionary[tuple[object, ...], ModelLane] = WeakValueDictionary()
+_FORMS: WeakValueDictionary[tuple[object, ...], LearnedForms] = WeakValueDictionary()
+_KEY_COMMANDS: WeakValueDictionary[tuple[object, ...], KeyCommand] = WeakValueDictionary()
 
 
 def open_run(
@@ -172,19 +177,22 @@ def open_model(
     store: str | PathLike[str] | Store | None = None,
     cache: bool = False,
     retry: int | Retry | None = None,
+    warm: bool = False,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Caller:
     """Make a model, for `async with abreast.open_model("local/smollm2") as model:`.
 
     Args:
-        name: `provider/model`: openai, anthropic, gemini, mistral, deepseek, ollama, a lane of
-            `abreast.toml`, `local/` (in this process, without a key), `scripted/FILE`,
-            `replay/RUN`, `litellm/...`.
+        name: `provider/model` or `provider:model`: a provider of `abreast models`, such as openai
+            or ollama, a lane of `abreast.toml`, `local/` (in this process, without a key),
+            `scripted/FILE`, `replay/RUN`, `litellm/...`.
         lanes: how providers are reached and limited; by default what `abreast.toml` says.
         store: where `replay/RUN` and the cache are.
         cache: answer a request from the store if an equal one was answered before.
         retry: further attempts after a 5xx, a lost connection or a timeout; 4 by default. A 429
             and an outage (503, 529) do not count as attempts.
+        warm: of requests with an equal, long `shared_prefix` send one ahead, so that the others
+            find it in the provider's cache.
         clock: for tests in virtual time.
 
     Raises:
@@ -192,18 +200,20 @@ def open_model(
         KeysMissing: its key isn't set.
         NoSuchRun: there is no run to replay.
     """
-    from abreast.models.lanes import PRICE_TABLE, check_keys, find_lanes, split_name
+    from abreast.models.lanes import check_keys, find_lanes, price_names, split_name
+    from abreast.models.port import full_name
     from abreast.models.price import find_price
     from abreast.run.calls.cache import Replay, StoreCache
     from abreast.run.calls.model import CALL_RETRY, Caller
     from abreast.run.retry import Retry
 
+    name = full_name(name)
     settings, model = split_name(name, find_lanes() if lanes is None else lanes)
     check_keys([settings])
     opened_store = find_store(store) if store is not None else None
     price: Price | None = settings.price
     if price is None and settings.kind in ("openai", "anthropic", "gemini"):
-        price = find_price(PRICE_TABLE.get(settings.name, settings.name), model)
+        price = find_price(*price_names(settings, model))
     if cache and opened_store is None:
         raise ValueError("a cache is in a store: give store=")
     bare = find_model(name, settings, model, opened_store)
@@ -215,6 +225,7 @@ def open_model(
         paid=settings.kind not in ("local", "scripted", "replay"),
         cache=StoreCache(opened_store) if cache and opened_store is not None else None,
         replays=bare.recorded_name if isinstance(bare, Replay) else None,
+        warm=warm,
         clock=clock,
     )
 
@@ -251,25 +262,81 @@ def _traced(model: Model) -> Model:
 def _openai(name: str, settings: LaneSettings) -> Model:
     from abreast.models.providers.openai import OpenAI
 
-    field = settings.max_tokens or "max_completion_tokens"
-    return OpenAI(name, settings.base_url or "", settings.key, max_tokens=field, **_wire(settings))
+    return OpenAI(
+        name,
+        settings.address or "",
+        _key(settings),
+        max_tokens=settings.max_tokens or "max_completion_tokens",
+        seed="random_seed" if settings.name == "mistral" else "seed",
+        form=_form(name, settings),
+        lane=settings,
+        **_wire(settings),
+    )
 
 
 def _anthropic(name: str, settings: LaneSettings) -> Model:
     from abreast.models.providers.anthropic import Anthropic
 
-    return Anthropic(name, settings.base_url or "", settings.key, **_wire(settings))
+    form, url = _form(name, settings), settings.address or ""
+    return Anthropic(name, url, _key(settings), form=form, lane=settings, **_wire(settings))
 
 
 def _gemini(name: str, settings: LaneSettings) -> Model:
     from abreast.models.providers.gemini import Gemini
 
-    return Gemini(name, settings.base_url or "", settings.key, **_wire(settings))
+    form, url = _form(name, settings), settings.address or ""
+    return Gemini(name, url, _key(settings), form=form, lane=settings, **_wire(settings))
+
+
+def _form(name: str, settings: LaneSettings) -> AcceptedForm:
+    """What is known of the requests that a model accepts: one record in this process."""
+    from abreast.run.calls.learned_forms import LearnedForms
+
+    key = settings.name, settings.address
+    forms = _FORMS.get(key)
+    if forms is None:
+        forms = _FORMS.setdefault(key, LearnedForms(*key))
+    return forms.of(name.partition("/")[2])
+
+
+def _key(settings: LaneSettings) -> str | None:
+    """The key of a lane, or the placeholder of one that a command will print."""
+    from abreast.models.http.client import KEY_PLACE
+
+    return settings.key or (KEY_PLACE if settings.api_key_command else None)
 
 
 def _wire(settings: LaneSettings) -> HttpOptions:
-    given = {"stall": settings.timeout, "first_byte": settings.first_byte}
-    return {name: seconds for name, seconds in given.items() if seconds is not None}  # type: ignore[return-value]
+    from abreast.models.lane_fields import ENV
+    from abreast.models.lanes import value_of
+
+    secret = {key: value for key, value in settings.headers.items() if value.startswith(ENV)}
+    wire: HttpOptions = {
+        "headers": {key: value_of(value) for key, value in secret.items()},
+        "plain_headers": {
+            key: value for key, value in settings.headers.items() if key not in secret
+        },
+        "key_header": settings.key_header,
+        "key_command": None if settings.key else _key_command(settings),
+        "proxy": settings.own_proxy,
+        "ca_file": settings.ca_file,
+    }
+    if settings.timeout is not None:
+        wire |= {"stall": settings.timeout, "total": settings.timeout}
+    if settings.first_byte is not None:
+        wire["first_byte"] = settings.first_byte
+    return wire
+
+
+def _key_command(settings: LaneSettings) -> KeyCommand | None:
+    """The command of a lane's key; all models of the lane share one, and so its key."""
+    from abreast.models.http.key_command import KeyCommand
+
+    if settings.api_key_command is None:
+        return None
+    place = (settings.api_key_command, settings.folder, settings.place)
+    command = KeyCommand(settings.api_key_command, settings.place, settings.folder)
+    return _KEY_COMMANDS.setdefault(place, command)
 
 
 def _local(name: str, settings: LaneSettings) -> Model:
@@ -312,7 +379,7 @@ def lane_of(settings: LaneSettings) -> ModelLane:
     from abreast.run.calls.lane import ModelLane
 
     numbers = (settings.width, settings.rpm, settings.tpm, settings.adaptive, settings.capped)
-    key = (settings.name, settings.base_url, settings.outage, *numbers)
+    key = (settings.name, settings.address, settings.outage, *numbers)
     if (lane := _LANES.get(key)) is not None:
         return lane
     if settings.adaptive:
@@ -338,7 +405,7 @@ def _adaptive_lane(settings: LaneSettings) -> ModelLane:
 
     given: dict[str, float | None] = {"requests": settings.rpm, "tokens": settings.tpm}
     rates: Costs = {name: rate for name, rate in given.items() if rate is not None}  # type: ignore[misc]
-    profile = LearnedLimits(settings.name, settings.base_url, settings.key)
+    profile = LearnedLimits(settings.name, settings.address, settings.account)
     learned = profile.read()
     max_calls = _max_open_calls()
     governor = Governor(

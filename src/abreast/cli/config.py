@@ -70,6 +70,12 @@ def _text(given: object) -> str:
     return given
 
 
+def _model(given: object) -> str:
+    from abreast.models.port import full_name
+
+    return full_name(_text(given))
+
+
 def _optional(read: Callable[[object], T]) -> Callable[[object], T | None]:
     return read
 
@@ -84,7 +90,7 @@ BUDGET: Final[ConfigSetting[str | None]] = ConfigSetting("budget", _optional(uni
 SEED: Final[ConfigSetting[int | None]] = ConfigSetting("seed", _optional(units.seed), None)
 KEEP: Final = ConfigSetting("keep", units.size, 8 << 20)
 PATIENCE: Final = ConfigSetting("patience", units.duration, 10.0)
-MODEL: Final = ConfigSetting("model", _text, "local/smollm2")
+MODEL: Final = ConfigSetting("model", _model, "local/smollm2")
 DEFAULT: Final = "default"
 """The source of a value that is not set anywhere."""
 LANES: Final = "lanes"

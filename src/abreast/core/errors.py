@@ -180,6 +180,8 @@ class CallFailed(AbreastError, retryable=False):
     """Whether no connection was made, so that the provider did not get the request."""
     headers: Mapping[str, str] | None = None
     """Of a 429: the lane reads the remaining limits from them."""
+    wants_room: bool = False
+    """Whether a larger `max_tokens` could help: it was used up, by thinking, before any text."""
 
     def __init__(self, message: str, *, status: int | None = None, raw: str = "") -> None:
         """Keep `status` and `raw`, so that they are recorded beside the failure."""

@@ -19,6 +19,12 @@ class Usage:
     output_tokens: int = 0
     usd: float | None = 0.0
     estimate: bool = False
+    cached_input_tokens: int = 0
+    """Of the input: read from the provider's cache, at a lower price."""
+    cache_write_tokens: int = 0
+    """Of the input: written to the provider's cache."""
+    reasoning_tokens: int = 0
+    """Of the output: spent on thinking before the answer."""
 
     def __add__(self, other: Usage) -> Usage:
         """The sum. It is an estimate if one part is, and its price is unknown if one part's is."""
@@ -28,8 +34,38 @@ class Usage:
             self.output_tokens + other.output_tokens,
             None if self.usd is None or other.usd is None else _add_money(self.usd, other.usd),
             self.estimate or other.estimate,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """The usage since `other`, an earlier sum; its price is unknown if either one is."""
+        return Usage(
+            self.requests - other.requests,
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            None if self.usd is None or other.usd is None else _add_money(self.usd, -other.usd),
+            self.estimate and not other.estimate,
+            self.cached_input_tokens - other.cached_input_tokens,
+            self.cache_write_tokens - other.cache_write_tokens,
+            self.reasoning_tokens - other.reasoning_tokens,
+        )
+
+
+def tokens_in_words(used: Usage) -> str:
+    """The tokens as people read them.
+
+    >>> tokens_in_words(Usage(3, 4200, 80, cached_input_tokens=2800, reasoning_tokens=64))
+    '4,200 (2,800 cached) + 80 (64 reasoning) tokens'
+    """
+    cached = f" ({used.cached_input_tokens:,} cached)" if used.cached_input_tokens else ""
+    thought = f" ({used.reasoning_tokens:,} reasoning)" if used.reasoning_tokens else ""
+    return f"{used.input_tokens:,}{cached} + {used.output_tokens:,}{thought} tokens"
+
+
+TOKEN_PARTS: Final = ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
+"""The fields of a usage that are parts of its tokens."""
 
 # Decimal places of a sum in US dollars: finer than any price, coarser than float errors.
 MONEY_DIGITS: Final = 12

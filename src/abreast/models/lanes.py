@@ -1,20 +1,23 @@
 """The built-in providers, and the settings of lanes in `abreast.toml`."""
 
 import os
+import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
-from math import isfinite
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeGuard
-from urllib.parse import urlsplit
+from typing import Any, Final, Literal, TypeAlias
 
 from abreast.core.errors import KeysMissing, ModelUnknown
+from abreast.models.lane_fields import ENV, HTTP_KINDS, NO_PROXY, VARIABLE, read_fields
+from abreast.models.port import full_name
 from abreast.models.price import FlatPrice
 
 Kind: TypeAlias = Literal["openai", "anthropic", "gemini", "local", "scripted", "replay", "litellm"]
+Structured: TypeAlias = Literal["json_schema", "tool", "json_object", "none"]
+"""A way to get a value by a schema; the last two put the schema into the prompt."""
 
 DEFAULT_WIDTH: Final = 4
 DEFAULT_OUTAGE: Final = 600.0  # seconds that a provider may be down before its lane is parked
@@ -28,9 +31,11 @@ class LaneSettings:
 
     name: str
     kind: Kind = "openai"
-    base_url: str | None = None
+    base_url: str | None = None  # may have `${NAME}` in it: `address` is without
     api_key_env: str | None = None
     api_key_file: str | None = None
+    api_key_command: str | None = None  # prints the key; used if there is no other
+    key_header: str | None = None  # the header of the key, if it is not the usual one of its kind
     # Requests at once; if the lane is adaptive, the number at which the search begins.
     width: int = DEFAULT_WIDTH
     # Whether its limits are found by search; not if the user has given a width.
@@ -39,10 +44,19 @@ class LaneSettings:
     rpm: float | None = None
     tpm: float | None = None
     price: FlatPrice | None = None
-    timeout: float | None = None  # seconds without a byte after which a call fails
-    first_byte: float | None = None  # seconds without the first one
+    timeout: float | None = None  # seconds after which a call fails
+    first_byte: float | None = None  # seconds until the first byte of an answer
     outage: float = DEFAULT_OUTAGE  # seconds that the provider may be down
     max_tokens: str | None = None  # the endpoint's name for the bound on a reply's tokens
+    # Further headers; a value of `env:NAME` is in the environment.
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    # Fields of every body; what a request sets goes before them.
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    drop: tuple[str, ...] = ()  # parameters that are never sent
+    structured: Structured | None = None  # the way of structured output to start with
+    proxy: str | None = None  # an address, `env:NAME` or `none`; by default the environment's
+    ca_file: str | None = None  # certificates that are trusted beside the system's
+    folder: str | None = None  # where `api_key_command` runs: the folder of the lane's file
     place: str = "built in"
 
     @property
@@ -58,22 +72,57 @@ class LaneSettings:
         return None
 
     @property
+    def account(self) -> str | None:
+        """What distinguishes accounts at one address: the key, or the command that prints it."""
+        return self.key or self.api_key_command
+
+    @property
     def has_models(self) -> bool:
         """Whether it has models; a lane with only a width limits the steps of workflows."""
-        return self.base_url is not None or self.kind not in _HTTP_KINDS
+        return self.base_url is not None or self.kind not in HTTP_KINDS
 
     @property
     def wants_key(self) -> bool:
         """Whether it requires a key."""
-        return bool(self.api_key_env or self.api_key_file)
+        return bool(self.api_key_env or self.api_key_file or self.api_key_command)
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether it requires a key that isn't there; a command is not run to find out."""
+        return self.wants_key and self.api_key_command is None and self.key is None
+
+    @property
+    def address(self) -> str | None:
+        """The base_url with the variables of the environment in it."""
+
+        def value(found: re.Match[str]) -> str:
+            return os.environ.get(found[1], "").strip().rstrip("/") or found[2] or ""
+
+        return None if self.base_url is None else VARIABLE.sub(value, self.base_url)
+
+    @property
+    def own_proxy(self) -> str | None:
+        """Its own proxy, empty for none; None if the environment decides."""
+        if self.proxy is None:
+            return None
+        return "" if self.proxy == NO_PROXY else value_of(self.proxy)
+
+    @property
+    def variables(self) -> list[str]:
+        """The environment variables that it needs and that are not set, besides its key's."""
+        parts = VARIABLE.finditer(self.base_url or "")
+        named = [part[1] for part in parts if part[2] is None]
+        values = [*self.headers.values(), self.proxy or ""]
+        named += [value.removeprefix(ENV) for value in values if value.startswith(ENV)]
+        return [name for name in dict.fromkeys(named) if not os.environ.get(name, "").strip()]
 
 
 # Providers that reject excess requests. A local server accepts every request and becomes slow, so
 # its limit can't be found this way.
-_ADAPTIVE: Final = ("openai", "anthropic", "gemini", "mistral", "deepseek", "litellm")
+_NOT_ADAPTIVE: Final = ("ollama", "vllm", "llamacpp", "lmstudio", "local", "scripted", "replay")
 
 PROVIDERS: Final[Mapping[str, LaneSettings]] = {
-    one.name: replace(one, adaptive=one.name in _ADAPTIVE)
+    one.name: replace(one, adaptive=one.name not in _NOT_ADAPTIVE)
     for one in (
         LaneSettings("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
         LaneSettings("anthropic", "anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
@@ -94,7 +143,69 @@ PROVIDERS: Final[Mapping[str, LaneSettings]] = {
             "DEEPSEEK_API_KEY",
             max_tokens="max_tokens",
         ),
+        LaneSettings(  # its models are the names of deployments
+            "azure",
+            "openai",
+            "${AZURE_OPENAI_ENDPOINT}/openai/v1",
+            "AZURE_OPENAI_API_KEY",
+            key_header="api-key",
+        ),
+        LaneSettings(
+            "bedrock",
+            "openai",
+            "https://bedrock-runtime.${AWS_REGION}.amazonaws.com/openai/v1",
+            "AWS_BEARER_TOKEN_BEDROCK",
+        ),
+        LaneSettings(
+            "vertex",
+            "openai",
+            "https://aiplatform.googleapis.com/v1/projects/${GOOGLE_CLOUD_PROJECT}"
+            "/locations/global/endpoints/openapi",
+            api_key_command="gcloud auth print-access-token",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings(
+            "openrouter",
+            "openai",
+            "https://openrouter.ai/api/v1",
+            "OPENROUTER_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings("groq", "openai", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        LaneSettings("xai", "openai", "https://api.x.ai/v1", "XAI_API_KEY"),
+        LaneSettings(
+            "together",
+            "openai",
+            "https://api.together.ai/v1",
+            "TOGETHER_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings(
+            "fireworks",
+            "openai",
+            "https://api.fireworks.ai/inference/v1",
+            "FIREWORKS_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings("cerebras", "openai", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+        LaneSettings(
+            "moonshot",
+            "openai",
+            "https://api.moonshot.ai/v1",
+            "MOONSHOT_API_KEY",
+            max_tokens="max_tokens",
+        ),
+        LaneSettings(
+            "zai",
+            "openai",
+            "https://api.z.ai/api/paas/v4",
+            "ZAI_API_KEY",
+            max_tokens="max_tokens",
+        ),
         LaneSettings("ollama", "openai", "http://127.0.0.1:11434/v1", max_tokens="max_tokens"),
+        LaneSettings("vllm", "openai", "http://127.0.0.1:8000/v1", max_tokens="max_tokens"),
+        LaneSettings("llamacpp", "openai", "http://127.0.0.1:8080/v1", max_tokens="max_tokens"),
+        LaneSettings("lmstudio", "openai", "http://127.0.0.1:1234/v1", max_tokens="max_tokens"),
         LaneSettings("local", "local", width=8, price=FlatPrice(0.0, 0.0)),
         LaneSettings("scripted", "scripted", width=1_000_000, price=FlatPrice(0.0, 0.0)),
         LaneSettings("replay", "replay", width=1_000_000),
@@ -103,9 +214,20 @@ PROVIDERS: Final[Mapping[str, LaneSettings]] = {
 }
 
 # Providers with another name in the price table.
-PRICE_TABLE: Final[Mapping[str, str]] = {"gemini": "google"}
+_PRICE_TABLE: Final[Mapping[str, str]] = {
+    "gemini": "google",
+    "vertex": "google",
+    "bedrock": "aws",
+    "xai": "x-ai",
+    "moonshot": "moonshotai",
+}
 
-_HTTP_KINDS: Final = ("openai", "anthropic", "gemini")
+
+def price_names(lane: LaneSettings, model: str) -> tuple[str, str]:
+    """The provider and the model as the price table names them."""
+    # Vertex names the publisher of a model too.
+    table_name = model.removeprefix("google/") if lane.name == "vertex" else model
+    return _PRICE_TABLE.get(lane.name, lane.name), table_name
 
 
 def read_lanes(table: object, place: str, folder: Path | None = None) -> dict[str, LaneSettings]:
@@ -121,16 +243,25 @@ def read_lanes(table: object, place: str, folder: Path | None = None) -> dict[st
         where = f"{place}: lanes.{name}"
         if not isinstance(given, Mapping):
             raise ValueError(f"{where} must be a table, such as [lanes.{name}] with width = 8")
-        if not name or "/" in name:
+        if not name or "/" in name or ":" in name:
             raise ValueError(
-                f"{where}: a lane's name is the part before the / of its models' names"
+                f"{where}: a lane's name is the part before the / of its models' names, "
+                "without / or :"
             )
-        lanes[name] = lane = _lane(name, given, where, lanes.get(name))
-        if folder is not None and lane.api_key_file is not None:
-            lanes[name] = replace(
-                lane, api_key_file=str(folder / Path(lane.api_key_file).expanduser())
-            )
+        lane = _lane(name, given, where, lanes.get(name))
+        lanes[name] = lane if folder is None else _placed(lane, given, folder)
     return lanes
+
+
+def _placed(lane: LaneSettings, given: Mapping[str, Any], folder: Path) -> LaneSettings:
+    """The lane, with the paths of its table relative to the folder of its file."""
+    paths = {
+        name: str(folder / Path(given[name]).expanduser())
+        for name in ("api_key_file", "ca_file")
+        if name in given
+    }
+    changes: dict[str, Any] = {**paths, "folder": str(folder)}
+    return replace(lane, **changes)
 
 
 def find_lanes(folder: Path | None = None) -> dict[str, LaneSettings]:
@@ -156,7 +287,7 @@ def find_lanes(folder: Path | None = None) -> dict[str, LaneSettings]:
 
 def split_name(name: str, lanes: Mapping[str, LaneSettings]) -> tuple[LaneSettings, str]:
     """The lane of a model and the model's own name; raises `ModelUnknown` with the choices."""
-    provider, slash, model = name.partition("/")
+    provider, slash, model = full_name(name).partition("/")
     known = ", ".join(sorted(lanes))
     if not slash or not model:
         raise ModelUnknown(
@@ -191,19 +322,51 @@ def missing_extra(lane: LaneSettings) -> str | None:
 
 
 def check_keys(lanes: list[LaneSettings]) -> None:
-    """`KeysMissing` for all lanes whose key isn't there, at once.
+    """`KeysMissing` for all lanes that lack a key, a variable or their certificates, at once.
 
     `ModelUnknown` where a package is missing.
     """
     for lane in lanes:
         if (why := missing_extra(lane)) is not None:
             raise ModelUnknown(why)
-    missing = {lane.name: lane for lane in lanes if lane.wants_key and lane.key is None}
+    by_name = {lane.name: lane for lane in lanes}
+    missing = {name: why for name, lane in sorted(by_name.items()) if (why := missing_keys(lane))}
     if missing:
-        wanted = "; ".join(
-            f"{name} wants {_key_source(lane)}" for name, lane in sorted(missing.items())
+        wanted = "; ".join(f"{name} wants {why}" for name, why in missing.items())
+        only_keys = not any(by_name[name].variables for name in missing)
+        several = "keys are" if only_keys else "settings are"
+        raise KeysMissing(
+            f"{'a key is' if only_keys and len(missing) == 1 else several} missing: {wanted}"
         )
-        raise KeysMissing(f"{'a key is' if len(missing) == 1 else 'keys are'} missing: {wanted}")
+    for lane in by_name.values():
+        if (why := certificate_fault(lane)) is not None:
+            raise KeysMissing(why)
+
+
+def missing_keys(lane: LaneSettings) -> str | None:
+    """What a lane wants and doesn't have: its key, variables; None if it has everything."""
+    wanted = [*([_key_source(lane)] if lane.lacks_key else [])]
+    wanted += [f"the environment variable {name}" for name in lane.variables]
+    return " and ".join(wanted) or None
+
+
+def certificate_fault(lane: LaneSettings) -> str | None:
+    """Why a lane's certificates can't be read, in a sentence that names the file; else None."""
+    if lane.kind not in HTTP_KINDS or not (lane.address or "").startswith("https:"):
+        return None
+    from abreast.models.http.tls import tls_context
+
+    try:
+        tls_context(lane.ca_file)
+    except ValueError as error:
+        return f"{lane.name}: {error}"
+    return None
+
+
+def value_of(value: str) -> str:
+    """A value of a lane's table: the variable's if it is `env:NAME`, else the value itself."""
+    is_named = value.startswith(ENV)
+    return os.environ.get(value.removeprefix(ENV), "").strip() if is_named else value
 
 
 def _key_source(lane: LaneSettings) -> str:
@@ -214,103 +377,16 @@ def _key_source(lane: LaneSettings) -> str:
 def _lane(
     name: str, given: Mapping[str, Any], where: str, before: LaneSettings | None
 ) -> LaneSettings:
-    for field in given:
-        _check_field(field, where)
     lane = before or LaneSettings(name, max_tokens="max_tokens", adaptive=True)
-    read = {field: _READERS[field](value, f"{where}.{field}") for field, value in given.items()}
-    own = {"adaptive": False, "capped": True} if "width" in given else {}
-    changes: dict[str, Any] = {"place": where, **own, **read}
-    lane = replace(lane, **changes)
+    read = read_fields(given, where)
+    own: dict[str, Any] = {"adaptive": False, "capped": True} if "width" in given else {}
+    # A source of keys in the file goes before one that is built in.
+    if "api_key_command" in given:
+        own |= {"api_key_env": None, "api_key_file": None}
+    elif "api_key_env" in given or "api_key_file" in given:
+        own |= {"api_key_command": None}
+    lane = replace(lane, **{"place": where, **own, **read})
     if not lane.has_models and set(given) != {"width"}:
         only = "; one that is only for steps of workflows has a width and nothing else"
         raise ValueError(f"{where} needs a base_url, such as http://127.0.0.1:8000/v1{only}")
     return lane
-
-
-def _check_field(field: str, where: str) -> None:
-    if field in ("api_key", "key"):
-        raise ValueError(
-            f"{where}.{field}: a key doesn't belong in this file; "
-            "name a variable (api_key_env) or a file (api_key_file) that holds it"
-        )
-    if field not in _READERS:
-        close = get_close_matches(field, _READERS, 1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_READERS)}"
-        raise ValueError(f"{where}: there is no setting {field!r}; {hint}")
-
-
-def _reader(what: str, is_valid: Callable[[object], bool]) -> Callable[[object, str], Any]:
-    def read(given: object, where: str) -> object:
-        if not is_valid(given):
-            raise ValueError(f"{where} must be {what}, not {given!r}")
-        return given
-
-    return read
-
-
-_text: Final = _reader("a text", lambda given: isinstance(given, str) and bool(given))
-
-
-def _url(given: object, where: str) -> str:
-    text: str = _text(given, where)
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        parts = urlsplit("")
-    if "@" in parts.netloc:
-        raise ValueError(f"{where}: a user or a password doesn't belong in an address")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{where} must begin with http:// or https:// and a host, not {text!r}")
-    return text
-
-
-def check_width(given: object, where: str) -> int:
-    """A lane's width: a whole number of at least 1."""
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        raise ValueError(f"{where} must be a whole number of at least 1, not {given!r}")
-    return given
-
-
-def _positive(given: object, where: str) -> float:
-    if not _is_finite(given) or given <= 0:
-        raise ValueError(f"{where} must be a positive number, not {given!r}")
-    return float(given)
-
-
-def _seconds(given: object, where: str) -> float:
-    if not _is_finite(given) or given < 0:
-        raise ValueError(f"{where} must be a number of seconds of at least 0, not {given!r}")
-    return float(given)
-
-
-def _is_finite(given: object) -> TypeGuard[float]:
-    return not isinstance(given, bool) and isinstance(given, (int, float)) and isfinite(given)
-
-
-def _price(given: object, where: str) -> FlatPrice:
-    if not isinstance(given, Mapping) or set(given) != {"input", "output"}:
-        raise ValueError(
-            f"{where} must be {{input = ..., output = ...}}, US dollars per million tokens, "
-            f"not {given!r}"
-        )
-    for side, amount in given.items():
-        if not _is_finite(amount) or amount < 0:
-            raise ValueError(f"{where}.{side} must be a number of at least 0, not {amount!r}")
-    return FlatPrice(float(given["input"]), float(given["output"]))
-
-
-_READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
-    "kind": _reader(f"one of {', '.join(_HTTP_KINDS)}", lambda given: given in _HTTP_KINDS),
-    "base_url": _url,
-    "api_key_env": _text,
-    "api_key_file": _text,
-    "width": check_width,
-    "adaptive": _reader("true or false", lambda given: isinstance(given, bool)),
-    "rpm": _positive,
-    "tpm": _positive,
-    "price": _price,
-    "timeout": _positive,
-    "first_byte": _positive,
-    "outage": _seconds,
-    "max_tokens": _text,
-}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 from abreast.core.frozen import record
 from abreast.core.outcome import NO_USAGE, Usage
@@ -10,6 +10,8 @@ from abreast.core.outcome import NO_USAGE, Usage
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refused", "other"]
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
 OnText: TypeAlias = Callable[[str], object]
 """Called with each piece of text as it arrives; passing one makes a call stream."""
 SHORT_REPLY_TOKENS: Final = 1024
@@ -53,6 +55,15 @@ class Request:
     """Each with `name`, `description` and `parameters` (a JSON schema)."""
     extra: Mapping[str, Json] = field(default_factory=dict)
     """Further fields for the provider's own body, as it names them."""
+    reasoning: Effort | None = None
+    """How much to think before the answer; the model's default if None."""
+    thinking_tokens: int | None = None
+    """The most tokens to think with, beside `max_tokens` for the answer."""
+    shared_prefix: int | None = field(default=None, compare=False)
+    """Characters at the start of the last message that other requests have too.
+
+    The provider is asked to cache them, and the system prompt; the reply does not depend on it.
+    """
 
 
 @record(frozen=True, slots=True)
@@ -78,6 +89,8 @@ class Reply:
 
     They are never recorded.
     """
+    changed: tuple[str, ...] = ()
+    """What was sent otherwise than asked, as the model refused it: "without temperature", ..."""
 
 
 class Model(Protocol):
@@ -97,6 +110,16 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Release connections and memory; a second call does nothing."""
+
+
+def full_name(name: str) -> str:
+    """A model's name as `provider/model`; it may be given as `provider:model` too.
+
+    >>> full_name("openai:gpt-4o-mini"), full_name("ollama/llama3:8b")
+    ('openai/gpt-4o-mini', 'ollama/llama3:8b')
+    """
+    provider, colon, model = name.partition(":")
+    return f"{provider}/{model}" if colon and "/" not in provider else name
 
 
 def is_greedy(model: Model) -> bool:

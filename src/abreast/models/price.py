@@ -17,14 +17,25 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class FlatPrice:
-    """US dollars per million tokens, as `abreast.toml` gives them."""
+    """US dollars per million tokens, as `abreast.toml` gives them.
+
+    Input that is read from the provider's cache, or written to it, has the price of other input if
+    it has none of its own.
+    """
 
     input: float
     output: float
+    cached_input: float | None = None
+    cache_write: float | None = None
 
-    def of(self, input_tokens: int, output_tokens: int) -> float:
-        """US dollars for so many tokens."""
-        return (input_tokens * self.input + output_tokens * self.output) / _MILLION
+    def of(self, input_tokens: int, output_tokens: int, cached: int = 0, written: int = 0) -> float:
+        """US dollars for so many tokens; `cached` and `written` are parts of the input."""
+        usd = input_tokens * self.input + output_tokens * self.output
+        if cached and self.cached_input is not None:
+            usd -= cached * (self.input - self.cached_input)
+        if written and self.cache_write is not None:
+            usd -= written * (self.input - self.cache_write)
+        return usd / _MILLION
 
 
 FREE = FlatPrice(0.0, 0.0)
@@ -39,28 +50,35 @@ class TablePrice:
 
     def __init__(self, price: ModelPrice) -> None:
         self._price = price
-        sides = (price.input_mtok, price.output_mtok)
+        sides = (getattr(price, name, None) for name in _TIERED_PRICES)
         self._starts = sorted(
             {int(tier.start) for side in sides for tier in getattr(side, "tiers", ())}
         )
         self._flat: dict[int, FlatPrice] = {}
 
-    def of(self, input_tokens: int, output_tokens: int) -> float:
-        """US dollars for so many tokens."""
+    def of(self, input_tokens: int, output_tokens: int, cached: int = 0, written: int = 0) -> float:
+        """US dollars for so many tokens; `cached` and `written` are parts of the input."""
         tier = bisect_left(self._starts, input_tokens)
         flat = self._flat.get(tier)
         if flat is None:
             size = max(1, input_tokens)
-            alone = self._look_up(size, 0)
-            flat = FlatPrice(alone * _MILLION / size, self._look_up(size, _MILLION) - alone)
+            alone = self._look_up(input_tokens=size)
+            flat = FlatPrice(
+                alone * _MILLION / size,
+                self._look_up(input_tokens=size, output_tokens=_MILLION) - alone,
+                self._look_up(input_tokens=size, cache_read_tokens=size) * _MILLION / size,
+                self._look_up(input_tokens=size, cache_write_tokens=size) * _MILLION / size,
+            )
             self._flat[tier] = flat
-        return flat.of(input_tokens, output_tokens)
+        return flat.of(input_tokens, output_tokens, cached, written)
 
-    def _look_up(self, input_tokens: int, output_tokens: int) -> float:
+    def _look_up(self, **tokens: int) -> float:
         from genai_prices import Usage as Tokens
 
-        used = Tokens(input_tokens=input_tokens, output_tokens=output_tokens)
-        return float(self._price.calc_price(used)["total_price"])
+        return float(self._price.calc_price(Tokens(**tokens))["total_price"])
+
+
+_TIERED_PRICES = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 
 
 Price: TypeAlias = FlatPrice | TablePrice
@@ -68,8 +86,25 @@ Price: TypeAlias = FlatPrice | TablePrice
 
 def priced(used: Usage, price: Price | None) -> Usage:
     """The usage with its cost; an unknown price stays None, never 0."""
-    usd = None if price is None else price.of(used.input_tokens, used.output_tokens)
-    return Usage(used.requests, used.input_tokens, used.output_tokens, usd, used.estimate)
+    usd = None
+    if price is not None:
+        usd = price.of(
+            used.input_tokens,
+            used.output_tokens,
+            used.cached_input_tokens,
+            used.cache_write_tokens,
+        )
+    # Constructed directly: dataclasses.replace takes four times as long.
+    return Usage(
+        used.requests,
+        used.input_tokens,
+        used.output_tokens,
+        usd,
+        used.estimate,
+        used.cached_input_tokens,
+        used.cache_write_tokens,
+        used.reasoning_tokens,
+    )
 
 
 def find_price(provider: str, model: str) -> Price | None:

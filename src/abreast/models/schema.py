@@ -195,3 +195,35 @@ def _strict(schema: object) -> object:
 
 def _strict_each(schemas: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _strict(schema) for name, schema in schemas.items()}
+
+
+def without_bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A strict schema whose bounds on values are said in its descriptions instead.
+
+    Some providers refuse them; the check of the reply keeps them.
+
+    >>> without_bounds({"type": "string", "maxLength": 3})
+    {'type': 'string', 'description': 'maxLength: 3'}
+    """
+    result: dict[str, Any] = {}
+    said = [schema["description"]] if "description" in schema else []
+    for key, value in schema.items():
+        if key in _BOUNDS:
+            said.append(f"{key}: {value}")
+        elif key in ("properties", "$defs", "definitions"):
+            result[key] = {name: without_bounds(part) for name, part in value.items()}
+        elif key == "items":
+            result[key] = without_bounds(value)
+        elif key == "anyOf":
+            result[key] = [without_bounds(part) for part in value]
+        else:
+            result[key] = value
+    return result | ({"description": ", ".join(said)} if said else {})
+
+
+_BOUNDS = frozenset(
+    {
+        *("minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        *("multipleOf", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+    }
+)

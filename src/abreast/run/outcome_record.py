@@ -5,7 +5,16 @@ from typing import Any
 
 from abreast.core.events import Plain
 from abreast.core.item import unescape
-from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome, Times, Usage
+from abreast.core.outcome import (
+    NO_USAGE,
+    TOKEN_PARTS,
+    Cancelled,
+    Done,
+    Failed,
+    Outcome,
+    Times,
+    Usage,
+)
 from abreast.store.codec import codec
 from abreast.store.port import JsonValue, Recorded
 
@@ -36,14 +45,18 @@ def facts_of(
 
 
 def usage_facts(used: Usage) -> dict[str, Plain | list[float]]:
-    """Usage as plain facts."""
-    return {
+    """Usage as plain facts; the parts of tokens only if there are any."""
+    facts: dict[str, Plain | list[float]] = {
         "requests": used.requests,
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
         "usd": used.usd,
         "estimate": used.estimate,
     }
+    if used.cached_input_tokens or used.cache_write_tokens or used.reasoning_tokens:
+        parts = {name: getattr(used, name) for name in TOKEN_PARTS}
+        facts |= {name: tokens for name, tokens in parts.items() if tokens}
+    return facts
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage:
@@ -51,7 +64,12 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
     if "requests" not in data:
         return NO_USAGE
     return Usage(
-        data["requests"], data["input_tokens"], data["output_tokens"], data["usd"], data["estimate"]
+        data["requests"],
+        data["input_tokens"],
+        data["output_tokens"],
+        data["usd"],
+        data["estimate"],
+        *(data.get(name, 0) for name in TOKEN_PARTS),
     )
 
 

@@ -1,6 +1,7 @@
 """The user's directories for caches and for state."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -18,3 +19,16 @@ def _directory(kind: str, usual: str) -> Path:
     if given := os.environ.get(f"ABREAST_{kind}"):
         return Path(given).expanduser()
     return Path(os.environ.get(f"XDG_{kind}_HOME") or Path.home() / usual) / "abreast"
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file at once: readers see the old text or the new one. Makes its directory."""
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise

@@ -211,7 +211,7 @@ async def test_a_call_that_hangs_says_which_bound_ended_it_and_how_to_change_it(
     ):
         async with talking(*answers) as talk, client(**bounds) as http:
             said = str(await failed(http, talk.url, stream))
-        assert "no byte for 0.2 s" in said
+        assert f"within 0.2 s, the lane's {named}" in said
         assert f"`{named} = SECONDS` under [lanes.x] in abreast.toml" in said
 
 

@@ -194,7 +194,8 @@ async def test_a_message_is_read_whole():
         Recorded(message({"type": "thinking", "thinking": "hm"}, text("Hi "), text("there")))
     )
     assert reply.text == "Hi there"
-    assert reply.usage == Usage(1, 20, 6, None)  # what was cached is input too
+    # What was cached is input too.
+    assert reply.usage == Usage(1, 20, 6, None, cached_input_tokens=5, cache_write_tokens=3)
     assert (reply.finish, reply.model, reply.id) == (
         "stop",
         "claude-sonnet-4-5-20250929",
@@ -224,7 +225,9 @@ async def test_tool_uses_are_passed_through():
 
 async def test_a_schema_is_a_tool_that_must_be_called():
     reply, server = await asked(
-        Recorded(message(use("final_reply", {"x": 3}), reason="tool_use")), ask(schema=POINT)
+        Recorded(message(use("final_reply", {"x": 3}), reason="tool_use")),
+        ask(schema=POINT),
+        structured="tool",
     )
     assert server.body["tool_choice"] == {"type": "tool", "name": "final_reply"}
     assert server.body["tools"][0]["input_schema"] == POINT
@@ -232,9 +235,31 @@ async def test_a_schema_is_a_tool_that_must_be_called():
     assert (reply.finish, reply.tool_calls) == ("stop", ())
 
 
+async def test_a_schema_is_the_format_of_the_output_if_it_has_a_strict_form():
+    schema = {"type": "array", "items": {"type": "integer", "minimum": 1}, "maxItems": 3}
+    reply, server = await asked(Recorded(message(text('{"value": [3]}'))), ask(schema=schema))
+    form = server.body["output_config"]["format"]
+    assert form["type"] == "json_schema"
+    inner = form["schema"]["properties"]["value"]
+    assert inner == {
+        "type": "array",
+        "items": {"type": "integer", "description": "minimum: 1"},
+        "description": "maxItems: 3",
+    }
+    assert (reply.value, "tools" in server.body) == ([3], False)
+    with pytest.raises(ReplyInvalid):  # the bounds are checked here
+        await asked(Recorded(message(text('{"value": [0]}'))), ask(schema=schema))
+    loose = {"type": "object", "properties": {"x": {"type": "integer"}}, "not": {"required": ["y"]}}
+    _, server = await asked(Recorded(message(use("final_reply", {"x": 3}))), ask(schema=loose))
+    assert "output_config" not in server.body
+    assert server.body["tool_choice"]["name"] == "final_reply"
+
+
 async def test_beside_other_tools_any_may_be_called():
     body = message(use("get_weather", {"city": "Oslo"}), reason="tool_use")
-    reply, server = await asked(Recorded(body), ask(schema=POINT, tools=(WEATHER,)))
+    reply, server = await asked(
+        Recorded(body), ask(schema=POINT, tools=(WEATHER,)), structured="tool"
+    )
     assert server.body["tool_choice"] == {"type": "any"}
     assert [tool["name"] for tool in server.body["tools"]] == ["get_weather", "final_reply"]
     assert (reply.value, reply.tool_calls[0].name) == (None, "get_weather")
@@ -253,7 +278,7 @@ async def test_a_value_that_does_not_obey_is_invalid():
 async def test_a_schema_of_something_else_than_an_object_goes_in_a_box():
     schema = {"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}
     body = message(use("final_reply", {"value": [1, 2]}), reason="tool_use")
-    reply, server = await asked(Recorded(body), ask(schema=schema))
+    reply, server = await asked(Recorded(body), ask(schema=schema), structured="tool")
     sent = server.body["tools"][0]["input_schema"]
     assert (sent["type"], sent["$defs"]) == ("object", schema["$defs"])
     assert (reply.value, reply.text) == ([1, 2], "[1, 2]")

@@ -174,7 +174,7 @@ async def test_a_reply_is_read_whole_and_thoughts_are_only_counted():
         Recorded(generated(text("hm", thought=True), text("Hi "), text("there")))
     )
     assert reply.text == "Hi there"
-    assert reply.usage == Usage(1, 4, 12, None)
+    assert reply.usage == Usage(1, 4, 12, None, reasoning_tokens=5)
     assert (reply.finish, reply.model, reply.id) == (
         "stop",
         "gemini-2.5-flash",
@@ -264,7 +264,8 @@ async def test_a_stream_is_told_piece_by_piece():
     heard = []
     reply, server = await asked(flow(*STREAM), hear=heard.append)
     assert heard == ["Hel", "lo", "!"]
-    assert (reply.text, reply.finish, reply.usage) == ("Hello!", "stop", Usage(1, 4, 12, None))
+    assert (reply.text, reply.finish) == ("Hello!", "stop")
+    assert reply.usage == Usage(1, 4, 12, None, reasoning_tokens=5)
     assert 0 < reply.first_token <= reply.seconds
     assert server.paths == ["/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"]
 

@@ -165,10 +165,18 @@ async def test_a_request_that_its_provider_can_never_answer_fails_and_the_others
         assert "it has been so for 60 s, which `outage = 60`" in str(outcomes[2].error)
 
 
-async def test_a_provider_that_never_answered_is_no_outage():
+async def test_a_provider_that_was_never_reached_has_no_outage():
     outcomes, server = await asked(lambda *_: refused(), items=2, width=2, retry=2)
     assert [type(outcome.error) for outcome in outcomes] == [ConnectionLost] * 2
     assert len(server.sent) == 6
+
+
+async def test_a_provider_that_goes_down_before_its_first_answer_has_an_outage():
+    def fault(at, _):
+        return ConnectionLost("reset") if at == 0 else refused() if at < 31 else None
+
+    outcomes, _ = await asked(fault, retry=1)
+    assert all(outcome.ok for outcome in outcomes)
 
 
 async def test_any_answer_ends_an_outage():

@@ -21,6 +21,7 @@ from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.printer import STDOUT, write_all
 from abreast.core.errors import CallFailed
+from abreast.core.outcome import tokens_in_words
 from abreast.models.port import Reply
 
 
@@ -90,8 +91,8 @@ def _print(reply: Reply, *, as_json: bool, streamed: bool) -> None:
 def _summary(reply: Reply) -> str:
     used = reply.usage
     cost = "unknown cost" if used.usd is None else f"{used.usd:.6g} usd"
-    tokens = f"{used.input_tokens} + {used.output_tokens} tokens"
-    return f"{tokens}, {cost}, {reply.seconds:.2f} s ({reply.model})"
+    changed = f"; sent {', '.join(reply.changed)}" if reply.changed else ""
+    return f"{tokens_in_words(used)}, {cost}, {reply.seconds:.2f} s ({reply.model}){changed}"
 
 
 def _stdin() -> str:

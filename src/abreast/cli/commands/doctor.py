@@ -21,8 +21,9 @@ from abreast.cli.stores import StoreChoice, state_of
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.errors import BudgetSpent, CallFailed, KeysMissing, StoreError
 from abreast.core.version import VERSION
-from abreast.models.lanes import LaneSettings, split_name
-from abreast.models.port import SHORT_REPLY_TOKENS, Reply
+from abreast.models.lane_fields import HTTP_KINDS
+from abreast.models.lanes import LaneSettings, certificate_fault, split_name
+from abreast.models.port import SHORT_REPLY_TOKENS, Reply, full_name
 
 Verdict: TypeAlias = Literal["ok", "missing", "wrong"]
 
@@ -68,7 +69,7 @@ def command(*, lane: str | None, show_config: bool, store: str | None, as_json: 
     findings = (
         [_check_lane(config, lane)]
         if lane is not None
-        else list(_findings(StoreChoice(config, store)))
+        else [*_findings(StoreChoice(config, store)), *_lane_findings(config)]
     )
     for finding in findings:
         if as_json:
@@ -120,9 +121,31 @@ def _findings(choice: StoreChoice) -> Iterator[DoctorFinding]:
         )
 
 
+def _lane_findings(config: Config) -> Iterator[DoctorFinding]:
+    """The proxy of each lane, and certificates that can't be read."""
+    from yarl import URL
+
+    from abreast.models.http.client import proxy_of, shown
+
+    by_proxy: dict[str, list[str]] = {}
+    for lane in config.lanes().values():
+        if lane.kind not in HTTP_KINDS or not lane.has_models or lane.variables:
+            continue
+        try:
+            proxy = proxy_of(URL(lane.address or ""), lane.own_proxy)
+        except ValueError as error:
+            yield DoctorFinding("proxy", "wrong", f"{lane.name}: {error}")
+            continue
+        by_proxy.setdefault("none" if proxy is None else shown(proxy), []).append(lane.name)
+        if (why := certificate_fault(lane)) is not None:
+            yield DoctorFinding("certificates", "wrong", why)
+    for address, names in by_proxy.items():
+        yield DoctorFinding("proxy", "ok", f"{address} for {', '.join(names)}")
+
+
 def _check_lane(config: Config, lane: str) -> DoctorFinding:
     """Ask a lane's model one question, to see whether it answers."""
-    lanes = config.lanes()
+    lanes, lane = config.lanes(), full_name(lane)
     name = lane if "/" in lane else f"{lane}/{_DEFAULT_MODELS.get(lane, '')}"
     if name.endswith("/") and lane in lanes:
         raise UsageError(f"name a model to ask on {lane}: abreast doctor {lane}/MODEL")

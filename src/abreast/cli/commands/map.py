@@ -55,6 +55,11 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
     help="Answer an equal request as it was answered before; see `abreast cache`.",
 )
 @click.option(
+    "--warm",
+    is_flag=True,
+    help="Send one prompt ahead, so that the others find its long beginning cached.",
+)
+@click.option(
     "--executor",
     metavar="NAME",
     default="local",
@@ -150,7 +155,16 @@ def _width(config: Config, model_options: dict[str, Any], given: dict[str, Any])
 
 def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
     """The options of the model's calls; raises `UsageError` for one given without --prompt."""
-    names = ("model", "system", "schema", "temperature", "max_tokens", "lane_width", "cache")
+    names = (
+        "model",
+        "system",
+        "schema",
+        "temperature",
+        "max_tokens",
+        "lane_width",
+        "cache",
+        "warm",
+    )
     if given["prompt"] is None:
         for name in names:
             if given[name]:
@@ -167,6 +181,7 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         "model": config.get(MODEL, given["model"]),
         "system": given["system"],
         "cache": given["cache"],
+        "warm": given["warm"],
         "schema": model_options.read_schema(given["schema"]),
         "temperature": model_options.read_temperature(given["temperature"]),
         "max_tokens": read_number("--max-tokens", given["max_tokens"]),

@@ -9,10 +9,11 @@ from abreast.cli import options
 from abreast.cli.config import Config
 from abreast.cli.errors import FAILED, UsageError, tell
 from abreast.cli.jobs.model_options import configured_lanes
-from abreast.cli.terminal.tables import say_json, say_table
+from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.errors import CallFailed
 from abreast.models.embedded.weights import KNOWN, fetch, is_present
 from abreast.models.lanes import LaneSettings, split_name
+from abreast.models.port import full_name
 from abreast.system.paths import cache_directory
 
 
@@ -48,6 +49,9 @@ def command(context: click.Context, *, store: str | None, as_json: bool) -> None
             head,
             [[_cell_text(row, name.lower()) for name in head] for row in rows],
         )
+        for row in rows:
+            if row["refused"]:
+                say(f"{row['lane']} learned from refusals: {row['refused']}")
 
 
 @command.command("get")
@@ -60,6 +64,7 @@ def get(*, name: str, quiet: bool, store: str | None, as_json: bool) -> int:  # 
     The default is local/smollm2. The download can be cut off and taken up again. What arrives is
     checked by its hash.
     """
+    name = full_name(name)
     split_name(name, configured_lanes(Config.load()))
     if name not in KNOWN:
         raise UsageError(f"{name} is nothing to fetch; there is {', '.join(KNOWN)}")
@@ -103,6 +108,7 @@ def _facts(lane: LaneSettings) -> dict[str, Any]:
         "rpm": lane.rpm,
         "tpm": lane.tpm,
         "learned": _learned_text(lane),
+        "refused": _refused_text(lane),
         "where": _where(lane),
         "from": lane.place,
     }
@@ -114,13 +120,24 @@ def _learned_text(lane: LaneSettings) -> str | None:
         return None
     from abreast.run.calls.learned_limits import LearnedLimits
 
-    found = LearnedLimits(lane.name, lane.base_url, lane.key).read()
+    found = LearnedLimits(lane.name, lane.address, lane.account).read()
     return found.spoken() if found is not None else None
 
 
+def _refused_text(lane: LaneSettings) -> str | None:
+    """What models on the lane refused, and is no longer sent to them."""
+    from abreast.run.calls.learned_forms import LearnedForms
+
+    return LearnedForms(lane.name, lane.base_url).spoken() or None
+
+
 def _key(lane: LaneSettings) -> str:
-    given = "present" if lane.key else f"missing: {lane.api_key_env or lane.api_key_file}"
-    return given if lane.wants_key else "not needed"
+    wanted = [lane.api_key_env or lane.api_key_file or ""] if lane.lacks_key else []
+    if wanted := wanted + lane.variables:
+        return f"missing: {', '.join(wanted)}"
+    if lane.key:
+        return "present"
+    return "by a command" if lane.api_key_command else "not needed"
 
 
 def _where(lane: LaneSettings) -> str:
@@ -134,8 +151,13 @@ def _where(lane: LaneSettings) -> str:
     return (
         "no models; for steps of workflows"
         if not lane.has_models
-        else lane.base_url or "by way of litellm"
+        else _address_text(lane) or "by way of litellm"
     )
+
+
+def _address_text(lane: LaneSettings) -> str | None:
+    """The address; as it is configured if variables that it needs are not set."""
+    return lane.base_url if lane.variables else lane.address
 
 
 def _cell_text(row: dict[str, Any], name: str) -> object:

@@ -20,6 +20,7 @@ from abreast.cli.terminal.tables import iso_time, local_time, say, say_facts, sa
 from abreast.cli.terminal.visible import visible
 from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
+from abreast.core.outcome import tokens_in_words
 from abreast.core.run_end import is_over
 from abreast.run.call_totals import CALL_KINDS, CallTotals, call_totals
 from abreast.store.codec import codec
@@ -180,7 +181,7 @@ def totals_of(store: Store, row: RunRow) -> CallTotals:
 def _usage_text(totals: CallTotals) -> str:
     return "; ".join(
         f"{model}: {used.requests:,} requests, "
-        f"{used.input_tokens:,} + {used.output_tokens:,} tokens"
+        + tokens_in_words(used)
         + (", unknown cost" if used.usd is None else f", {used.usd:.4g} usd" if used.usd else "")
         for model, used in sorted(totals.by_model.items())
     )

@@ -11,6 +11,7 @@ from abreast.cli import units
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.cli.jobs.request import read_number
+from abreast.core.outcome import TOKEN_PARTS
 from abreast.models.lanes import LaneSettings
 from abreast.models.port import Reply
 from abreast.run.calls.model import Caller
@@ -115,6 +116,8 @@ def reply_as_json(reply: Reply) -> dict[str, Any]:
             {"id": call.id, "name": call.name, "arguments": call.arguments}
             for call in reply.tool_calls
         ]
+    if reply.changed:
+        row["changed"] = list(reply.changed)
     return row | {
         "finish": reply.finish,
         "model": reply.model,
@@ -123,5 +126,6 @@ def reply_as_json(reply: Reply) -> dict[str, Any]:
         "requests": used.requests,
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
+        **{name: tokens for name in TOKEN_PARTS if (tokens := getattr(used, name))},
         "usd": used.usd,
     }

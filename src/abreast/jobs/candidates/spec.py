@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Self, cast
 
+from abreast.models.port import full_name
+
 _MAX_SHARE: Final = 10
 # Where candidates may come from; a run has one of these.
 SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "model")
@@ -95,6 +97,8 @@ class CandidatesSpec:
             )
         for word in ("tests", "refs"):
             given[word] = tuple(given.get(word) or ())
+        if given.get("model"):
+            given["model"] = full_name(given["model"])
         return cls(**given)
 
     def plain(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from abreast.core.events import ITEM_SETTLED
 from abreast.core.item import escape, unescape
-from abreast.core.outcome import MONEY_DIGITS, NO_USAGE, Usage
+from abreast.core.outcome import NO_USAGE, Usage
 from abreast.jobs.matrix.job import PROMPT_STEP, REPLY
 from abreast.jobs.matrix.rows import FINAL_STATES, Row
 from abreast.jobs.matrix.spec import CONTROL_LANE, Cell, CellChoice, Study
@@ -91,17 +91,7 @@ def _judge_usage(cell: Recorded, used: Usage, judge: object) -> dict[str, Any]:
     elif whole.requests <= used.requests:
         spent = NO_USAGE
     else:
-        usd = (
-            None
-            if whole.usd is None or used.usd is None
-            else round(whole.usd - used.usd, MONEY_DIGITS)
-        )
-        spent = Usage(
-            whole.requests - used.requests,
-            whole.input_tokens - used.input_tokens,
-            whole.output_tokens - used.output_tokens,
-            usd,
-        )
+        spent = whole - used
     return {
         "judge_input_tokens": spent.input_tokens,
         "judge_output_tokens": spent.output_tokens,

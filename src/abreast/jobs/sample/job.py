@@ -297,12 +297,12 @@ class _Sampler:
             await self._ask_and_check(drawn, history)
         except (asyncio.CancelledError, BudgetSpent):
             drawn.state = "cancelled"
-            self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), None)
+            self._record_attempt(drawn, (item.usage or NO_USAGE) - before, None)
             raise
         except Exception as raised:  # noqa: BLE001 - recorded with the attempt; `_raise` decides
             error = raised
             drawn.state = "error"
-        return self._record_attempt(drawn, _usage_between(item.usage or NO_USAGE, before), error)
+        return self._record_attempt(drawn, (item.usage or NO_USAGE) - before, error)
 
     async def _ask_and_check(self, drawn: _DrawInProgress, history: History) -> None:
         draws = self._draws
@@ -438,17 +438,6 @@ class _Sampler:
             f"the first: {kind}{first}",
             attempts,
         ) from first
-
-
-def _usage_between(after: Usage, before: Usage) -> Usage:
-    usd = None if after.usd is None or before.usd is None else after.usd - before.usd
-    return Usage(
-        after.requests - before.requests,
-        after.input_tokens - before.input_tokens,
-        after.output_tokens - before.output_tokens,
-        usd,
-        after.estimate and not before.estimate,
-    )
 
 
 def _check_usable(reply: Reply, name: str) -> None:

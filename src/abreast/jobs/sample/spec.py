@@ -19,7 +19,7 @@ from abreast.jobs.sample.checks import (
     regex,
     words,
 )
-from abreast.models.port import Model
+from abreast.models.port import Model, full_name
 
 _MAX_TEMPERATURE: Final = 100
 
@@ -92,6 +92,9 @@ class SampleSpec:
             fits, wanted = _KEYS[word]
             if not fits(value):
                 raise ValueError(f"{where}.{word} must be {wanted}, not {value!r:.60}")
+        for word in ("model", "judge"):
+            if word in given:
+                given[word] = full_name(given[word])
         return cls(**{**given, "checks": tuple(given.get("checks") or ())})
 
     def plain(self) -> dict[str, Any]:

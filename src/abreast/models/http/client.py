@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TypedDict
@@ -26,9 +24,13 @@ from abreast.core.errors import (
     RequestRefused,
 )
 from abreast.core.version import VERSION
+from abreast.models.http.key_command import KeyCommand
+from abreast.models.http.tls import tls_context
 from abreast.models.providers.errors import RAW, one_line, raw_of
 
 LARGEST = 8 * 1024 * 1024  # bytes of a reply
+KEY_PLACE = "{key}"
+"""Stands for the key in the headers of a client whose keys come from a command."""
 # Seconds between the end marker of a stream and its end; after that its connection is not reused.
 _DRAIN_SECONDS = 0.2
 _SHORTEST_SECRET = 4  # characters; a shorter text occurs in many words, and is not masked
@@ -50,7 +52,11 @@ class HttpOptions(TypedDict, total=False):
     """Options of every adapter.
 
     `connect`, `first_byte`, `stall` and `total` are seconds: to connect, until the first byte of an
-    answer, between two of its bytes, and for the whole call. `largest` is the bytes of a reply.
+    answer, between two of its bytes, and for the whole call. `largest` is the bytes of a reply. The
+    values of `headers` are secret, those of `plain_headers` are not. `key_header` carries the key
+    in place of the adapter's own header; `key_command` gives the key that stands as `KEY_PLACE` in
+    it. `proxy` is an address, or empty for none; by default the environment decides. `ca_file` has
+    further certificates.
     """
 
     connect: float
@@ -59,6 +65,11 @@ class HttpOptions(TypedDict, total=False):
     total: float | None
     largest: int
     headers: Mapping[str, str]
+    plain_headers: Mapping[str, str]
+    key_header: str | None
+    key_command: KeyCommand | None
+    proxy: str | None
+    ca_file: str | None
 
 
 def endpoint(url: str) -> URL:
@@ -78,19 +89,32 @@ def endpoint(url: str) -> URL:
     )
 
 
-def proxy_of(url: URL) -> URL | None:
-    """The proxy that the environment names for an address (HTTPS_PROXY, HTTP_PROXY, NO_PROXY).
+def proxy_of(url: URL, own: str | None = None) -> URL | None:
+    """The proxy for an address: `own` (empty for none), or the one that the environment names.
 
-    This machine itself is never reached by a proxy.
+    That is by HTTPS_PROXY, HTTP_PROXY and NO_PROXY. This machine itself is reached by a proxy only
+    if it is `own`. Raises ValueError if the proxy is no address.
     """
+    if own is not None:
+        return _proxy_address(own, "proxy") if own else None
     proxies = getproxies()
     named = proxies.get(url.scheme) or proxies.get("all")
     if not named or _is_this_machine(url.host or "") or proxy_bypass(f"{url.host}:{url.port}"):
         return None
-    proxy = URL(named if "://" in named else f"http://{named}")
-    if proxy.scheme not in {"http", "https"} or not proxy.host:
-        raise ValueError(f"{url.scheme.upper()}_PROXY is no address like http://proxy:8080")
-    return proxy
+    return _proxy_address(named, f"{url.scheme.upper()}_PROXY")
+
+
+def shown(proxy: URL) -> str:
+    """A proxy's address without its password."""
+    return str(proxy if proxy.password is None else proxy.with_password("***"))
+
+
+def _proxy_address(named: str, what: str) -> URL:
+    with suppress(ValueError):
+        proxy = URL(named if "://" in named else f"http://{named}")
+        if proxy.scheme in {"http", "https"} and proxy.host:
+            return proxy
+    raise ValueError(f"{what} is no address like http://proxy:8080")
 
 
 def _is_this_machine(host: str) -> bool:
@@ -102,8 +126,8 @@ def _is_this_machine(host: str) -> bool:
 class HttpClient:
     """A provider's connections, opened on demand, separately for each event loop.
 
-    `auth` and the values of `headers` are secrets and never part of an error. `version` is a header
-    that is not secret.
+    `auth` and the values of `headers` are secrets and never part of an error. `version` and
+    `plain_headers` are not secret. The other options are those of `HttpOptions`.
     """
 
     def __init__(
@@ -113,6 +137,11 @@ class HttpClient:
         *,
         version: tuple[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
+        plain_headers: Mapping[str, str] | None = None,
+        key_header: str | None = None,
+        key_command: KeyCommand | None = None,
+        proxy: str | None = None,
+        ca_file: str | None = None,
         connect: float = 30.0,
         first_byte: float | None = None,
         stall: float | None = None,
@@ -123,8 +152,13 @@ class HttpClient:
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
         self.name = name
         self.largest = largest
-        secret = {**auth, **(headers or {})}
-        for key, value in secret.items():
+        if key_header is not None and auth:
+            (value,) = auth.values()
+            auth = {key_header: value.removeprefix("Bearer ")}
+        self._key_command = key_command
+        self._key_headers = {} if key_command is None else dict(auth)
+        secret = {**(auth if key_command is None else {}), **(headers or {})}
+        for key, value in [*secret.items(), *(plain_headers or {}).items()]:
             if not _HEADER_NAME.fullmatch(key):
                 raise ValueError(f"{name}: {key!r} can't be the name of a header")
             if not (value.isascii() and value.isprintable() and value.strip() == value):
@@ -138,6 +172,7 @@ class HttpClient:
             "user-agent": f"abreast/{VERSION}",
             "content-type": "application/json",
             **dict([version] if version else []),
+            **{key.lower(): value for key, value in (plain_headers or {}).items()},
             **{key.lower(): value for key, value in secret.items()},
         }
         self._timeout = aiohttp.ClientTimeout(total, connect=connect)
@@ -148,7 +183,9 @@ class HttpClient:
         # The setting that bounds the time to the first byte.
         self._first_bound = "timeout" if stall and not first_byte else "first_byte"
         self._idle = idle
+        self._own_proxy = proxy
         self._proxies: dict[URL, URL | None] = {}
+        self._ca_file = ca_file
 
     def __repr__(self) -> str:
         """Shows the provider and the number of event loops."""
@@ -166,13 +203,43 @@ class HttpClient:
             exchange.close()
 
     async def open(self, url: URL, body: bytes, *, stream: bool = False) -> Exchange:
-        """Send a body and read the headers of the answer; the caller must close the exchange."""
-        seconds = self._first_byte_of_stream if stream else self._first_byte
+        """Send a body and read the headers of the answer; the caller must close the exchange.
+
+        A key of a command that is refused is renewed, and the body sent once more.
+        """
+        first_byte = self._first_byte_of_stream if stream else self._first_byte
+        if self._key_command is None:
+            return await self._send(url, body, {}, first_byte)
+        key = await self._key_command.key()
+        exchange = await self._send(url, body, self._headers_with(key), first_byte)
+        if exchange.status != HTTPStatus.UNAUTHORIZED:
+            return exchange
+        try:
+            renewed = await self._key_command.key(refused=key)
+        except BaseException:
+            exchange.close()
+            raise
+        if renewed == key:
+            return exchange
+        exchange.close()
+        return await self._send(url, body, self._headers_with(renewed), first_byte)
+
+    def _headers_with(self, key: str) -> dict[str, str]:
+        self._keep_secret([key])
+        return {name: value.replace(KEY_PLACE, key) for name, value in self._key_headers.items()}
+
+    async def _send(
+        self, url: URL, body: bytes, headers: Mapping[str, str], seconds: float
+    ) -> Exchange:
         try:
             for _ in range(_MAX_REDIRECTS):
                 async with asyncio.timeout(seconds) as limit:
                     response = await self._session().post(
-                        url, data=body, allow_redirects=False, proxy=self._proxy(url)
+                        url,
+                        data=body,
+                        headers=headers,
+                        allow_redirects=False,
+                        proxy=self._proxy(url),
                     )
                 target = _redirected(url, response)
                 if target is None:
@@ -182,7 +249,7 @@ class HttpClient:
             failure: CallFailed = RequestRefused(f"{self.name}: too many redirects, to {url.host}")
         except _BROKEN as error:
             failure = (
-                self.late("no answer began", self._first_bound, seconds)
+                self.late("no first byte of an answer", self._first_bound, seconds)
                 if limit.expired()
                 else self.failure(error, b"", url.host)
             )
@@ -212,7 +279,7 @@ class HttpClient:
                 connector=aiohttp.TCPConnector(
                     limit=0,
                     keepalive_timeout=self._idle,
-                    ssl=_tls_context(ssl.get_default_verify_paths()),
+                    ssl=tls_context(self._ca_file),
                 ),
                 headers=self._headers,
                 timeout=self._timeout,
@@ -225,7 +292,7 @@ class HttpClient:
     def _proxy(self, url: URL) -> URL | None:
         origin = url.origin()
         if origin not in self._proxies:
-            proxy = self._proxies[origin] = proxy_of(url)
+            proxy = self._proxies[origin] = proxy_of(url, self._own_proxy)
             if proxy is not None and proxy.password:
                 self._keep_secret([proxy.password])
         return self._proxies[origin]
@@ -263,7 +330,7 @@ class HttpClient:
         """The error for a server that sent no byte for so long; names the bound that ended it."""
         lane = self.name.partition("/")[0]
         return ReplyTimeout(
-            f"{self.name}: {what}: no byte for {seconds:g} s, the lane's {bound}; change it with "
+            f"{self.name}: {what} within {seconds:g} s, the lane's {bound}; change it with "
             f"`{bound} = SECONDS` under [lanes.{lane}] in abreast.toml",
             raw=self.raw(body),
         )
@@ -278,7 +345,7 @@ class HttpClient:
             case aiohttp.ConnectionTimeoutError():
                 kind, what = ReplyTimeout, f"no connection within {self._connect:g} s"
             case TimeoutError():
-                kind, what = ReplyTimeout, f"no whole reply within {self._total or 0:g} s"
+                return self.late("no whole reply", "timeout", self._total or self.stall, body)
             case aiohttp.ClientHttpProxyError(status=status):
                 kind, what = RequestRefused, f"the proxy answers {status}"
             case aiohttp.ClientConnectorCertificateError():
@@ -296,12 +363,6 @@ class HttpClient:
             error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
         )
         return failure
-
-
-@cache
-def _tls_context(_paths: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
-    """The context for these certificates, which SSL_CERT_FILE and SSL_CERT_DIR may name."""
-    return ssl.create_default_context()
 
 
 def _redirected(url: URL, response: aiohttp.ClientResponse) -> URL | None:
@@ -358,7 +419,7 @@ class Exchange:
                 part = await self._response.content.readany()
         except _BROKEN as error:
             failure: CallFailed = (
-                self._http.late("the answer stopped", "timeout", self._http.stall, self.kept())
+                self._http.late("no further byte", "timeout", self._http.stall, self.kept())
                 if limit.expired()
                 else self._http.failure(error, self.kept())
             )

@@ -7,21 +7,27 @@ from typing import Any, Unpack
 
 from abreast.models.chat_form import present
 from abreast.models.http.client import HttpClient, HttpOptions
+from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.providers.accepted_form import AcceptedForm
 from abreast.models.providers.provider import (
+    ANSWER_TOOL,
     Document,
     EventFold,
     Provider,
     ReplyDraft,
+    answer_tool,
     arguments_of,
     count,
+    schema_in_words,
     system_texts,
+    take_answer,
+    ways_from,
 )
-from abreast.models.schema import boxed, unboxed
+from abreast.models.schema import boxed, strict, without_bounds
 
 _VERSION = "2023-06-01"
-# The tool that a request with a schema has to call: its input is the value.
-_ANSWER_TOOL = "final_reply"
+_MIN_CACHED = 4096  # characters that requests share; about 1,024 tokens, the least that is cached
 _FINISH: dict[str | None, Finish] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -50,36 +56,51 @@ class Anthropic(Provider):
         key: str | None = None,
         *,
         max_tokens: int = 4096,
+        structured: Structured = "json_schema",
+        form: AcceptedForm | None = None,
+        lane: LaneSettings | None = None,
         **wire: Unpack[HttpOptions],
     ) -> None:
         http = HttpClient(
             name, {"x-api-key": key} if key else {}, version=("anthropic-version", _VERSION), **wire
         )
-        super().__init__(name, http, f"{base_url.rstrip('/')}/messages")
+        ways = ways_from(structured, ("json_schema", "tool", "none"))
+        url = f"{base_url.rstrip('/')}/messages"
+        super().__init__(name, http, url, ways=ways, form=form, lane=lane)
         self._default_max_tokens = max_tokens
+
+    def way(self, request: Request) -> Structured | None:
+        """How a value is asked for; not every schema has the strict form of the first way."""
+        way = super().way(request)
+        if way != "json_schema" or request.schema is None or _format(request.schema) is not None:
+            return way
+        return self.form.first_way(self.ways[1:])
 
     def write(self, request: Request, *, stream: bool) -> Document:
         """The body of a request."""
-        tools, choice = [_tool(each) for each in request.tools], None
-        if request.schema is not None:
-            about = "Give the final reply by calling this."
-            tools.append(
-                {
-                    "name": _ANSWER_TOOL,
-                    "description": about,
-                    "input_schema": boxed(request.schema).schema,
-                }
-            )
-            choice = {"type": "any"} if request.tools else {"type": "tool", "name": _ANSWER_TOOL}
+        tools, choice, config = [_tool(each) for each in request.tools], None, None
+        system, way = system_texts(request), self.way(request)
+        if request.schema is not None and way == "json_schema":
+            config = {"format": _format(request.schema)}
+        elif request.schema is not None and way == "tool":
+            tools.append(answer_tool(request.schema, "input_schema"))
+            choice = {"type": "any"} if request.tools else {"type": "tool", "name": ANSWER_TOOL}
+        elif request.schema is not None:
+            system.append(schema_in_words(request))
         limit = request.max_tokens
+        turns, prompt = _turns(request.messages), "\n\n".join(system)
+        is_cached = _is_long(request)
+        if is_cached and (shared := request.shared_prefix):
+            turns[-1]["content"] = _in_two_parts(turns[-1]["content"], shared)
         return {
             "model": self.model,
             "max_tokens": self._default_max_tokens if limit is None else limit,
-            "messages": _turns(request.messages),
+            "messages": turns,
             **present(
-                system="\n\n".join(system_texts(request)) or None,
+                system=([_cached(_text(prompt))] if is_cached else prompt) if prompt else None,
                 temperature=request.temperature,
                 stop_sequences=request.stop or None,
+                output_config=config,
                 tool_choice=choice,
                 tools=tools or None,
             ),
@@ -158,7 +179,7 @@ class _Events(EventFold):
         block.pieces.append(piece)
         if block.kind == "text":
             return "" if self._request.schema is not None else piece
-        return piece if block.name == _ANSWER_TOOL else ""
+        return piece if block.name == ANSWER_TOOL else ""
 
 
 def _finalize(
@@ -170,16 +191,13 @@ def _finalize(
     """
     texts = [block for block in blocks if block.kind == "text"]
     uses = [block for block in blocks if block.kind == "tool_use"]
-    answers = [use for use in uses if use.name == _ANSWER_TOOL]
     draft.finish = _FINISH.get(reason, "other")
-    if answers and request.schema is not None:
-        draft.text = unboxed("".join(answers[0].pieces) or "{}", request.schema)
-        draft.finish = "stop" if draft.finish == "tool_calls" else draft.finish
-    else:
-        draft.text = "".join(piece for block in texts for piece in block.pieces)
-        draft.tool_calls = tuple(
-            ToolCall(use.id, use.name, "".join(use.pieces) or "{}") for use in uses
-        )
+    draft.text = "".join(piece for block in texts for piece in block.pieces)
+    draft.tool_calls = tuple(
+        ToolCall(use.id, use.name, "".join(use.pieces) or "{}") for use in uses
+    )
+    if request.schema is not None:
+        take_answer(draft, request.schema)
     if draft.finish == "refused":
         draft.refusal = draft.text or _FILTERED
     return draft
@@ -189,13 +207,23 @@ def _count(draft: ReplyDraft, usage: Document | None) -> None:
     if usage:
         sent = count(usage.get("input_tokens"))
         if sent is not None:
-            cached = (count(usage.get(f"cache_{way}_input_tokens")) for way in ("creation", "read"))
-            draft.input_tokens = sent + sum(filter(None, cached))
+            draft.cached_input_tokens = count(usage.get("cache_read_input_tokens")) or 0
+            draft.cache_write_tokens = count(usage.get("cache_creation_input_tokens")) or 0
+            draft.input_tokens = sent + draft.cached_input_tokens + draft.cache_write_tokens
         received = count(usage.get("output_tokens"))
         draft.output_tokens = draft.output_tokens if received is None else received
+        details = usage.get("output_tokens_details") or {}
+        thought = count(details.get("thinking_tokens"))
+        draft.reasoning_tokens = draft.reasoning_tokens if thought is None else thought
 
 
 # --- writing
+
+
+def _format(schema: Mapping[str, Any]) -> Document | None:
+    """The form of a schema that the model's output is held to; None if it has none."""
+    form = strict(boxed(schema).schema)
+    return None if form is None else {"type": "json_schema", "schema": without_bounds(form)}
 
 
 def _turns(messages: tuple[Message, ...]) -> list[Document]:
@@ -214,6 +242,30 @@ def _turns(messages: tuple[Message, ...]) -> list[Document]:
         else:
             turns.append({"role": role, "content": content})
     return turns
+
+
+def _is_long(request: Request) -> bool:
+    """Whether what a request shares with others is long enough to be cached."""
+    if request.shared_prefix is None or not request.messages:
+        return False
+    system = sum(map(len, system_texts(request)))
+    return system + min(request.shared_prefix, len(request.messages[-1].content)) >= _MIN_CACHED
+
+
+def _in_two_parts(content: Any, shared: int) -> list[Document]:  # noqa: ANN401 - text or blocks
+    """The content of a turn, with its first `shared` characters of text in a part to be cached."""
+    blocks = [_text(content)] if isinstance(content, str) else list(content)
+    for place, block in enumerate(blocks):
+        if block["type"] == "text":
+            text = block["text"]
+            rest = [_text(text[shared:])] if text[shared:] else []
+            return [*blocks[:place], _cached(_text(text[:shared])), *rest, *blocks[place + 1 :]]
+    return blocks
+
+
+def _cached(block: Document) -> Document:
+    """The block, up to which the request is to be cached."""
+    return {**block, "cache_control": {"type": "ephemeral"}}
 
 
 def _blocks(message: Message) -> list[Document]:

@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 from abreast.models.chat_form import present
 from abreast.models.http.client import HttpClient, HttpOptions
+from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.providers.accepted_form import AcceptedForm
 from abreast.models.providers.provider import (
     Document,
     EventFold,
@@ -15,7 +17,9 @@ from abreast.models.providers.provider import (
     ReplyDraft,
     arguments_of,
     count,
+    schema_in_words,
     system_texts,
+    ways_from,
 )
 
 _FINISH: dict[str | None, Finish] = {"STOP": "stop", "MAX_TOKENS": "length"}
@@ -48,20 +52,33 @@ class Gemini(Provider):
         name: str,
         base_url: str = "https://generativelanguage.googleapis.com/v1beta",
         key: str | None = None,
+        *,
+        structured: Structured = "json_schema",
+        form: AcceptedForm | None = None,
+        lane: LaneSettings | None = None,
         **wire: Unpack[HttpOptions],
     ) -> None:
         model = quote(name.partition("/")[2] or name, safe="/-._~@")
         url = f"{base_url.rstrip('/')}/{model if '/' in model else f'models/{model}'}"
         http = HttpClient(name, {"x-goog-api-key": key} if key else {}, **wire)
         super().__init__(
-            name, http, f"{url}:generateContent", f"{url}:streamGenerateContent?alt=sse"
+            name,
+            http,
+            f"{url}:generateContent",
+            f"{url}:streamGenerateContent?alt=sse",
+            ways=ways_from(structured, ("json_schema", "json_object", "none")),
+            form=form,
+            lane=lane,
         )
 
     def write(self, request: Request, *, stream: bool) -> Document:  # noqa: ARG002 - the URL selects streaming
         """The body of a request."""
         body: Document = {"contents": _contents(request.messages)}
-        if system := [{"text": text} for text in system_texts(request)]:
-            body["systemInstruction"] = {"parts": system}
+        system, way = system_texts(request), self.way(request)
+        if way in ("json_object", "none"):
+            system.append(schema_in_words(request))
+        if system:
+            body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
         if request.tools:
             body["tools"] = [{"functionDeclarations": [_tool(each) for each in request.tools]}]
         if config := present(
@@ -69,8 +86,8 @@ class Gemini(Provider):
             seed=request.seed,
             stopSequences=request.stop or None,
             maxOutputTokens=request.max_tokens,
-            responseMimeType=None if request.schema is None else "application/json",
-            responseJsonSchema=request.schema,
+            responseMimeType=None if way in (None, "none") else "application/json",
+            responseJsonSchema=request.schema if way == "json_schema" else None,
         ):
             body["generationConfig"] = config
         for key, value in request.extra.items():
@@ -137,8 +154,10 @@ class _Candidates(EventFold):
 def _count(draft: ReplyDraft, usage: Document | None) -> None:
     if usage and (sent := count(usage.get("promptTokenCount"))) is not None:
         draft.input_tokens = sent + (count(usage.get("toolUsePromptTokenCount")) or 0)
-        thought = count(usage.get("thoughtsTokenCount")) or 0
-        draft.output_tokens = (count(usage.get("candidatesTokenCount")) or 0) + thought
+        draft.cached_input_tokens = count(usage.get("cachedContentTokenCount")) or 0
+        draft.reasoning_tokens = count(usage.get("thoughtsTokenCount")) or 0
+        said = count(usage.get("candidatesTokenCount")) or 0
+        draft.output_tokens = said + draft.reasoning_tokens
 
 
 # --- writing

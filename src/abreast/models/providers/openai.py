@@ -1,14 +1,25 @@
 """OpenAI's chat completions, which mistral, deepseek, ollama and vLLM serve too."""
 
-import json
-from collections.abc import Mapping
-from typing import Any, Literal, Unpack
+from typing import Unpack
 
 from abreast.models.chat_form import ToolCallDraft, message_form, present, tools_form
 from abreast.models.http.client import HttpClient, HttpOptions
+from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Request, ToolCall
-from abreast.models.providers.provider import Document, EventFold, Provider, ReplyDraft, count
-from abreast.models.schema import boxed, strict, unboxed
+from abreast.models.providers.accepted_form import STRUCTURED_WAYS, AcceptedForm
+from abreast.models.providers.provider import (
+    ANSWER_TOOL,
+    Document,
+    EventFold,
+    Provider,
+    ReplyDraft,
+    answer_tool,
+    count,
+    schema_in_words,
+    take_answer,
+    ways_from,
+)
+from abreast.models.schema import boxed, strict
 
 _FINISH: dict[str | None, Finish] = {
     "stop": "stop",
@@ -23,10 +34,11 @@ _FILTERED = "a content filter stopped it"
 class OpenAI(Provider):
     """A model behind an endpoint of chat completions.
 
-    The options describe how an endpoint differs: `max_tokens` is its name for that bound; `seed`,
-    `stream_usage` and `done` are whether it supports seeds, reports the usage of a stream, and ends
-    streams by `[DONE]`; `structured` is the form in which it accepts a schema ("json_object" and
-    "none" put it into the system prompt).
+    The options describe how an endpoint differs: `max_tokens` and `seed` are its names for these
+    (None if it has no seeds); `stream_usage` and `done` are whether it reports the usage of a
+    stream, and ends streams by `[DONE]`; `structured` is the first way to try to get a value by a
+    schema ("json_object" and "none" put it into the system prompt). What the endpoint refuses is
+    learned beside that.
 
         url = "https://api.mistral.ai/v1"
         model = OpenAI("mistral/mistral-small", url, key, max_tokens="max_tokens")
@@ -40,18 +52,26 @@ class OpenAI(Provider):
         key: str | None = None,
         *,
         max_tokens: str = "max_completion_tokens",
-        seed: bool = True,
-        structured: Literal["json_schema", "json_object", "none"] = "json_schema",
+        seed: str | None = "seed",
+        structured: Structured = "json_schema",
         stream_usage: bool = True,
         done: bool = True,
+        form: AcceptedForm | None = None,
+        lane: LaneSettings | None = None,
         **wire: Unpack[HttpOptions],
     ) -> None:
         http = HttpClient(name, {"authorization": f"Bearer {key}"} if key else {}, **wire)
         path, mark, query = base_url.partition("?")
-        super().__init__(name, http, f"{path.rstrip('/')}/chat/completions{mark}{query}")
+        super().__init__(
+            name,
+            http,
+            f"{path.rstrip('/')}/chat/completions{mark}{query}",
+            ways=ways_from(structured, STRUCTURED_WAYS),
+            form=form,
+            lane=lane,
+        )
         self._max_tokens = max_tokens
         self._seed = seed
-        self._structured = structured
         self._stream_usage = stream_usage
         self.ends_by_marker = done
 
@@ -64,16 +84,22 @@ class OpenAI(Provider):
             for each in request.messages
         ]
         usage = {"include_usage": True} if self._stream_usage else None
+        tools, choice = tools_form(request), None
+        if request.schema is not None and self.way(request) == "tool":
+            tools = [*(tools or ()), {"type": "function", "function": answer_tool(request.schema)}]
+            forced = {"type": "function", "function": {"name": ANSWER_TOOL}}
+            choice = "required" if request.tools else forced
         return {
             "model": self.model,
             "messages": messages,
             **present(
                 temperature=request.temperature,
-                seed=request.seed if self._seed else None,
                 stop=request.stop or None,
-                response_format=self._format(request.schema),
-                tools=tools_form(request),
+                response_format=self._format(request),
+                tools=tools,
+                tool_choice=choice,
                 **{self._max_tokens: request.max_tokens},
+                **({self._seed: request.seed} if self._seed else {}),
             ),
             **request.extra,
             **(present(stream=True, stream_options=usage) if stream else {}),
@@ -85,7 +111,7 @@ class OpenAI(Provider):
         message = choice["message"]
         content = message.get("content")
         draft = ReplyDraft(
-            self.unboxed_text(content if type(content) is str else _text(content), request),
+            content if type(content) is str else _text(content),
             tuple(
                 ToolCall(
                     call.get("id") or "",
@@ -100,30 +126,24 @@ class OpenAI(Provider):
             id=document.get("id") or "",
         )
         _count(draft, document.get("usage"))
-        return _finalize(draft)
+        return _finalize(draft, request)
 
     def fold(self, request: Request) -> EventFold:
         """A reader for the chunks of a stream."""
-        return _Chunks(self, request)
-
-    def unboxed_text(self, text: str, request: Request) -> str:
-        """The text of the value, extracted from its object if the schema was boxed."""
-        if request.schema is None or self._structured != "json_schema":
-            return text
-        return unboxed(text, request.schema)
+        return _Chunks(request, ends_by_marker=self.ends_by_marker)
 
     def _system(self, request: Request) -> str | None:
-        if request.schema is None or self._structured == "json_schema":
-            return request.system
-        instruction = f"Answer with JSON alone, by this schema: {json.dumps(request.schema)}"
-        return f"{request.system}\n\n{instruction}" if request.system else instruction
+        if self.way(request) in ("json_object", "none"):
+            return "\n\n".join(filter(None, (request.system, schema_in_words(request))))
+        return request.system
 
-    def _format(self, schema: Mapping[str, Any] | None) -> Document | None:
-        if schema is None or self._structured == "none":
+    def _format(self, request: Request) -> Document | None:
+        way = self.way(request)
+        if request.schema is None or way in ("tool", "none"):
             return None
-        if self._structured == "json_object":
+        if way == "json_object":
             return {"type": "json_object"}
-        whole = boxed(schema).schema
+        whole = boxed(request.schema).schema
         form = strict(whole)
         wanted = {
             "name": "reply",
@@ -134,10 +154,10 @@ class OpenAI(Provider):
 
 
 class _Chunks(EventFold):
-    def __init__(self, model: OpenAI, request: Request) -> None:
+    def __init__(self, request: Request, *, ends_by_marker: bool) -> None:
         super().__init__(streams_text=request.schema is None or not boxed(request.schema).boxed)
-        self._model = model
         self._request = request
+        self._ends_by_marker = ends_by_marker
         self._refusal: list[str] = []
         self._calls: dict[int, ToolCallDraft] = {}
 
@@ -152,17 +172,16 @@ class _Chunks(EventFold):
             piece = self._delta(choice.get("delta") or {})
             if choice.get("finish_reason"):
                 draft.finish = _FINISH.get(choice["finish_reason"], "other")
-                self.ended = self.ended or not self._model.ends_by_marker
+                self.ended = self.ended or not self._ends_by_marker
             return piece
         return ""
 
     def finished(self) -> ReplyDraft:
         """The complete reply."""
         draft = EventFold.finished(self)
-        draft.text = self._model.unboxed_text(draft.text, self._request)
         draft.refusal = "".join(self._refusal)
         draft.tool_calls = tuple(call.tool_call() for _, call in sorted(self._calls.items()))
-        return _finalize(draft)
+        return _finalize(draft, self._request)
 
     def _delta(self, delta: Document) -> str:
         for number, part in enumerate(delta.get("tool_calls") or ()):
@@ -184,9 +203,17 @@ def _count(draft: ReplyDraft, usage: Document | None) -> None:
     if usage:
         draft.input_tokens = count(usage.get("prompt_tokens"))
         draft.output_tokens = count(usage.get("completion_tokens"))
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+        if cached is None:  # as DeepSeek names it
+            cached = usage.get("prompt_cache_hit_tokens")
+        draft.cached_input_tokens = count(cached) or 0
+        details = usage.get("completion_tokens_details") or {}
+        draft.reasoning_tokens = count(details.get("reasoning_tokens")) or 0
 
 
-def _finalize(draft: ReplyDraft) -> ReplyDraft:
+def _finalize(draft: ReplyDraft, request: Request) -> ReplyDraft:
+    if request.schema is not None:
+        take_answer(draft, request.schema)
     if draft.finish == "refused" and not draft.refusal:
         draft.refusal = _FILTERED
     if draft.tool_calls and draft.finish == "stop":

@@ -2,8 +2,8 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from abreast.core.clock import SYSTEM_CLOCK
@@ -18,12 +18,25 @@ from abreast.core.errors import (
 from abreast.core.outcome import Usage
 from abreast.models.estimate import tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
+from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall
+from abreast.models.providers.accepted_form import (
+    MAX_LESSONS,
+    STRUCTURED_WAYS,
+    AcceptedForm,
+)
 from abreast.models.providers.errors import fault_in, fault_of, one_line
-from abreast.models.schema import check_schema, parse
+from abreast.models.schema import boxed, check_schema, parse, unboxed
 
 Document = dict[str, Any]
 DONE = b"[DONE]"
+_REFUSALS = (400, 422)  # of a request that is wrong
+_WAY_IN_WORDS: dict[Structured, str] = {
+    "json_schema": "json_schema",
+    "tool": "a tool",
+    "json_object": "json mode and the prompt",
+    "none": "the prompt",
+}
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _now = SYSTEM_CLOCK.now
 
@@ -74,6 +87,9 @@ class ReplyDraft:
     output_tokens: int | None = None
     model: str = ""
     id: str = ""
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -108,9 +124,27 @@ class Provider(ABC):
     ends_by_marker = True  # whether the event that ends a stream is the last one
 
     def __init__(
-        self, name: str, http: HttpClient, url: str, stream_url: str | None = None
+        self,
+        name: str,
+        http: HttpClient,
+        url: str,
+        stream_url: str | None = None,
+        *,
+        ways: tuple[Structured, ...],
+        form: AcceptedForm | None = None,
+        lane: LaneSettings | None = None,
     ) -> None:
+        """`ways` are those to get a value by a schema, the best first.
+
+        `form` is what is known of the requests that the model accepts; of the lane's settings,
+        `extra`, `drop` and `structured` are used here.
+        """
         self.name = name
+        self.form = AcceptedForm() if form is None else form
+        self._lane = LaneSettings("") if lane is None else lane
+        self.ways = ways
+        if self._lane.structured is not None:
+            self.ways = ways_from(self._lane.structured, ways)
         self.model = name.partition("/")[2] or name
         self._http = http
         self._url = endpoint(url)
@@ -124,7 +158,36 @@ class Provider(ABC):
 
         Raises subclasses of CallFailed; errors of `hear` are passed on unchanged.
         """
-        body = self._encode_request(request, stream=hear is not None)
+        form, alone = self.form, None
+        changed: tuple[str, ...] = ()
+
+        def write() -> Document:
+            nonlocal changed
+            body, changed = self._write(request, stream=hear is not None)
+            return body
+
+        body = write()
+        try:
+            for lessons_left in reversed(range(MAX_LESSONS)):
+                if alone is None and not form.knows(body):
+                    body, alone = await form.wait_turn(write)
+                try:
+                    reply = await self._send(request, body, hear)
+                except CallFailed as error:
+                    if not lessons_left or not self._learn(error, body, request):
+                        raise
+                    body = write()
+                else:
+                    if alone is not None:
+                        form.accept(body)
+                    return replace(reply, changed=changed) if changed else reply
+        finally:
+            if alone is not None:
+                form.let_others_go(alone)
+        raise AssertionError("the last refusal was raised")  # pragma: no cover - for mypy
+
+    async def _send(self, request: Request, document: Document, hear: OnText | None) -> Reply:
+        body = self._encode(document)
         if hear is not None:
             return await self._complete_streaming(request, body, hear)
         start = _now()
@@ -135,7 +198,8 @@ class Provider(ABC):
         )
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and keep what was learned of the model."""
+        self.form.store()
         await self._http.close()
 
     # --- for subclasses
@@ -154,15 +218,40 @@ class Provider(ABC):
 
     # --- the steps of a call
 
-    def _encode_request(self, request: Request, *, stream: bool) -> bytes:
+    def way(self, request: Request) -> Structured | None:
+        """How a value is asked for by the request's schema; None if it has none."""
+        if request.schema is None:
+            return None
+        return self.form.first_way(self.ways)
+
+    def _write(self, request: Request, *, stream: bool) -> tuple[Document, tuple[str, ...]]:
+        """The body in the form that the model accepts, and what differs from the request."""
         try:
             if request.schema is not None:
                 check_schema(request.schema)
-            return _encode(self.write(request, stream=stream)).encode()
+            body = self.write(_without(request, self._lane.drop), stream=stream)
+            body = _for_lane(body, self._lane)
         except (TypeError, ValueError, RecursionError) as error:
-            raise RequestRefused(
-                f"{self.name} can't be sent this request: {one_line(str(error))}"
-            ) from None
+            raise self._unsendable(error) from None
+        changed = self.form.apply(body)
+        if self.form.refused_ways and (way := self.way(request)) is not None:
+            changed = (*changed, f"schema by {_WAY_IN_WORDS[way]}")
+        return body, changed
+
+    def _encode(self, body: Document) -> bytes:
+        try:
+            return _encode(body).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._unsendable(error) from None
+
+    def _unsendable(self, error: Exception) -> RequestRefused:
+        return RequestRefused(f"{self.name} can't be sent this request: {one_line(str(error))}")
+
+    def _learn(self, error: CallFailed, body: Document, request: Request) -> bool:
+        """Whether a refusal taught how to send the request otherwise."""
+        return error.status in _REFUSALS and self.form.learn(
+            error, body, self.way(request), own_tool=not request.tools
+        )
 
     def _read(self, answer: HttpAnswer, request: Request) -> ReplyDraft:
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - success
@@ -295,7 +384,9 @@ class Provider(ABC):
             )
         if not text and not calls and not (request.stop and finish == "stop"):
             cut = ": max_tokens were used up before any text" if finish == "length" else ""
-            self._raise_error(ReplyBroken, f"sent an empty reply{cut}", body, usage)
+            self._raise_error(
+                ReplyBroken, f"sent an empty reply{cut}", body, usage, more_room=bool(cut)
+            )
         value: Json = None
         if request.schema is not None and not (calls and not text):
             cut = ", cut off at max_tokens," if finish == "length" else ""
@@ -315,15 +406,55 @@ class Provider(ABC):
             tokens_in(request) if sent is None else sent,
             tokens_of(draft.text) if received is None else received,
             None,
-            estimate=sent is None or received is None,
+            sent is None or received is None,
+            draft.cached_input_tokens,
+            draft.cache_write_tokens,
+            draft.reasoning_tokens,
         )
 
     def _raise_error(
-        self, kind: type[CallFailed], what: str, body: bytes, usage: Usage
+        self,
+        kind: type[CallFailed],
+        what: str,
+        body: bytes,
+        usage: Usage,
+        *,
+        more_room: bool = False,
     ) -> NoReturn:
         error = kind(f"{self.name} {what}", status=200, raw=self._http.raw(body))
+        error.wants_room = more_room
         error.usage = usage  # the tokens are charged although there is no reply
         raise error
+
+
+def _without(request: Request, drop: Sequence[str]) -> Request:
+    """The request without the parameters that its lane never sends."""
+    dropped = {name: value for name, value in _DROPPED.items() if name in drop}
+    return replace(request, **dropped) if dropped else request
+
+
+_DROPPED: dict[str, Any] = {"temperature": None, "seed": None, "stop": (), "max_tokens": None}
+
+
+def _for_lane(body: Document, lane: LaneSettings) -> Document:
+    """The body without the fields that a lane drops, and with its extra ones."""
+    for name in lane.drop:
+        *above, last = name.split(".")
+        inside: Any = body
+        for part in above:
+            inside = inside.get(part) if isinstance(inside, dict) else None
+        if isinstance(inside, dict):
+            inside.pop(last, None)
+    return _merged(lane.extra, body) if lane.extra else body
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
+    """Both, with tables merged; where both have a value, that of `over`."""
+    result = {**under, **over}
+    for name, value in under.items():
+        if isinstance(value, Mapping) and isinstance(own := over.get(name), Mapping):
+            result[name] = _merged(value, own)
+    return result
 
 
 def _is_stream(exchange: Exchange) -> bool:
@@ -347,6 +478,42 @@ def system_texts(request: Request) -> list[str]:
     """The system prompt, and the turns of that role."""
     turns = [each.content for each in request.messages if each.role == "system"]
     return [text for text in (request.system, *turns) if text]
+
+
+# --- a value by a schema
+
+ANSWER_TOOL = "final_reply"
+"""The tool that a request with a schema may have to call: its input is the value."""
+
+
+def ways_from(first: Structured, ways: tuple[Structured, ...]) -> tuple[Structured, ...]:
+    """The ways of an adapter to get a value by a schema, from the one to begin with."""
+    return tuple(way for way in ways if STRUCTURED_WAYS.index(way) >= STRUCTURED_WAYS.index(first))
+
+
+def answer_tool(schema: Mapping[str, Any], parameters: str = "parameters") -> Document:
+    """The tool by which a model gives the value; `parameters` is the API's name for its schema."""
+    about = "Give the final reply by calling this."
+    return {"name": ANSWER_TOOL, "description": about, parameters: boxed(schema).schema}
+
+
+def schema_in_words(request: Request) -> str:
+    """What the prompt says of a schema that is not sent in another way."""
+    return f"Answer with JSON alone, by this schema: {json.dumps(request.schema)}"
+
+
+def take_answer(draft: ReplyDraft, schema: Mapping[str, Any]) -> None:
+    """Set the text of a draft to that of its value, in whichever way the model gave it."""
+    for call in draft.tool_calls:
+        if call.name == ANSWER_TOOL:
+            draft.text, draft.tool_calls = call.arguments or "{}", ()
+            draft.finish = "stop" if draft.finish == "tool_calls" else draft.finish
+            break
+    if draft.text:
+        draft.text = unboxed(draft.text, schema)
+
+
+# --- parts of replies and requests
 
 
 def count(value: object) -> int | None:

@@ -8,6 +8,7 @@ admit (hold, slots, rates, budgets) -> one attempt -> settle
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from abreast.core.clock import sleep_until
@@ -24,6 +25,8 @@ from abreast.run.calls.priced_model import PricedModel
 from abreast.run.item_state import ItemState
 from abreast.run.slot_lending import Borrowed, borrow, credited, lend, lends, reclaim, wait_granted
 
+MORE_ROOM: Final = 4096
+"""Tokens more, beside four times as many, for a call whose thinking used up `max_tokens`."""
 _ONE_REQUEST: Final = Usage(requests=1)
 
 
@@ -49,6 +52,7 @@ class CallAttempts:
         "_clock",
         "_estimate",
         "_gate",
+        "_has_more_room",
         "_has_streamed",
         "_item",
         "_need",
@@ -80,13 +84,19 @@ class CallAttempts:
         self._service: list[float] = []
         self._used = NO_USAGE  # by failed attempts
         self._outage = CallOutage()
+        self._has_more_room = False
         self._has_streamed = False  # text was passed on, so a retry would repeat it
 
     async def answer(self, hear: OnText | None) -> Reply:
         """Try until there is a reply, or an error that is not retried."""
         listen = None if hear is None else self._track_streaming(hear)
         while True:
-            grant = await self._admit()
+            try:
+                grant = await self._admit()
+            except BaseException as stopped:
+                if self._service:  # earlier attempts have used something
+                    self._fail(stopped)
+                raise
             try:
                 reply, pause = await self._attempt(grant, listen)
             except asyncio.CancelledError:
@@ -180,9 +190,7 @@ class CallAttempts:
             # The item was charged for the request at these limits already.
             prepaid = [hold for hold in holds if hold.limit in grant.credit]
             holds = [hold for hold in holds if hold.limit not in grant.credit]
-            self._gate.give(
-                prepaid, Usage(0, used.input_tokens, used.output_tokens, used.usd, used.estimate)
-            )
+            self._gate.give(prepaid, replace(used, requests=0))
         self._gate.give(holds, used)
         if grant.borrowed is not None:
             grant.borrowed.give_back()
@@ -245,6 +253,8 @@ class CallAttempts:
     def _retry(self, grant: _Grant, error: CallFailed, sent_in: int, sent: float) -> float:
         """Settle a failed attempt; returns the seconds until the next, or raises the error."""
         now = self._clock.now()
+        if not error.unsent:
+            self._caller.lane.outage.reached()
         if error.status is not None and error.status < 500:  # noqa: PLR2004 - its server is up
             self._caller.lane.outage.got_through(sent_in, now)
         # A failed call may have been paid for, such as a refusal.
@@ -252,11 +262,20 @@ class CallAttempts:
         self._settle(grant, used)
         self._service.append(now - sent)
         self._used += used
+        if error.wants_room and not self._has_more_room and self._request.max_tokens:
+            self._give_more_room(self._request.max_tokens)
+            return 0.0
         delay = self._delay(error) if error.retryable and not self._has_streamed else None
         if delay is None:
             self._fail(error)
             raise error
         return delay
+
+    def _give_more_room(self, max_tokens: int) -> None:
+        """Ask again with more tokens, once: thinking used them up before any text."""
+        self._has_more_room = True
+        self._request = replace(self._request, max_tokens=max_tokens * 4 + MORE_ROOM)
+        self._need, self._estimate = self._caller.reserve(self._request, self._budgets)
 
     def _succeed(self, grant: _Grant, reply: Reply, permit: CallPermit | None) -> Reply:
         caller = self._caller
@@ -282,6 +301,7 @@ class CallAttempts:
             reply.id,
             reply.seconds,
             reply.first_token,
+            changed=reply.changed,
         )
         if self._item is not None:
             self._item.add_usage(total)

@@ -40,6 +40,8 @@ def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) ->
             stop=list(request.stop) or None,
             tools=list(request.tools) or None,
             extra=dict(request.extra) or None,
+            reasoning=request.reasoning,
+            thinking_tokens=request.thinking_tokens,
         ),
     }
     text = _canonical_json(content)
@@ -195,6 +197,7 @@ def restored(text: str, request: Request) -> Reply:
         finish=fields.get("finish", "stop"),
         model=fields.get("model", ""),
         id=fields.get("id", ""),
+        changed=tuple(fields.get("changed", ())),
     )
 
 
@@ -218,6 +221,7 @@ def reply_text(reply: Reply, where: str) -> str:
         model=reply.model or None,
         id=reply.id or None,
         tool_calls=[[call.id, call.name, call.arguments] for call in reply.tool_calls] or None,
+        changed=list(reply.changed) or None,
     )
     return codec.encode({"text": reply.text, **more}, where)
 

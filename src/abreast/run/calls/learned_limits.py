@@ -7,8 +7,6 @@ headers and rejections correct them. A file that can't be read or parsed is igno
 import hashlib
 import json
 import logging
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any, Final, cast
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.limits.governor.governor import Dimension, KnownLimits
 from abreast.system.file_names import file_name
-from abreast.system.paths import state_directory
+from abreast.system.paths import replace_file, state_directory
 
 VERSION: Final = 1
 _DIMENSIONS: Final = ("requests", "tokens", "input", "output")
@@ -77,15 +75,10 @@ class LearnedLimits:
             "flying": known.flying,
             "rates": dict(known.rates),
         }
-        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(facts) + "\n", "utf-8")
-            temporary.replace(self.path)
+            replace_file(self.path, json.dumps(facts) + "\n")
         except OSError as error:
             _log.warning("what was learned can't be kept in %s: %s", self.path, error)
-            with suppress(OSError):
-                temporary.unlink()
 
 
 def _parse(facts: dict[str, Any]) -> Learned:

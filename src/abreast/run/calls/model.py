@@ -28,6 +28,7 @@ from abreast.run.calls.journal import (
 )
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.priced_model import PricedModel
+from abreast.run.calls.warm_prefixes import WarmPrefixes
 from abreast.run.item_state import Calls, ItemState, current_state
 from abreast.run.outcome_record import usage_of
 from abreast.run.retry import Retry
@@ -61,16 +62,19 @@ class Caller(PricedModel):
         paid: bool = True,
         cache: StoreCache | None = None,
         replays: str | None = None,
+        warm: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`paid` calls are recorded on disk with their reservation before they are sent.
 
         If the model answers with recorded replies, `replays` names the model that gave them: calls
-        are recorded under that name, and come without the item's seed.
+        are recorded under that name, and come without the item's seed. With `warm`, of requests
+        that begin alike one goes ahead, so that the others find its beginning cached.
         """
         super().__init__(model, lane, price=price, retry=retry or Retry(0), paid=paid, clock=clock)
         self._cache = cache
         self._replays = replays
+        self._warm = WarmPrefixes() if warm else None
 
     def __repr__(self) -> str:
         return f"<{self.name} on {self.lane!r}>"
@@ -111,6 +115,7 @@ class Caller(PricedModel):
         seed: int | None = None,
         stop: tuple[str, ...] = (),
         max_tokens: int | None = None,
+        shared_prefix: int | None = None,
         hear: OnText | None = None,
     ) -> Reply:
         """Send one prompt; return the reply, or raise one of the errors beneath `CallFailed`.
@@ -124,6 +129,8 @@ class Caller(PricedModel):
                 sends the same requests.
             stop: texts at which to end.
             max_tokens: the longest reply.
+            shared_prefix: so many characters of the prompt begin other prompts too; the provider
+                is asked to cache them, and the system prompt, if they are long.
             hear: called with each piece of text as it comes.
         """
         shape = None
@@ -139,6 +146,7 @@ class Caller(PricedModel):
             stop=stop,
             max_tokens=max_tokens,
             schema=shape,
+            shared_prefix=shared_prefix,
         )
         return await self.complete(request, hear)
 
@@ -212,7 +220,11 @@ class Caller(PricedModel):
         call_journal: CallJournal | None,
     ) -> Reply:
         sent = _with_seed(request, item) if self._replays is None else request
-        reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
+        if self._warm is None:
+            reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
+        else:
+            async with self._warm.turn(request):
+                reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         if self._cache is not None:
             await self._cache.keep(self.name, request, reply)
         return reply
@@ -236,4 +248,7 @@ def _with_seed(request: Request, item: ItemState | None) -> Request:
         request.schema,
         request.tools,
         request.extra,
+        request.reasoning,
+        request.thinking_tokens,
+        request.shared_prefix,
     )

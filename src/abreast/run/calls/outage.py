@@ -54,7 +54,7 @@ class LaneOutage:
         self._lane = lane
         self._server = server
         self._longest = longest
-        self._has_answered = False  # at any time: a wrong address never does
+        self._was_reached = False  # at any time: a wrong address never is
         self._answers = 0  # in a row, without a reply in between
         self._first_at = 0.0  # the first of these
         self._is_held = False
@@ -68,16 +68,22 @@ class LaneOutage:
     def includes(self, error: CallFailed) -> bool:
         """Whether an error is a sign of an outage.
 
-        A connection that can't be made is one only if the provider has answered before: otherwise
-        the address may be wrong.
+        A connection that can't be made is one only if there was one before: otherwise the address
+        may be wrong.
         """
         if not self._longest:
             return False
-        return isinstance(error, Unavailable) or (error.unsent and self._has_answered)
+        return isinstance(error, Unavailable) or (
+            self._was_reached and error.unsent and bool(error.retryable)
+        )
+
+    def reached(self) -> None:
+        """Record that a request was sent, whatever came of it."""
+        self._was_reached = True
 
     def got_through(self, sent_in: int, now: float) -> None:
         """Record an answer that is no sign of an outage, to a call sent in that episode."""
-        self._has_answered = True
+        self._was_reached = True
         if sent_in != self.episode:
             return
         self._answers = 0

@@ -10,7 +10,7 @@ runs it from a shell.
 """
 
 from abreast.testing.storm.faults import FAULTS, StormFault
-from abreast.testing.storm.log import LogEntry, Stats
+from abreast.testing.storm.log import BilledTokens, LogEntry, Stats
 from abreast.testing.storm.open import Storm, open_storm
 from abreast.testing.storm.process import StormProcess, start_process
 from abreast.testing.storm.settings import Settings, SettingsStep
@@ -18,6 +18,7 @@ from abreast.testing.storm.world import StormVerdict, World, WorldRequest
 
 __all__ = [
     "FAULTS",
+    "BilledTokens",
     "LogEntry",
     "Settings",
     "SettingsStep",

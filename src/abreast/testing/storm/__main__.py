@@ -22,6 +22,7 @@ examples:
   python -m abreast.testing.storm --rpm 600 --concurrency 40 --latency 0.5
   python -m abreast.testing.storm --rpm 600 --step 60:rpm=150 --step 120:rpm=900 --minute 3
   python -m abreast.testing.storm --fault 500=0.01 --fault-at 3=stall --headers absent
+  python -m abreast.testing.storm --strict anthropic-new
 
 paths: /v1/chat/completions, /v1/messages, /v1beta/models/MODEL:generateContent
 (and :streamGenerateContent), /v1/models; the truth is at /storm/log and /storm/stats,

@@ -1,8 +1,11 @@
 """The log of a storm: what happened to each request, by the storm's own clock."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from abreast.testing.storm.faults import FAULTS
 
 
 @dataclass(slots=True)
@@ -10,7 +13,9 @@ class LogEntry:
     """One request. Times are seconds since the storm began; None for what has not happened.
 
     `verdict` is admitted or rejected, and `kind` the limit or fault. `outcome` is ok, rejected,
-    fault or disconnected; empty while in flight.
+    fault or disconnected; empty while in flight. `parameter` is what a strict profile refused.
+    The cached and the written tokens are parts of `input_tokens`, the reasoning tokens are a part
+    of `output_tokens`.
     """
 
     id: int
@@ -26,6 +31,10 @@ class LogEntry:
     outcome: str = ""
     t_first: float | None = None
     t_end: float | None = None
+    parameter: str = ""
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
 
     @property
     def service(self) -> float | None:
@@ -35,6 +44,44 @@ class LogEntry:
     def as_dict(self) -> dict[str, Any]:
         """As a line of the log."""
         return {name: getattr(self, name) for name in (*self.__slots__, "service")}
+
+
+@dataclass(frozen=True, slots=True)
+class BilledTokens:
+    """The tokens that a provider would bill to one model.
+
+    `input` and `output` are all of them: `cached`, `cache_writes` and `reasoning` are parts.
+    """
+
+    requests: int = 0
+    input: int = 0
+    cached: int = 0
+    cache_writes: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+
+def refusals_of(entries: Iterable[LogEntry]) -> Counter[tuple[str, str, str]]:
+    """How often strict profiles refused each (lane, model, parameter)."""
+    refused = (entry for entry in entries if entry.parameter)
+    return Counter((entry.lane, entry.model, entry.parameter) for entry in refused)
+
+
+def billed_of(entries: Iterable[LogEntry]) -> dict[str, BilledTokens]:
+    """The tokens billed to each model: those of requests that were answered with status 200."""
+    billed: dict[str, BilledTokens] = {}
+    for entry in entries:
+        if entry.verdict == "admitted" and (not entry.fault or FAULTS[entry.fault].status == 200):  # noqa: PLR2004 - OK
+            sums = billed.get(entry.model, BilledTokens())
+            billed[entry.model] = BilledTokens(
+                sums.requests + 1,
+                sums.input + entry.input_tokens,
+                sums.cached + entry.cached_tokens,
+                sums.cache_writes + entry.cache_write_tokens,
+                sums.output + entry.output_tokens,
+                sums.reasoning + entry.reasoning_tokens,
+            )
+    return billed
 
 
 @dataclass(frozen=True, slots=True)

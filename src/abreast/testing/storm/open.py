@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.testing.storm.dialects.replies import Script
-from abreast.testing.storm.log import LogEntry, Stats
+from abreast.testing.storm.log import (
+    BilledTokens,
+    LogEntry,
+    Stats,
+    billed_of,
+    refusals_of,
+)
 from abreast.testing.storm.settings import Settings, make_settings
 from abreast.testing.storm.world import World
 
@@ -41,6 +48,14 @@ class Storm:
     def stats(self) -> Stats:
         """The counts up to now."""
         return self._server.stats()
+
+    def refusals(self) -> Counter[tuple[str, str, str]]:
+        """How often each (lane, model, parameter) was refused by the strict profile."""
+        return refusals_of(self.log)
+
+    def billed(self) -> dict[str, BilledTokens]:
+        """The tokens that are billed to each model."""
+        return billed_of(self.log)
 
     def change(self, **changes: Any) -> None:
         """Change limits, speed or faults from now on: `storm.change(rpm=150)`.

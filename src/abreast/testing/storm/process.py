@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,13 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from abreast.testing.storm.log import LogEntry, Stats
+from abreast.testing.storm.log import (
+    BilledTokens,
+    LogEntry,
+    Stats,
+    billed_of,
+    refusals_of,
+)
 from abreast.testing.storm.settings import make_settings
 
 _TIMEOUT = 10.0  # seconds; the server normally answers and ends at once
@@ -37,6 +44,14 @@ class StormProcess:
     def stats(self) -> Stats:
         """The counts up to now; `cpu_seconds` are those of the child alone."""
         return Stats(**json.loads(self._fetch("/storm/stats")))
+
+    def refusals(self) -> Counter[tuple[str, str, str]]:
+        """How often each (lane, model, parameter) was refused by the strict profile."""
+        return refusals_of(self.log())
+
+    def billed(self) -> dict[str, BilledTokens]:
+        """The tokens that are billed to each model."""
+        return billed_of(self.log())
 
     def change(self, **changes: Any) -> None:
         """Change limits, speed or faults from now on; ValueError for invalid values."""

@@ -16,7 +16,13 @@ from aiohttp import web
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.testing.storm.dialects.anthropic import AnthropicDialect
-from abreast.testing.storm.dialects.dialect import BadRequest, Dialect, StormRequest, count_tokens
+from abreast.testing.storm.dialects.dialect import (
+    BadRequest,
+    Dialect,
+    Refusal,
+    StormRequest,
+    count_tokens,
+)
 from abreast.testing.storm.dialects.gemini import GeminiDialect
 from abreast.testing.storm.dialects.openai import OpenAIDialect
 from abreast.testing.storm.dialects.replies import (
@@ -31,6 +37,7 @@ from abreast.testing.storm.dialects.replies import (
 )
 from abreast.testing.storm.log import Stats
 from abreast.testing.storm.settings import from_json
+from abreast.testing.storm.strict.profiles import make_profile
 from abreast.testing.storm.world import StormVerdict, World, WorldRequest
 
 if TYPE_CHECKING:
@@ -44,11 +51,12 @@ _LINGER_ZERO = struct.pack("ii", 1, 0)  # for SO_LINGER: closing resets the conn
 # Seconds for handlers to end when the storm does; they are cancelled before, so they end at once.
 _SHUTDOWN_TIMEOUT = 1.0
 
-_PATHS: dict[str, Dialect] = {
+_GENERATE_PATH = "/v1beta/models"  # of all that generate by the model in their path
+_DIALECTS: dict[str, Dialect] = {
     "/v1/chat/completions": OpenAIDialect(),
     "/v1/messages": AnthropicDialect(),
+    _GENERATE_PATH: GeminiDialect(),
 }
-_GEMINI: Dialect = GeminiDialect()
 _GENERATE = re.compile(
     r"/v1(?:beta)?/models/(?P<model>[^:]+):(?P<stream>generateContent|streamGenerateContent)"
 )
@@ -64,6 +72,8 @@ class StormServer:
         self.connections = 0
         self.port = 0
         self._script = script
+        # A strict profile remembers what it has sent, so each storm has its own.
+        self._dialects = make_profile(world.settings.strict) or _DIALECTS
         self._closing = False
         self._watchers: list[Watcher] = []
         self._http = web.Server(
@@ -115,17 +125,30 @@ class StormServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST":
-            target = _route(request.path)
+            target = _route(request.path, self._dialects)
             if target is not None:
                 body = await request.read()
                 dialect, model, stream = target
                 try:
                     ask = _parse_request(dialect, _parse_json(body), model, stream=stream)
-                    text = fixed_text(ask, self.world.settings.reply, self._script)
+                    settings = self.world.settings
+                    text = fixed_text(
+                        ask, settings.reply, self._script, agrees=settings.strict != "none"
+                    )
+                except Refusal as error:
+                    return self._refuse(dialect, error)
                 except BadRequest as error:
                     return _json(dialect.error(400, "bad", str(error), None), status=400)
                 return await self._answer(request, dialect, ask, text)
         return await self._answer_other(request)
+
+    def _refuse(self, dialect: Dialect, refusal: Refusal) -> web.Response:
+        model, parameter = refusal.model, refusal.parameter
+        number = self.world.refuse(SYSTEM_CLOCK.now(), dialect.lane, model, parameter)
+        self._notify_watchers()
+        response = _json(refusal.body, status=refusal.status)
+        response.headers["x-request-id"] = f"storm-{number}"
+        return response
 
     async def _answer(
         self, request: web.BaseRequest, dialect: Dialect, ask: StormRequest, text: str | None
@@ -133,7 +156,16 @@ class StormServer:
         world, clock = self.world, SYSTEM_CLOCK
         output = None if text is None else count_tokens(text)
         arriving = WorldRequest(
-            ask.key, ask.input_tokens, ask.max_tokens, output, dialect.lane, ask.model, ask.prompt
+            ask.key,
+            ask.input_tokens,
+            ask.max_tokens,
+            output,
+            dialect.lane,
+            ask.model,
+            ask.prompt,
+            ask.reasoning_tokens,
+            ask.cached_tokens,
+            ask.cache_write_tokens,
         )
         verdict = world.arrive(clock.now(), arriving)
         self._notify_watchers()
@@ -248,12 +280,13 @@ class StormServer:
                 watcher.set_result(None)
 
 
-def _route(path: str) -> tuple[Dialect, str, bool] | None:
+def _route(path: str, dialects: Mapping[str, Dialect]) -> tuple[Dialect, str, bool] | None:
     """The dialect of a path, with the model and whether it streams, if the path says so."""
-    if (dialect := _PATHS.get(path)) is not None:
-        return dialect, "", False
-    if (found := _GENERATE.fullmatch(path)) is not None:
-        return _GEMINI, found["model"], found["stream"] == "streamGenerateContent"
+    if path in dialects and path != _GENERATE_PATH:
+        return dialects[path], "", False
+    if _GENERATE_PATH in dialects and (found := _GENERATE.fullmatch(path)) is not None:
+        streams = found["stream"] == "streamGenerateContent"
+        return dialects[_GENERATE_PATH], found["model"], streams
     return None
 
 

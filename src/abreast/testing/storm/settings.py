@@ -14,6 +14,20 @@ HEADERS = ("honest", "absent", "late", "lying")
 RETRY_AFTER = ("right", "absent", "long", "short", "date")
 REPLIES = ("words", "echo")
 OVERSIZE = ("reject", "admit")
+STRICT = (
+    "none",
+    "openai-reasoning",
+    "openai-responses",
+    "anthropic-new",
+    "anthropic-classic",
+    "gemini",
+    "deepseek",
+    "mistral",
+    "groq",
+    "xai",
+    "openrouter",
+    "vllm-old",
+)
 
 
 def _setting(default: Any, doc: str) -> Any:
@@ -67,6 +81,9 @@ class Settings:
     chunks: int = _setting(8, "the most pieces a stream comes in")
     reply: str = _setting(
         "words", "what a reply says: words drawn from a digest of the request, or echo"
+    )
+    strict: str = _setting(
+        "none", "the provider whose refusals and replies are imitated, by the name of its profile"
     )
     headers: str = _setting(
         "honest", "what the rate-limit headers are: honest, absent, late or lying"
@@ -159,7 +176,7 @@ class SettingsStep:
 
 
 NAMES = frozenset(each.name for each in fields(Settings))
-_UNCHANGEABLE = frozenset({"minute", "steps", "window", "output_min", "output_max"})
+_UNCHANGEABLE = frozenset({"minute", "steps", "window", "output_min", "output_max", "strict"})
 CHANGEABLE = NAMES - _UNCHANGEABLE
 
 
@@ -281,4 +298,10 @@ def _check_faults(settings: Settings) -> None:
         )
 
 
-_CHOICES = {"window": WINDOWS, "headers": HEADERS, "reply": REPLIES, "oversize": OVERSIZE}
+_CHOICES = {
+    "window": WINDOWS,
+    "headers": HEADERS,
+    "reply": REPLIES,
+    "oversize": OVERSIZE,
+    "strict": STRICT,
+}

@@ -19,7 +19,8 @@ class WorldRequest(NamedTuple):
 
     Requests with the same `key` are identical: they get the same reply, and the k-th of them gets
     the same fault and noise in every run with the same seed, whatever came in between.
-    `output_tokens` of None are drawn from the seed.
+    `output_tokens` of None are drawn from the seed. `reasoning_tokens` come before them, in the
+    same `max_tokens`; `cached_tokens` and `cache_write_tokens` are parts of `input_tokens`.
     """
 
     key: str
@@ -29,6 +30,9 @@ class WorldRequest(NamedTuple):
     lane: str = "openai"
     model: str = ""
     prompt: str = ""
+    reasoning_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 class StormVerdict(NamedTuple):
@@ -123,6 +127,17 @@ class World:
         """Record that the client disconnected before the end of the reply."""
         self.ledger.close(number, now - self.start, "disconnected")
 
+    def refuse(self, now: float, lane: str, model: str, parameter: str) -> int:
+        """Record a request that a strict profile refused for a parameter; returns its number."""
+        self._advance(now)
+        request = WorldRequest("", 0, lane=lane, model=model)
+        entry = self._make_entry(now, request, "rejected", "refused", fault=None)
+        entry.parameter = parameter
+        entry.outcome = "fault"
+        entry.t_end = entry.t_arrive
+        self.ledger.open(entry)
+        return entry.id
+
     def wait(self, now: float, cost: Costs) -> float:
         """Seconds until a request of that cost would be admitted; infinite if unknown."""
         self._advance(now)
@@ -165,6 +180,7 @@ class World:
         if wanted is None:
             low, high = self.settings.output_min, self.settings.output_max
             wanted = low + int(self._draw("output", request.key) * (high - low + 1))
+        wanted += request.reasoning_tokens
         if request.max_tokens is not None and wanted > request.max_tokens:
             return request.max_tokens, True
         return wanted, False
@@ -276,6 +292,9 @@ class World:
             request.input_tokens,
             output,
             "" if fault is None else fault.name,
+            cached_tokens=request.cached_tokens,
+            cache_write_tokens=request.cache_write_tokens,
+            reasoning_tokens=min(request.reasoning_tokens, output),
         )
 
     def _headers(self, now: float, request: WorldRequest) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ from abreast.core.errors import AbreastError
 from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, count_read
 from abreast.core.frozen import record
 from abreast.core.item import escape, position_key
-from abreast.core.outcome import NO_USAGE, Outcome, Usage
+from abreast.core.outcome import NO_USAGE, Outcome, Usage, tokens_in_words
 from abreast.jobs.map.view import MapLive
 from abreast.run.context import StoppedAtFailure
 from abreast.run.map.journal import FunctionChanged
@@ -310,8 +310,8 @@ class MapDriver(JobDriver):
             else f", {used.usd:.4g} usd"
         )
         estimated = " (estimated)" if used.estimate else ""
-        tokens = f"{used.input_tokens:,} + {used.output_tokens:,} tokens{estimated}"
-        return f", {used.requests:,} requests, {tokens}{cost}"
+        tokens = tokens_in_words(used)
+        return f", {used.requests:,} requests, {tokens}{estimated}{cost}"
 
 
 def check_work(job: MapJob) -> None:

@@ -54,6 +54,7 @@ class MapJob:
     max_tokens: int | None = None
     cache: bool = False
     lane_width: str | None = None
+    warm: bool = False
 
     def __post_init__(self) -> None:
         """Check options that exclude or require each other."""

@@ -13,7 +13,7 @@ from abreast.cli.jobs.model_options import (
 )
 from abreast.limits.budget import Budget
 from abreast.models.lanes import check_keys, split_name
-from abreast.models.port import Json, Request
+from abreast.models.port import Json, Request, full_name
 from abreast.run.calls.model import Caller
 from abreast.run.current import current_item
 from abreast.store.port import Store
@@ -29,7 +29,7 @@ def width_for(config: Config, model_options: Mapping[str, Any], given: Mapping[s
     if found.source != DEFAULT or not model_options or given["until"] is not None or given["halt"]:
         return found.value
     lane = configured_lanes(config, model_options["lane_width"]).get(
-        model_options["model"].partition("/")[0]
+        full_name(model_options["model"]).partition("/")[0]
     )
     return ADAPTIVE_WIDTH if lane is not None and lane.adaptive else found.value
 
@@ -49,7 +49,7 @@ def check_prompt(job: MapJob) -> None:
 
 def open_caller(job: MapJob, store: Store | None) -> Caller:
     """Open the job's model."""
-    return open_named(job.model or "", job.lanes, store, cache=job.cache)
+    return open_named(job.model or "", job.lanes, store, cache=job.cache, warm=job.warm)
 
 
 class PromptWork:
@@ -72,5 +72,6 @@ class PromptWork:
             schema=job.schema,
             temperature=job.temperature,
             max_tokens=job.max_tokens,
+            shared_prefix=job.question.shared_prefix,
         )
         return reply.value if job.schema is not None else reply.text

@@ -91,6 +91,11 @@ class ItemTemplate:
         names = {part for parts in self._parts for part in parts[1::2]}
         return bool(names) and not names & set(_ABOUT)
 
+    @property
+    def shared_prefix(self) -> int:
+        """How many characters the first text begins with for every item."""
+        return len(self._parts[0][0])
+
     def fill(self, value: object, item: TemplateItem) -> list[str]:
         """The texts for one item.
 

@@ -41,7 +41,13 @@ from abreast.jobs.matrix.recorded_rows import answered, cells_of, spent_of
 from abreast.jobs.matrix.recorded_rows import changes as changes_of
 from abreast.jobs.matrix.spec import CONTROL_LANE, CellChoice, Study
 from abreast.jobs.matrix.view import MatrixLive
-from abreast.models.lanes import LaneSettings, missing_extra, split_name
+from abreast.models.lanes import (
+    LaneSettings,
+    certificate_fault,
+    missing_extra,
+    missing_keys,
+    split_name,
+)
 from abreast.run.run import Run
 from abreast.store.port import JsonValue, RunRow, Store
 
@@ -229,11 +235,11 @@ class MatrixDriver(JobDriver):
             lane, _ = split_name(model, self.lanes)
         except ValueError as error:
             return str(error)
-        return (
-            f"no key for {lane.name} ({lane.api_key_env})"
-            if lane.wants_key and lane.key is None
-            else missing_extra(lane)
-        )
+        if lane.lacks_key:
+            return f"no key for {lane.name} ({lane.api_key_env or lane.api_key_file})"
+        if wanted := missing_keys(lane):
+            return f"{lane.name} wants {wanted}"
+        return missing_extra(lane) or certificate_fault(lane)
 
     def print_before(self, store: Store | None, row: RunRow | None) -> int:
         """Print which arms can't run, which cells are recorded and which run again, and why.

@@ -30,7 +30,7 @@ from abreast.jobs.plan.work.ownership import Ownership
 from abreast.limits.budget import Budget
 from abreast.limits.limit import Limit
 from abreast.limits.pool import Pool
-from abreast.models.port import Request
+from abreast.models.port import Request, full_name
 from abreast.run.calls.model import Caller
 from abreast.run.run import Run
 from abreast.store.port import RunRow, Store
@@ -100,7 +100,7 @@ class PlanDriver(JobDriver):
         if job.call is not None:
             find_function(job.call, job.home)
         # The replies of a replay are in the store, which isn't open yet.
-        elif job.command is None and not (job.model or "").startswith("replay/"):
+        elif job.command is None and not full_name(job.model or "").startswith("replay/"):
             budgets = (Budget.parse(job.budget),) if job.budget else ()
             self._open_model(None).reserve(Request(()), budgets)
         self._plan, imports = job.current_plan()

@@ -37,6 +37,7 @@ from abreast.jobs.matrix.spec import (
     StudyStrategy,
     digest,
 )
+from abreast.models.port import full_name
 from abreast.models.schema import check_schema
 
 _TEMPERATURE: Final = ValueShape(
@@ -201,6 +202,8 @@ class _Reader:
         else:
             facts = {"name": node.plain(2)}
         name = facts.get("name")
+        if isinstance(name, str):
+            facts["name"] = name = full_name(name)
         if not isinstance(name, str) or "/" not in name:
             self.report.problem(
                 node.line,
@@ -440,7 +443,7 @@ class _Reader:
             name or (f"{kind}:{field_name}" if field_name else kind),
             kind,
             argument,
-            model,
+            full_name(model) if isinstance(model, str) else model,
             code,
             node.line,
         )

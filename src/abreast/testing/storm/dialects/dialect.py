@@ -15,10 +15,26 @@ class BadRequest(Exception):
     """A body that the provider would not understand."""
 
 
+class Refusal(BadRequest):
+    """A request that a strict profile refuses, with the provider's own status and error.
+
+    `parameter` is the field that was refused: `temperature`, or `output_config.format.schema`.
+    """
+
+    def __init__(self, parameter: str, body: Json, status: int = 400, model: str = "") -> None:
+        super().__init__(parameter)
+        self.parameter = parameter
+        self.body = body
+        self.status = status
+        self.model = model
+
+
 class StormRequest(NamedTuple):
     """A request, independent of the dialect.
 
-    `tool` is the tool to be called, with the schema of its arguments.
+    `tool` is the tool to be called, with the schema of its arguments. Strict profiles set the
+    others: `reasoning_tokens` come before the text, in the same `max_tokens`; `cached_tokens` and
+    `cache_write_tokens` are parts of `input_tokens`.
     """
 
     model: str
@@ -30,10 +46,18 @@ class StormRequest(NamedTuple):
     stream_usage: bool = False
     schema: Json | None = None
     tool: tuple[str, Json] | None = None
+    reasoning_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    shows_reasoning: bool = False  # as text, or encrypted
+    stores: bool = False  # whether later requests may refer to the reply
 
 
 class StormDraft(NamedTuple):
-    """The content of a reply. `finish` is stop, length, tool or refusal."""
+    """The content of a reply. `finish` is stop, length, tool or refusal.
+
+    `output_tokens` include `reasoning_tokens`.
+    """
 
     number: int
     text: str
@@ -41,6 +65,7 @@ class StormDraft(NamedTuple):
     input_tokens: int
     output_tokens: int
     tool: str = ""
+    reasoning_tokens: int = 0
 
 
 class Dialect(Protocol):

@@ -50,8 +50,13 @@ _MESSAGES = {
 }
 
 
-def fixed_text(ask: StormRequest, reply: str, script: Script | None) -> str | None:
-    """The text of a reply that doesn't depend on its length; None if it is to be generated."""
+def fixed_text(
+    ask: StormRequest, reply: str, script: Script | None, *, agrees: bool = False
+) -> str | None:
+    """The text of a reply that doesn't depend on its length; None if it is to be generated.
+
+    With `agrees` it is yes where the prompt asks for yes or no, as judges do.
+    """
     if ask.tool is not None:
         return _fill_schema(ask.tool[1])
     if script is not None:
@@ -60,6 +65,8 @@ def fixed_text(ask: StormRequest, reply: str, script: Script | None) -> str | No
             return answer
     if ask.schema is not None:
         return _fill_schema(ask.schema)
+    if agrees and "yes or no" in ask.prompt.lower():
+        return "yes"
     return ask.prompt if reply == "echo" else None
 
 
@@ -72,13 +79,23 @@ def _fill_schema(schema: Mapping[str, Any]) -> str:
 
 def make_draft(ask: StormRequest, verdict: StormVerdict, text: str | None) -> StormDraft:
     """The reply that a verdict allows: the text, cut to its tokens, or generated words."""
-    answer = words(ask.key, verdict.output_tokens) if text is None else text
+    reasoning = min(ask.reasoning_tokens, verdict.output_tokens)
+    visible = verdict.output_tokens - reasoning
+    answer = words(ask.key, visible) if text is None else text
     if verdict.cut and text is not None:
-        answer = text[: 4 * verdict.output_tokens]
+        answer = text[: 4 * visible]
     refused = verdict.fault is not None and verdict.fault.name == "refusal"
-    tool = ask.tool[0] if ask.tool is not None and not refused else ""
+    tool = ask.tool[0] if ask.tool is not None and visible and not refused else ""
     finish = "refusal" if refused else "length" if verdict.cut else "tool" if tool else "stop"
-    return StormDraft(verdict.id, answer, finish, verdict.input_tokens, verdict.output_tokens, tool)
+    return StormDraft(
+        verdict.id,
+        answer,
+        finish,
+        verdict.input_tokens,
+        verdict.output_tokens,
+        tool,
+        reasoning,
+    )
 
 
 def words(key: str, tokens: int) -> str:
