@@ -20,6 +20,7 @@ from abreast.jobs.workflow.dry_run import PlannedStep, plan
 from abreast.jobs.workflow.load.analysis import Agent, agents_of, lanes_of
 from abreast.jobs.workflow.rehearsal import Rehearsal
 from abreast.jobs.workflow.spec import Command, Prompt, Sample, Workflow
+from abreast.models.estimate import NO_BOUND
 from abreast.models.port import Message, Request
 from abreast.store.codec import codec
 from abreast.store.port import each_event
@@ -72,6 +73,7 @@ def print_dry_run(
     per = " for one item of each list that isn't known yet" if worst.unknown else ""
     cost = "unknown cost" if worst.usd is None else f"{worst.usd:.4g} usd"
     say(f"model calls at worst: {worst.calls}{per}, about {worst.tokens:,} tokens, {cost}")
+    say(f"tokens and cost are {NO_BOUND}")
     return 0
 
 
