@@ -180,8 +180,9 @@ async def test_the_service_time_of_a_call_is_what_the_server_measured(
 
 # --- faults
 
-RETRIED = {"500", "502", "503", "529", "reset", "reset-body", "stall", "stall-body"}
-HELD = {"429", "429-bare", "429-date", "429-concurrency"}
+RETRIED = {"500", "reset", "reset-body", "stall", "stall-body"}
+THROTTLED = {"429", "429-bare", "429-date", "429-concurrency"}
+HELD = THROTTLED | {"502", "503", "529"}
 PARKED = {"quota"}
 FAILED = {
     "truncated": "ReplyBroken",
@@ -199,9 +200,6 @@ FAILED = {
 
 LAST = {
     "500": "ServerFault",
-    "502": "ServerFault",
-    "503": "ServerFault",
-    "529": "ServerFault",
     "reset": "ConnectionLost",
     "reset-body": "ConnectionLost",
     "stall": "ReplyTimeout",
@@ -209,12 +207,13 @@ LAST = {
 }
 """The final error of a fault that is retried in vain."""
 ROWS = {
-    ("500", "502", "503", "529"): "500, 502, 503, 529: the provider fails",
+    ("500",): "500, 504: the provider fails",
+    ("502", "503", "529"): "502, 503, 529: the provider is down or overloaded",
     ("reset", "reset-body"): "the connection is reset, before or in the middle of a reply",
-    (
-        "stall",
-        "stall-body",
-    ): "no whole reply within the lane's `timeout`, or no byte for 600 seconds",
+    ("stall", "stall-body"): (
+        "no first byte within `first_byte`, no whole reply within `timeout`, "
+        "or no byte for 600 seconds"
+    ),
     ("429", "429-date", "429-bare"): "429, with Retry-After in seconds or as a date, or without",
     ("429-concurrency",): "429: too many at once",
     ("quota",): "429: the quota of a day or a month is used up, or a wait of more than an hour",
@@ -321,20 +320,22 @@ async def test_each_kind_of_429_holds_the_lane_is_no_attempt_and_costs_nothing(t
             abreast.open_run("r", store=path) as run,
         ):
             outcomes = await outcomes_of(
-                run, model, [f"fault-{fault}x1" for fault in sorted(HELD)], width=1
+                run, model, [f"fault-{fault}x1" for fault in sorted(THROTTLED)], width=1
             )
-        assert [outcome.usage.requests for outcome in outcomes if outcome.ok] == [1] * len(HELD)
+        assert [outcome.usage.requests for outcome in outcomes if outcome.ok] == [1] * len(
+            THROTTLED
+        )
         assert [len(event.data["service"]) for event in events_of(path, "call-settled")] == [
             1
-        ] * len(HELD)
+        ] * len(THROTTLED)
         held = events_of(path, "limit-changed")
-        assert [event.data["cause"] for event in held] == ["429"] * len(HELD)
+        assert [event.data["cause"] for event in held] == ["429"] * len(THROTTLED)
         assert all(event.data["held"] >= 0 for event in held)
         return [event.data["limit"] for event in held]
 
     async with open_storm(minute=1.2) as storm:  # a second takes 20 ms there, except that of a date
         limits = await asyncio.gather(*(one(shape, storm) for shape in SHAPES))
-        assert storm.stats().arrived == 2 * len(HELD) * len(SHAPES)
+        assert storm.stats().arrived == 2 * len(THROTTLED) * len(SHAPES)
     assert limits == [["requests", "requests", "concurrency", "requests"]] * len(SHAPES)
 
 
@@ -554,7 +555,8 @@ async def test_a_key_is_in_no_file_event_log_or_error_whatever_the_server_sends_
     caplog.set_level("DEBUG")
     seen, said, heard = [], [], []
     async with echo() as url:
-        lanes = read_lanes({"mine": {"base_url": f"{url}/v1", source: place}}, "abreast.toml")
+        lane = {"base_url": f"{url}/v1", source: place, "outage": 0}
+        lanes = read_lanes({"mine": lane}, "abreast.toml")
         ways = [way for way in WAYS if way != "429"]  # it would be throttled forever
         store = tmp_path / "runs.db"
         model = abreast.open_model("mine/m", lanes=lanes, store=store, cache=True, retry=AT_ONCE)

@@ -190,7 +190,7 @@ def open_model(
         store: where `replay/RUN` and the cache are.
         cache: answer a request from the store if an equal one was answered before.
         retry: further attempts after a 5xx, a lost connection or a timeout; 4 by default. A 429
-            does not count as an attempt.
+            and an outage (503, 529) do not count as attempts.
         warm: of requests with an equal, long `shared_prefix` send one ahead, so that the others
             find it in the provider's cache.
         clock: for tests in virtual time.
@@ -332,6 +332,8 @@ def _wire(settings: LaneSettings) -> HttpOptions:
     }
     if settings.timeout is not None:
         wire |= {"stall": settings.timeout, "total": settings.timeout}
+    if settings.first_byte is not None:
+        wire["first_byte"] = settings.first_byte
     return wire
 
 
@@ -387,7 +389,7 @@ def lane_of(settings: LaneSettings) -> ModelLane:
     from abreast.run.calls.lane import ModelLane
 
     numbers = (settings.width, settings.rpm, settings.tpm, settings.adaptive, settings.capped)
-    key = (settings.name, settings.address, *numbers)
+    key = (settings.name, settings.address, settings.outage, *numbers)
     if (lane := _LANES.get(key)) is not None:
         return lane
     if settings.adaptive:
@@ -395,7 +397,9 @@ def lane_of(settings: LaneSettings) -> ModelLane:
     else:
         requests = [] if settings.rpm is None else [Rate(settings.rpm)]
         tokens = [] if settings.tpm is None else [Rate(settings.tpm, of="tokens")]
-        lane = ModelLane(settings.name, [Slots(settings.width), *requests, *tokens])
+        lane = ModelLane(
+            settings.name, [Slots(settings.width), *requests, *tokens], outage=settings.outage
+        )
     return _LANES.setdefault(key, lane)
 
 
@@ -425,6 +429,7 @@ def _adaptive_lane(settings: LaneSettings) -> ModelLane:
         governed=GovernorLimit(governor),
         profile=profile,
         held=[Slots(settings.width)],
+        outage=settings.outage,
     )
 
 

@@ -14,6 +14,7 @@
     |   |-- Throttled        too many requests: the lane is held, and the call goes on later
     |   |-- QuotaSpent       the account's quota is used up: the lane is parked
     |   |-- ServerFault      the provider failed (5xx)
+    |   |   `-- Unavailable      it is down or overloaded (502, 503, 529): the lane is held
     |   |-- ConnectionLost   the connection failed or broke off            (also a ConnectionError)
     |   |-- ReplyTimeout     no reply in time                              (also a TimeoutError)
     |   |-- ReplyBroken      a reply that can't be read: malformed, empty, wrong type, too long
@@ -175,6 +176,8 @@ class CallFailed(AbreastError, retryable=False):
     """Seconds that the provider asks to wait, if it says so."""
     usage: Usage | None = None
     """What the call used although it failed, if that is known."""
+    unsent: bool = False
+    """Whether no connection was made, so that the provider did not get the request."""
     headers: Mapping[str, str] | None = None
     """Of a 429: the lane reads the remaining limits from them."""
     wants_room: bool = False
@@ -222,6 +225,13 @@ class QuotaSpent(CallFailed):
 
 class ServerFault(CallFailed, retryable=True):
     """The provider failed (5xx); it may be tried again."""
+
+
+class Unavailable(ServerFault):
+    """The provider is down or overloaded (502, 503, 529).
+
+    It does not count as an attempt: the lane is held, and the call goes on afterwards.
+    """
 
 
 class ConnectionLost(CallFailed, ConnectionError, retryable=True):

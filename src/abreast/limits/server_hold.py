@@ -1,10 +1,17 @@
-"""A limit that a provider's rejection closes for a time, or until its quota returns."""
+"""A limit that a provider's rejection closes for a time, or until its quota returns.
+
+After an outage it lets one call through at a time, until one is answered, and then more and more.
+"""
 
 from abreast.core.errors import LaneParked
 from abreast.core.outcome import Usage
-from abreast.limits.limit import Need, WaitingLine
+from abreast.limits.governor.slow_start import SlowStart
+from abreast.limits.limit import WHENEVER, Need, WaitingLine
 
 _NO_HOLD = float("-inf")
+_PROBE = "probe"  # what a call is handed that goes alone
+_FIRST_SPEED = 4.0  # calls per second after an outage, doubled every second
+_SLOW_START_SECONDS = 10.0  # by then it is no limit any more
 
 
 class ServerHold:
@@ -13,19 +20,33 @@ class ServerHold:
     There is one for a lane, so that all calls of the lane wait.
 
     A 429 holds the lane for as long as the server says. A used-up quota parks it: waiting calls
-    fail with `LaneParked`, and their run can be resumed later.
+    fail with `LaneParked`, and their run can be resumed later. An outage holds it, and the first
+    call afterwards is a probe that goes alone.
     """
 
     lent = False
     charged = True
 
-    __slots__ = ("_reopens_at", "line", "parked", "until")
+    __slots__ = (
+        "_is_probing",
+        "_probe_is_out",
+        "_reopens_at",
+        "_slow_start",
+        "_slow_until",
+        "line",
+        "parked",
+        "until",
+    )
 
     def __init__(self) -> None:
         self.line = WaitingLine()
         self.until = _NO_HOLD
         self.parked: str | None = None
         self._reopens_at: float | None = None
+        self._is_probing = False
+        self._probe_is_out = False
+        self._slow_start: SlowStart | None = None
+        self._slow_until = _NO_HOLD
 
     def __repr__(self) -> str:
         return f"<ServerHold {self.parked or f'until {self.until:g}'}>"
@@ -33,6 +54,19 @@ class ServerHold:
     def hold(self, until: float) -> None:
         """Let nothing through before that time; an earlier time than the present one is ignored."""
         self.until = max(self.until, until)
+
+    def probe_at(self, until: float) -> None:
+        """Let nothing through before that time, and then one call at a time until `release`."""
+        self.hold(until)
+        self._is_probing = True
+        self._slow_start = None
+
+    def release(self, now: float) -> None:
+        """Let calls through again: a few, then more and more, as in a slow start."""
+        self._is_probing = False
+        self.until = _NO_HOLD
+        self._slow_start = SlowStart(now, _FIRST_SPEED, doubling_time=1.0, second=1.0)
+        self._slow_until = now + _SLOW_START_SECONDS
 
     def park(self, reason: str, returns: float | None = None) -> None:
         """Let nothing through, or nothing before the time `returns`."""
@@ -44,10 +78,25 @@ class ServerHold:
             if self._reopens_at is None or now < self._reopens_at:
                 raise LaneParked(self.parked)
             self.parked = None
-        return self.until if now < self.until else None
+        if now < self.until:
+            return self.until
+        if self._is_probing:
+            return WHENEVER if self._probe_is_out else None
+        return None if self._slow_start is None else self._slow_start.due(now)
 
-    def take(self, need: Need, now: float) -> object:
-        """Do nothing: there is nothing to take."""
+    def take(self, need: Need, now: float) -> object:  # noqa: ARG002 - the port's signature
+        """Record that a call goes; a probe is handed what `give` needs."""
+        if self._is_probing:
+            self._probe_is_out = True
+            return _PROBE
+        if self._slow_start is not None:
+            if now < self._slow_until:
+                self._slow_start.sent(now, None, in_window=False)
+            else:
+                self._slow_start = None
+        return None
 
-    def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:
-        """Do nothing: there is nothing to give back."""
+    def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:  # noqa: ARG002 - the port's signature
+        """Record that a call has ended: after a probe, the next one may go."""
+        if handed is _PROBE:
+            self._probe_is_out = False

@@ -1,5 +1,9 @@
-"""Estimates the tokens of a call before it is made, from the calls before it."""
+"""The tokens of a call before it is made: as expected from the calls before it, and at most.
 
+Rates are paced by what is expected. Budgets reserve the most that a call can take.
+"""
+
+import json
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping
@@ -21,6 +25,16 @@ _IMAGE_TOKENS: Final[Mapping[str, int]] = {"openai": 10_000, "anthropic": 4_784,
 # The same for one page of a PDF file: for OpenAI and Anthropic a page's text (up to 3,000 tokens)
 # and its image, for Gemini an image in its highest resolution.
 _PAGE_TOKENS: Final[Mapping[str, int]] = {"openai": 5_500, "anthropic": 7_784, "gemini": 1_120}
+REPLY_CAP: Final = 4096
+"""The `max_tokens` of a request that has none, if a budget limits tokens or money."""
+NO_BOUND: Final = "estimated, without retries; --budget sets a bound"
+"""What dry runs say of their tokens and costs."""
+# What providers add to the bytes of a request, in tokens: to each, to each turn, and to one with
+# tools or a schema (Anthropic documents up to 530 for the prompt that explains tools).
+_REQUEST_OVERHEAD: Final = 32
+_TURN_OVERHEAD: Final = 16
+_TOOLS_OVERHEAD: Final = 1024
+_REPLY_CAPS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class TokenEstimate(NamedTuple):
@@ -36,7 +50,15 @@ class TokenEstimates:
     `family` is its provider, which decides what images and PDF files count.
     """
 
-    __slots__ = ("_characters", "_family", "_known", "_media_part", "_ordered", "_outputs")
+    __slots__ = (
+        "_characters",
+        "_family",
+        "_known",
+        "_media_part",
+        "_ordered",
+        "_outputs",
+        "has_reasoned",
+    )
 
     def __init__(self, family: str = "") -> None:
         self._family = family
@@ -44,6 +66,7 @@ class TokenEstimates:
         self._media_part = 1.0
         self._characters = _INITIAL_CHARACTERS_PER_TOKEN
         self._known = False
+        self.has_reasoned = False  # whether a reply had tokens that no text shows
         self._outputs: deque[int] = deque()
         # The same, sorted: sorting them for each call cost more than all the rest.
         self._ordered: list[int] = []
@@ -68,6 +91,7 @@ class TokenEstimates:
         if used.estimate or not used.input_tokens:
             return
         self._remember(used.output_tokens)
+        self.has_reasoned = self.has_reasoned or used.reasoning_tokens > 0
         if media := media_tokens_in(request, self._family):
             part = max(0.0, used.input_tokens - length(request) / self._characters) / media
             self._media_part += (part - self._media_part) * _LEARNING_RATE
@@ -97,6 +121,39 @@ def media_tokens(file: MediaFile, family: str = "") -> int:
 def media_tokens_in(request: Request, family: str = "") -> int:
     """The most tokens that all files of a request take."""
     return sum(media_tokens(file, family) for turn in request.messages for file in turn.files)
+
+
+def most_tokens(request: Request, family: str = "") -> TokenEstimate:
+    """The most tokens that a call can take.
+
+    A token of text is at least one byte of it, so a text has no more tokens than bytes. The reply
+    has no more than the request allows, thinking included; `REPLY_CAP` if it says nothing.
+
+    >>> most_tokens(Request((), system="as brief as can be", max_tokens=100))
+    TokenEstimate(input_tokens=50, output_tokens=100)
+    """
+    extra = request.extra
+    given = [size for name in _REPLY_CAPS if type(size := extra.get(name)) is int]
+    output = max([request.max_tokens or REPLY_CAP, *given]) + (request.thinking_tokens or 0)
+    replies = extra.get("n")
+    size = _REQUEST_OVERHEAD + bytes_of(request.system or "") + media_tokens_in(request, family)
+    for turn in request.messages:
+        size += _TURN_OVERHEAD + bytes_of(turn.content)
+        for call in turn.tool_calls:
+            size += _TURN_OVERHEAD + bytes_of(call.id + call.name + call.arguments)
+        if turn.kept:
+            size += len(json.dumps([dict(part) for part in turn.kept], default=dict))
+    if request.tools or request.schema is not None:
+        described = [dict(each) for each in request.tools]
+        size += _TOOLS_OVERHEAD + len(json.dumps([described, request.schema], default=dict))
+    if extra:
+        size += len(json.dumps(dict(extra), default=dict))
+    return TokenEstimate(size, output * (replies if type(replies) is int and replies > 1 else 1))
+
+
+def bytes_of(text: str) -> int:
+    """The bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def length(request: Request) -> int:

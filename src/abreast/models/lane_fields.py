@@ -164,6 +164,12 @@ def _positive(given: object, where: str) -> float:
     return float(given)
 
 
+def _seconds(given: object, where: str) -> float:
+    if not _is_finite(given) or given < 0:
+        raise ValueError(f"{where} must be a number of seconds of at least 0, not {given!r}")
+    return float(given)
+
+
 def _is_finite(given: object) -> TypeGuard[float]:
     return not isinstance(given, bool) and isinstance(given, (int, float)) and isfinite(given)
 
@@ -202,6 +208,8 @@ _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "tpm": _positive,
     "price": _price,
     "timeout": _positive,
+    "first_byte": _positive,
+    "outage": _seconds,
     "max_tokens": _text,
     "reasoning": _reader(f"one of {', '.join(EFFORTS)}", lambda given: given in EFFORTS),
 }

@@ -30,6 +30,7 @@ Structured: TypeAlias = Literal["json_schema", "tool", "json_object", "none"]
 """A way to get a value by a schema; the last two put the schema into the prompt."""
 
 DEFAULT_WIDTH: Final = 4
+DEFAULT_OUTAGE: Final = 600.0  # seconds that a provider may be down before its lane is parked
 # The package that an adapter imports, by the extra that installs it.
 _EXTRAS: Final[Mapping[Kind, str]] = {"local": "xllamacpp", "litellm": "litellm"}
 
@@ -54,6 +55,8 @@ class LaneSettings:
     tpm: float | None = None
     price: FlatPrice | None = None
     timeout: float | None = None  # seconds after which a call fails
+    first_byte: float | None = None  # seconds until the first byte of an answer
+    outage: float = DEFAULT_OUTAGE  # seconds that the provider may be down
     max_tokens: str | None = None  # the endpoint's name for the bound on a reply's tokens
     # Further headers; a value of `env:NAME` is in the environment.
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)

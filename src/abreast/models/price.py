@@ -37,6 +37,13 @@ class FlatPrice:
             usd -= written * (self.input - self.cache_write)
         return usd / _MILLION
 
+    def most(self, input_tokens: int, output_tokens: int) -> float:
+        """The most that so many tokens can cost: input may be written to a cache, at its price."""
+        return max(
+            self.of(input_tokens, output_tokens),
+            self.of(input_tokens, output_tokens, written=input_tokens),
+        )
+
 
 FREE = FlatPrice(0.0, 0.0)
 
@@ -71,6 +78,13 @@ class TablePrice:
             )
             self._flat[tier] = flat
         return flat.of(input_tokens, output_tokens, cached, written)
+
+    def most(self, input_tokens: int, output_tokens: int) -> float:
+        """The most that so many tokens can cost: input may be written to a cache, at its price."""
+        return max(
+            self.of(input_tokens, output_tokens),
+            self.of(input_tokens, output_tokens, written=input_tokens),
+        )
 
     def _look_up(self, **tokens: int) -> float:
         from genai_prices import Usage as Tokens

@@ -24,6 +24,7 @@ TABLE = {
     "ReplyTimeout": "branch",
     "Throttled": "branch",
     "TooLong": "branch",
+    "Unavailable": "branch",
     "CallFailed": "sample",
     "KeyRefused": "sample",
     "NoSuchModel": "sample",

@@ -201,6 +201,27 @@ async def test_silence_ends_a_call_and_so_does_the_total_though_bytes_come(strea
         assert type(await failed(http, talk.url, stream)) is ReplyTimeout
 
 
+@both_ways
+async def test_a_call_that_hangs_says_which_bound_ended_it_and_how_to_change_it(stream):
+    silent, begun = (b"",), (LENGTH[:-2],)
+    for answers, bounds, named in (
+        (silent, {"first_byte": 0.2, "stall": 60.0}, "first_byte"),
+        (silent, {"stall": 0.2}, "timeout"),
+        (begun, {"first_byte": 60.0, "stall": 0.2}, "timeout"),
+    ):
+        async with talking(*answers) as talk, client(**bounds) as http:
+            said = str(await failed(http, talk.url, stream))
+        assert f"within 0.2 s, the lane's {named}" in said
+        assert f"`{named} = SECONDS` under [lanes.x] in abreast.toml" in said
+
+
+async def test_a_refused_connection_was_not_sent_and_a_lost_one_was():
+    async with talking(b"", hang_up=True) as talk, client() as http:
+        assert not (await failed(http, talk.url, stream=False)).unsent
+    async with client() as http:
+        assert (await failed(http, talk.url, stream=False)).unsent
+
+
 async def test_a_compressed_reply_is_read_and_one_that_is_broken_is_told():
     whole = b'{"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}'
     head = (
@@ -277,7 +298,7 @@ async def test_the_last_one_used_is_used_first_and_calls_side_by_side_have_their
 
 
 async def test_closing_while_a_call_waits_ends_that_call():
-    async with talking(b"") as talk, client() as http:
+    async with talking(b"", hang_up=True) as talk, client() as http:
         waiting = asyncio.create_task(posted(http, talk.url))
         await until(lambda: talk.requests)
         await http.close()

@@ -14,6 +14,7 @@ from abreast.core.errors import (
     ServerFault,
     Throttled,
     TooLong,
+    Unavailable,
 )
 from abreast.core.outcome import Usage
 from abreast.models.port import Message, Request, ToolCall
@@ -423,7 +424,7 @@ async def test_an_event_without_its_shape_is_broken(event):
         ),
         (400, "invalid_request_error", "Output blocked by content filtering policy", Refused),
         (400, "invalid_request_error", "max_tokens: 100000 > 8192", RequestRefused),
-        (529, "overloaded_error", "Overloaded", ServerFault),
+        (529, "overloaded_error", "Overloaded", Unavailable),
     ],
 )
 async def test_its_errors_are_known_by_their_shape(status, kind, said, error):

@@ -19,6 +19,7 @@ from abreast.core.errors import (
     ServerFault,
     Throttled,
     TooLong,
+    Unavailable,
 )
 from abreast.models.providers.errors import RAW, fault_in, fault_of, seconds_of
 
@@ -121,12 +122,12 @@ SHAPES = [
     (
         503,
         {"error": {"code": 503, "message": "The model is overloaded", "status": "UNAVAILABLE"}},
-        ServerFault,
+        Unavailable,
     ),
     (
         529,
         {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
-        ServerFault,
+        Unavailable,
     ),
     (504, b"<html><head><title>504</title></head><body>upstream</body></html>", ServerFault),
     (302, b"", RequestRefused),
@@ -152,7 +153,7 @@ def test_the_sentence_has_the_providers_words_on_one_line_and_shortened():
     assert long.endswith("…")
     assert (
         str(fault(502, b"<html><h1>Bad\n Gateway</h1></html>"))
-        == "lane/model failed at its provider (502): Bad Gateway"
+        == "lane/model is not available (502): Bad Gateway"
     )
     assert str(fault(500, b"")) == "lane/model failed at its provider (500)"
 

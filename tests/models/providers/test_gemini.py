@@ -14,6 +14,7 @@ from abreast.core.errors import (
     ServerFault,
     Throttled,
     TooLong,
+    Unavailable,
 )
 from abreast.core.outcome import Usage
 from abreast.models.port import Message, Request, ToolCall
@@ -328,7 +329,7 @@ EXCEEDED = "You exceeded your current quota, please check your plan and billing 
         ),
         (404, "models/gemini-9 is not found for API version v1beta", [], NoSuchModel),
         (400, "Invalid JSON payload received. Unknown name", [], RequestRefused),
-        (503, "The model is overloaded. Please try again later.", [], ServerFault),
+        (503, "The model is overloaded. Please try again later.", [], Unavailable),
     ],
 )
 async def test_its_errors_are_known_by_their_shape(status, said, details, error):

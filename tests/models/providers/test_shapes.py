@@ -11,7 +11,7 @@ from abreast.core.errors import (
     Refused,
     ReplyBroken,
     RequestRefused,
-    ServerFault,
+    Unavailable,
 )
 from abreast.models.providers.anthropic import Anthropic
 from abreast.models.providers.gemini import Gemini
@@ -400,7 +400,7 @@ CHAT = [
             ),
             done=True,
         ),
-        error=ServerFault,
+        error=Unavailable,
         says="Provider disconnected",
     ),
     Shape(
@@ -612,7 +612,7 @@ MESSAGES = [
             },
             named=True,
         ),
-        error=ServerFault,
+        error=Unavailable,
         says="Overloaded",
     ),
 ]

@@ -27,6 +27,7 @@ from abreast.jobs.sample.arguments import SampleJob
 from abreast.jobs.sample.results import SampleAttempt, SampleResult
 from abreast.jobs.sample.spec import SampleSpec
 from abreast.jobs.sample.view import SampleLive
+from abreast.models.estimate import NO_BOUND
 from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.models.port import Request
 from abreast.run.run import Run
@@ -126,6 +127,7 @@ class SampleDriver(JobDriver):
                 + (f"; {plan.judges} judge(s) beside each draw" if plan.judges else ""),
                 "tokens": f"{plan.worst_tokens:,} at worst, {plan.expected_tokens:,.0f} expected",
                 "cost": cost,
+                "note": f"tokens and cost are {NO_BOUND}",
             }
         )
         return DONE

@@ -36,6 +36,12 @@ _DRAIN_SECONDS = 0.2
 _SHORTEST_SECRET = 4  # characters; a shorter text occurs in many words, and is not masked
 _MAX_HEADER_BYTES = 64 * 1024
 _MAX_REDIRECTS = 5
+# Seconds until the first byte of an answer. One that does not stream begins when it is whole:
+# models that reason take minutes, and providers end such calls after about ten. The headers of a
+# stream come before its first token, though some gateways hold them back until then.
+FIRST_BYTE = 600.0
+FIRST_BYTE_OF_STREAM = 300.0
+STALL = 600.0  # seconds between two bytes of an answer
 _BROKEN = (aiohttp.ClientError, OSError, ValueError)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # The others ask for a GET of something else.
@@ -45,14 +51,16 @@ _REDIRECTS = {HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT}
 class HttpOptions(TypedDict, total=False):
     """Options of every adapter.
 
-    `connect`, `stall` and `total` are seconds: to connect, without a byte, and for the whole call.
-    `largest` is the bytes of a reply. The values of `headers` are secret, those of `plain_headers`
-    are not. `key_header` carries the key in place of the adapter's own header; `key_command` gives
-    the key that stands as `KEY_PLACE` in it. `proxy` is an address, or empty for none; by default
-    the environment decides. `ca_file` has further certificates.
+    `connect`, `first_byte`, `stall` and `total` are seconds: to connect, until the first byte of an
+    answer, between two of its bytes, and for the whole call. `largest` is the bytes of a reply. The
+    values of `headers` are secret, those of `plain_headers` are not. `key_header` carries the key
+    in place of the adapter's own header; `key_command` gives the key that stands as `KEY_PLACE` in
+    it. `proxy` is an address, or empty for none; by default the environment decides. `ca_file` has
+    further certificates.
     """
 
     connect: float
+    first_byte: float
     stall: float
     total: float | None
     largest: int
@@ -135,7 +143,8 @@ class HttpClient:
         proxy: str | None = None,
         ca_file: str | None = None,
         connect: float = 30.0,
-        stall: float = 600.0,
+        first_byte: float | None = None,
+        stall: float | None = None,
         total: float | None = None,
         idle: float = 30.0,
         largest: int = LARGEST,
@@ -166,7 +175,13 @@ class HttpClient:
             **{key.lower(): value for key, value in (plain_headers or {}).items()},
             **{key.lower(): value for key, value in secret.items()},
         }
-        self._timeout = aiohttp.ClientTimeout(total, connect=connect, sock_read=stall)
+        self._timeout = aiohttp.ClientTimeout(total, connect=connect)
+        self._connect, self._total = connect, total
+        self.stall = stall or STALL
+        self._first_byte = first_byte or stall or FIRST_BYTE
+        self._first_byte_of_stream = first_byte or stall or FIRST_BYTE_OF_STREAM
+        # The setting that bounds the time to the first byte.
+        self._first_bound = "timeout" if stall and not first_byte else "first_byte"
         self._idle = idle
         self._own_proxy = proxy
         self._proxies: dict[URL, URL | None] = {}
@@ -187,15 +202,16 @@ class HttpClient:
         finally:
             exchange.close()
 
-    async def open(self, url: URL, body: bytes) -> Exchange:
+    async def open(self, url: URL, body: bytes, *, stream: bool = False) -> Exchange:
         """Send a body and read the headers of the answer; the caller must close the exchange.
 
         A key of a command that is refused is renewed, and the body sent once more.
         """
+        first_byte = self._first_byte_of_stream if stream else self._first_byte
         if self._key_command is None:
-            return await self._send(url, body, {})
+            return await self._send(url, body, {}, first_byte)
         key = await self._key_command.key()
-        exchange = await self._send(url, body, self._headers_with(key))
+        exchange = await self._send(url, body, self._headers_with(key), first_byte)
         if exchange.status != HTTPStatus.UNAUTHORIZED:
             return exchange
         try:
@@ -206,18 +222,25 @@ class HttpClient:
         if renewed == key:
             return exchange
         exchange.close()
-        return await self._send(url, body, self._headers_with(renewed))
+        return await self._send(url, body, self._headers_with(renewed), first_byte)
 
     def _headers_with(self, key: str) -> dict[str, str]:
         self._keep_secret([key])
         return {name: value.replace(KEY_PLACE, key) for name, value in self._key_headers.items()}
 
-    async def _send(self, url: URL, body: bytes, headers: Mapping[str, str]) -> Exchange:
+    async def _send(
+        self, url: URL, body: bytes, headers: Mapping[str, str], seconds: float
+    ) -> Exchange:
         try:
             for _ in range(_MAX_REDIRECTS):
-                response = await self._session().post(
-                    url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy(url)
-                )
+                async with asyncio.timeout(seconds) as limit:
+                    response = await self._session().post(
+                        url,
+                        data=body,
+                        headers=headers,
+                        allow_redirects=False,
+                        proxy=self._proxy(url),
+                    )
                 target = _redirected(url, response)
                 if target is None:
                     return Exchange(self, response)
@@ -225,7 +248,11 @@ class HttpClient:
                 url = target
             failure: CallFailed = RequestRefused(f"{self.name}: too many redirects, to {url.host}")
         except _BROKEN as error:
-            failure = self.failure(error, b"", url.host)
+            failure = (
+                self.late("no first byte of an answer", self._first_bound, seconds)
+                if limit.expired()
+                else self.failure(error, b"", url.host)
+            )
         raise failure  # outside of the handler: its frames have the key in local variables
 
     async def close(self) -> None:
@@ -299,6 +326,15 @@ class HttpClient:
         """The part of a body that errors keep."""
         return raw_of(body, self.clean)
 
+    def late(self, what: str, bound: str, seconds: float, body: bytes = b"") -> ReplyTimeout:
+        """The error for a server that sent no byte for so long; names the bound that ended it."""
+        lane = self.name.partition("/")[0]
+        return ReplyTimeout(
+            f"{self.name}: {what} within {seconds:g} s, the lane's {bound}; change it with "
+            f"`{bound} = SECONDS` under [lanes.{lane}] in abreast.toml",
+            raw=self.raw(body),
+        )
+
     def failure(self, error: BaseException, body: bytes, host: str | None = None) -> CallFailed:
         """The error for a failed connection or answer, with the part received so far."""
         reason = one_line(
@@ -307,9 +343,9 @@ class HttpClient:
         kind: type[CallFailed] = ConnectionLost
         match error:
             case aiohttp.ConnectionTimeoutError():
-                kind, what = ReplyTimeout, "no connection in time"
+                kind, what = ReplyTimeout, f"no connection within {self._connect:g} s"
             case TimeoutError():
-                kind, what = ReplyTimeout, "no whole reply in time"
+                return self.late("no whole reply", "timeout", self._total or self.stall, body)
             case aiohttp.ClientHttpProxyError(status=status):
                 kind, what = RequestRefused, f"the proxy answers {status}"
             case aiohttp.ClientConnectorCertificateError():
@@ -322,7 +358,11 @@ class HttpClient:
                 kind, what = RequestRefused, f"there is no address like {host!r}"
             case _:
                 what = f"the connection{f' to {host}' if host else ''} was lost: {reason}"
-        return kind(f"{self.name}: {what}", raw=self.raw(body))
+        failure = kind(f"{self.name}: {what}", raw=self.raw(body))
+        failure.unsent = isinstance(
+            error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
+        )
+        return failure
 
 
 def _redirected(url: URL, response: aiohttp.ClientResponse) -> URL | None:
@@ -375,9 +415,14 @@ class Exchange:
     async def read(self) -> bytes:
         """The next part of the body, empty at its end; raises ReplyBroken if it is too large."""
         try:
-            part = await self._response.content.readany()
+            async with asyncio.timeout(self._http.stall) as limit:
+                part = await self._response.content.readany()
         except _BROKEN as error:
-            failure: CallFailed = self._http.failure(error, self.kept())
+            failure: CallFailed = (
+                self._http.late("no further byte", "timeout", self._http.stall, self.kept())
+                if limit.expired()
+                else self._http.failure(error, self.kept())
+            )
         else:
             self._size += len(part)
             self._parts.append(part)

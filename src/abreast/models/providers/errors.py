@@ -20,6 +20,7 @@ from abreast.core.errors import (
     ServerFault,
     Throttled,
     TooLong,
+    Unavailable,
 )
 
 RAW = 65_536  # characters that are kept of a body that is no reply
@@ -37,8 +38,8 @@ def fault_of(
     """The error for an answer with this status.
 
     `name` is the model's, `clean` removes secrets from texts. A 429 is Throttled, or QuotaSpent if
-    a wait of a minute doesn't help; 5xx is a ServerFault. All three have `retry_after` if the
-    provider sent it.
+    a wait of a minute doesn't help; 5xx is a ServerFault, which is Unavailable if the provider is
+    down or overloaded. All of them have `retry_after` if the provider sent it.
     """
     raw = raw_of(body, clean)
     parsed = _parse_error(raw)
@@ -50,7 +51,7 @@ def fault_of(
     kind, what = _kind(status, parsed.words)
     message = f": {parsed.message}" if parsed.message else ""
     error = kind(f"{name} {what} ({status}){message}", status=status, raw=raw)
-    if kind in (ServerFault, QuotaSpent):
+    if issubclass(kind, ServerFault | QuotaSpent):
         error.retry_after = retry_after(headers)
     return error
 
@@ -183,7 +184,7 @@ _PARAMETERS = re.compile(r"requested parameters")  # no endpoint of a router tak
 
 def _kind(status: int, words: str) -> tuple[type[CallFailed], str]:
     if status >= 500:  # noqa: PLR2004 - a server's error
-        return ServerFault, "failed at its provider"
+        return _DOWN if status in _OUTAGE else (ServerFault, "failed at its provider")
     if status == 402 or _UNPAID.search(words):  # noqa: PLR2004 - payment required
         return QuotaSpent, "has no quota left"
     # A gateway answers 404 if none of its models takes images, or these parameters.
@@ -198,6 +199,10 @@ def _kind(status: int, words: str) -> tuple[type[CallFailed], str]:
     return RequestRefused, "was sent a request that its provider does not accept"
 
 
+# A gateway without a server, unavailable, Cloudflare's for a server that is down, and overloaded
+# (Anthropic's). Not 504: there the server had the request, and was too slow for it.
+_OUTAGE = {502, 503, 521, 522, 523, 529}
+_DOWN = (Unavailable, "is not available")
 _NO_KEY = (KeyRefused, "refused the key")
 _NO_MODEL = (NoSuchModel, "is not there")
 _NO_ROOM = (TooLong, "was sent more than fits")

@@ -16,6 +16,7 @@ from abreast.core.errors import (
     ServerFault,
     Throttled,
     TooLong,
+    Unavailable,
 )
 from abreast.core.outcome import Usage
 from abreast.models.chat_form import content_form, present, tools_form
@@ -114,8 +115,8 @@ class LiteLLM:
             "ContentPolicyViolationError": Refused,
             "APIConnectionError": ConnectionLost,
             "InternalServerError": ServerFault,
-            "ServiceUnavailableError": ServerFault,
-            "BadGatewayError": ServerFault,
+            "ServiceUnavailableError": Unavailable,
+            "BadGatewayError": Unavailable,
         }
         kind = kinds.get(type(error).__name__, RequestRefused)
         message = " ".join(str(error).split())[:200]

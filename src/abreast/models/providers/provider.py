@@ -296,7 +296,7 @@ class Provider(ABC):
 
     async def _complete_streaming(self, request: Request, body: bytes, hear: OnText) -> Reply:
         start = _now()
-        exchange = await self._http.open(self._stream_url, body)
+        exchange = await self._http.open(self._stream_url, body, stream=True)
         try:
             if not _is_stream(exchange):
                 answer = await exchange.answer()

@@ -2,7 +2,8 @@
 
 admit (hold, slots, rates, budgets) -> one attempt -> settle
     429: the lane is held and the call goes back to the head of its queue; it counts as no attempt
-    5xx, reset, timeout: the slot is given back, and after a backoff it is tried again
+    503, 529: the same, as `abreast.run.calls.outage` says; another call is the first to try it
+    other 5xx, reset, timeout: the slot is given back, and after a backoff it is tried again
 """
 
 import asyncio
@@ -11,22 +12,24 @@ from dataclasses import replace
 from typing import Final
 
 from abreast.core.clock import sleep_until
-from abreast.core.errors import CallFailed, QuotaSpent, Throttled
+from abreast.core.errors import AbreastError, CallFailed, QuotaSpent, Throttled
 from abreast.core.events import LIMIT_CHANGED
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.governor.governor import CallPermit
 from abreast.limits.limit import Hold, Limit, Need, Ticket
+from abreast.models.estimate import TokenEstimate, bytes_of
 from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import priced
 from abreast.run.calls.journal import CallJournal
-from abreast.run.calls.lane import Facts
-from abreast.run.calls.priced_model import PricedModel
+from abreast.run.calls.outage import CallOutage, Facts
+from abreast.run.calls.priced_model import PricedModel, limits_spending
 from abreast.run.item_state import ItemState
 from abreast.run.slot_lending import Borrowed, borrow, credited, lend, lends, reclaim, wait_granted
 
 MORE_ROOM: Final = 4096
 """Tokens more, beside four times as many, for a call whose thinking used up `max_tokens`."""
 _ONE_REQUEST: Final = Usage(requests=1)
+_END_TOKENS: Final = 16  # of a reply: those that are no text, such as its end
 
 
 class _Grant:
@@ -53,10 +56,15 @@ class CallAttempts:
         "_gate",
         "_has_more_room",
         "_has_streamed",
+        "_heard",
+        "_is_capped",
         "_item",
+        "_most",
         "_need",
         "_order",
+        "_outage",
         "_request",
+        "_reserved",
         "_service",
         "_used",
     )
@@ -69,20 +77,24 @@ class CallAttempts:
         call_journal: CallJournal | None,
     ) -> None:
         self._caller = caller
-        self._request = request
         self._item = item
         self._call_journal = call_journal
         self._clock = caller.clock_for(item)
         self._gate = caller.gate_for(item)
         self._budgets = item.place.scope.lanes.budgets if item is not None else ()
-        self._need, self._estimate = caller.reserve(request, self._budgets)
+        self._is_capped = limits_spending(self._budgets)
+        self._most = TokenEstimate(0, 0)
+        self._request = caller.capped(request, self._budgets)
+        self._reserve()
         self._order: int | None = None
         self._began = self._clock.now()
         self._backoff = 0.0
         self._service: list[float] = []
         self._used = NO_USAGE  # by failed attempts
+        self._outage = CallOutage()
         self._has_more_room = False
         self._has_streamed = False  # text was passed on, so a retry would repeat it
+        self._heard = 0  # bytes of text in this attempt
 
     async def answer(self, hear: OnText | None) -> Reply:
         """Try until there is a reply, or an error that is not retried."""
@@ -95,7 +107,7 @@ class CallAttempts:
                     self._fail(stopped)
                 raise
             try:
-                reply, error = await self._attempt(grant, listen)
+                reply, pause = await self._attempt(grant, listen)
             except asyncio.CancelledError:
                 self._abandon_lent(grant)
                 raise
@@ -106,15 +118,24 @@ class CallAttempts:
                 await self._reclaim_lent(grant)
             if reply is not None:
                 return reply
-            if error is not None:
-                await self._back_off(error)
+            if pause is not None:
+                await self._back_off(pause)
 
     def _track_streaming(self, hear: OnText) -> OnText:
         def listen(text: str) -> None:
             self._has_streamed = True
+            self._heard += bytes_of(text)
             hear(text)
 
         return listen
+
+    def _reserve(self) -> None:
+        """Rates take what is expected of the call, budgets the most that it can take."""
+        caller = self._caller
+        self._need, self._estimate = caller.reserve(self._request, self._budgets)
+        self._reserved = self._need
+        if self._is_capped:
+            self._reserved, self._most = caller.reserve_most(self._request)
 
     # --- admission ---
 
@@ -167,10 +188,10 @@ class CallAttempts:
         for limit in (*caller.limits_for(item), *self._budgets):
             if limit in held:
                 continue
-            missing = need
+            missing = self._reserved if limit in self._budgets else need
             if limit.charged and item is not None and credited(item, limit):
                 grant.credit = {limit, *(grant.credit or ())}
-                missing = Need(need.weight, 0, need.tokens, need.usd, need.output)
+                missing = Need(missing.weight, 0, missing.tokens, missing.usd, missing.output)
             needs.append((name, limit, missing))
         return needs
 
@@ -196,20 +217,25 @@ class CallAttempts:
 
     async def _attempt(
         self, grant: _Grant, hear: OnText | None
-    ) -> tuple[Reply | None, CallFailed | None]:
-        """Make one attempt: a reply, or an error to back off from, or neither after a 429."""
+    ) -> tuple[Reply | None, float | None]:
+        """Make one attempt: a reply, or the seconds of backoff; None if the lane is held."""
         caller, clock = self._caller, self._clock
         lane, sent = caller.lane, 0.0
         episode, permit = lane.episode, lane.permit_in(grant.holds)
+        self._heard = 0
+        sent_in = lane.outage.episode
         try:
             if self._call_journal is not None:
-                written = self._call_journal.started(self._need, self._request, wait=caller.paid)
+                written = self._call_journal.started(
+                    self._reserved, self._request, wait=caller.paid
+                )
                 if written is not None:
                     await written
             sent = clock.now()
             reply = await caller.model.complete(self._request, hear)
         except Throttled as error:
             now = clock.now()
+            lane.outage.got_through(sent_in, now)
             try:  # before the slot is given back, or the next waiting call would be sent
                 changes = (
                     lane.throttled(error, episode, now)
@@ -231,40 +257,88 @@ class CallAttempts:
             )
             raise parked from error
         except CallFailed as error:
-            # A failed call may have been paid for, such as a refusal.
-            used = priced(error.usage or _ONE_REQUEST, caller.price)
-            self._settle(grant, used)
-            self._service.append(clock.now() - sent)
-            self._used += used
-            if error.wants_room and not self._has_more_room and self._request.max_tokens:
-                self._give_more_room(self._request.max_tokens)
-                return None, None
-            if error.retryable and not self._has_streamed and self._delay(error) is not None:
-                return None, error
-            self._fail(error)
-            raise
+            if lane.outage.includes(error) and not self._has_streamed:
+                return None, self._wait_out(grant, error, sent_in, sent)
+            return None, self._retry(grant, error, sent_in, sent)
         except BaseException as error:
-            # What it cost is not known: if it was sent, its reservation counts as used.
-            used = (
-                priced(Usage(1, *self._estimate, estimate=True), caller.price) if sent else Usage()
-            )
+            used = self._guess() if sent else Usage()
             self._settle(grant, used)
             self._service.append(clock.now() - sent if sent else 0.0)
             self._used += used
             self._fail(error)
             raise
+        lane.outage.got_through(sent_in, clock.now())
         return self._succeed(grant, reply, permit), None
+
+    def _retry(self, grant: _Grant, error: CallFailed, sent_in: int, sent: float) -> float | None:
+        """Settle a failed attempt; returns the seconds of backoff, or raises the error."""
+        now = self._clock.now()
+        if not error.unsent:
+            self._caller.lane.outage.reached()
+        if error.status is not None and error.status < 500:  # noqa: PLR2004 - its server is up
+            self._caller.lane.outage.got_through(sent_in, now)
+        used = self._used_by(error)
+        self._settle(grant, used)
+        self._service.append(now - sent)
+        self._used += used
+        if error.wants_room and not self._has_more_room and self._request.max_tokens:
+            self._give_more_room(self._request.max_tokens)
+            return None
+        delay = self._delay(error) if error.retryable and not self._has_streamed else None
+        if delay is None:
+            self._fail(error)
+            raise error
+        return delay
+
+    def _used_by(self, error: CallFailed) -> Usage:
+        """What a failed attempt used: it may have been paid for, as a refusal is."""
+        known, status = error.usage, error.status
+        if known is not None and not (self._is_capped and known.estimate):
+            return priced(known, self._caller.price)
+        # A connection that was lost, or a reply that can't be read: errors themselves are free.
+        may_cost = status is None or 200 <= status < 300  # noqa: PLR2004 - success
+        if self._heard or (may_cost and self._is_capped and not error.unsent):
+            return self._guess()
+        return priced(_ONE_REQUEST, self._caller.price)
+
+    def _guess(self, text: str | None = None) -> Usage:
+        """What an attempt may have used whose usage is unknown; marked as an estimate.
+
+        The output is that of the text, or of what had streamed, unless there may be thinking that
+        no text shows. Under a budget all of it is the most that it can be.
+        """
+        caller, request = self._caller, self._request
+        most, output = self._most if self._is_capped else self._estimate
+        heard = self._heard if text is None else bytes_of(text)
+        if heard and not self._may_reason():
+            said = heard + _END_TOKENS if self._is_capped else (heard + 3) // 4
+            output = min(output, said) if request.max_tokens else said
+        used = Usage(1, most, output, estimate=True)
+        if caller.price is None:
+            return priced(used, None)
+        return replace(used, usd=caller.price.most(most, output))
+
+    def _may_reason(self) -> bool:
+        request = self._request
+        return (
+            request.reasoning not in {None, "none"}
+            or request.thinking_tokens is not None
+            or self._caller.estimates.has_reasoned
+        )
 
     def _give_more_room(self, max_tokens: int) -> None:
         """Ask again with more tokens, once: thinking used them up before any text."""
         self._has_more_room = True
         self._request = replace(self._request, max_tokens=max_tokens * 4 + MORE_ROOM)
-        self._need, self._estimate = self._caller.reserve(self._request, self._budgets)
+        self._reserve()
 
     def _succeed(self, grant: _Grant, reply: Reply, permit: CallPermit | None) -> Reply:
         caller = self._caller
-        # A user's own model may report no usage.
-        used = priced(_ONE_REQUEST if reply.usage is NO_USAGE else reply.usage, caller.price)
+        if self._is_capped and (reply.usage is NO_USAGE or reply.usage.estimate):
+            used = self._guess(reply.text + "".join(call.arguments for call in reply.tool_calls))
+        else:
+            # A user's own model may report no usage.
+            used = priced(_ONE_REQUEST if reply.usage is NO_USAGE else reply.usage, caller.price)
         if permit is not None and (
             changes := caller.lane.answered(permit, used, reply.headers, self._clock.now())
         ):
@@ -313,11 +387,29 @@ class CallAttempts:
             )
         return self._caller.retry.delay(error, len(self._service), seed, path)
 
-    async def _back_off(self, error: CallFailed) -> None:
+    def _wait_out(
+        self, grant: _Grant, error: CallFailed, sent_in: int, sent: float
+    ) -> float | None:
+        """Give back what is held; returns the seconds to wait, None if the lane is held."""
+        now = self._clock.now()
+        self._backoff += now - sent
+        try:  # before the slot is given back, or the next waiting call would be sent
+            waiting = self._caller.lane.outage.begun(self._outage, error, sent_in, now)
+        except AbreastError as ended:
+            self._fail(ended)
+            raise
+        finally:
+            self._settle(grant, Usage())
+            self._restore_credit(grant)
+        self._record_changes(waiting.changes)
+        self._order = None  # others try it first: it may be this request that it can't answer
+        return waiting.seconds or None
+
+    async def _back_off(self, seconds: float) -> None:
         item, now, pause = self._item, self._clock.now(), _Grant()
         pause.lent = item is not None and lend(item)
         try:
-            await sleep_until(self._clock, now + (self._delay(error) or 0.0))
+            await sleep_until(self._clock, now + seconds)
         except BaseException as stopped:
             self._abandon_lent(pause)
             self._fail(stopped)

@@ -10,7 +10,6 @@ from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import LaneParked, QuotaSpent, Throttled
-from abreast.core.events import Plain
 from abreast.core.outcome import Usage
 from abreast.core.seeds import derive_fraction
 from abreast.limits.governor.governor import (
@@ -24,16 +23,16 @@ from abreast.limits.governor.governor import (
 from abreast.limits.governor.rate_estimate import HeaderFacts
 from abreast.limits.limit import Hold, Limit
 from abreast.limits.server_hold import ServerHold
+from abreast.models.lanes import DEFAULT_OUTAGE
 from abreast.models.providers.errors import seconds_of
 from abreast.run.calls.learned_limits import LearnedLimits
+from abreast.run.calls.outage import Facts, LaneOutage
 
 # Seconds to hold the lane after a 429 without a retry-after. Doubled with each further episode
 # until a call succeeds, up to the longest.
 FIRST_HOLD = 1.0
 LONGEST_HOLD = 60.0
 QUOTA_RETRY_AFTER = 3600.0  # seconds; a longer retry-after means a quota, not a rate per minute
-
-Facts = dict[str, Plain | list[float]]  # a change of a limit, as the journal records it
 
 
 class ModelLane:
@@ -51,11 +50,14 @@ class ModelLane:
         governed: GovernorLimit | None = None,
         profile: LearnedLimits | None = None,
         held: Sequence[Limit] = (),
+        *,
+        outage: float = DEFAULT_OUTAGE,
     ) -> None:
         """`limits` and `governed` apply unless a run declares a lane of that name.
 
         `profile` stores what the governor learned. Items of a run that declares just this lane
-        hold `held`; by default the `limits`, which its calls hold too.
+        hold `held`; by default the `limits`, which its calls hold too. `outage` is how many
+        seconds the provider may be down before the lane is parked.
         """
         self.name = name
         self.limits = tuple(limits)
@@ -66,6 +68,7 @@ class ModelLane:
         self.held = tuple(held) or self.limits
         self._learned_limits = profile
         self.server = ServerHold()
+        self.outage = LaneOutage(name, self.server, outage)
         self.episode = 0
         self._holds_in_a_row = 0  # without a call that succeeded in between
         self._has_learned = False

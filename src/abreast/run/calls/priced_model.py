@@ -1,16 +1,23 @@
 """A model with its lane, price and retries: what the attempts of its calls need."""
 
+from dataclasses import replace
+
 from abreast.core.clock import Clock
 from abreast.core.errors import PriceUnknown
 from abreast.limits.budget import Budget
 from abreast.limits.gate import LimitGate
 from abreast.limits.limit import Limit, Need
-from abreast.models.estimate import TokenEstimate, TokenEstimates
+from abreast.models.estimate import REPLY_CAP, TokenEstimate, TokenEstimates, most_tokens
 from abreast.models.port import Model, Request
 from abreast.models.price import Price
 from abreast.run.calls.lane import ModelLane
 from abreast.run.item_state import ItemState
 from abreast.run.retry import Retry
+
+
+def limits_spending(budgets: tuple[Budget, ...]) -> bool:
+    """Whether one of the budgets limits tokens or money."""
+    return any("usd" in budget.caps or "tokens" in budget.caps for budget in budgets)
 
 
 class PricedModel:
@@ -54,8 +61,25 @@ class PricedModel:
         declared = item.place.scope.lanes.declared(self.lane.name) if item is not None else None
         return declared or self.lane.every
 
+    def capped(self, request: Request, budgets: tuple[Budget, ...]) -> Request:
+        """The request as it is sent under these budgets: one without `max_tokens` gets a cap.
+
+        Without it, no budget in tokens or money could be held. Models that cost nothing get none.
+        """
+        if request.max_tokens is not None or not self.paid or not limits_spending(budgets):
+            return request
+        return replace(request, max_tokens=REPLY_CAP)
+
+    def reserve_most(self, request: Request) -> tuple[Need, TokenEstimate]:
+        """The most that a call can take, for budgets; the request is `capped`."""
+        most = most_tokens(request, self.name.partition("/")[0])
+        if request.max_tokens is None:  # a model that costs nothing
+            most = TokenEstimate(most.input_tokens, self.estimates.of(request).output_tokens)
+        usd = 0.0 if self.price is None else self.price.most(*most)
+        return Need(1, 1, sum(most), usd, most.output_tokens), most
+
     def reserve(self, request: Request, budgets: tuple[Budget, ...]) -> tuple[Need, TokenEstimate]:
-        """What to reserve for a call; `PriceUnknown` if a cap on money can't be enforced."""
+        """What a call is expected to take; `PriceUnknown` if a cap on money can't be enforced."""
         estimate = self.estimates.of(request)
         usd = 0.0
         if self.price is not None:

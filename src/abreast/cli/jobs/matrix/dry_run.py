@@ -18,6 +18,7 @@ from abreast.jobs.matrix.spec import (
     StudyInput,
     StudyStrategy,
 )
+from abreast.models.estimate import NO_BOUND
 from abreast.models.lanes import LaneSettings
 from abreast.models.port import SHORT_REPLY_TOKENS, Message, Request
 from abreast.store.port import Store
@@ -78,7 +79,7 @@ def print_dry_run(given: DryRun, store: Store | None, *, as_json: bool) -> int:
     controls = sum(1 for _ in study.cells(CONTROL_LANE, given.wanted)) if study.controls else 0
     say(f"{found.cells} cells, and {controls} of controls, which ask no model")
     say(f"tokens: {_interval_text(found.tokens, '{:,.0f}')}")
-    say(f"cost: {_interval_text(found.usd, '{:.4g}')} usd")
+    say(f"cost: {_interval_text(found.usd, '{:.4g}')} usd; {NO_BOUND}")
     seconds = _interval_text(found.seconds, "{:,.0f}")
     say(f"time: {seconds} s; the lane that ends last is {found.bottleneck}")
     return 0

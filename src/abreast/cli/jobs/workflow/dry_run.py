@@ -21,6 +21,7 @@ from abreast.jobs.workflow.load.analysis import Agent, agents_of, every, lanes_o
 from abreast.jobs.workflow.rehearsal import Rehearsal
 from abreast.jobs.workflow.spec import Command, Prompt, Sample, Workflow
 from abreast.jobs.workflow.steps.actions import has_images
+from abreast.models.estimate import NO_BOUND
 from abreast.models.lanes import LaneSettings, refuses_files
 from abreast.models.port import Message, Request
 from abreast.store.codec import codec
@@ -74,6 +75,7 @@ def print_dry_run(
     per = " for one item of each list that isn't known yet" if worst.unknown else ""
     cost = "unknown cost" if worst.usd is None else f"{worst.usd:.4g} usd"
     say(f"model calls at worst: {worst.calls}{per}, about {worst.tokens:,} tokens, {cost}")
+    say(f"tokens and cost are {NO_BOUND}")
     return 0
 
 
