@@ -70,7 +70,7 @@ def test_words_are_counted_faster(clone, tmp_path):
         "--width",
         "2",
         "--blocks",
-        "24",
+        "6",
     )
     assert verdicts.pop("reordered")[0] in {"same", "slower", "undecided"}
     if is_noise(*verdicts["remembers"]):
@@ -105,9 +105,9 @@ def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
         "--width",
         "4",
         "--blocks",
-        "24",
+        "11",
         "--timeout",
-        "15s",
+        "6s",
     )
     assert most_checked_at_once(clone / ".abreast/abreast.db") == 4
     assert "layers is wrong: topological_sort(" in ended.stdout
