@@ -601,7 +601,7 @@ FAILURES = [
     ),
     bad(
         "a flood",
-        ("map", "--keep", "1MiB", "--", "sh", "-c", "yes | head -c 50000000"),
+        ("map", "--keep", "1MiB", "--", "sh", "-c", "yes | head -c 5000000"),
         "raise --keep",
         code=1,
     ),
