@@ -71,7 +71,7 @@ def test_words_are_counted_faster(clone, tmp_path):
         "--width",
         "2",
         "--blocks",
-        "8",
+        "12",
     )
     assert verdicts.pop("reordered")[0] in {"same", "slower", "undecided"}
     if is_noise(*verdicts["remembers"]):
@@ -106,7 +106,7 @@ def test_a_topological_sort_is_made_faster_with_four_at_once(clone, tmp_path):
         "--width",
         "4",
         "--blocks",
-        "11",
+        "12",
         "--timeout",
         "6s",
     )
