@@ -639,7 +639,7 @@ ANEW = {
     "a module that exits",
     "a directory as input",
     "UTF-16",
-    "a line of 100 MB",
+    "a line of 20 MB",
     "JSON nested too deeply",
     "a damaged store",
     "a FIFO as a store",
