@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -101,33 +102,45 @@ def pytest_runtest_protocol(item, nextitem):
             del os.environ[name]
 
 
+@cache
 def _listed():
-    """The tests that tests/slow.txt lists."""
-    lines = _SLOW.read_text("utf-8").splitlines()
-    return {line for line in lines if line and not line.startswith("#")}
+    """The tests that tests/slow.txt lists: their names, by file."""
+    names = {}
+    for line in _SLOW.read_text("utf-8").splitlines():
+        file, separator, name = line.partition("::")
+        if separator:
+            names.setdefault(_SLOW.parents[1] / file, set()).add(name)
+    return names
+
+
+def _is_slow(file, name):
+    return name in _listed().get(file, ())
 
 
 def pytest_ignore_collect(collection_path, config):
     """With --slow, pass over files without a slow test: each worker would import all of them."""
     if not config.getoption("--slow") or collection_path.is_dir():
         return None
-    with_slow = {config.rootpath / line.partition("::")[0] for line in _listed()}
-    return True if collection_path not in with_slow else None
+    return True if collection_path not in _listed() else None
 
 
-def pytest_collection_modifyitems(config, items):
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector, name):
     """With --short, leave out what takes longest, which has more time.
 
-    With --slow, run just that. CI does both.
+    With --slow, make tests of just that: each worker would make all the others. CI does both.
     """
-    listed = _listed()
-    slow = [item for item in items if item.nodeid.partition("[")[0] in listed]
-    for item in slow:
-        item.add_marker(pytest.mark.timeout(_LONG))
-    if config.getoption("--short") or config.getoption("--slow"):
-        chosen = {*slow} if config.getoption("--slow") else {*items} - {*slow}
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = [item for item in items if item in chosen]
+    short, slow = (collector.config.getoption(option) for option in ("--short", "--slow"))
+    if not (short or slow):
+        return None
+    return [] if _is_slow(collector.path, name) is not slow else None
+
+
+def pytest_collection_modifyitems(items):
+    """Give what takes longest more time."""
+    for item in items:
+        if _is_slow(item.path, item.name.partition("[")[0]):
+            item.add_marker(pytest.mark.timeout(_LONG))
 
 
 @pytest.fixture(scope="session")

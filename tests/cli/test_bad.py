@@ -289,12 +289,12 @@ INPUT = [
     ),
     bad("UTF-16", MAP, "it is not UTF-8 (0xff at byte 1)", given="x\n".encode("utf-16")),
     bad("a NUL in a line", MAP, "line 1: it contains a NUL character", given=b"a\0b\n"),
-    bad("a line of 100 MB", MAP, "line 1: it is longer than 16 MiB", given=b"x" * 100_000_000),
+    bad("a line of 20 MB", MAP, "line 1: it is longer than 16 MiB", given=b"x" * 20_000_000),
     bad(
-        "a line of 100 MB after others",
+        "a line of 20 MB after others",
         MAP,
         "line 3: it is longer than 16 MiB",
-        given=b"1\n2\n" + b"x" * 100_000_000,
+        given=b"1\n2\n" + b"x" * 20_000_000,
     ),
     bad(
         "no JSON",
@@ -601,7 +601,7 @@ FAILURES = [
     ),
     bad(
         "a flood",
-        ("map", "--keep", "1MiB", "--", "sh", "-c", "yes | head -c 50000000"),
+        ("map", "--keep", "1MiB", "--", "sh", "-c", "yes | head -c 5000000"),
         "raise --keep",
         code=1,
     ),
@@ -639,7 +639,7 @@ ANEW = {
     "a module that exits",
     "a directory as input",
     "UTF-16",
-    "a line of 100 MB",
+    "a line of 20 MB",
     "JSON nested too deeply",
     "a damaged store",
     "a FIFO as a store",

@@ -5,6 +5,7 @@ behaviour is compared: every module is imported, and a text is turned into seven
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -79,8 +80,12 @@ def behaviour(folder):
     """What the package in a directory does."""
     probe = folder.parent / "probe.py"
     probe.write_text(PROBE)
-    argv = [sys.executable, "-B", "-W", "ignore", str(probe), str(folder)]
-    return json.loads(subprocess.run(argv, cwd=folder, capture_output=True, check=True).stdout)
+    argv = [sys.executable, "-W", "ignore", str(probe), str(folder)]
+    # Compiled beside the package, and only once what is not changed.
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder.parent / "compiled")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, check=True)
+    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -146,9 +151,9 @@ def test_a_change_that_forgets_a_part_is_stopped_by_the_check(package):
         "--quiet",
     )
     assert package(*ran).code == 0
-    said = package(
-        "plan", "apply", "plan", "--check", f'{sys.executable} -B -W ignore {probe} "$PWD"'
-    )
+    apart = f"env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX={package.folder.parent}/compiled"
+    check = f'{apart} {sys.executable} -W ignore {probe} "$PWD"'
+    said = package("plan", "apply", "plan", "--check", check)
     assert said.code == 1
     assert "fails (exit code 1" in said.out
     assert git(package.folder, "status", "--porcelain") == b""

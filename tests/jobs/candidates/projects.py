@@ -48,9 +48,14 @@ def test_none():
 """
 
 
-# The plugins installed here take longer to load than a small project's tests take to run.
+# The plugins installed here, and those of pytest itself that no test needs, take longer to load
+# than a small project's tests take to run.
 CONFIGS = {"pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"}
-PLUGINS = ("hypothesispytest", "asyncio", "anyio", "timeout", "xdist", "xdist.looponfail")
+PLUGINS = (
+    *("hypothesispytest", "asyncio", "anyio", "timeout", "xdist", "xdist.looponfail"),
+    *("debugging", "doctest", "junitxml", "legacypath", "pastebin", "setuponly", "setupplan"),
+    *("stepwise", "subtests", "threadexception", "unraisableexception"),
+)
 QUICK = f"[pytest]\naddopts = {' '.join(f'-p no:{name}' for name in PLUGINS)}\n"
 
 

@@ -34,7 +34,7 @@ EXPECTED = {
 async def test_every_kind_is_taken_for_what_it_is(name, tmp_path, monkeypatch):
     """By behaviour alone: the check of the source text is off."""
     use_cache(monkeypatch, tmp_path)
-    monkeypatch.setattr(corpus, "BUSY", 3)  # seconds of CPU that one which hangs takes
+    monkeypatch.setattr(corpus, "BUSY", 2)  # seconds of CPU that one which hangs takes
     results = await by_behaviour(specimens([name]), 2, text_check=False, told=lambda _: None)
     assert len(results) >= 4
     for one in results:

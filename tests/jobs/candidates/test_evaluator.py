@@ -117,6 +117,7 @@ async def test_the_machine_is_shared_while_checking_and_held_alone_while_measuri
 
 
 @pytest.mark.usefixtures("unconfined")
+@pytest.mark.usefixtures("unconfined")
 async def test_a_difference_that_no_test_shows_is_found_by_inputs_that_are_made_up(project):
     evaluator = make_evaluator(generated=150)
     late = SLOW.replace("    return found", "    return found if len(numbers) != 4 else 0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 from abreast.jobs.matrix.rows import Row, SubResult
@@ -18,6 +19,8 @@ RULING = (
 )
 WORDS = tuple(RULING.split()) * 200
 NUMBERS = tuple(f"{number:06}" for number in range(0, 1_000_000, 239))
+VOCABULARY = WORDS + NUMBERS
+LONG = 100  # words of a text that is cut out of one that is drawn once
 SCRIPT = "<script>window.pwned=1</script>"
 
 
@@ -42,7 +45,16 @@ def row(model="m", strategy="s", given="i1", repeat=0, *, score: float | None = 
 
 def text(random: Random, words: int) -> str:
     """Words of a ruling mixed with numbers, so that it compresses no better than real text."""
-    return " ".join(random.choices(WORDS + NUMBERS, k=words))
+    if words < LONG:
+        return " ".join(random.choices(VOCABULARY, k=words))
+    drawn = drawn_once()
+    start = random.randrange(len(drawn) - words)
+    return " ".join(drawn[start : start + words])
+
+
+@cache
+def drawn_once() -> list[str]:
+    return Random(1).choices(VOCABULARY, k=200_000)
 
 
 def study(

@@ -481,6 +481,7 @@ async def test_what_is_fast_only_the_second_time_is_refused(project):
     assert found.verdict in ("refused", "undecided"), found
 
 
+@pytest.mark.timeout(600)  # a busy machine measures for long
 @pytest.mark.parametrize("liar", [EARLY, BEFORE], ids=["after", "before"])
 async def test_what_works_before_the_word_or_after_it_said_done_is_refused(project, liar):
     found = await timed(project, SLOW.replace("def pairs", "def count") + liar, most=20)

@@ -253,6 +253,18 @@ def test_a_record_in_one_digest_is_the_same_as_one_that_is_known():
 
 # --- in a project
 
+# A twentieth of the sizes where calls are traced, so that small values are large.
+SMALLER = """
+import sys
+
+if "abreast.jobs.candidates.child.capture" in sys.modules:
+    from abreast.jobs.candidates.child import capture
+    from abreast.jobs.candidates.values import large
+
+    capture.MOST_PARTS = 5_000
+    large.MAX_UNSLICED_ITEMS = 1_000
+    large.ITEMS_PER_SLICE = 50
+"""
 ORDER = """
 def order(items):
     return sorted(items)
@@ -264,7 +276,7 @@ def test_few():
     assert order(["b", "a"]) == ["a", "b"]
 
 def test_many():
-    items = [f"{number * 7919 % 30_011:09}" + 150 * "x" for number in range(30_000)]
+    items = [f"{number * 7919 % 1_511:09}" + 150 * "x" for number in range(1_500)]
     items[1] = items[0]
     assert order(items)[0] == min(items)
 """
@@ -276,7 +288,7 @@ TEST_PLACES = """
 from places import places
 
 def test_many():
-    assert len(places(list(range(22_000)))[1]) == 22_000
+    assert len(places(list(range(1_100)))[1]) == 1_100
 """
 
 
@@ -287,7 +299,8 @@ def cache(tmp_path, monkeypatch):
 
 
 async def verdicts(place, name, source, test, candidates):
-    make_repository(place, quick({f"{name}.py": source, f"test_{name}.py": test}))
+    files = {f"{name}.py": source, f"test_{name}.py": test, "conftest.py": SMALLER}
+    make_repository(place, quick(files))
     target = Target(f"{name}.py", name)
     bounds = Bounds(STRICT, ResourceLimits(seconds=120, memory=2 << 30), generated=0)
     bench = Evaluator(target, source, Tests((f"test_{name}.py",), sys.executable), bounds)
@@ -324,14 +337,14 @@ async def test_a_large_result_is_compared_like_any_other(tmp_path):
         "one changed": "wrong",
         "changes its argument": "wrong",
     }
-    assert "its size was 30000, and became 29999" in found["each once"].reason
-    assert "at $[29000]" in found["one changed"].reason
-    assert "at $[997]" in found["one changed"].reason
+    assert "its size was 1500, and became 1499" in found["each once"].reason
+    assert "at $[1450]" in found["one changed"].reason
+    assert "at $[47]" in found["one changed"].reason
 
 
 @pytest.mark.usefixtures("cache", "unconfined")
 async def test_what_is_too_large_and_differs_late_is_undecided_and_named(tmp_path):
-    late = PLACES.replace("one / 2", "one / 2 if one < 21_999 else 0.0")
+    late = PLACES.replace("one / 2", "one / 2 if one < 1_099 else 0.0")
     found = await verdicts(
         tmp_path / "places",
         "places",
@@ -350,6 +363,6 @@ async def test_what_is_too_large_and_differs_late_is_undecided_and_named(tmp_pat
 @pytest.mark.usefixtures("cache", "unconfined")
 async def test_a_large_result_that_is_drawn_anew_each_time_is_not_the_same_twice(tmp_path):
     drawn = "import os\n\n\ndef draw(count):\n    return [*os.urandom(count)]\n"
-    test = "from draw import draw\n\n\ndef test_many():\n    assert len(draw(50_000)) == 50_000\n"
+    test = "from draw import draw\n\n\ndef test_many():\n    assert len(draw(2_500)) == 2_500\n"
     with pytest.raises(BaselineFailed, match="does not do the same twice"):
         await verdicts(tmp_path / "draw", "draw", drawn, test, {})

@@ -4,7 +4,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from scipy import stats
 
 from abreast.jobs.matrix.report.changes import compare
 from abreast.jobs.matrix.report.markdown import changes_markdown
@@ -56,6 +55,8 @@ def test_a_score_that_rose_in_one_arm_is_found_there_and_nowhere_else():
 
 
 def test_the_test_pairs_inputs_after_averaging_repeats():
+    from scipy import stats
+
     before, after = run(seed=1), run(seed=2)
     one = compare(before, after).scores[0]
 

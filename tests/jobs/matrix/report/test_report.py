@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
-from plotly import graph_objects
 
 from abreast.jobs.matrix.report import report
 from abreast.jobs.matrix.report.drilldown import FIELDS, packed, script_json
@@ -242,6 +241,8 @@ def test_every_cell_is_in_the_page_with_all_that_is_known_of_it(page, rows):
     ],
 )
 def test_every_figure_is_one_that_plotly_knows(cells):
+    from plotly import graph_objects
+
     for name, figure in figures(findings(cells, {}), cells).items():
         graph_objects.Figure(figure)  # raises for a name or a value that plotly has not
         assert figure["layout"]["height"] > 0, name

@@ -10,8 +10,6 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import stdtrit
-from scipy.stats import wilcoxon
 
 from abreast.jobs.matrix.report import figures
 from abreast.jobs.matrix.scoring import inference
@@ -34,6 +32,8 @@ CASES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=FEWEST, 
 
 
 def t_interval(values):
+    from scipy.special import stdtrit
+
     half = stdtrit(len(values) - 1, 0.975) * standard.stdev(values) / math.sqrt(len(values))
     return standard.fmean(values) - half, standard.fmean(values) + half
 
@@ -179,6 +179,8 @@ def test_a_constant_added_to_both_changes_no_test_and_added_to_one_moves_the_mea
 
 @pytest.mark.parametrize(("count", "seed"), [(6, 1), (8, 2), (9, 0), (25, 3), (40, 4)])
 def test_ties_and_zeros_are_as_scipy_has_them(count, seed):
+    from scipy.stats import wilcoxon
+
     random = Random(seed)
     differences = [round(random.gauss(0.3, 1) * 2) / 2 for _ in range(count)]
     assert len(set(map(abs, differences))) < count
@@ -188,6 +190,8 @@ def test_ties_and_zeros_are_as_scipy_has_them(count, seed):
 
 def test_few_that_differ_among_many_are_tested_exactly():
     """By a normal approximation p would be below 0.05."""
+    from scipy.stats import wilcoxon
+
     differences = [0.5] * 5 + [0.0] * 25
     assert wilcoxon(differences, zero_method="pratt").pvalue < 0.05
     assert paired([0.0] * 30, differences).p == pytest.approx(2 / 2**5)

@@ -7,7 +7,6 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from abreast.jobs.matrix.report import accounts
 from abreast.jobs.matrix.report.findings import findings
@@ -100,6 +99,8 @@ def test_an_arm_that_always_failed_scores_0_and_one_without_a_score_is_not_in_it
 
 
 def test_arms_are_compared_input_by_input_after_averaging_repeats():
+    from scipy import stats
+
     random = Random(3)
     values = {
         (model, given, repeat): round(random.random() + (model == "b") / 2, 3)
@@ -259,6 +260,8 @@ def test_latencies_are_of_cells_that_were_done():
     [(1, "grew with", True), (0, "did not depend", False), (-1, "were faster", False)],
 )
 def test_a_lane_that_slows_under_load_is_told_from_one_that_does_not(slower, said, queued):
+    from scipy import stats
+
     random = Random(1)
     rows = [
         row(
