@@ -66,11 +66,6 @@ class Warm:
             )
 
     @property
-    def line(self):
-        """The number of the file to ask on, for children that inherit it."""
-        return self._line.fileno()
-
-    @property
     def calls(self):
         """The processes of calls under way."""
         pid = self._process.pid

@@ -11,7 +11,6 @@ Blocks of any other kind (`console`, `markdown`) are for reading.
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -93,11 +92,10 @@ def blocks_of(page):
     return found
 
 
-def run(blocks, folder, warm=None):
+def run(blocks, folder):
     """Run what can be run of a page in the folder.
 
-    What each block printed. The test fails where a block does. With a warm process, each `abreast`
-    is forked from that.
+    What each block printed. The test fails where a block does.
     """
     script, outputs = ["set -eu -o pipefail\n"], []
     for number, block in enumerate(
@@ -106,12 +104,10 @@ def run(blocks, folder, warm=None):
         output = folder.parent / f"{folder.name}-{number}.out"
         outputs.append((block, output))
         script.append(f"exec > {output} 2>&1\n{block.script}")
-    lines = () if warm is None else (warm.line,)
     ended = subprocess.run(
         [shell(), "-c", "".join(script)],
         cwd=folder,
-        env=environment(folder, *lines),
-        pass_fds=lines,
+        env=environment(folder),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=PATIENCE,
@@ -134,27 +130,18 @@ def shell():
     return shutil.which("bash") or pytest.skip("bash is not installed")
 
 
-def environment(folder, line=None):
+def environment(folder):
     """The environment of a reader's shell.
 
     This abreast and this Python come first on the PATH, `timeout` is one that waits longer, and no
-    settings of the test run are in it. With the line to a warm process, abreast is forked there.
+    settings of the test run are in it.
     """
     tools = folder.parent / "tools"
     tools.mkdir(exist_ok=True)
-    here = Path(__file__).parent
-    commands = {"timeout": f"exec {sys.executable} {here / 'timeout.py'}"}
-    if line is not None:
-        # Its directory is the first to import from, as that of the installed script is.
-        script = tools / "script" / "entry.py"
-        script.parent.mkdir(exist_ok=True)
-        script.write_text("from abreast.__main__ import main\n\nmain()\n", "utf-8")
-        same = f'"${{PYTHONPATH-}}" = {shlex.quote(os.environ.get("PYTHONPATH", ""))}'
-        warm = f"{sys.executable} -I -S {here / 'typed.py'} {line} {script}"
-        commands["abreast"] = f'[ {same} ] || exec {sys.executable} -m abreast "$@"\nexec {warm}'
-    for name, command in commands.items():
-        (tools / name).write_text(f'{command} "$@"\n', "utf-8")
-        (tools / name).chmod(0o755)
+    (tools / "timeout").write_text(
+        f'exec {sys.executable} {Path(__file__).with_name("timeout.py")} "$@"\n', "utf-8"
+    )
+    (tools / "timeout").chmod(0o755)
     ours = (
         "ABREAST_",
         "COVERAGE_",

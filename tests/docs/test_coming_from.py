@@ -35,11 +35,11 @@ def examples():
 
 
 @pytest.mark.parametrize(("tool", "theirs", "ours"), examples())
-def test_ours_prints_what_the_page_says(tool, theirs, ours, tmp_path, warm):
+def test_ours_prints_what_the_page_says(tool, theirs, ours, tmp_path):
     assert "abreast" not in theirs.text
     assert ours.expected
 
-    ((_, said),) = run([ours], project(tmp_path / "ours"), warm)
+    ((_, said),) = run([ours], project(tmp_path / "ours"))
 
     assert differs(ours, said) == ""
 
@@ -212,8 +212,8 @@ def specify(name, folder):
     return json.loads(state.read_text("utf-8"))["step_results"]
 
 
-def test_what_the_page_of_spec_kit_says_to_type_works_and_prints_what_it_says(tmp_path, warm):
-    said = run(blocks_of(SPEC_KIT), project(tmp_path / "reader"), warm)
+def test_what_the_page_of_spec_kit_says_to_type_works_and_prints_what_it_says(tmp_path):
+    said = run(blocks_of(SPEC_KIT), project(tmp_path / "reader"))
 
     assert [
         text for block, out in said if block.expected is not None and (text := differs(block, out))
@@ -271,13 +271,13 @@ def capitals():
         yield url
 
 
-def test_a_study_of_ours_has_the_means_that_the_page_says(capitals, tmp_path, warm):
+def test_a_study_of_ours_has_the_means_that_the_page_says(capitals, tmp_path):
     blocks = [
         replace(block, text=block.text.replace("http://127.0.0.1:8000/v1", capitals))
         for block in blocks_of(INSPECT)
     ]
 
-    said = run(blocks, project(tmp_path / "reader"), warm)
+    said = run(blocks, project(tmp_path / "reader"))
 
     assert [
         text for block, out in said if block.expected is not None and (text := differs(block, out))

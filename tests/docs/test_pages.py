@@ -29,8 +29,8 @@ MOST_LINES = 180
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_says_to_type_works_and_prints_what_it_says(page, tmp_path, warm):
-    said = run(blocks_of(page), project(tmp_path / "reader"), warm)
+def test_what_a_page_says_to_type_works_and_prints_what_it_says(page, tmp_path):
+    said = run(blocks_of(page), project(tmp_path / "reader"))
 
     assert [
         text for block, out in said if block.expected is not None and (text := differs(block, out))

@@ -45,8 +45,7 @@ def main():
         os.execvpe(shutil.which("timeout", path=os.defpath), ["timeout", *sys.argv[1:]], os.environ)
     number = signal.Signals[f"SIG{asked.signal}"]
     before, due = recorded(), time.monotonic() + asked.seconds
-    # In an interpreter of its own, which is the process that a signal reaches.
-    child = subprocess.Popen([sys.executable, "-m", *asked.command])
+    child = subprocess.Popen(asked.command)
     while True:
         try:
             return child.wait(LOOK)
