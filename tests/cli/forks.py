@@ -18,7 +18,6 @@ STATISTICS = (
     "plotly.offline",
     "scipy.stats",
     "statsmodels.stats.contingency_tables",
-    "statsmodels.stats.multitest",
     "statsmodels.stats.proportion",
 )
 # What calls of a model import; the embedded one is not among them.
