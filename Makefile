@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
+.PHONY: help demo test check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,7 +76,10 @@ endif
 
 # --- what must hold
 
-check: lint types contract tree coverage check-reference docs requirements compare ## lint, types, import contract, tree, docstrings, coverage, docs, requirements, speed
+check: static coverage compare ## lint, types, import contract, tree, docstrings, coverage, docs, requirements, speed
+
+# What needs no test to have run: CI has it done beside the tests.
+static: lint types contract tree check-reference docs requirements
 
 lint: $(DEV) ## ruff: rules, docstrings, format
 	$(BIN)/ruff check .

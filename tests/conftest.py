@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import caches
+from tests.measuring import Measuring
 from tests.warm import Warm
 
 # No deadline: a shared machine is slow at moments, and no test of ours asserts wall-clock time.
@@ -50,17 +51,6 @@ _SLOW = Path(__file__).with_name("slow.txt")
 _LONG = 300
 
 
-# Tests whose children reach lines that nothing else does. To measure a child takes 0.2 s of CPU.
-_MEASURED = (
-    "tests/cli/",
-    "tests/executors/",
-    "tests/jobs/candidates/",
-    "tests/testing/",
-    "tests/worktrees/",
-)
-_MEASURING = pytest.StashKey[dict]()  # the variables that make a child measure itself
-
-
 def pytest_addoption(parser):
     parser.addoption(
         "--short", action="store_true", help="leave out the tests that tests/slow.txt lists"
@@ -71,10 +61,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Collect tests without collecting garbage, and do not measure children."""
     gc.disable()
-    config.stash[_MEASURING] = {}
-    if not config.getoption("numprocesses", None):  # workers are children, too
-        names = [name for name in os.environ if name.startswith("COVERAGE_")]
-        config.stash[_MEASURING] = {name: os.environ.pop(name) for name in names}
+    workers = bool(config.getoption("numprocesses", None))  # which are children, too
+    config.stash[Measuring.key] = Measuring(keep_variables=workers)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -92,8 +80,8 @@ def pytest_collection_finish(session):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
-    """Measure the children of some tests."""
-    measuring = item.config.stash[_MEASURING] if item.nodeid.startswith(_MEASURED) else {}
+    """Measure what is to be measured."""
+    measuring = item.config.stash[Measuring.key].begin(item.nodeid)
     os.environ.update(measuring)
     try:
         return (yield)
@@ -150,7 +138,7 @@ def warm(pytestconfig):
     Measured, as its children are: that takes them hardly any time.
     """
     path = os.pathsep.join(filter(None, sys.path))
-    measuring = pytestconfig.stash[_MEASURING]
+    measuring = pytestconfig.stash[Measuring.key].variables
     with closing(Warm({**os.environ, **measuring, "PYTHONPATH": path})) as process:
         yield process
 

@@ -248,11 +248,13 @@ def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     assert options["addopts"][options["addopts"].index("-m") + 1] == "not soak"
 
 
-def test_what_a_newcomer_is_spared_is_there_and_few():
-    slow = [line for line in text_of("tests/slow.txt").splitlines() if not line.startswith("#")]
-    assert slow == sorted(set(slow))
-    assert len(slow) <= 160
-    for line in slow:
+@pytest.mark.parametrize(("file", "most"), [("slow", 160), ("unmeasured", 400)])
+def test_what_is_left_out_is_there_and_few(file, most):
+    lines = text_of(f"tests/{file}.txt").splitlines()
+    listed = [line for line in lines if not line.startswith("#")]
+    assert listed == sorted(set(listed))
+    assert len(listed) <= most
+    for line in listed:
         path, _, name = line.partition("::")
         assert re.search(rf"def {name.rpartition('::')[2]}\b", text_of(path)), (
             f"{line} is not there"

@@ -66,6 +66,11 @@ class Warm:
             )
 
     @property
+    def line(self):
+        """The socket to ask at, for a process that inherits it."""
+        return self._line.fileno()
+
+    @property
     def calls(self):
         """The processes of calls under way."""
         pid = self._process.pid
@@ -264,7 +269,7 @@ def become(program, arguments, cwd, environment, files):
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
-    script = program.endswith(".py")
+    script = program.endswith(".py") or Path(program).is_absolute()
     sys.path[0] = str(Path(program).parent) if script else cwd
     sys.argv = [program, *arguments]
     try:

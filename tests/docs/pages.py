@@ -92,10 +92,11 @@ def blocks_of(page):
     return found
 
 
-def run(blocks, folder):
+def run(blocks, folder, forks):
     """Run what can be run of a page in the folder.
 
-    What each block printed. The test fails where a block does.
+    What each block printed. The test fails where a block does. What it calls of abreast is forked
+    from these processes.
     """
     script, outputs = ["set -eu -o pipefail\n"], []
     for number, block in enumerate(
@@ -104,14 +105,19 @@ def run(blocks, folder):
         output = folder.parent / f"{folder.name}-{number}.out"
         outputs.append((block, output))
         script.append(f"exec > {output} 2>&1\n{block.script}")
+    told = environment(folder)
+    typed = "".join(block.text for block in blocks if block.language == "sh")
+    line = forks.suiting(["matrix" if "abreast matrix" in typed else "map"]).line
+    fork_commands(folder.parent / "tools", line)
     ended = subprocess.run(
         [shell(), "-c", "".join(script)],
         cwd=folder,
-        env=environment(folder),
+        env=told,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=PATIENCE,
         check=False,
+        pass_fds=(line,),
     )
     said = [
         (block, output.read_text("utf-8", "replace"))
@@ -149,6 +155,31 @@ def environment(folder):
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     path = os.pathsep.join((str(tools), str(Path(sys.executable).parent), os.environ["PATH"]))
     return {**inherited, "PATH": path, "HOME": str(folder), "LC_ALL": "C.UTF-8", "COLUMNS": "100"}
+
+
+def fork_commands(tools, line):
+    """Have `abreast` and `python FILE.py` forked there: they are most of what pages start.
+
+    By themselves where the page sets PYTHONPATH, which is read when an interpreter starts.
+    """
+    path = os.environ.get("PYTHONPATH", "")
+    by_fork = f'exec "{sys.executable}" -I -S "{Path(__file__).with_name("forked.py")}" {line}'
+    ours = Path(sys.executable).with_name("abreast")
+    commands = {
+        "abreast": f"""
+            test "${{PYTHONPATH-}}" = "{path}" || exec "{ours}" "$@"
+            {by_fork} "{ours}" "$@"
+        """,
+        "python": f"""
+            case "$1" in
+                *.py) program=$1; shift; {by_fork} "$PWD/$program" "$@" ;;
+                *) exec "{sys.executable}" "$@" ;;
+            esac
+        """,
+    }
+    for name, script in commands.items():
+        (tools / name).write_text(f"#!/bin/sh\n{script}", "utf-8")
+        (tools / name).chmod(0o755)
 
 
 def project(folder):

@@ -35,22 +35,22 @@ def examples():
 
 
 @pytest.mark.parametrize(("tool", "theirs", "ours"), examples())
-def test_ours_prints_what_the_page_says(tool, theirs, ours, tmp_path):
+def test_ours_prints_what_the_page_says(tool, theirs, ours, tmp_path, forks):
     assert "abreast" not in theirs.text
     assert ours.expected
 
-    ((_, said),) = run([ours], project(tmp_path / "ours"))
+    ((_, said),) = run([ours], project(tmp_path / "ours"), forks)
 
     assert differs(ours, said) == ""
 
 
 @pytest.mark.parametrize(("tool", "theirs", "ours"), examples())
-def test_theirs_prints_what_the_page_says(tool, theirs, ours, tmp_path):
+def test_theirs_prints_what_the_page_says(tool, theirs, ours, tmp_path, forks):
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed, so its half of {theirs.place} was not run")
     (tmp_path / "theirs").mkdir()
 
-    ((_, said),) = run([theirs], tmp_path / "theirs")
+    ((_, said),) = run([theirs], tmp_path / "theirs", forks)
 
     assert differs(theirs if theirs.expected else ours, said) == ""
 
@@ -212,8 +212,8 @@ def specify(name, folder):
     return json.loads(state.read_text("utf-8"))["step_results"]
 
 
-def test_what_the_page_of_spec_kit_says_to_type_works_and_prints_what_it_says(tmp_path):
-    said = run(blocks_of(SPEC_KIT), project(tmp_path / "reader"))
+def test_what_the_page_of_spec_kit_says_to_type_works_and_prints_what_it_says(tmp_path, forks):
+    said = run(blocks_of(SPEC_KIT), project(tmp_path / "reader"), forks)
 
     assert [
         text for block, out in said if block.expected is not None and (text := differs(block, out))
@@ -271,13 +271,13 @@ def capitals():
         yield url
 
 
-def test_a_study_of_ours_has_the_means_that_the_page_says(capitals, tmp_path):
+def test_a_study_of_ours_has_the_means_that_the_page_says(capitals, tmp_path, forks):
     blocks = [
         replace(block, text=block.text.replace("http://127.0.0.1:8000/v1", capitals))
         for block in blocks_of(INSPECT)
     ]
 
-    said = run(blocks, project(tmp_path / "reader"))
+    said = run(blocks, project(tmp_path / "reader"), forks)
 
     assert [
         text for block, out in said if block.expected is not None and (text := differs(block, out))

@@ -29,8 +29,8 @@ MOST_LINES = 180
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_says_to_type_works_and_prints_what_it_says(page, tmp_path):
-    said = run(blocks_of(page), project(tmp_path / "reader"))
+def test_what_a_page_says_to_type_works_and_prints_what_it_says(page, tmp_path, forks):
+    said = run(blocks_of(page), project(tmp_path / "reader"), forks)
 
     assert [
         text for block, out in said if block.expected is not None and (text := differs(block, out))
@@ -143,8 +143,8 @@ def test_what_a_page_says_is_compared_line_by_line(expected, said, same):
     assert (differs(Block("page", 1, "", "sh", "", expected), said) == "") is same
 
 
-def test_a_block_that_fails_is_named(tmp_path):
+def test_a_block_that_fails_is_named(tmp_path, forks):
     blocks = [Block("page", 3, "", "sh", "true\n"), Block("page", 7, "", "sh", "false\ntrue\n")]
 
     with pytest.raises(pytest.fail.Exception, match="page:7: exit code 1"):
-        run(blocks, project(tmp_path / "reader"))
+        run(blocks, project(tmp_path / "reader"), forks)

@@ -31,8 +31,8 @@ def embedded(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
 
 
-def test_what_the_tutorial_says_to_type_works_and_prints_what_it_says(embedded, tmp_path):
-    said = run(blocks_of(PAGE), project(tmp_path / "reader"))
+def test_what_the_tutorial_says_to_type_works_and_prints_what_it_says(embedded, tmp_path, forks):
+    said = run(blocks_of(PAGE), project(tmp_path / "reader"), forks)
     assert [
         text for block, out in said if block.expected is not None and (text := differs(block, out))
     ] == []

@@ -45,7 +45,8 @@ def main():
         os.execvpe(shutil.which("timeout", path=os.defpath), ["timeout", *sys.argv[1:]], os.environ)
     number = signal.Signals[f"SIG{asked.signal}"]
     before, due = recorded(), time.monotonic() + asked.seconds
-    child = subprocess.Popen(asked.command)
+    itself = Path(sys.executable).with_name("abreast")  # a fork would not get the signal
+    child = subprocess.Popen([itself, *asked.command[1:]])
     while True:
         try:
             return child.wait(LOOK)

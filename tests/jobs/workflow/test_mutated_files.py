@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import random
 import re
 
@@ -145,20 +146,26 @@ WAYS = {
 }
 
 
-def loaded(text):
-    try:
-        flow = load(text, "large.yaml", check_sample=lambda facts: None)
-    except WorkflowInvalid as error:
-        return error
-    return flow
+@pytest.fixture(scope="module")
+def broken():
+    """By way and seed: a broken file, and what it was loaded as or why not; loaded once."""
+
+    @functools.cache
+    def load_broken(way, seed):
+        text = WAYS[way](random.Random(f"{way}-{seed}"))
+        try:
+            return text, load(text, "large.yaml", check_sample=lambda facts: None)
+        except WorkflowInvalid as error:
+            return text, error
+
+    return load_broken
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("way", WAYS)
-def test_a_broken_file_gives_a_workflow_or_problems_with_lines(way, seed):
-    text = WAYS[way](random.Random(f"{way}-{seed}"))
-    found = loaded(text)
+def test_a_broken_file_gives_a_workflow_or_problems_with_lines(way, seed, broken):
+    text, found = broken(way, seed)
     if isinstance(found, Workflow):
         assert found.steps
         return
@@ -172,10 +179,8 @@ def test_a_broken_file_gives_a_workflow_or_problems_with_lines(way, seed):
         assert "\n" not in str(one)
 
 
-def test_the_ways_break_most_files_and_not_all():
-    found = [
-        loaded(WAYS[way](random.Random(f"{way}-{seed}"))) for way in WAYS for seed in range(20)
-    ]
+def test_the_ways_break_most_files_and_not_all(broken):
+    found = [broken(way, seed)[1] for way in WAYS for seed in range(20)]
     whole = sum(isinstance(one, Workflow) for one in found)
     assert 10 <= whole <= 100
     sentences = {

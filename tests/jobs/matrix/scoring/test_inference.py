@@ -215,9 +215,14 @@ def test_no_estimate_is_ever_not_a_number(blocks):
 
 
 def test_many_tests_are_corrected_by_holm():
+    from statsmodels.stats.multitest import multipletests
+
     assert corrected([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert corrected([None, 0.04, None]) == [None, 0.04, None]
     assert corrected([]) == []
+    drawn = Random(7)
+    many = [round(drawn.random() ** 3, 2) for _ in range(40)]  # ties, and some that reach 1
+    assert corrected(many) == pytest.approx(list(multipletests(many, method="holm")[1]))
     clear, beside = paired([0.0] * 15, DARWIN), paired([0.0] * 4, [1.0, 2.0, 3.0, 4.0])
     assert [one.clear for one in holm([clear, beside])] == [True, False]
     assert [one.clear for one in holm([clear, clear, beside])] == [False, False, False]  # 2 x 0.041
@@ -269,7 +274,10 @@ def test_a_trace_that_many_numbers_make_certain_is_not_called_clear():
     [
         ("scipy.stats", lambda: estimate([[0.1], [0.4]])),
         ("statsmodels.stats.proportion", lambda: estimate([[0.0], [1.0]])),
-        ("statsmodels.stats.multitest", lambda: corrected([0.1])),
+        (
+            "statsmodels.stats.contingency_tables",
+            lambda: paired([0.0] * FEWEST, [1.0] * FEWEST),
+        ),
         ("plotly.offline", figures.plotly_js),
     ],
 )

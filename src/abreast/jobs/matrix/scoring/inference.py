@@ -153,13 +153,14 @@ def holm(found: Sequence[Paired]) -> list[Paired]:
 
 def corrected(values: Sequence[float | None]) -> list[float | None]:
     """Each p corrected by Holm's step-down method for the number of tests."""
-    tested = [value for value in values if value is not None]
-    adjusted = iter(
-        _import("statsmodels.stats.multitest").multipletests(tested, method="holm")[1]
-        if tested
-        else ()
-    )
-    return [None if value is None else float(next(adjusted)) for value in values]
+    # Not by statsmodels, which collects all garbage of the process at every call.
+    tested = sorted((value, at) for at, value in enumerate(values) if value is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    highest = 0.0
+    for rank, (value, at) in enumerate(tested):
+        highest = max(highest, min(1.0, value * (len(tested) - rank)))
+        adjusted[at] = highest
+    return adjusted
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> tuple[Quantile, ...]:
