@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, TypeVar
@@ -11,9 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import dataclass as record
 
-__all__ = ["record"]
+__all__ = ["LATER", "later", "record"]
 
 T = TypeVar("T")
+
+
+LATER = "later"
+"""In the metadata of a field that a type did not have at first."""
+
+
+def later(default: T, *, compare: bool = True) -> T:
+    """A field that came later: it is recorded only if it differs from its default.
+
+    So a value of before keeps its record, and its digest.
+    """
+    made: T = field(default=default, compare=compare, metadata={LATER: True})
+    return made
 
 
 class _Factory:

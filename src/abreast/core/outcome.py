@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
 
-from abreast.core.frozen import record
+from abreast.core.frozen import later, record
 
 T = TypeVar("T")
 
@@ -19,11 +19,11 @@ class Usage:
     output_tokens: int = 0
     usd: float | None = 0.0
     estimate: bool = False
-    cached_input_tokens: int = 0
+    cached_input_tokens: int = later(0)
     """Of the input: read from the provider's cache, at a lower price."""
-    cache_write_tokens: int = 0
+    cache_write_tokens: int = later(0)
     """Of the input: written to the provider's cache."""
-    reasoning_tokens: int = 0
+    reasoning_tokens: int = later(0)
     """Of the output: spent on thinking before the answer."""
 
     def __add__(self, other: Usage) -> Usage:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal, Protocol, TypeAlias, get_args
 
-from abreast.core.frozen import record
+from abreast.core.frozen import later, record
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.models.media import MediaFile
 
@@ -40,9 +40,9 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     """Of a `tool` turn: the call that it answers."""
-    kept: tuple[Mapping[str, Json], ...] = ()
+    kept: tuple[Mapping[str, Json], ...] = later(())
     """Of an `assistant` turn: `Reply.kept`, which is sent back to the provider that gave it."""
-    files: tuple[MediaFile, ...] = ()
+    files: tuple[MediaFile, ...] = later(())
     """Of a user's turn: images and PDF files, which stand before its text."""
 
 
@@ -62,11 +62,11 @@ class Request:
     """Each with `name`, `description` and `parameters` (a JSON schema)."""
     extra: Mapping[str, Json] = field(default_factory=dict)
     """Further fields for the provider's own body, as it names them."""
-    reasoning: Effort | None = None
+    reasoning: Effort | None = later(None)
     """How much to think before the answer; the model's default if None."""
-    thinking_tokens: int | None = None
+    thinking_tokens: int | None = later(None)
     """The most tokens to think with, beside `max_tokens` for the answer."""
-    shared_prefix: int | None = field(default=None, compare=False)
+    shared_prefix: int | None = later(None, compare=False)
     """Characters at the start of the last message that other requests have too.
 
     The provider is asked to cache them, and the system prompt; the reply does not depend on it.
@@ -96,9 +96,9 @@ class Reply:
 
     They are never recorded.
     """
-    changed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = later(())
     """What was sent otherwise than asked, as the model refused it: "without temperature", ..."""
-    kept: tuple[Mapping[str, Json], ...] = ()
+    kept: tuple[Mapping[str, Json], ...] = later(())
     """What the provider wants to see again with this turn, such as signed thinking.
 
     It is empty unless the request has tools.

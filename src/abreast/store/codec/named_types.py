@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
 from abreast.core.errors import TypeNotLoaded, type_name
+from abreast.core.frozen import LATER
 from abreast.store.codec.encoder import Encoder, Form, ValueRefused, Writer, tagged
 from abreast.store.codec.type_names import digest_name, home_of, stable_name
 
@@ -170,7 +171,11 @@ def _write_dataclass(value: object, encoder: Encoder) -> Form:
         raise ValueRefused(
             f"is a {type_name(kind)}, a dataclass that is also a builtin container or error"
         ) from None
-    names = [field.name for field in dataclasses.fields(kind)]
+    names = [
+        field.name
+        for field in dataclasses.fields(kind)
+        if LATER not in field.metadata or getattr(value, field.name) != field.default
+    ]
     state = {name: getattr(value, name) for name in names if hasattr(value, name)}
     return tagged(
         "dataclass",
