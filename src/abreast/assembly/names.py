@@ -185,7 +185,7 @@ def open_model(
     Args:
         name: `provider/model` or `provider:model`: a provider of `abreast models`, such as openai
             or ollama, a lane of `abreast.toml`, `local/` (in this process, without a key),
-            `scripted/FILE`, `replay/RUN`, `litellm/...`.
+            `scripted/FILE`, `replay/RUN`.
         lanes: how providers are reached and limited; by default what `abreast.toml` says.
         store: where `replay/RUN` and the cache are.
         cache: answer a request from the store if an equal one was answered before.
@@ -354,19 +354,12 @@ def _local(name: str, settings: LaneSettings) -> Model:
     return EmbeddedModel(name, slots=settings.width)
 
 
-def _litellm(name: str, _: LaneSettings) -> Model:
-    from abreast.models.providers.litellm import LiteLLM
-
-    return LiteLLM(name)
-
-
 _MODELS: Mapping[str, Callable[[str, LaneSettings], Model]] = {
     "openai": _openai,
     "openai-responses": _openai_responses,
     "anthropic": _anthropic,
     "gemini": _gemini,
     "local": _local,
-    "litellm": _litellm,
 }
 
 

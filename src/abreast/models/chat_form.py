@@ -1,4 +1,4 @@
-"""The form of chat completions, which OpenAI, litellm and the embedded model share."""
+"""The form of chat completions, which OpenAI, compatible servers and the embedded model share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

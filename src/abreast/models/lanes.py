@@ -24,7 +24,6 @@ Kind: TypeAlias = Literal[
     "local",
     "scripted",
     "replay",
-    "litellm",
 ]
 Structured: TypeAlias = Literal["json_schema", "tool", "json_object", "none"]
 """A way to get a value by a schema; the last two put the schema into the prompt."""
@@ -32,7 +31,7 @@ Structured: TypeAlias = Literal["json_schema", "tool", "json_object", "none"]
 DEFAULT_WIDTH: Final = 4
 DEFAULT_OUTAGE: Final = 600.0  # seconds that a provider may be down before its lane is parked
 # The package that an adapter imports, by the extra that installs it.
-_EXTRAS: Final[Mapping[Kind, str]] = {"local": "xllamacpp", "litellm": "litellm"}
+_EXTRAS: Final[Mapping[Kind, str]] = {"local": "xllamacpp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +230,6 @@ PROVIDERS: Final[Mapping[str, LaneSettings]] = {
         LaneSettings("local", "local", width=8, price=FlatPrice(0.0, 0.0)),
         LaneSettings("scripted", "scripted", width=1_000_000, price=FlatPrice(0.0, 0.0)),
         LaneSettings("replay", "replay", width=1_000_000),
-        LaneSettings("litellm", "litellm"),
     )
 }
 

@@ -32,7 +32,6 @@ _EXTRAS: Final = (
     ("xllamacpp", "the embedded model, local/...", "pip install 'abreast[local]'"),
     ("genai_prices", "what models cost", "pip install 'abreast[prices]'"),
     ("opentelemetry", "spans of calls", "pip install 'abreast[otel]'"),
-    ("litellm", "models named litellm/...", "pip install 'abreast[litellm]'"),
     ("pyarrow", "export to Parquet", "pip install 'abreast[parquet]'"),
     ("starlette", "the web page, abreast ui", "pip install 'abreast[ui]'"),
 )

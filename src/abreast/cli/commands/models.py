@@ -148,11 +148,7 @@ def _where(lane: LaneSettings) -> str:
             if here
             else "this process; abreast models get"
         )
-    return (
-        "no models; for steps of workflows"
-        if not lane.has_models
-        else _address_text(lane) or "by way of litellm"
-    )
+    return (_address_text(lane) if lane.has_models else None) or "no models; for steps of workflows"
 
 
 def _address_text(lane: LaneSettings) -> str | None:

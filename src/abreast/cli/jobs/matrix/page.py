@@ -124,7 +124,7 @@ def _commit_text(commit: object, provenance: Mapping[str, Any]) -> str | None:
     )
 
 
-_CLIENT_PACKAGES: Final = ("aiohttp", "xllamacpp", "litellm")  # packages that make the calls
+_CLIENT_PACKAGES: Final = ("aiohttp", "xllamacpp")  # packages that make the calls
 _PRICED_KINDS: Final = (
     "openai",
     "openai-responses",
