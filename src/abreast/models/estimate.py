@@ -19,11 +19,11 @@ _LEARNING_RATE: Final = 0.1  # weight of a new observation
 _RECENT_REPLIES: Final = 64  # replies whose lengths are kept
 _QUANTILE: Final = 0.95  # of recent output lengths, which is reserved
 
-# The most tokens of one image by default settings, as providers document them, by family:
+# The most tokens of one image by default settings, as far as documented (Gemini's tiles assumed):
 # OpenAI 10,000 patches of 32 pixels; Anthropic 4,784 patches of 28 pixels; Gemini 16 tiles of 258.
 _IMAGE_TOKENS: Final[Mapping[str, int]] = {"openai": 10_000, "anthropic": 4_784, "gemini": 4_128}
-# The same for one page of a PDF file: for OpenAI and Anthropic a page's text (up to 3,000 tokens)
-# and its image, for Gemini an image in its highest resolution.
+# The same for one page of a PDF file, which is our assumption: for OpenAI and Anthropic the text of
+# a page (up to 3,000 tokens) and its image, for Gemini an image in its highest resolution.
 _PAGE_TOKENS: Final[Mapping[str, int]] = {"openai": 5_500, "anthropic": 7_784, "gemini": 1_120}
 REPLY_CAP: Final = 4096
 """The `max_tokens` of a request that has none, if a budget limits tokens or money."""
