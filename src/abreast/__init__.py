@@ -17,6 +17,8 @@ from abreast.core.version import VERSION
 
 if TYPE_CHECKING:
     from abreast.assembly.names import open_model, open_run
+    from abreast.assembly.verbs.sample import plan_sample, sample
+    from abreast.assembly.verbs.workflow import workflow
     from abreast.core.item import Item
     from abreast.core.outcome import Cancelled, Done, Failed
     from abreast.jobs.sample import checks, strategies
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from abreast.limits.slots import Slots
     from abreast.run.current import current
     from abreast.run.retry import Retry
-    from abreast.sync import map, plan_sample, sample, sample_sync, workflow
+    from abreast.sync import map, sample_sync
 
 __version__ = VERSION
 
@@ -71,10 +73,10 @@ _MODULE_OF = {
     "map": "abreast.sync",
     "open_model": "abreast.assembly.names",
     "open_run": "abreast.assembly.names",
-    "plan_sample": "abreast.sync",
-    "sample": "abreast.sync",
+    "plan_sample": "abreast.assembly.verbs.sample",
+    "sample": "abreast.assembly.verbs.sample",
     "sample_sync": "abreast.sync",
-    "workflow": "abreast.sync",
+    "workflow": "abreast.assembly.verbs.workflow",
 }
 
 

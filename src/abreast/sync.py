@@ -1,4 +1,4 @@
-"""Synchronous and top-level entry points: `map`, `sample`, `workflow`."""
+"""The verbs for code that isn't async: `map` and the jobs, each with the same arguments."""
 
 from __future__ import annotations
 
@@ -9,30 +9,19 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from abreast.assembly.names import as_caller, open_model, open_run
+from abreast.assembly.names import open_run
+from abreast.assembly.verbs.sample import sample
 from abreast.core.errors import WouldBlock
 from abreast.core.outcome import Outcome
-from abreast.core.seeds import derive_seed
 from abreast.run.current import current_item
 from abreast.run.map.options import check_options
 from abreast.run.map.outcomes import Map
 from abreast.run.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from abreast.jobs.sample.arguments import SampleJob
-    from abreast.jobs.sample.dry_run import SampleDryRun
     from abreast.jobs.sample.results import SampleResult
-    from abreast.jobs.workflow.job import FlowResult
-    from abreast.jobs.workflow.spec import Workflow
-    from abreast.jobs.workflow.tools import CustomKind
-    from abreast.models.port import Model
-    from abreast.run.calls.model import Caller
 
 T = TypeVar("T")
 
@@ -69,177 +58,12 @@ def map(
     )
 
 
-async def sample(
-    prompt: str,
-    *,
-    model: str | Model | Caller = "local/smollm2",
-    run: Run | None = None,
-    judge: str | Model | Caller | None = None,
-    **options: Any,
-) -> SampleResult:
-    """Draw from a model, check and repair the draws, until one passes.
-
-        colour = checks.regex("^(red|green|blue)$")
-        result = await abreast.sample("Name a colour.", checks=[colour], breadth=4, depth=3)
-        result.text, result.ok, result.winner, result.attempts, result.usage
-
-    There are `breadth` branches of `depth` rounds each.
-
-    The winner is the least (round, branch) that passes: the same whatever the delays, unless
-    `pick="first"` asks for whichever passes first in time. Breadth costs: up to `breadth * depth`
-    paid draws, and 429s come sooner; see `plan`.
-
-    Args:
-        prompt: the user message.
-        model: a name such as "openai/gpt-4o-mini", or a model that is open already.
-        run: the run that it belongs to; by default the run of the current item, else one in memory.
-        judge: the model for checks that ask a model and name none; by default the same model.
-        **options: those of `abreast.jobs.sample.arguments.make_job`: checks, breadth, depth,
-            strategy, pick, on_error, system, schema, temperature, max_tokens, reasoning,
-            thinking_tokens, seed, explain, name, budget, files.
-
-    Raises:
-        ValueError, TypeError: an option is invalid; nothing was drawn.
-        BranchesFailed: no draw passed and some raised (at breadth 1: what was raised).
-        BudgetSpent: the cap is reached.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        job = _sample_job(prompt, model, judge, options, _opener(stack))
-        item = current_item()
-        within = run if run is not None else item.run if item is not None else None
-        if within is None:
-            # The seed is derived from the prompt, so that the same question draws the same again.
-            within = await stack.enter_async_context(
-                open_run(job.name, seed=derive_seed(0, prompt))
-            )
-            job = replace(job, name="draws")
-        return await job.run(within)
-
-
 def sample_sync(prompt: str, **options: Any) -> SampleResult:
     """Call `abreast.sample` from code that isn't async, and wait for its result."""
     result: SampleResult = _Call(
         _background.loop(), sample(prompt, **options), contextvars.copy_context()
     ).wait()
     return result
-
-
-def plan_sample(
-    prompt: str,
-    *,
-    model: str | Model | Caller = "local/smollm2",
-    judge: str | Model | Caller | None = None,
-    **options: Any,
-) -> SampleDryRun:
-    """Return what a sample may cost at worst, and as expected, before anything is spent."""
-    rate = options.pop("pass_rate", None)
-    job = _sample_job(prompt, model, judge, options, _opener())
-    return job.plan() if rate is None else job.plan(rate)
-
-
-def _sample_job(
-    prompt: str,
-    model: str | Model | Caller,
-    judge: str | Model | Caller | None,
-    options: dict[str, Any],
-    open_caller: Callable[[str | Model | Caller], Caller],
-) -> SampleJob:
-    """Make the sample job with every model open: its own, its judges', and its strategy's."""
-    from abreast.jobs.sample.arguments import make_job
-    from abreast.jobs.sample.checks import Judge
-    from abreast.jobs.sample.strategies import Escalate
-
-    options, caller = dict(options), open_caller(model)
-    judge_caller = caller if judge is None else open_caller(judge)
-    options["checks"] = [
-        replace(check, model=judge_caller if check.model is None else open_caller(check.model))
-        if isinstance(check, Judge)
-        else check
-        for check in options.get("checks", ())
-    ]
-    strategy = options.get("strategy")
-    if isinstance(strategy, Escalate):
-        options["strategy"] = replace(strategy, slow=open_caller(strategy.slow))
-    job = make_job(prompt, caller, **options)
-    return replace(job, draws=replace(job.draws, open=open_caller))
-
-
-def _opener(
-    stack: contextlib.AsyncExitStack | None = None,
-) -> Callable[[str | Model | Caller], Caller]:
-    """Return a function that opens each model once; the stack closes them."""
-    by_name: dict[str, Caller] = {}
-
-    def open_caller(model: str | Model | Caller) -> Caller:
-        if not isinstance(model, str):
-            return as_caller(model)
-        if model not in by_name:
-            by_name[model] = open_model(model)
-            if stack is not None:
-                stack.push_async_callback(by_name[model].close)
-        return by_name[model]
-
-    return open_caller
-
-
-async def workflow(
-    file: str | os.PathLike[str],
-    inputs: Mapping[str, Any] | None = None,
-    *,
-    run: Run | None = None,
-    model: str | None = None,
-    verdicts: Mapping[str, str] | None = None,
-    **run_options: Any,
-) -> FlowResult:
-    """Run a workflow file; the result has its status, error, outputs, and every step by full id.
-
-        result = await abreast.workflow("flow.yaml", {"city": "Paris"}, store="runs.db")
-        result.steps["fan:greet:2"].output
-
-    Args:
-        file: the file; other files that it names are looked for beside it.
-        inputs: values of its inputs.
-        run: the run that it belongs to; by default the run of the current item, else one named
-            after the workflow.
-        model: the model for prompts that name none.
-        verdicts: the answers to gates, by their full ids.
-        **run_options: options of `open_run`, for a run of its own: `store`, `budget`, `lanes`,
-            `seed`, `resume`, `types`.
-
-    Raises:
-        WorkflowInvalid: the file can't be run; it has every problem with its line.
-        ValueError: the inputs don't fit.
-    """
-    from abreast.assembly.workflow_tools import RunTools, Tools, find_function, find_kinds
-    from abreast.jobs.workflow.inputs import SealedInputs, Secrets, resolve_inputs
-    from abreast.jobs.workflow.job import Flow
-
-    kinds = find_kinds()
-    loaded = _read_workflow(Path(file), kinds)
-    values = resolve_inputs(loaded.inputs, inputs or {})
-    tools = Tools(kinds=kinds, find=find_function)
-    if model is not None:
-        tools.default_model = model
-    item = current_item()
-    async with contextlib.AsyncExitStack() as stack:
-        run_tools = await stack.enter_async_context(RunTools(tools))
-        within = run if run is not None else item.run if item is not None else None
-        if within is None:
-            secrets = Secrets(SealedInputs(loaded.inputs, values).secrets.values())
-            if secrets:
-                run_options.setdefault("redact", lambda _path, value: secrets.hide(value))
-            within = await stack.enter_async_context(
-                open_run(loaded.id, kind="workflow", **run_options)
-            )
-        else:
-            within = await stack.enter_async_context(within.child(loaded.id))
-        return await Flow(loaded, run_tools, verdicts).run(within, values)
-
-
-def _read_workflow(path: Path, kinds: Mapping[str, CustomKind]) -> Workflow:
-    from abreast.jobs.workflow.load.load import load
-
-    return load(path.read_text("utf-8"), path.name, directory=path.resolve().parent, kinds=kinds)
 
 
 _RUN_OPTIONS = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact", "types")

@@ -1,0 +1,78 @@
+"""`abreast.workflow`: a workflow file, run within a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from abreast.assembly.names import open_run
+from abreast.run.current import current_item
+from abreast.run.run import Run
+
+if TYPE_CHECKING:
+    from abreast.jobs.workflow.job import FlowResult
+    from abreast.jobs.workflow.spec import Workflow
+    from abreast.jobs.workflow.tools import CustomKind
+
+
+async def workflow(
+    file: str | os.PathLike[str],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    run: Run | None = None,
+    model: str | None = None,
+    verdicts: Mapping[str, str] | None = None,
+    **run_options: Any,
+) -> FlowResult:
+    """Run a workflow file; the result has its status, error, outputs, and every step by full id.
+
+        result = await abreast.workflow("flow.yaml", {"city": "Paris"}, store="runs.db")
+        result.steps["fan:greet:2"].output
+
+    Args:
+        file: the file; other files that it names are looked for beside it.
+        inputs: values of its inputs.
+        run: the run that it belongs to; by default the run of the current item, else one named
+            after the workflow.
+        model: the model for prompts that name none.
+        verdicts: the answers to gates, by their full ids.
+        **run_options: options of `open_run`, for a run of its own: `store`, `budget`, `lanes`,
+            `seed`, `resume`, `types`.
+
+    Raises:
+        WorkflowInvalid: the file can't be run; it has every problem with its line.
+        ValueError: the inputs don't fit.
+    """
+    from abreast.assembly.workflow_tools import RunTools, Tools, find_function, find_kinds
+    from abreast.jobs.workflow.inputs import SealedInputs, Secrets, resolve_inputs
+    from abreast.jobs.workflow.job import Flow
+
+    kinds = find_kinds()
+    loaded = _read_workflow(Path(file), kinds)
+    values = resolve_inputs(loaded.inputs, inputs or {})
+    tools = Tools(kinds=kinds, find=find_function)
+    if model is not None:
+        tools.default_model = model
+    item = current_item()
+    async with contextlib.AsyncExitStack() as stack:
+        run_tools = await stack.enter_async_context(RunTools(tools))
+        within = run if run is not None else item.run if item is not None else None
+        if within is None:
+            secrets = Secrets(SealedInputs(loaded.inputs, values).secrets.values())
+            if secrets:
+                run_options.setdefault("redact", lambda _path, value: secrets.hide(value))
+            within = await stack.enter_async_context(
+                open_run(loaded.id, kind="workflow", **run_options)
+            )
+        else:
+            within = await stack.enter_async_context(within.child(loaded.id))
+        return await Flow(loaded, run_tools, verdicts).run(within, values)
+
+
+def _read_workflow(path: Path, kinds: Mapping[str, CustomKind]) -> Workflow:
+    from abreast.jobs.workflow.load.load import load
+
+    return load(path.read_text("utf-8"), path.name, directory=path.resolve().parent, kinds=kinds)
