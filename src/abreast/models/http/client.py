@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from ipaddress import ip_address
+from ssl import SSLContext
 from typing import TypedDict
 from urllib.request import getproxies, proxy_bypass
 
@@ -240,6 +241,7 @@ class HttpClient:
                         headers=headers,
                         allow_redirects=False,
                         proxy=self._proxy(url),
+                        ssl=self._tls(url),
                     )
                 target = _redirected(url, response)
                 if target is None:
@@ -279,7 +281,6 @@ class HttpClient:
                 connector=aiohttp.TCPConnector(
                     limit=0,
                     keepalive_timeout=self._idle,
-                    ssl=tls_context(self._ca_file),
                 ),
                 headers=self._headers,
                 timeout=self._timeout,
@@ -288,6 +289,13 @@ class HttpClient:
                 max_field_size=_MAX_HEADER_BYTES,
             )
         return session
+
+    def _tls(self, url: URL) -> SSLContext | bool:
+        """The certificates to trust; they are read (50 ms) only where there is TLS."""
+        proxy = self._proxy(url)
+        if url.scheme == "http" and (proxy is None or proxy.scheme == "http"):
+            return True
+        return tls_context(self._ca_file)
 
     def _proxy(self, url: URL) -> URL | None:
         origin = url.origin()
@@ -408,8 +416,9 @@ class Exchange:
 
     async def answer(self) -> HttpAnswer:
         """Read the whole answer."""
-        while await self.read():
-            pass
+        content = self._response.content
+        while not content.at_eof():
+            await self.read()
         return HttpAnswer(self.status, self.headers, b"".join(self._parts))
 
     async def read(self) -> bytes:

@@ -223,9 +223,10 @@ def request_text(
     )
     if redact is not None:
         turns = [(role, str(redact(where, text))) for role, text in turns]
-    return codec.encode(
-        [[role, text[:MAX_RECORDED_TURN], len(text)] for role, text in turns], where
+    written = (
+        codec.encode([role, text[:MAX_RECORDED_TURN], len(text)], where) for role, text in turns
     )
+    return f"[{','.join(written)}]"
 
 
 def reply_text(reply: Reply, where: str) -> str:
