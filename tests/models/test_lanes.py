@@ -478,6 +478,7 @@ def test_a_server_on_this_machine_needs_no_key_and_its_width_is_not_searched(nam
         ("api_key", "x", "a key doesn't belong in this file"),
         ("extra", [], "must be a table"),
         ("extra", {"model": "x"}, ".model: each request writes this field itself"),
+        ("extra", {"n": 3}, ".n: one reply is read of each request, and all are paid"),
         ("extra", {"a": float("nan")}, "has a value that JSON doesn't have"),
         ("drop", "temperature", "must be a list of names"),
         ("drop", ["messages"], "messages can't be left out"),

@@ -136,6 +136,10 @@ def _extra(given: object, where: str) -> dict[str, Any]:
     for name in _OWN_FIELDS:
         if name in given:
             raise ValueError(f"{where}.{name}: each request writes this field itself; remove it")
+    if given.get("n", 1) != 1:
+        raise ValueError(
+            f"{where}.n: one reply is read of each request, and all are paid; remove it"
+        )
     try:
         json.dumps(given, allow_nan=False)
     except (TypeError, ValueError):
