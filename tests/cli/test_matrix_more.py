@@ -252,7 +252,7 @@ def test_cells_of_many_steps_keep_all_of_them_and_within_the_limits_nothing_is_t
 
 
 def test_a_lane_that_knows_its_rate_stays_clear_of_429s(abreast):
-    with start_storm(rpm=660, burst=12, latency=0.005) as storm:
+    with start_storm(rpm=660, burst=20, latency=0.005) as storm:
         abreast.file("abreast.toml", f'[lanes.a]\nbase_url = "{storm.url}/v1"\n')
         # So that the model is known to take these parameters, and none of its calls goes alone.
         first = ("map", "--prompt", "{}", "-m", "a/one", "--max-tokens", "20")
