@@ -41,6 +41,7 @@ from abreast.store.port import JsonValue, RunRow, Store
 
 if TYPE_CHECKING:
     from abreast.assembly.workflow_tools import Tools
+    from abreast.models.port import Model
     from abreast.run.calls.model import Caller
 
 _UNLIMITED_KINDS: Final = ("scripted", "replay")  # kinds of lanes that ask no provider
@@ -57,7 +58,7 @@ class ReadyStudy:
         *,
         widths: Mapping[str, int],
         choice: CellChoice,
-        opened: Mapping[str, Caller] | None = None,
+        opened: Mapping[str, Model] | None = None,
         offline: bool = False,
     ) -> None:
         """Find out which arms can run; nothing is opened.
@@ -177,7 +178,24 @@ class ReadyStudy:
 
     def tools(self, tools: Tools) -> RunMatrixTools:
         """The tools of its cells, for `async with`."""
-        return RunMatrixTools(tools, self.directory, offline=self.offline, opened=self.opened)
+        return RunMatrixTools(tools, self.directory, offline=self.offline, opened=self._callers())
+
+    def _callers(self) -> dict[str, Caller]:
+        """The models that are open already; those without a lane get one of the study's width."""
+        from abreast.limits.slots import Slots
+        from abreast.run.calls.lane import ModelLane
+        from abreast.run.calls.model import Caller
+
+        lanes: dict[str, ModelLane] = {}
+        found: dict[str, Caller] = {}
+        for name, model in self.opened.items():
+            if isinstance(model, Caller):
+                found[name] = model
+                continue
+            lane, _, _ = name.partition("/")
+            width = self.widths.get(lane, self.study.lane_width)
+            found[name] = Caller(model, lanes.setdefault(lane, ModelLane(lane, [Slots(width)])))
+        return found
 
     def matrix(
         self,

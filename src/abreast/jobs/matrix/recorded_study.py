@@ -78,15 +78,22 @@ def design_of(store: Store, row: RunRow) -> Design | None:
 
 
 def report_content(
-    store: Store, row: RunRow, *, every: bool = False
+    store: Store,
+    row: RunRow,
+    *,
+    every: bool = False,
+    root: str | None = None,
+    manifest: Mapping[str, Any] | None = None,
 ) -> tuple[list[Row], dict[str, Any]]:
     """The rows of a report, and its facts about where they come from.
 
-    With `every`, it includes cells that are no longer in the study's file.
+    With `every`, it includes cells that are no longer in the study's file. A study within another
+    run has its `root` there, and its `manifest` is not in the store.
     """
-    current = CurrentCells(None if every else design_of(store, row))
-    rows = [one for one in rows_of(store, row) if current.passes(one)]
-    facts = facts_of(row, manifest_of(store, row))
+    known = manifest_of(store, row) if manifest is None else manifest
+    current = CurrentCells(None if every else Design.read(known.get("design") or {}))
+    rows = [one for one in rows_of(store, row, root) if current.passes(one)]
+    facts = facts_of(row, known)
     if current.said is not None:
         facts["left out"] = current.said
     totals = call_totals(
