@@ -13,7 +13,9 @@ from abreast.assembly.functions import find_function_in, function_text, module_t
 
 TEXT = """
 import json
+import re
 
+PATTERN = re.compile("a+")
 PROMPT = "say"
 EXAMPLES = ["a", "b"]
 calls = []
@@ -24,8 +26,16 @@ def helper(text):
     return text + "!"
 
 
+class Shape:
+    size: int = 1
+
+    def grown(self):
+        return self.size + 1
+
+
 def strategy(value, model):
     global count
+    PATTERN.search(str(Shape().grown()))
     count += 1
     calls.append(value)
     return helper(json.dumps(f"{PROMPT} {EXAMPLES}"))
@@ -65,6 +75,9 @@ def module(tmp_path, monkeypatch):
         ('text + "!"', 'text + "?"', True),
         ('"say"', '"shout"', True),
         ('["a", "b"]', '["a", "c"]', True),
+        ('"a+"', '"b+"', True),
+        ("size + 1", "size + 2", True),
+        ("size: int = 1", "size: int = 2", True),
         ("calls = []", "calls = [1]", False),  # not in capitals: it may be filled by the function
         ("count = 0", "count = 7", False),  # assigned by the function itself
         ("return 1", "return 2", False),  # another function
@@ -98,6 +111,21 @@ def test_arguments_of_a_partial_and_values_of_a_closure_belong_to_it():
     assert function_text(functools.partial(make, "a")) != function_text(
         functools.partial(make, "b")
     )
+
+
+def test_an_object_that_can_be_called_goes_by_its_class_and_its_values():
+    class Scorer:
+        def __init__(self, least):
+            self.least, self.seen, self.other = least, [], object()
+
+        def __call__(self, row):
+            self.seen.append(row)
+            return row["n"] >= self.least
+
+    used = Scorer(1)
+    used({"n": 1})
+    assert function_text(used) == function_text(Scorer(1)) != function_text(Scorer(2))
+    assert function_text(Scorer(1).__call__) != function_text(Scorer(2).__call__)
 
 
 def test_a_function_without_source_goes_by_its_code_and_not_by_its_address():

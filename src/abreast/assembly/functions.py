@@ -8,6 +8,7 @@ import importlib
 import inspect
 import linecache
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -75,50 +76,70 @@ def module_text(function: Callable[..., Any]) -> str:
 def function_text(function: Callable[..., Any]) -> str:
     """The text that decides what a function does, as far as it can be read without running it.
 
-    That is its own source; the functions of the same module that it names, and theirs; the texts,
-    numbers and tuples that it names, and the lists and mappings whose names are in capitals; its
-    defaults. What imported modules do is not in it, nor a value that it changes itself.
+    That is its own source; the functions and classes of the same module that it names, and theirs;
+    the texts, numbers, patterns and tuples that it names, and the lists and mappings whose names
+    are in capitals; its defaults. What imported modules do is not in it, nor a value that it
+    changes itself.
     """
-    parts: list[str] = []
-    _describe(function, getattr(function, "__module__", None), parts, set())
-    return "\n".join(parts)
+    text = _FunctionText(getattr(function, "__module__", None))
+    text.add(function)
+    return "\n".join(text.parts)
 
 
-def _describe(one: Any, module: str | None, parts: list[str], seen: set[int]) -> None:  # noqa: ANN401 - any callable
-    if id(one) in seen:
-        return
-    seen.add(id(one))
-    if isinstance(one, partial):
-        parts += [_constant(one.args) or "", _constant(one.keywords) or ""]
-        _describe(one.func, module, parts, seen)
-    elif isinstance(one, MethodType):
-        parts.append(_constant(getattr(one.__self__, "__dict__", {})) or "")
-        _describe(one.__func__, module, parts, seen)
-    elif isinstance(one, FunctionType):
-        parts.append(_source(one.__code__))
-        parts += [_constant(one.__defaults__) or "", _constant(one.__kwdefaults__) or ""]
-        for name, value in _named_values(one):
-            if isinstance(value, (FunctionType, MethodType, partial)):
-                if getattr(value, "__module__", module) == module:
-                    _describe(value, module, parts, seen)
+class _FunctionText:
+    """Collects the text of a function and of what it names in its module."""
+
+    def __init__(self, module: str | None) -> None:
+        self.parts: list[str] = []
+        self._module = module
+        self._seen: set[int] = set()
+
+    def add(self, one: Any) -> None:  # noqa: ANN401 - any callable
+        if id(one) in self._seen:
+            return
+        self._seen.add(id(one))
+        if isinstance(one, partial):
+            self._add_values({"args": one.args, **one.keywords})
+            self.add(one.func)
+        elif isinstance(one, MethodType):
+            self._add_values(getattr(one.__self__, "__dict__", {}), held=True)
+            self.add(one.__func__)
+        elif isinstance(one, FunctionType):
+            self._add_function(one)
+        elif isinstance(one, type):
+            self._add_class(one)
+        else:  # an object that can be called, a built-in function
+            self.parts.append(getattr(one, "__qualname__", ""))
+            self._add_values(getattr(one, "__dict__", {}), held=True)
+            self.add(type(one))
+
+    def _add_function(self, function: FunctionType) -> None:
+        self.parts.append(_source(function.__code__))
+        self._add_values({"defaults": function.__defaults__, **(function.__kwdefaults__ or {})})
+        for name, value in _named_values(function):
+            if isinstance(value, (FunctionType, MethodType, partial, type)):
+                if getattr(value, "__module__", self._module) == self._module:
+                    self.add(value)
             elif (text := _constant(value, lists=name.isupper())) is not None:
-                parts.append(f"{name} = {text}")
-    else:  # an object that can be called, a class, a built-in function
-        kind = one if isinstance(one, type) else type(one)
-        parts += [f"{kind.__module__}.{kind.__qualname__}", _constant(vars_of(one)) or ""]
-        call = getattr(kind, "__call__", None)  # noqa: B004 - it is described, not tested for
-        if isinstance(call, FunctionType):
-            _describe(call, module, parts, seen)
+                self.parts.append(f"{name} = {text}")
 
+    def _add_class(self, kind: type) -> None:
+        self.parts.append(kind.__qualname__)
+        for name, one in inspect.get_annotations(kind).items():
+            self.parts.append(f"{name}: {getattr(one, '__name__', one)}")
+        held = {name: one for name, one in vars(kind).items() if not name.startswith("__")}
+        self._add_values(held)
+        for value in vars(kind).values():
+            if isinstance(value, FunctionType):
+                self.add(value)
 
-def vars_of(one: object) -> dict[str, object]:
-    """The attributes of an object that are plain values."""
-    held: dict[str, object] = getattr(one, "__dict__", {})
-    return (
-        {}
-        if isinstance(one, type)
-        else {name: value for name, value in held.items() if _constant(value) is not None}
-    )
+    def _add_values(self, values: Mapping[str, object], *, held: bool = False) -> None:
+        """Add those that are plain values; `held` ones are of an object, which may change them."""
+        texts = {
+            name: _constant(value, lists=not held or name.isupper())
+            for name, value in values.items()
+        }
+        self.parts += [f"{name} = {text}" for name, text in texts.items() if text is not None]
 
 
 def _named_values(function: FunctionType) -> Iterator[tuple[str, object]]:
@@ -151,6 +172,8 @@ def _constant(value: object, *, lists: bool = True) -> str | None:
     """The text of a plain value; None for any other, and for lists and mappings unless `lists`."""
     if isinstance(value, _TEXT_LIKE):
         return repr(value)
+    if isinstance(value, re.Pattern):
+        return f"{value.pattern!r} {value.flags}"
     if isinstance(value, (tuple, frozenset)) or (lists and isinstance(value, (list, set))):
         found = [_constant(one) for one in value]
         ordered = sorted(map(str, found)) if isinstance(value, (set, frozenset)) else found

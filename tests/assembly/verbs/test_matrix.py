@@ -1,12 +1,14 @@
 """`abreast.matrix` and its blocking twin: studies from Python, in a store, resumed."""
 
 import asyncio
+import json
 import threading
 from html import escape
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from pydantic import BaseModel
 
 import abreast
 import abreast.sync
@@ -218,6 +220,36 @@ class HeldModel:
 
     async def close(self):
         raise AssertionError("a model that was given open stays open")
+
+
+class Capital(BaseModel):
+    """A reply by a schema."""
+
+    name: str
+
+
+async def test_open_models_schemas_of_pydantic_and_judges_work_in_a_study(here):
+    judge = Scripted(lambda request: "yes" if '"Rome"' in request.messages[-1].content else "no")
+    Path("replies.jsonl").write_text(  # noqa: ASYNC240 - a line, for the test
+        "\n".join(
+            json.dumps({"prompt": row["country"], "reply": json.dumps({"name": row["truth"]})})
+            for row in ROWS
+        ),
+        "utf-8",
+    )
+    async with abreast.open_model("scripted/replies.jsonl") as model:
+        result = await abreast.matrix(
+            models=[model],
+            strategies={"s": {"prompt": "{{ input.country }}", "schema": Capital}},
+            inputs=[{**row, "truth": {"name": row["truth"]}} for row in ROWS],
+            scores=["exact", checks.judged("names Rome", judge)],
+        )
+        assert (await model.ask("Italy")).text == '{"name": "Rome"}'
+    assert result.scores["scripted/replies.jsonl", "s"] == {
+        "exact": 1.0,
+        "judged: names Rome": 1 / 3,
+    }
+    assert (len(judge.calls), result.usage.requests) == (3, 6)
 
 
 async def test_as_many_calls_as_the_width_are_under_way_for_a_model_that_is_open(here):
