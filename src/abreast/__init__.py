@@ -17,6 +17,7 @@ from abreast.core.version import VERSION
 
 if TYPE_CHECKING:
     from abreast.assembly.names import open_model, open_run
+    from abreast.assembly.verbs.matrix import matrix
     from abreast.assembly.verbs.sample import plan_sample, sample
     from abreast.assembly.verbs.workflow import workflow
     from abreast.core.item import Item
@@ -47,6 +48,7 @@ __all__ = [
     "current",
     "current_draw",
     "map",
+    "matrix",
     "open_model",
     "open_run",
     "plan_sample",
@@ -71,6 +73,7 @@ _MODULE_OF = {
     "current": "abreast.run.current",
     "current_draw": "abreast.jobs.sample.draw_context",
     "map": "abreast.sync",
+    "matrix": "abreast.assembly.verbs.matrix",
     "open_model": "abreast.assembly.names",
     "open_run": "abreast.assembly.names",
     "plan_sample": "abreast.assembly.verbs.sample",

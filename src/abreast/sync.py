@@ -9,9 +9,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from abreast.assembly.names import open_run
+from abreast.assembly.verbs.matrix import matrix as async_matrix
 from abreast.assembly.verbs.sample import sample
 from abreast.core.errors import WouldBlock
 from abreast.core.outcome import Outcome
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from abreast.jobs.sample.results import SampleResult
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 INTERRUPT_GRACE = 2.0  # seconds that an interrupted caller waits for its cancelled work
 BATCH_OUTCOMES = 256  # most outcomes passed from the loop's thread to the caller's at once
@@ -65,6 +68,20 @@ def sample_sync(prompt: str, **options: Any) -> SampleResult:
     ).wait()
     return result
 
+
+def _blocking(verb: Callable[P, Awaitable[T]]) -> Callable[P, T]:
+    """The same verb for code that isn't async: it waits for the result."""
+
+    @wraps(verb)
+    def call(*args: P.args, **options: P.kwargs) -> T:
+        work = verb(*args, **options)
+        result: T = _Call(_background.loop(), work, contextvars.copy_context()).wait()
+        return result
+
+    return call
+
+
+matrix = _blocking(async_matrix)
 
 _RUN_OPTIONS = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact", "types")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from abreast.assembly.functions import module_text
 from abreast.assembly.names import open_model
 from abreast.assembly.workflow_tools import RunTools, Tools, call_function, find_kinds
 from abreast.core.clock import SYSTEM_CLOCK, Clock
@@ -36,12 +36,21 @@ if TYPE_CHECKING:
 
 
 class RunMatrixTools:
-    """The tools of a real matrix run: `async with BenchKit(Tools(...), directory) as tools:`."""
+    """The tools of a real run: `async with RunMatrixTools(Tools(...), directory) as tools:`."""
 
     def __init__(
-        self, tools: Tools, directory: Path, clock: Clock = SYSTEM_CLOCK, *, offline: bool = False
+        self,
+        tools: Tools,
+        directory: Path,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        offline: bool = False,
+        opened: Mapping[str, Caller] | None = None,
     ) -> None:
-        """Open nothing yet. Workflow files are in `directory`; if `offline`, cells ask no model."""
+        """Open nothing yet. Workflow files are in `directory`; if `offline`, cells ask no model.
+
+        `opened` are models that are open already, by name; they stay open at the end.
+        """
         self.clock = clock
         self.lanes: dict[str, LaneCount] = {}
         self._tools = tools
@@ -52,6 +61,7 @@ class RunMatrixTools:
         self._workflows: dict[str, Workflow] = {}
         self._open_lock = asyncio.Lock()
         self._offline = offline
+        self._opened = dict(opened or {})
 
     async def __aenter__(self) -> Self:
         """Enter the block; models are opened at their first use."""
@@ -72,14 +82,17 @@ class RunMatrixTools:
     async def _open(self, name: str, *, silent: bool) -> Caller:
         async with self._open_lock:
             if (name, silent) not in self._callers:
-                caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
+                own = self._opened.get(name)
+                caller = own or open_model(name, lanes=self._tools.lanes, store=self._tools.store)
                 count = self.lanes.setdefault(caller.lane.name, LaneCount())
                 counted = caller.with_model(
                     _OfflineModel(name)
                     if silent
                     else CountingModel(caller.model, count, self.clock)
                 )
-                self._callers[name, silent] = await self._stack.enter_async_context(counted)
+                if own is None:
+                    await self._stack.enter_async_context(counted)
+                self._callers[name, silent] = counted
         return self._callers[name, silent]
 
     async def call(self, name: str, *given: Any) -> Any:  # noqa: ANN401 - a function's own types
@@ -212,12 +225,4 @@ def source_of(find: Callable[[str], Callable[..., Any]]) -> Callable[[str], str]
 
     A change of that text changes what the function does.
     """
-
-    def read(call: str) -> str:
-        function: Any = find(call)
-        try:
-            return inspect.getsource(inspect.getmodule(function) or function)
-        except (OSError, TypeError):
-            return repr(getattr(function, "__code__", function))
-
-    return read
+    return lambda call: module_text(find(call))

@@ -431,3 +431,14 @@ def find_kinds() -> dict[str, CustomKind]:
             )
         found[point.name] = kind
     return found
+
+
+def wrong_sample(facts: Mapping[str, Any]) -> str | None:
+    """What is wrong with the sample of a workflow's step or a study's strategy; None if nothing."""
+    from abreast.jobs.sample.spec import SampleSpec
+
+    try:
+        SampleSpec.of(facts)
+    except (ValueError, TypeError) as error:
+        return str(error).removeprefix("sample: ").removeprefix("sample.")
+    return None

@@ -29,6 +29,8 @@ Structured: TypeAlias = Literal["json_schema", "tool", "json_object", "none"]
 """A way to get a value by a schema; the last two put the schema into the prompt."""
 
 DEFAULT_WIDTH: Final = 4
+ADAPTIVE_WIDTH: Final = 256
+"""The width of a map whose adaptive lane limits the calls at once by itself."""
 DEFAULT_OUTAGE: Final = 600.0  # seconds that a provider may be down before its lane is parked
 # The package that an adapter imports, by the extra that installs it.
 _EXTRAS: Final[Mapping[Kind, str]] = {"local": "xllamacpp"}

@@ -86,3 +86,13 @@ def _lose_all(totals: CallTotals, open_: dict[str, Mapping[str, Any]]) -> None:
     for reserved in open_.values():
         totals.lose(reserved)
     open_.clear()
+
+
+def describe_cut_off(totals: CallTotals) -> str | None:
+    """The usage of calls that were cut off, in words; None if there were none."""
+    lost = totals.cut_off
+    if not lost["requests"]:
+        return None
+    cost = f", {lost['usd']:.4g} usd" if lost["usd"] else ""
+    requests = f"{lost['requests']:,.0f} requests by a stop or a kill"
+    return f"{requests}, at most {lost['tokens']:,.0f} tokens{cost}"

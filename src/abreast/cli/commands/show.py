@@ -21,7 +21,7 @@ from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
 from abreast.core.outcome import tokens_in_words
 from abreast.core.run_end import is_over
-from abreast.run.call_totals import CALL_KINDS, CallTotals, call_totals
+from abreast.run.call_totals import CALL_KINDS, CallTotals, call_totals, describe_cut_off
 from abreast.run.outcome_record import usage_facts
 from abreast.store.codec import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event, each_outcome
@@ -185,16 +185,6 @@ def _usage_text(totals: CallTotals) -> str:
         + (", unknown cost" if used.usd is None else f", {used.usd:.4g} usd" if used.usd else "")
         for model, used in sorted(totals.by_model.items())
     )
-
-
-def describe_cut_off(totals: CallTotals) -> str | None:
-    """The usage of calls that were cut off, in words; None if there were none."""
-    lost = totals.cut_off
-    if not lost["requests"]:
-        return None
-    cost = f", {lost['usd']:.4g} usd" if lost["usd"] else ""
-    requests = f"{lost['requests']:,.0f} requests by a stop or a kill"
-    return f"{requests}, at most {lost['tokens']:,.0f} tokens{cost}"
 
 
 def _counts(store: Store, row: RunRow) -> dict[str, int]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from abreast.assembly.names import open_model
 from abreast.cli import units
@@ -17,9 +17,6 @@ from abreast.models.media import MediaFile, read_files
 from abreast.models.port import Reply, check_effort
 from abreast.run.calls.model import Caller
 from abreast.store.port import Store
-
-ADAPTIVE_WIDTH: Final = 256
-"""The width of a map whose adaptive lane limits the calls at once by itself."""
 
 
 def configured_lanes(config: Config, widths: str | None = None) -> dict[str, LaneSettings]:
@@ -56,17 +53,6 @@ def open_named(
     """Open the model of that name; raises `UsageError` if there is none."""
     with refusing("--model", (ValueError, OSError)):
         return open_model(name, lanes=lanes, store=store, **where)
-
-
-def wrong_sample(facts: Mapping[str, Any]) -> str | None:
-    """What is wrong with the sample of a workflow's step or a study's strategy; None if nothing."""
-    from abreast.jobs.sample.spec import SampleSpec
-
-    try:
-        SampleSpec.of(facts)
-    except (ValueError, TypeError) as error:
-        return str(error).removeprefix("sample: ").removeprefix("sample.")
-    return None
 
 
 def read_images(paths: Sequence[str], folder: str = "") -> tuple[MediaFile, ...]:

@@ -7,7 +7,7 @@ before they are followed. Keys stay texts as written: `on:` is no boolean here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -72,6 +72,16 @@ class YamlNode:
         if self.kind == "mapping":
             return {key: value.plain(depth - 1) for key, value in self.items()} if depth else {}
         return self.value
+
+
+def node_of(value: Any) -> YamlNode:  # noqa: ANN401 - any plain data
+    """Return plain data as the tree that a file of it would have, without lines."""
+    if isinstance(value, Mapping):
+        pairs = {str(key): (node_of(str(key)), node_of(one)) for key, one in value.items()}
+        return YamlNode("mapping", 0, pairs=pairs)
+    if isinstance(value, (list, tuple)):
+        return YamlNode("list", 0, entries=[node_of(one) for one in value])
+    return YamlNode("value", 0, value, str(value))
 
 
 def read_yaml(text: str, report: Problems) -> YamlNode | None:

@@ -19,9 +19,12 @@ from abreast.store.port import Recorded, RunRow, Store, each_event
 _PAGE_CELLS = 200  # read at once
 
 
-def rows_of(store: Store, run: RunRow) -> Iterator[Row]:
-    """One row for each cell that has ended, ordered by key."""
-    ordered = sorted(_paths(store, run))
+def rows_of(store: Store, run: RunRow, root: str | None = None) -> Iterator[Row]:
+    """One row for each cell that has ended, ordered by key.
+
+    `root` is the path of the study's scope; by default the run's.
+    """
+    ordered = sorted(_paths(store, run, root))
     for start in range(0, len(ordered), _PAGE_CELLS):
         page = ordered[start : start + _PAGE_CELLS]
         found = store.recorded(run.id, [*page, *(f"{path}/{REPLY}" for path in page)])
@@ -36,13 +39,13 @@ def cells_of(store: Store, run: RunRow) -> Iterator[Row]:
     return (Row.of({**_cell_names(path), "state": "done"}) for path in sorted(_paths(store, run)))
 
 
-def _paths(store: Store, run: RunRow) -> set[str]:
-    root = f"{escape(run.name)}/"
+def _paths(store: Store, run: RunRow, root: str | None = None) -> set[str]:
+    root = f"{root or escape(run.name)}/"
     return {
         event.path
         for event in each_event(store, run.id, {ITEM_SETTLED})
         if event.path.startswith(root)
-        and event.path.count("/") == 2  # noqa: PLR2004 - run, lane, cell
+        and event.path.count("/") == root.count("/") + 1  # the lane, the cell
         and event.data.get("state") in FINAL_STATES
     }
 
@@ -104,7 +107,7 @@ def _cell_names(path: str) -> dict[str, Any]:
 
     A cell that failed before its strategy began has recorded nothing else.
     """
-    lane, key = (unescape(part) for part in path.split("/")[1:])
+    lane, key = (unescape(part) for part in path.split("/")[-2:])
     model, strategy, given, repeat = key.split("~")
     return {
         "cell": key,

@@ -1,10 +1,37 @@
 """The row of a cell that has ended, done or failed."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, Self
 
 FINAL_STATES: Final = ("done", "failed")
+_FLAT_COLUMNS: Final = (
+    "cell",
+    "lane",
+    "model",
+    "strategy",
+    "input",
+    "repeat",
+    "state",
+    "control",
+    "output",
+    "error",
+    "error_type",
+    "input_tokens",
+    "output_tokens",
+    "usd",
+    "estimated",
+    "service_s",
+    "queue_s",
+    "hold_s",
+    "backoff_s",
+    "wall_s",
+    "attempts",
+    "in_flight",
+)
+
+_JUDGE_COLUMNS: Final = ("judge_input_tokens", "judge_output_tokens", "judge_usd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +99,25 @@ class Row:
         return cls(
             **{**facts, "steps": tuple(SubResult(**step) for step in facts.get("steps", ()))}
         )
+
+    def flat(self) -> dict[str, Any]:
+        """The row on one level, without its prompt and steps: a column for each score."""
+        truth = (
+            self.truth
+            if isinstance(self.truth, str) or self.truth is None
+            else json.dumps(self.truth, ensure_ascii=False)
+        )
+        return {
+            **{name: getattr(self, name) for name in _FLAT_COLUMNS},
+            "truth": truth,
+            **{f"score_{name}": value for name, value in self.scores.items()},
+            "score_errors": json.dumps(self.score_errors) if self.score_errors else None,
+            **{name: getattr(self, name) for name in _JUDGE_COLUMNS},
+        }
+
+
+def flat_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The rows on one level, all with the same columns; None where one has no value."""
+    found = [one.flat() for one in rows]
+    columns = list(dict.fromkeys(name for row in found for name in row))
+    return [{name: row.get(name) for name in columns} for row in found]

@@ -11,7 +11,6 @@ from abreast.cli.errors import refusing
 from abreast.cli.jobs.map.job import MapJob
 from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.jobs.model_options import (
-    ADAPTIVE_WIDTH,
     check_schema,
     check_sees,
     configured_lanes,
@@ -19,7 +18,7 @@ from abreast.cli.jobs.model_options import (
 )
 from abreast.core.item import position_key
 from abreast.limits.budget import Budget
-from abreast.models.lanes import check_keys, split_name
+from abreast.models.lanes import ADAPTIVE_WIDTH, check_keys, split_name
 from abreast.models.media import MediaFile, check_media
 from abreast.models.port import Json, Request, full_name
 from abreast.run.calls.model import Caller

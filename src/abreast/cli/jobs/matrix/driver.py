@@ -2,89 +2,42 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from abreast.assembly.matrix_tools import RunMatrixTools, source_of
-from abreast.assembly.workflow_tools import Tools
+from abreast.assembly.functions import find_function_in
+from abreast.assembly.matrix_tools import source_of
+from abreast.assembly.study import ReadyStudy
+from abreast.assembly.workflow_tools import Tools, wrong_sample
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, refusing, tell
 from abreast.cli.jobs.driver import JobDriver, drive
 from abreast.cli.jobs.job_file import JobFile
-from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.matrix.dry_run import DryRun, print_dry_run
-from abreast.cli.jobs.matrix.page import (
-    STUDY_GIVEN,
-    design_of,
-    manifest_of,
-    provenance,
-    report_path,
-    short_path,
-    write_page,
-)
-from abreast.cli.jobs.model_options import (
-    ADAPTIVE_WIDTH,
-    configured_lanes,
-    lane_widths,
-    wrong_sample,
-)
-from abreast.cli.jobs.request import RunRequest, new_request, read_number, recorded_facts
+from abreast.cli.jobs.matrix.page import report_path, short_path, write_page
+from abreast.cli.jobs.model_options import configured_lanes, lane_widths
+from abreast.cli.jobs.request import RunRequest, new_request, read_number
 from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import Halted, WorkflowInvalid
 from abreast.jobs.matrix.design.cells import CurrentCells, Design
 from abreast.jobs.matrix.design.read_study import load_study
-from abreast.jobs.matrix.job import Matrix, without
-from abreast.jobs.matrix.recorded_rows import answered, cells_of, spent_of
+from abreast.jobs.matrix.job import Matrix
+from abreast.jobs.matrix.recorded_rows import cells_of
 from abreast.jobs.matrix.recorded_rows import changes as changes_of
-from abreast.jobs.matrix.spec import CONTROL_LANE, CellChoice, Study, StudyStrategy
+from abreast.jobs.matrix.recorded_study import KIND, StudyFile, newest_study
+from abreast.jobs.matrix.spec import CellChoice, Study
 from abreast.jobs.matrix.view import MatrixLive
-from abreast.models.lanes import (
-    LaneSettings,
-    certificate_fault,
-    missing_extra,
-    missing_keys,
-    refuses_files,
-    split_name,
-)
 from abreast.run.run import Run
-from abreast.store.port import JsonValue, RunRow, Store
+from abreast.store.port import RunRow, Store
 
-KIND: Final = "matrix"
 _MAX_NAMES: Final = 5  # of cells in a message
-_UNLIMITED_KINDS: Final = ("scripted", "replay")  # kinds of lanes that ask no provider
 
 
 class NotAsked(Halted):
     """Some cells have no reply yet, and offline no model is asked; the run can be resumed."""
-
-
-@dataclass(frozen=True, slots=True)
-class StudyFile:
-    """A study's file as it was read, and the options given with it, as a manifest stores them."""
-
-    file: str
-    text: str
-    directory: str
-    lane_width: int | str | None = None
-    """For all lanes, or for some: `a=1,b=8`."""
-    budget: str | None = None
-    models: list[str] = field(default_factory=list)
-    strategies: list[str] = field(default_factory=list)
-    inputs: list[str] = field(default_factory=list)
-    repeats: int | None = None
-    adaptive: bool = False
-
-    def manifest(self) -> dict[str, JsonValue]:
-        """The file and its options as a run's manifest stores them."""
-        return {KIND: asdict(self)}
-
-    @classmethod
-    def of_run(cls, store: Store, row: RunRow) -> Self:
-        """The file of a recorded run, as its newest driver had it."""
-        return cls(**recorded_facts(replace(row, manifest=manifest_of(store, row)), KIND))
 
 
 class MatrixDriver(JobDriver):
@@ -120,19 +73,11 @@ class MatrixDriver(JobDriver):
         self.directory = Path(source.directory)
         self._config = Config.load(self.directory)
         self.study = self._load()
-        configured = configured_lanes(self._config)
-        given = lane_widths(
-            None if source.lane_width is None else str(source.lane_width), configured
+        lanes = configured_lanes(self._config)
+        widths = lane_widths(None if source.lane_width is None else str(source.lane_width), lanes)
+        self._ready = ReadyStudy(
+            self.study, source, lanes, widths=widths, choice=self._choice(), offline=offline
         )
-        self.lanes: dict[str, LaneSettings] = {
-            name: _with_width(
-                lane, given.get(name), self.study.lane_width, adaptive=source.adaptive
-            )
-            for name, lane in configured.items()
-        }
-        self.widths = self._widths(given)
-        self.unavailable = self._find_unavailable()
-        self.wanted = without(self._wanted(), set(self.unavailable))
 
     @classmethod
     def of_file(cls, given: JobFile) -> int:
@@ -147,39 +92,10 @@ class MatrixDriver(JobDriver):
         cls, request: RunRequest, row: RunRow, changes: Mapping[str, Any], _inputs: Sequence[str]
     ) -> Self:
         """The driver of a recorded run, with another budget if one is given."""
-        source = StudyFile.of_run(request.opened, row)
+        source = recorded_file(request.opened, row)
         driver = cls(replace(source, budget=changes["budget"] or source.budget), request)
         driver.row = row
         return driver
-
-    def _widths(self, given: Mapping[str, int]) -> dict[str, int]:
-        """How many requests at once each lane takes; for a lane without a limit, how many cells."""
-        limited = {
-            name: lane.width
-            for name, lane in self.lanes.items()
-            if lane.kind not in _UNLIMITED_KINDS
-        }
-        every = (
-            self.source.lane_width
-            if isinstance(self.source.lane_width, int)
-            else self.study.lane_width
-        )
-        return {**dict.fromkeys((*self.study.lanes(), *self.lanes), every), **given, **limited}
-
-    def _max_widths(self) -> dict[str, int]:
-        found = {name for name, lane in self.lanes.items() if lane.adaptive and not lane.capped}
-        return {
-            name: ADAPTIVE_WIDTH if name in found else width for name, width in self.widths.items()
-        }
-
-    def _width_text(self) -> int | str:
-        widths = {lane: self.widths[lane] for lane in self.study.lanes() if lane != CONTROL_LANE}
-        every = set(widths.values())
-        return (
-            every.pop()
-            if len(every) == 1
-            else ", ".join(f"{lane}={width}" for lane, width in widths.items())
-        )
 
     def _load(self) -> Study:
         source = self.source
@@ -193,12 +109,9 @@ class MatrixDriver(JobDriver):
             )
 
     def _find(self, call: str) -> Callable[..., Any]:
-        try:
-            return find_function(call, str(self.directory))
-        except UsageError as error:
-            raise ValueError(str(error).removeprefix("--call: ")) from None
+        return find_function_in(call, str(self.directory))
 
-    def _wanted(self) -> CellChoice:
+    def _choice(self) -> CellChoice:
         study, source = self.study, self.source
         labels = [model.label for model in study.models]
         names = [*(strategy.name for strategy in study.strategies), *study.controls]
@@ -221,57 +134,24 @@ class MatrixDriver(JobDriver):
             source.repeats,
         )
 
-    def _find_unavailable(self) -> dict[tuple[str, str], str]:
-        found: dict[tuple[str, str], str] = {}
-        for model in self.study.models:
-            why = None if self._offline else self._why_unavailable(model.name)
-            for strategy in self.study.strategies:
-                reason = (
-                    why
-                    or (strategy.code if strategy.code.startswith("missing: ") else None)
-                    or self._why_unseen(model.name, strategy)
-                )
-                if reason:
-                    found[model.label, strategy.name] = reason
-        return found
-
-    def _why_unseen(self, model: str, strategy: StudyStrategy) -> str | None:
-        """Why a model can't be sent the images of a strategy; None if it can, or there are none."""
-        lane = self._lane_of(model)
-        if lane is None or self._offline:
-            return None
-        sends = any(one.files_for(strategy) for one in self.study.inputs)
-        return refuses_files(lane) if sends else None
-
-    def _why_unavailable(self, model: str) -> str | None:
-        try:
-            lane, _ = split_name(model, self.lanes)
-        except ValueError as error:
-            return str(error)
-        if lane.lacks_key:
-            return f"no key for {lane.name} ({lane.api_key_env or lane.api_key_file})"
-        if wanted := missing_keys(lane):
-            return f"{lane.name} wants {wanted}"
-        return missing_extra(lane) or certificate_fault(lane)
-
     def print_before(self, store: Store | None, row: RunRow | None) -> int:
         """Print which arms can't run, which cells are recorded and which run again, and why.
 
         Returns how many cells can run.
         """
         study = self.study
-        cells = sum(self._per_lane().values())
+        cells = sum(self._ready.cells_per_lane().values())
         if self.view.quiet:
             return cells
         for line, text in study.warnings:
             tell(f"{self.source.file}:{line}: warning: {text}")
         reasons: dict[str, list[str]] = {}
-        for (model, strategy), why in self.unavailable.items():
+        for (model, strategy), why in self._ready.unavailable.items():
             reasons.setdefault(why, []).append(f"{model} x {strategy}")
         for why, arms in reasons.items():
             tell(f"can't run: {', '.join(arms)}: {one_line(why)}")
         if store is not None and row is not None:
-            found = changes_of(store, row, study, self.wanted)
+            found = changes_of(store, row, study, self._ready.wanted)
             for why, keys in found.again.items():
                 names = ", ".join(keys[:_MAX_NAMES]) + (
                     f" and {len(keys) - _MAX_NAMES} more" if len(keys) > _MAX_NAMES else ""
@@ -283,11 +163,6 @@ class MatrixDriver(JobDriver):
             )
             self._print_left_out(store, row)
         return cells
-
-    def _per_lane(self) -> dict[str, int]:
-        """How many of the selected cells that can run each lane has."""
-        study = self.study
-        return {lane: sum(1 for _ in study.cells(lane, self.wanted)) for lane in study.lanes()}
 
     def _print_left_out(self, store: Store, row: RunRow) -> None:
         current = CurrentCells(Design.of(self.study))
@@ -301,34 +176,15 @@ class MatrixDriver(JobDriver):
 
     def print_dry_run(self) -> int:
         """Print what the study would cost, and how long it would take."""
-        facts = DryRun(self.study, self.wanted, self.lanes, self.widths)
+        facts = DryRun(self.study, self._ready.wanted, self._ready.lanes, self._ready.widths)
         with self.choice.look() as store:
             row = newest_study(store, self.study.name) if store is not None else None
             self.print_before(store, row)
             return print_dry_run(facts, store, as_json=self.view.json)
 
-    def _manifest(self) -> dict[str, JsonValue]:
-        lanes = {model.name: self._lane_of(model.name) for model in self.study.models}
-        facts = provenance(
-            self.directory,
-            self._width_text(),
-            [lane for lane in lanes.values() if lane is not None],
-        )
-        return {
-            **self.source.manifest(),
-            "provenance": facts,
-            "design": Design.of(self.study).plain(),
-        }
-
-    def _lane_of(self, model: str) -> LaneSettings | None:
-        try:
-            return split_name(model, self.lanes)[0]
-        except ValueError:  # `print_before` has named it already
-            return None
-
     def live_line(self, _store: Store | None) -> LiveLine:
         """Cells, lanes and cost."""
-        self._progress = MatrixLive(self._per_lane(), self.widths)
+        self._progress = MatrixLive(self._ready.cells_per_lane(), self._ready.widths)
         self._line = LiveLine(self._progress)
         return self._line
 
@@ -343,7 +199,7 @@ class MatrixDriver(JobDriver):
         bounds: dict[str, Any] = {**self._config.workflow()}
         tools = Tools(
             cwd=str(self.directory),
-            lanes=self.lanes,
+            lanes=self._ready.lanes,
             store=store,
             find=self._find,
             started=self.groups.started,
@@ -351,15 +207,12 @@ class MatrixDriver(JobDriver):
             runners=self._config.runners(),
             **bounds,
         )
-        bench = RunMatrixTools(tools, self.directory, offline=self._offline)
-        self._matrix = Matrix(
-            self.study,
+        bench = self._ready.tools(tools)
+        self._matrix = self._ready.matrix(
             bench,
-            self.wanted,
-            width=self._max_widths(),
-            told=self._line,
+            self._line,
             # Without models, only the cells that have a reply.
-            only=answered(store, self.row, self.study, self.wanted)
+            self._ready.answered(store, self.row)
             if self._offline and self.row is not None
             else None,
         )
@@ -368,12 +221,11 @@ class MatrixDriver(JobDriver):
         await stack.enter_async_context(bench)
         budget = None if self._offline else self.source.budget  # it limits the cells
         # The line is told of cells, not of events.
-        return {"budget": budget, "manifest": self._manifest(), "hooks": ()}
+        return {"budget": budget, "manifest": self._ready.manifest(), "hooks": ()}
 
     async def work(self, run: Run, _stack: AsyncExitStack) -> None:
         """Run the cells."""
-        self._record_source(self._store, run)
-        self._charge_budget(self._store, run)
+        self._ready.resume(self._store, run)
         await self._matrix.run(run)
 
     def unfinished(self) -> NotAsked | None:
@@ -383,31 +235,6 @@ class MatrixDriver(JobDriver):
             return None
         self._missing = f"{left} of {self._cells} cells have no reply yet"
         return NotAsked(self._missing)
-
-    def _record_source(self, store: Store, run: Run) -> None:
-        """Record the file and options of this driver if they differ from those recorded before.
-
-        `abreast resume` uses the newest ones.
-        """
-        if not run.resumed:
-            return
-        row = store.get(self.run_id)
-        if (self.source, Design.of(self.study)) != (
-            StudyFile.of_run(store, row),
-            design_of(store, row),
-        ):
-            run.note(STUDY_GIVEN, value=self._manifest())
-
-    def _charge_budget(self, store: Store, run: Run) -> None:
-        """Charge the budget with everything that the run has cost.
-
-        That includes drivers without a budget, and cells that have been superseded since.
-        """
-        if run.resumed and run.budget is not None:
-            known, spent = run.budget.spent, spent_of(store, store.get(self.run_id))
-            run.budget.restore(
-                {name: max(0.0, amount - known[name]) for name, amount in spent.items()}
-            )
 
     def print_result(self) -> int:
         """Print the counts and write the report; return the exit code."""
@@ -470,22 +297,6 @@ class MatrixDriver(JobDriver):
         return None
 
 
-def _with_width(
-    lane: LaneSettings, given: int | None, default: int, *, adaptive: bool
-) -> LaneSettings:
-    """The lane with the width of `--lane-width`, abreast.toml or else the study, as its cap.
-
-    A lane that grows would measure the provider's queue, so it grows only with `--adaptive`.
-    """
-    if lane.kind in _UNLIMITED_KINDS:
-        return lane
-    grows = adaptive and lane.adaptive
-    width = given or (lane.width if lane.capped else default)
-    return replace(
-        lane, width=width, adaptive=grows, capped=not grows or given is not None or lane.capped
-    )
-
-
 def drive_study(file: str, text: str, given: Mapping[str, Any]) -> int:
     """Run a study's file, or go on with its newest run; return the exit code."""
     config = Config.load()
@@ -513,10 +324,15 @@ def drive_study(file: str, text: str, given: Mapping[str, Any]) -> int:
         return resume_study(driver, request, store, row, retry=bool(given.get("rerun_failed")))
 
 
-def newest_study(store: Store, name: str) -> RunRow | None:
-    """The newest run of the study of that name; None if there is none."""
-    row = store.newest(name)
-    return row if row is not None and row.kind == KIND else None
+def recorded_file(store: Store, row: RunRow) -> StudyFile:
+    """The file of a recorded run; `UsageError` if a Python program described the study."""
+    with refusing():
+        source = StudyFile.of_run(store, row)
+    if not source.file:
+        raise UsageError(
+            f"{row.id} is a study of a Python program; run that program again, and it goes on"
+        )
+    return source
 
 
 def resume_study(

@@ -2,59 +2,26 @@
 
 import csv
 import io
-import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from abreast.cli.commands.export import pyarrow_modules, target
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, refusing, tell
-from abreast.cli.jobs.matrix.driver import (
-    KIND,
-    MatrixDriver,
-    StudyFile,
-    newest_study,
-    resume_study,
-)
-from abreast.cli.jobs.matrix.page import design_of, report_path, short_path, write_page
+from abreast.cli.jobs.matrix.driver import MatrixDriver, recorded_file, resume_study
+from abreast.cli.jobs.matrix.page import report_path, short_path, write_page
 from abreast.cli.jobs.request import new_request
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.tables import say, say_json
 from abreast.jobs.matrix.design.cells import CurrentCells
 from abreast.jobs.matrix.recorded_rows import rows_of
-from abreast.jobs.matrix.rows import Row
+from abreast.jobs.matrix.recorded_study import KIND, StudyFile, design_of, newest_study
+from abreast.jobs.matrix.rows import flat_rows
 from abreast.store.port import RunRow, Store
-
-_FLAT_COLUMNS: Final = (
-    "cell",
-    "lane",
-    "model",
-    "strategy",
-    "input",
-    "repeat",
-    "state",
-    "control",
-    "output",
-    "error",
-    "error_type",
-    "input_tokens",
-    "output_tokens",
-    "usd",
-    "estimated",
-    "service_s",
-    "queue_s",
-    "hold_s",
-    "backoff_s",
-    "wall_s",
-    "attempts",
-    "in_flight",
-)
-
-_JUDGE_COLUMNS: Final = ("judge_input_tokens", "judge_output_tokens", "judge_usd")
 
 
 def study_run(store: Store, wanted: str) -> RunRow:
@@ -98,7 +65,7 @@ def rescore(file: str, text: str, given: Mapping[str, Any]) -> int:
             raise UsageError(
                 f"there is no run of {name!r} to score; run it first: abreast matrix run {file}"
             )
-        source = replace(StudyFile.of_run(store, row), text=text, file=file, directory=directory)
+        source = replace(recorded_file(store, row), text=text, file=file, directory=directory)
         driver = MatrixDriver(source, request, report=not given["no_report"], offline=True)
         return resume_study(driver, request, store, row)
 
@@ -123,7 +90,7 @@ def export_rows(
             if form == "jsonl":
                 count = sum(1 for one in rows if file.write(f"{json_line(one.plain())}\n".encode()))
             else:
-                flat = [_flat(one) for one in rows]
+                flat = flat_rows(rows)
                 count = len(flat)
                 file.write(_csv(flat) if form == "csv" else _parquet(flat))
     if current.said is not None:
@@ -133,35 +100,9 @@ def export_rows(
     return 0
 
 
-def _flat(row: Row) -> dict[str, Any]:
-    scores = {f"score_{name}": value for name, value in row.scores.items()}
-    errors = (
-        {"score_errors": json.dumps(row.score_errors)}
-        if row.score_errors
-        else {"score_errors": None}
-    )
-    truth = (
-        row.truth
-        if isinstance(row.truth, str) or row.truth is None
-        else json.dumps(row.truth, ensure_ascii=False)
-    )
-    judged = {name: getattr(row, name) for name in _JUDGE_COLUMNS}
-    return {
-        **{name: getattr(row, name) for name in _FLAT_COLUMNS},
-        "truth": truth,
-        **scores,
-        **errors,
-        **judged,
-    }
-
-
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
 def _csv(rows: list[dict[str, Any]]) -> bytes:
     with closing(io.StringIO(newline="")) as text:
-        writer = csv.DictWriter(text, _columns(rows), restval="", lineterminator="\n")
+        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         return text.getvalue().encode("utf-8", "replace")
@@ -169,8 +110,7 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
 
 def _parquet(rows: list[dict[str, Any]]) -> bytes:
     pa, parquet = pyarrow_modules()
-    columns = _columns(rows)
-    table = pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows])
+    table = pa.Table.from_pylist(rows)
     with closing(io.BytesIO()) as file:
         parquet.write_table(table, file)
         return file.getvalue()

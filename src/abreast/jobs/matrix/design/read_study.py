@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,8 +25,8 @@ from abreast.jobs.files.shapes import (
     refuse_unknown,
     whole,
 )
-from abreast.jobs.files.yaml_nodes import YamlNode, read_yaml
-from abreast.jobs.matrix.design.input_files import inputs_of_file
+from abreast.jobs.files.yaml_nodes import YamlNode, node_of, read_yaml
+from abreast.jobs.matrix.design.input_files import files_of, inputs_of_file
 from abreast.jobs.matrix.design.template_fields import ROOT, missing_fields
 from abreast.jobs.matrix.scoring.scores import KINDS
 from abreast.jobs.matrix.spec import (
@@ -131,6 +131,31 @@ def load_study(
     return replace(study, warnings=warnings)
 
 
+def study_of(
+    facts: Mapping[str, Any],
+    rows: Sequence[tuple[str, Any]],
+    directory: Path,
+    *,
+    text: str,
+    code_of: CodeOf,
+    check_sample: Callable[[Mapping[str, Any]], str | None],
+) -> Study:
+    """The study of a mapping with the keys of a file, and its inputs with their default names.
+
+    `text` is what is recorded in place of a file's. Raises ValueError with all problems.
+    """
+    report = Problems("")
+    reader = _Reader(text, "", directory, report, code_of, check_sample, rows=rows)
+    study = reader.study(node_of({"matrix": {"inputs": [], **facts}}))
+    try:
+        report.settled()
+    except WorkflowInvalid as error:
+        raise ValueError("\n".join(problem.text for problem in error.problems)) from None
+    if study is None:  # pragma: no cover - only a file can lack the mapping
+        raise ValueError("a study is a mapping")
+    return study
+
+
 @dataclass(slots=True)
 class _Reader:
     text: str
@@ -141,6 +166,8 @@ class _Reader:
     check_sample: Callable[[Mapping[str, Any]], str | None]
     # Each with its file, if it has one of its own, and its line in the study.
     templates: list[tuple[ExpressionText, str, int]] = field(default_factory=list)
+    rows: Sequence[tuple[str, Any]] | None = None
+    """The inputs, if they are not in the file."""
 
     def study(self, root: YamlNode) -> Study | None:
         node = root.get("matrix")
@@ -393,7 +420,9 @@ class _Reader:
 
     def _inputs(self, node: YamlNode, truth: str, columns: set[str]) -> list[StudyInput]:
         """The inputs; `columns` are fields that strategies name as paths of images."""
-        if node.kind == "list":
+        if self.rows is not None:
+            found = [(name, value, node.line) for name, value in self.rows]
+        elif node.kind == "list":
             found = [
                 (f"{number:04}", one.plain(), one.line) for number, one in enumerate(node.entries)
             ]
@@ -413,9 +442,8 @@ class _Reader:
             whole = digest(by_content(facts, files))
             inputs.append(StudyInput(label, facts, facts.get(truth), whole, files))
         if not inputs:
-            self.report.problem(
-                node.line, f"there are no inputs: {shown(node.plain(2))} gives none"
-            )
+            which = "" if self.rows is not None else f": {shown(node.plain(2))} gives none"
+            self.report.problem(node.line, f"there are no inputs{which}")
         return inputs
 
     def _files(
@@ -446,9 +474,8 @@ class _Reader:
             )
             return []
         found: list[tuple[str, Any, int]] = []
-        for path in sorted(filter(Path.is_file, self.directory.glob(pattern))):
-            text = self._read(str(path.relative_to(self.directory)), line)
-            for one in () if text is None else inputs_of_file(path, text):
+        for path in files_of(self.directory, pattern):
+            for one in inputs_of_file(path, str(path.relative_to(self.directory))):
                 if isinstance(one, str):
                     self.report.problem(line, one)
                 else:

@@ -5,7 +5,7 @@ By intention-to-treat a failed cell counts as 0; valid-only leaves it out.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from abreast.jobs.matrix.rows import Row
@@ -46,6 +46,13 @@ def valid(row: Row, score: str) -> float | None:
     """The value of a row for a score, if it was done and scored."""
     value = row.scores.get(score) if row.state == "done" else None
     return float(value) if value is not None and math.isfinite(value) else None
+
+
+def is_unknown(cells: Sequence[Row], score: str) -> bool:
+    """Whether cells were done, and this score could be given to none of them."""
+    return any(row.state == "done" for row in cells) and all(
+        valid(row, score) is None for row in cells
+    )
 
 
 def block_means(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:

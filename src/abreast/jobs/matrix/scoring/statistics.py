@@ -19,6 +19,7 @@ from abreast.jobs.matrix.scoring.arms import (
     by_arm,
     grouped,
     intended,
+    is_unknown,
     mean,
     plain,
     score_names,
@@ -82,7 +83,7 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
         Summary(
             arm,
             score,
-            estimate([] if _is_unknown(cells, score) else _blocks(cells, score, intended)),
+            estimate([] if is_unknown(cells, score) else _blocks(cells, score, intended)),
             estimate(_blocks(cells, score, valid)),
         )
         for score, arm, cells in _scored(rows)
@@ -98,7 +99,7 @@ def comparisons(rows: Sequence[Row]) -> list[ArmComparison]:
     """
     by_score: dict[str, list[tuple[Arm, list[Row]]]] = defaultdict(list)
     for score, arm, cells in _scored(rows):
-        if not _is_unknown(cells, score):
+        if not is_unknown(cells, score):
             by_score[score].append((arm, cells))
     found = []
     for score, scored in by_score.items():
@@ -171,13 +172,6 @@ def _scored(rows: Sequence[Row]) -> Iterator[tuple[str, Arm, list[Row]]]:
         for arm, cells in by_arm(rows).items():
             if score in own[arm] or not own[arm]:
                 yield score, arm, cells
-
-
-def _is_unknown(cells: Sequence[Row], score: str) -> bool:
-    """Whether cells were done, and this score could be given to none of them."""
-    return any(row.state == "done" for row in cells) and all(
-        valid(row, score) is None for row in cells
-    )
 
 
 def _blocks(cells: Iterable[Row], score: str, reading: Reading) -> list[list[float]]:
