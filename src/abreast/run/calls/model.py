@@ -18,12 +18,12 @@ from abreast.core.outcome import Usage
 from abreast.models.media import MediaSource, read_files
 from abreast.models.port import (
     Effort,
-    Json,
     Message,
     Model,
     OnText,
     Reply,
     Request,
+    V,
     check_effort,
     is_greedy,
 )
@@ -124,7 +124,7 @@ class Caller(PricedModel):
         prompt: str,
         *,
         system: str | None = None,
-        schema: Mapping[str, Json] | type | None = None,
+        schema: type[V] | Mapping[str, object] | None = None,
         temperature: float | None = None,
         seed: int | None = None,
         stop: tuple[str, ...] = (),
@@ -134,13 +134,14 @@ class Caller(PricedModel):
         thinking_tokens: int | None = None,
         hear: OnText | None = None,
         files: Sequence[MediaSource] = (),
-    ) -> Reply:
+    ) -> Reply[V]:
         """Send one prompt; return the reply, or raise one of the errors beneath `CallFailed`.
 
         Args:
             prompt: the user's turn.
             system: the system prompt.
-            schema: a JSON schema, or a pydantic model; the reply's `value` then obeys it.
+            schema: a JSON schema, which the reply's `value` then obeys; or a pydantic model's
+                class, of which `value` is then an instance.
             temperature: how freely to choose; the provider's default if None.
             seed: for providers that take one; by default the item's own, so that a repeated run
                 sends the same requests.
@@ -172,11 +173,12 @@ class Caller(PricedModel):
             reasoning=check_effort(reasoning),
             thinking_tokens=thinking_tokens,
         )
-        reply = await self.complete(request, hear)
-        if schema is not None:
-            from abreast.models.schema import check_by_model
+        reply: Reply[Any] = await self.complete(request, hear)
+        if schema is not None and not isinstance(schema, Mapping):
+            from abreast.models.schema import as_model
 
-            check_by_model(schema, reply, f"the reply of {self.name}")
+            value = as_model(schema, reply, f"the reply of {self.name}")
+            reply = replace(reply, value=value)
         return reply
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
