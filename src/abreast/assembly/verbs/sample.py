@@ -15,7 +15,6 @@ from abreast.run.run import Run
 if TYPE_CHECKING:
     from abreast.jobs.sample.arguments import SampleJob
     from abreast.jobs.sample.branch_order import Pick
-    from abreast.jobs.sample.checks import Check
     from abreast.jobs.sample.dry_run import SampleDryRun
     from abreast.jobs.sample.results import SampleResult
     from abreast.jobs.sample.strategies import Strategy
@@ -29,7 +28,7 @@ async def sample(
     prompt: str,
     *,
     model: str | Model | Caller = "local/smollm2",
-    checks: Sequence[Check | Callable[[Any], object] | Mapping[str, object]] = (),
+    checks: Sequence[object] = (),
     breadth: int = 1,
     depth: int = 1,
     strategy: Strategy | str | None = None,
@@ -140,7 +139,7 @@ def dry_run_sample(
     *,
     pass_rate: float = 0.5,
     model: str | Model | Caller = "local/smollm2",
-    checks: Sequence[Check | Callable[[Any], object] | Mapping[str, object]] = (),
+    checks: Sequence[object] = (),
     breadth: int = 1,
     depth: int = 1,
     strategy: Strategy | str | None = None,

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.outcome import Usage
@@ -48,6 +48,21 @@ from abreast.run.retry import Retry
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
 
 MAX_SEED: Final = (1 << 31) - 1  # the largest seed that every provider accepts
+
+
+class AskOptions(TypedDict, total=False):
+    """The keywords of `Caller.ask`, for functions that pass them on; `schema` is spelled there."""
+
+    system: str | None
+    temperature: float | None
+    seed: int | None
+    stop: tuple[str, ...]
+    max_tokens: int | None
+    shared_prefix: int | None
+    reasoning: Effort | None
+    thinking_tokens: int | None
+    hear: OnText | None
+    files: Sequence[MediaSource]
 
 
 class Caller(PricedModel):
