@@ -8,6 +8,7 @@ import pytest
 
 import abreast
 from abreast.core.errors import WouldBlock
+from abreast.run.calls.model import Caller
 from abreast.testing import ScriptedModel
 
 TWINS = ["sample", "workflow"]
@@ -43,12 +44,18 @@ def test_a_twin_has_the_arguments_and_the_documentation_of_the_verb(name):
         abreast.sample,
         abreast.dry_run_sample,
         abreast.workflow,
+        abreast.Run.map,
+        abreast.Run.step,
+        abreast.Run.child,
+        Caller.ask,
     ],
 )
 def test_every_keyword_has_a_type_and_a_line_of_documentation(call):
     documented = inspect.getdoc(call).partition("Args:\n")[2]
-    for name, parameter in inspect.signature(call).parameters.items():
-        assert f"\n    {name}: " in f"\n{documented}" or f"**{name}: " in documented
+    parameters = dict(inspect.signature(call).parameters)
+    parameters.pop("self", None)
+    for name, parameter in parameters.items():
+        assert f"\n    {name}: " in f"\n{documented}" or f"*{name}: " in documented, name
         assert parameter.annotation not in (inspect.Parameter.empty, "Any")
 
 

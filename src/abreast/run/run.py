@@ -349,7 +349,12 @@ class Run:
     ) -> Run:
         """A scope within this one, with a longer path, these limits and limits of its own.
 
-        Use it with `async with`.
+            async with run.child("drafts", budget="100req") as drafts: ...
+
+        Args:
+            name: the scope's part of the path; once per scope.
+            lanes: further lanes; to a lane of this scope they add limits.
+            budget: a cap for everything in it, beside that of this scope.
         """
         self._claim(name)
         own = Budget.parse(budget) if isinstance(budget, str) else budget
