@@ -86,8 +86,9 @@ lint: $(DEV) ## ruff: rules, docstrings, format
 	$(BIN)/ruff check --quiet --isolated --select TID251 --config $(NO_SLEEP) tests
 	$(BIN)/ruff format --check .
 
-types: $(DEV) ## mypy, strict
+types: $(DEV) ## mypy, strict; mypy and pyright over the Python of README, docs and examples
 	$(BIN)/mypy
+	$(PY) scripts/check_doc_types.py
 
 contract: $(DEV) ## the arrow of imports
 	$(BIN)/lint-imports --no-cache --no-logo

@@ -42,11 +42,13 @@ async def main() -> None:
     Five places with the one, one place and ten a second with the other.
     """
     office = Office()
-    lanes = {
-        "generous": abreast.Slots(5),
-        "strict": [abreast.Slots(1), abreast.Rate(10, per=1, burst=1)],
-    }
-    async with abreast.open_run("lanes", lanes=lanes) as run:
+    async with abreast.open_run(
+        "lanes",
+        lanes={
+            "generous": abreast.Slots(5),
+            "strict": [abreast.Slots(1), abreast.Rate(10, per=1, burst=1)],
+        },
+    ) as run:
         async for outcome in run.map(office.answer, QUESTIONS, width=8, lane=lane_of):
             waited = outcome.timing.waited
             print(f"{outcome.key}  {outcome.lane:8}  {outcome.value:22}  waited {waited:.2f} s")

@@ -16,21 +16,27 @@ from typing import TYPE_CHECKING
 from abreast.core.version import VERSION
 
 if TYPE_CHECKING:
+    from abreast import errors, sync, testing
     from abreast.assembly.names import open_model, open_run
     from abreast.assembly.verbs.matrix import matrix
-    from abreast.assembly.verbs.sample import plan_sample, sample
+    from abreast.assembly.verbs.sample import dry_run_sample, sample
     from abreast.assembly.verbs.workflow import workflow
     from abreast.core.item import Item
-    from abreast.core.outcome import Cancelled, Done, Failed
+    from abreast.core.outcome import Cancelled, Done, Failed, Outcome
+    from abreast.core.usage import Usage
     from abreast.jobs.sample import checks, strategies
     from abreast.jobs.sample.draw_context import current_draw
     from abreast.limits.budget import Budget
     from abreast.limits.pool import Pool
     from abreast.limits.rate import Rate
     from abreast.limits.slots import Slots
+    from abreast.models.port import Message, Model, Reply
     from abreast.run.current import current
+    from abreast.run.map.outcomes import Map
     from abreast.run.retry import Retry
-    from abreast.sync import map, sample_sync
+    from abreast.run.run import Run
+    from abreast.store.port import Store
+    from abreast.sync import map
 
 __version__ = VERSION
 
@@ -40,21 +46,31 @@ __all__ = [
     "Done",
     "Failed",
     "Item",
+    "Map",
+    "Message",
+    "Model",
+    "Outcome",
     "Pool",
     "Rate",
+    "Reply",
     "Retry",
+    "Run",
     "Slots",
+    "Store",
+    "Usage",
     "checks",
     "current",
     "current_draw",
+    "dry_run_sample",
+    "errors",
     "map",
     "matrix",
     "open_model",
     "open_run",
-    "plan_sample",
     "sample",
-    "sample_sync",
     "strategies",
+    "sync",
+    "testing",
     "workflow",
 ]
 
@@ -66,26 +82,42 @@ _MODULE_OF = {
     "Done": "abreast.core.outcome",
     "Failed": "abreast.core.outcome",
     "Item": "abreast.core.item",
+    "Map": "abreast.run.map.outcomes",
+    "Message": "abreast.models.port",
+    "Model": "abreast.models.port",
+    "Outcome": "abreast.core.outcome",
     "Pool": "abreast.limits.pool",
     "Rate": "abreast.limits.rate",
+    "Reply": "abreast.models.port",
     "Retry": "abreast.run.retry",
+    "Run": "abreast.run.run",
     "Slots": "abreast.limits.slots",
+    "Store": "abreast.store.port",
+    "Usage": "abreast.core.usage",
     "current": "abreast.run.current",
     "current_draw": "abreast.jobs.sample.draw_context",
+    "dry_run_sample": "abreast.assembly.verbs.sample",
     "map": "abreast.sync",
     "matrix": "abreast.assembly.verbs.matrix",
     "open_model": "abreast.assembly.names",
     "open_run": "abreast.assembly.names",
-    "plan_sample": "abreast.assembly.verbs.sample",
     "sample": "abreast.assembly.verbs.sample",
-    "sample_sync": "abreast.sync",
     "workflow": "abreast.assembly.verbs.workflow",
+}
+
+# Names that are modules.
+_MODULES = {
+    "checks": "abreast.jobs.sample.checks",
+    "errors": "abreast.errors",
+    "strategies": "abreast.jobs.sample.strategies",
+    "sync": "abreast.sync",
+    "testing": "abreast.testing",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in ("checks", "strategies"):
-        return import_module(f"abreast.jobs.sample.{name}")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module 'abreast' has no attribute {name!r}")

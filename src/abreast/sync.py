@@ -1,4 +1,10 @@
-"""The verbs for code that isn't async: `map` and the jobs, each with the same arguments."""
+"""The verbs for code that isn't async: `map`, and a twin with the same arguments for each job.
+
+    result = abreast.sync.sample("Name a colour.", model="local/smollm2")
+
+They wait for an event loop in a thread of abreast's own. So they can be called anywhere: in a plain
+script, in a notebook, and where another loop runs.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +14,24 @@ import contextvars
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from abreast.assembly.names import open_run
-from abreast.assembly.verbs.matrix import matrix as async_matrix
-from abreast.assembly.verbs.sample import sample
+from abreast.assembly.verbs.matrix import matrix as _matrix
+from abreast.assembly.verbs.sample import sample as _sample
+from abreast.assembly.verbs.workflow import workflow as _workflow
 from abreast.core.errors import WouldBlock
 from abreast.core.outcome import Outcome
 from abreast.run.current import current_item
@@ -23,67 +40,235 @@ from abreast.run.map.outcomes import Map
 from abreast.run.run import Run
 
 if TYPE_CHECKING:
-    from abreast.jobs.sample.results import SampleResult
+    from abreast.core.halting import OnError, Until
+    from abreast.core.item import Item
+    from abreast.core.window import Order
+    from abreast.executors.port import Executor
+    from abreast.limits.budget import Budget
+    from abreast.limits.lane import Holding, LaneLimits
+    from abreast.run.map.options import Effect, OnChange
+    from abreast.run.retry import Retry
+    from abreast.run.run import Resume
+    from abreast.store.port import Store
 
-T = TypeVar("T")
+__all__ = ["map", "sample", "workflow"]
+
 P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 INTERRUPT_GRACE = 2.0  # seconds that an interrupted caller waits for its cancelled work
 BATCH_OUTCOMES = 256  # most outcomes passed from the loop's thread to the caller's at once
 
 
+@overload
 def map(
-    fn: Callable[[T], Any], items: Iterable[T], *, width: int, **options: Any
+    fn: Callable[[T], Awaitable[R]],
+    items: Iterable[T | Item[T]],
+    *,
+    width: int,
+    name: str | None = None,
+    span: int | None = None,
+    order: Order = "item",
+    until: Until[R] = None,
+    on_error: OnError = "collect",
+    lane: str | Callable[[T], str] | None = None,
+    key: Callable[[T], str] | None = None,
+    retry: int | Retry | None = None,
+    timeout: float | None = None,
+    effect: Effect = "pure",
+    hold: Holding = None,
+    executor: str | Executor | None = None,
+    on_change: OnChange = "refuse",
+    store: str | PathLike[str] | Store | None = None,
+    lanes: Mapping[str, LaneLimits] | None = None,
+    budget: Budget | str | None = None,
+    seed: int | None = None,
+    resume: Resume = "auto",
+    hooks: Sequence[object] = (),
+    tags: Sequence[str] = (),
+    redact: Callable[[str, object], object] | None = None,
+    types: Sequence[type] = (),
+) -> Iterator[Outcome[R]]: ...
+
+
+@overload
+def map(
+    fn: Callable[[T], R],
+    items: Iterable[T | Item[T]],
+    *,
+    width: int,
+    name: str | None = None,
+    span: int | None = None,
+    order: Order = "item",
+    until: Until[R] = None,
+    on_error: OnError = "collect",
+    lane: str | Callable[[T], str] | None = None,
+    key: Callable[[T], str] | None = None,
+    retry: int | Retry | None = None,
+    timeout: float | None = None,
+    effect: Effect = "pure",
+    hold: Holding = None,
+    executor: str | Executor | None = None,
+    on_change: OnChange = "refuse",
+    store: str | PathLike[str] | Store | None = None,
+    lanes: Mapping[str, LaneLimits] | None = None,
+    budget: Budget | str | None = None,
+    seed: int | None = None,
+    resume: Resume = "auto",
+    hooks: Sequence[object] = (),
+    tags: Sequence[str] = (),
+    redact: Callable[[str, object], object] | None = None,
+    types: Sequence[type] = (),
+) -> Iterator[Outcome[R]]: ...
+
+
+def map(
+    fn: Callable[[Any], Any],
+    items: Iterable[Any],
+    *,
+    width: int,
+    name: str | None = None,
+    span: int | None = None,
+    order: Order = "item",
+    until: Until[Any] = None,
+    on_error: OnError = "collect",
+    lane: str | Callable[[Any], str] | None = None,
+    key: Callable[[Any], str] | None = None,
+    retry: int | Retry | None = None,
+    timeout: float | None = None,
+    effect: Effect = "pure",
+    hold: Holding = None,
+    executor: str | Executor | None = None,
+    on_change: OnChange = "refuse",
+    store: str | PathLike[str] | Store | None = None,
+    lanes: Mapping[str, LaneLimits] | None = None,
+    budget: Budget | str | None = None,
+    seed: int | None = None,
+    resume: Resume = "auto",
+    hooks: Sequence[object] = (),
+    tags: Sequence[str] = (),
+    redact: Callable[[str, object], object] | None = None,
+    types: Sequence[type] = (),
 ) -> Iterator[Outcome[Any]]:
     """Call `fn` with each item, at most `width` at once; an iterator of outcomes in item order.
 
         outcomes = abreast.map(lambda x: x * x, range(5), width=3)
         [outcome.value for outcome in outcomes]      # [0, 1, 4, 9, 16]
 
-    `fn` may be a plain function (it runs in threads) or `async def`. It takes all options of
-    `run.map`, and `store=`, `lanes=`, `budget=`, `seed=`, `resume=`, `types=` of `open_run`. The
-    run is named after the map. Inside an item (a plain function's) it becomes a map beneath that
-    item. Items are read in a thread of abreast's own. Leaving the loop early cancels the items in
-    work.
+    The run is named after the map. Inside an item (a plain function's) it becomes a map beneath
+    that item. Items are read in a thread of abreast's own. Leaving the loop early cancels the items
+    in work.
+
+    Args:
+        fn: a plain function (it runs in threads) or `async def`.
+        items: anything iterable, also endless; it is read lazily. An `Item` in it gives its value
+            to `fn`, with a key and a lane of its own.
+        width: how many items execute at once.
+        name: the map's part of the path; by default the function's name.
+        span: how far to run ahead of the oldest outcome not yet taken; at least `width`.
+        order: `"item"`, or `"completion"` for outcomes as they come (which lets timing decide).
+        until: stop after that many successes, or at the first outcome for which this function is
+            true.
+        on_error: `"collect"` failures and go on; `"halt"` after the first one in item order; or
+            `"raise"` it there.
+        lane: the lane whose limits an item holds while it executes: a name, or a function of the
+            item.
+        key: a function of the item that gives its stable name; by default its position.
+        retry: how many further attempts a failing item gets, or a `Retry`.
+        timeout: seconds an attempt may take.
+        effect: `"once"` for work that must not be repeated after a crash, even if it is not known
+            whether it was done.
+        hold: further lanes to hold: a name, names, or weights such as `{"machine": "all"}`.
+        executor: where to call `fn`: `"local"`, `"process"`, or an Executor.
+        on_change: what to do on resume with an item whose value is not the one recorded under its
+            key: `"refuse"` it with `ItemChanged`, or `"rerun"` it.
+        store: where to record outcomes: a path, a URL or a Store; None for memory only.
+        lanes: names for limits: `{"openai": Slots(8)}`.
+        budget: a cap for everything in it: `Budget(requests=500)` or `"500req,20usd,10min"`.
+        seed: makes its seeds repeatable; drawn and recorded if None.
+        resume: whether to go on with an earlier run in the store, as in `open_run`.
+        hooks: functions that get every event, and objects that may change numbers.
+        tags: words to find the run by.
+        redact: called with (path, value) before a value is written; what it returns is written.
+        types: your classes that recorded values may have, as in `open_run`.
 
     Raises ValueError or TypeError at once for invalid options; `WouldBlock` inside an `async def`
     item, where it would stop the loop that it waits for: use `async for ... in
     abreast.current().run.map(...)` there.
     """
-    run_options = {name: options.pop(name) for name in _RUN_OPTIONS if name in options}
-    checked = check_options(fn, stored=run_options.get("store") is not None, width=width, **options)
+    options: dict[str, Any] = {
+        "width": width,
+        "name": name,
+        "span": span,
+        "order": order,
+        "until": until,
+        "on_error": on_error,
+        "lane": lane,
+        "key": key,
+        "retry": retry,
+        "timeout": timeout,
+        "effect": effect,
+        "hold": hold,
+        "executor": executor,
+        "on_change": on_change,
+    }
+    checked = check_options(fn, stored=store is not None, **options)
+    given: dict[str, Any] = {
+        "store": store,
+        "lanes": lanes,
+        "budget": budget,
+        "seed": seed,
+        "resume": resume,
+        "hooks": hooks,
+        "tags": tags,
+        "redact": redact,
+        "types": types,
+    }
+    run_options = {
+        option: value for option, value in given.items() if value not in (None, (), "auto")
+    }
     item = current_item()
     if item is not None:
-        return _map_inside_item(item.run, fn, items, run_options, {"width": width, **options})
-    run = open_run(run_options.pop("name", checked.name), **run_options)
-    return _Outcomes(
-        _background.loop(), run, lambda opened: opened.map(fn, items, width=width, **options)
-    )
+        return _map_inside_item(item.run, fn, items, run_options, options)
+    run = open_run(checked.name, **run_options)
+    return _Outcomes(_background.loop(), run, lambda opened: opened.map(fn, items, **options))
 
 
-def sample_sync(prompt: str, **options: Any) -> SampleResult:
-    """Call `abreast.sample` from code that isn't async, and wait for its result."""
-    result: SampleResult = _Call(
-        _background.loop(), sample(prompt, **options), contextvars.copy_context()
-    ).wait()
-    return result
+def _waiting(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+    """Return the blocking twin of an async verb: the same arguments, and the result itself.
 
-
-def _blocking(verb: Callable[P, Awaitable[T]]) -> Callable[P, T]:
-    """The same verb for code that isn't async: it waits for the result."""
+    It runs where its run does: on the loop of the run that is given as `run`, or of the current
+    item, else on the background loop. The calling thread waits, whether a loop of its own runs or
+    not.
+    """
 
     @wraps(verb)
-    def call(*args: P.args, **options: P.kwargs) -> T:
-        work = verb(*args, **options)
-        result: T = _Call(_background.loop(), work, contextvars.copy_context()).wait()
+    def twin(*args: P.args, **options: P.kwargs) -> R:
+        run, item = options.get("run"), current_item()
+        within = run if isinstance(run, Run) else item.run if item is not None else None
+        loop = _background.loop() if within is None else within.context.loop
+        _check_not_running(
+            loop,
+            f"abreast.sync.{verb.__name__} waits, which would stop the loop it runs on; "
+            f"use `await abreast.{verb.__name__}(...)` there",
+        )
+        result: R = _Call(loop, verb(*args, **options), contextvars.copy_context()).wait()
         return result
 
-    return call
+    twin.__module__ = __name__
+    twin.__doc__ = f"""Call `abreast.{verb.__name__}` from code that isn't async, and wait for it.
+
+    Raises `WouldBlock` where that would stop the loop it waits for: in an `async def` item.
+    All else is as with `await abreast.{verb.__name__}(...)`:
+
+    {verb.__doc__}"""
+    return twin
 
 
-matrix = _blocking(async_matrix)
-
-_RUN_OPTIONS = ("store", "lanes", "budget", "seed", "resume", "hooks", "tags", "redact", "types")
+matrix = _waiting(_matrix)
+sample = _waiting(_sample)
+workflow = _waiting(_workflow)
 
 
 def _map_inside_item(
@@ -99,16 +284,22 @@ def _map_inside_item(
             "and can't be given again"
         )
     loop = run.context.loop
+    _check_not_running(
+        loop,
+        "abreast.map waits, which would stop the loop it runs on; inside an async item use "
+        "`async for outcome in abreast.current().run.map(...)`",
+    )
+    return _Outcomes(loop, None, lambda _: run.map(fn, items, **options))
+
+
+def _check_not_running(loop: asyncio.AbstractEventLoop, message: str) -> None:
+    """Raise WouldBlock with this message if the loop runs in this thread."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
-        running = None
+        return
     if running is loop:
-        raise WouldBlock(
-            "abreast.map waits, which would stop the loop it runs on; inside an async item use "
-            "`async for outcome in abreast.current().run.map(...)`"
-        )
-    return _Outcomes(loop, None, lambda _: run.map(fn, items, **options))
+        raise WouldBlock(message)
 
 
 class _Outcomes:

@@ -1,11 +1,10 @@
-"""The errors: the tree in the docstring matches the classes, and every error can be pickled."""
+"""The errors of core: each says what it is for, and can be pickled."""
 
 from __future__ import annotations
 
 import copy
 import inspect
 import pickle
-import re
 
 import pytest
 from hypothesis import given
@@ -13,21 +12,6 @@ from hypothesis import strategies as st
 
 from abreast.core import errors
 from abreast.core.errors import AbreastError, ItemsFailed, RecordedError, WorkerDied
-
-
-def drawn_tree() -> dict[str, str | None]:
-    """Each error in the drawn tree and its parent."""
-    parents: dict[str, str | None] = {}
-    above: dict[int, str] = {}
-    for line in (errors.__doc__ or "").splitlines():
-        match = re.match(r"(?P<trunk> [ |`-]*)(?P<name>\w+)", line)
-        if match:
-            depth = len(match["trunk"])
-            parents[match["name"]] = next(
-                (above[d] for d in sorted(above, reverse=True) if d < depth), None
-            )
-            above = {d: name for d, name in above.items() if d < depth} | {depth: match["name"]}
-    return parents
 
 
 def all_errors() -> list[type[AbreastError]]:
@@ -44,23 +28,6 @@ def an_error(kind: type[AbreastError]) -> AbreastError:
     if kind is ItemsFailed:
         return ItemsFailed("two items failed", (RecordedError("A", "a"), RecordedError("B", "b")))
     return kind("what happened")
-
-
-def test_the_tree_in_the_docstring_is_the_tree_of_classes():
-    assert drawn_tree() == {
-        one.__name__: None if one is AbreastError else one.__bases__[0].__name__
-        for one in all_errors()
-    }
-
-
-def test_the_drawing_says_which_built_in_errors_they_also_are():
-    said = dict(re.findall(r"(\w+) .*\(also an? (\w+)\)", errors.__doc__ or ""))
-    assert said == {
-        one.__name__: base.__name__
-        for one in all_errors()
-        for base in one.__bases__[1:]
-        if base is not Exception
-    }
 
 
 @pytest.mark.parametrize("kind", all_errors())

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abreast.core.errors import ItemCancelled
 from abreast.core.outcome import (
     NO_TIMES,
     NO_USAGE,
@@ -119,3 +120,16 @@ def test_outcomes_of_different_kinds_differ():
 def test_only_a_done_is_ok_and_each_says_what_it_is():
     assert (Done.ok, Failed.ok, Cancelled.ok) == (True, False, False)
     assert (Done.state, Failed.state, Cancelled.state) == ("done", "failed", "cancelled")
+
+
+def test_every_outcome_has_an_error_and_only_a_done_one_a_value():
+    done, failed = Done(0, "a", 7), Failed(1, "b", LookupError("nothing there"))
+    cancelled = Cancelled(2, "c", "the map was left")
+    assert (done.value, done.error, done.ok) == (7, None, True)
+    assert (str(failed.error), failed.ok) == ("nothing there", False)
+    assert isinstance(cancelled.error, ItemCancelled)
+    assert str(cancelled.error) == "item c was cancelled: the map was left"
+    for outcome, why in ((failed, "LookupError: nothing there"), (cancelled, "the map was left")):
+        with pytest.raises(AttributeError, match=f"item {outcome.key} has no value: .*{why}") as no:
+            outcome.value  # noqa: B018 - reading it is the test
+        assert type(no.value.__cause__) is type(outcome.error)

@@ -378,7 +378,7 @@ async def test_the_rules_of_a_pydantic_model_itself_are_checked():
     async with serving(even, odd) as server:
         lanes = read_lanes({"mine": {"base_url": server.url}}, "here")
         async with abreast.open_model("mine/m", lanes=lanes) as model:
-            assert (await model.ask("Go", schema=Even)).value == {"number": 2}
+            assert (await model.ask("Go", schema=Even)).value == Even(number=2)
             with pytest.raises(ReplyInvalid) as caught:
                 await model.ask("Go", schema=Even)
     assert str(caught.value) == (
@@ -395,7 +395,7 @@ async def test_a_sample_repairs_what_a_pydantic_model_refuses():
             async with abreast.open_run("r") as run:
                 job = make_job("Go", model, schema=Even, breadth=1, depth=2, strategy="repair")
                 result = await job.run(run)
-    assert result.value == {"number": 2}
+    assert result.value == Even(number=2)
     assert "an odd number" in json.dumps(server.bodies[1])
 
 

@@ -1,54 +1,6 @@
 """Every error that abreast raises itself, each named for a situation.
 
-    AbreastError
-    |-- KeyReused        two items of a map, or two maps of a scope, have the same name
-    |-- ItemChanged      on resume, items differ from those recorded under their keys
-    |-- TimedOut         an attempt took longer than its timeout            (also a TimeoutError)
-    |-- CannotStore      a value can't be written to the store              (also a TypeError)
-    |-- RecordedError    a failure as it was read back from the store
-    |-- ItemsFailed      several items failed at once; the first is its cause
-    |-- OutcomeUnknown   a `once` step was in flight when its driver died: it may be done or not
-    |-- WouldBlock       a blocking function was called where it would stop the loop
-    |-- WorkerDied       a worker process ended in the middle of an item
-    |-- CallFailed       a model call did not give a usable reply; what came instead is in `raw`
-    |   |-- Throttled        too many requests: the lane is held, and the call goes on later
-    |   |-- QuotaSpent       the account's quota is used up: the lane is parked
-    |   |-- ServerFault      the provider failed (5xx)
-    |   |   `-- Unavailable      it is down or overloaded (502, 503, 529): the lane is held
-    |   |-- ConnectionLost   the connection failed or broke off            (also a ConnectionError)
-    |   |-- ReplyTimeout     no reply in time                              (also a TimeoutError)
-    |   |-- ReplyBroken      a reply that can't be read: malformed, empty, wrong type, too long
-    |   |-- ReplyInvalid     a reply that can be read but does not obey the schema
-    |   |-- Refused          the model or its provider declined to answer
-    |   |-- TooLong          the request does not fit the model's context
-    |   |-- KeyRefused       the key is wrong, or may not do this
-    |   |-- NoSuchModel      the provider has no model of that name
-    |   |-- NotRecorded      a replayed run did not record this request
-    |   `-- RequestRefused   the provider says that the request is wrong
-    |-- BranchesFailed   no branch of a sample passed, and some raised; the first error is its cause
-    |-- CheckBroken      a check raised instead of judging; what it raised is the cause
-    |-- WorkflowInvalid  a workflow file can't be run; names every problem  (also a ValueError)
-    |-- PriceUnknown     a cap on money can't be kept: the model's price is unknown
-    |-- KeysMissing      keys of lanes that are needed are not set; names them all
-    |-- ModelUnknown     no provider or model has that name
-    |-- Stopped          a run or map ended before its items did
-    |   |-- Halted           by `run.halt`, with the reason given
-    |   |-- CancelRequested  by a request from another process
-    |   |-- Paused           a person has to decide something first
-    |   `-- BudgetSpent      nothing in flight could still make room under the cap
-    |       `-- LaneParked       a provider takes no more requests for now
-    `-- StoreError       the store can't do what is asked of it
-        |-- RunBusy          another driver is on this run
-        |-- RunExists        a run of that id exists already
-        |-- DriverReplaced   another driver took this run over; nothing more is written
-        |-- NoSuchRun        no run of that name or id
-        |-- StoreNewer       written by a later version of abreast
-        |-- StoreCorrupt     not a store, or a damaged one
-        |-- TypeNotLoaded    a recorded value has a type that this program has not imported
-        |-- StoreReadOnly    the file or its directory can't be written
-        |-- StoreFull        no room left on the disk
-        |-- StoreLocked      another process kept the file locked for too long
-        `-- StoreGone        the file was removed or replaced while it was in use
+`abreast.errors` draws them as a tree, with those of the jobs.
 
 All of them can be pickled, as they may be raised in another process.
 """
@@ -58,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from abreast.core.outcome import Usage
+from abreast.core.usage import Usage
 
 
 class AbreastError(Exception):
@@ -156,6 +108,10 @@ class ItemsFailed(AbreastError):
 
 class OutcomeUnknown(AbreastError, retryable=False):
     """A `once` step was in flight when its driver died; it is not repeated unless asked."""
+
+
+class ItemCancelled(AbreastError, retryable=False):
+    """An item was started, then stopped before it ended; the message says why."""
 
 
 class WouldBlock(AbreastError, retryable=False):

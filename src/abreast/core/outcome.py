@@ -3,77 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
-from abreast.core.frozen import later, record
+from abreast.core.errors import ItemCancelled
+from abreast.core.frozen import record
+from abreast.core.usage import NO_USAGE, TOKEN_PARTS, Usage, tokens_in_words
+
+__all__ = [
+    "NO_TIMES",
+    "NO_USAGE",
+    "TOKEN_PARTS",
+    "Cancelled",
+    "Done",
+    "Failed",
+    "Outcome",
+    "Times",
+    "Timing",
+    "Usage",
+    "timing_of",
+    "tokens_in_words",
+]
 
 T = TypeVar("T")
-
-
-@record(frozen=True, slots=True)
-class Usage:
-    """What some work consumed. `usd` is None if no price is known: unknown is never zero."""
-
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    usd: float | None = 0.0
-    estimate: bool = False
-    cached_input_tokens: int = later(0)
-    """Of the input: read from the provider's cache, at a lower price."""
-    cache_write_tokens: int = later(0)
-    """Of the input: written to the provider's cache."""
-    reasoning_tokens: int = later(0)
-    """Of the output: spent on thinking before the answer."""
-
-    def __add__(self, other: Usage) -> Usage:
-        """The sum. It is an estimate if one part is, and its price is unknown if one part's is."""
-        return Usage(
-            self.requests + other.requests,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            None if self.usd is None or other.usd is None else _add_money(self.usd, other.usd),
-            self.estimate or other.estimate,
-            self.cached_input_tokens + other.cached_input_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
-
-    def __sub__(self, other: Usage) -> Usage:
-        """The usage since `other`, an earlier sum; its price is unknown if either one is."""
-        return Usage(
-            self.requests - other.requests,
-            self.input_tokens - other.input_tokens,
-            self.output_tokens - other.output_tokens,
-            None if self.usd is None or other.usd is None else _add_money(self.usd, -other.usd),
-            self.estimate and not other.estimate,
-            self.cached_input_tokens - other.cached_input_tokens,
-            self.cache_write_tokens - other.cache_write_tokens,
-            self.reasoning_tokens - other.reasoning_tokens,
-        )
-
-
-def tokens_in_words(used: Usage) -> str:
-    """The tokens as people read them.
-
-    >>> tokens_in_words(Usage(3, 4200, 80, cached_input_tokens=2800, reasoning_tokens=64))
-    '4,200 (2,800 cached) + 80 (64 reasoning) tokens'
-    """
-    cached = f" ({used.cached_input_tokens:,} cached)" if used.cached_input_tokens else ""
-    thought = f" ({used.reasoning_tokens:,} reasoning)" if used.reasoning_tokens else ""
-    return f"{used.input_tokens:,}{cached} + {used.output_tokens:,}{thought} tokens"
-
-
-TOKEN_PARTS: Final = ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
-"""The fields of a usage that are parts of its tokens."""
-
-# Decimal places of a sum in US dollars: finer than any price, coarser than float errors.
-MONEY_DIGITS: Final = 12
-
-
-def _add_money(one: float, other: float) -> float:
-    """The sum, rounded: sums of plain floats differ with the order in which calls end."""
-    return round(one + other, MONEY_DIGITS) if one and other else one or other
 
 
 @record(frozen=True, slots=True)
@@ -99,7 +50,6 @@ class Timing:
 # is needed.
 Times: TypeAlias = tuple[float, ...]
 
-NO_USAGE = Usage()
 NO_TIMES: Times = (0.0, 0.0, 0.0)
 
 
@@ -111,9 +61,10 @@ def timing_of(times: Times) -> Timing:
 
 @record(frozen=True, slots=True)
 class Done(Generic[T]):
-    """The item's work returned `value`."""
+    """The item's work returned `value`; `error` is None."""
 
-    ok: ClassVar[bool] = True
+    ok: ClassVar[Literal[True]] = True
+    error: ClassVar[None] = None
     state: ClassVar[str] = "done"
 
     index: int
@@ -134,9 +85,10 @@ class Failed:
     """The item's work raised `error`.
 
     It is the exception itself, or a `RecordedError` if the outcome was read back from a store.
+    There is no `value`: reading it raises an AttributeError, whose cause is `error`.
     """
 
-    ok: ClassVar[bool] = False
+    ok: ClassVar[Literal[False]] = False
     state: ClassVar[str] = "failed"
 
     index: int
@@ -147,6 +99,13 @@ class Failed:
     times: Times = field(default=NO_TIMES, compare=False, repr=False)
 
     @property
+    def value(self) -> NoReturn:
+        """Raises AttributeError: there is none."""
+        raise AttributeError(
+            f"item {self.key} has no value: {type(self.error).__name__}: {self.error}"
+        ) from self.error
+
+    @property
     def timing(self) -> Timing:
         """Where the item's wall time went."""
         return timing_of(self.times)
@@ -154,9 +113,12 @@ class Failed:
 
 @record(frozen=True, slots=True)
 class Cancelled:
-    """The item was started, then stopped for `reason`; its usage is an estimate."""
+    """The item was started, then stopped for `reason`; its usage is an estimate.
 
-    ok: ClassVar[bool] = False
+    There is no `value`: reading it raises an AttributeError, whose cause is `error`.
+    """
+
+    ok: ClassVar[Literal[False]] = False
     state: ClassVar[str] = "cancelled"
 
     index: int
@@ -167,9 +129,25 @@ class Cancelled:
     times: Times = field(default=NO_TIMES, compare=False, repr=False)
 
     @property
+    def error(self) -> ItemCancelled:
+        """An `ItemCancelled` that says why, made when it is asked for."""
+        return ItemCancelled(f"item {self.key} was cancelled: {self.reason}")
+
+    @property
+    def value(self) -> NoReturn:
+        """Raises AttributeError: there is none."""
+        raise AttributeError(
+            f"item {self.key} has no value: it was cancelled ({self.reason})"
+        ) from self.error
+
+    @property
     def timing(self) -> Timing:
         """Where the item's wall time went."""
         return timing_of(self.times)
 
 
 Outcome: TypeAlias = Done[T] | Failed | Cancelled
+"""How an item ended. `ok` tells which: True for `Done`, which has a `value`; False for the others.
+
+    print(outcome.key, outcome.value if outcome.ok else outcome.error)
+"""

@@ -2,13 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Final, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from abreast.core.frozen import later, record
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.models.media import MediaFile
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    V = DefaultTypeVar("V", default=Json)
+    V_co = DefaultTypeVar("V_co", default=Json, covariant=True)
+else:  # the defaults are for type checkers; `typing` has them from 3.13 on
+    V = TypeVar("V")
+    V_co = TypeVar("V_co", covariant=True)
+"""The type of a reply's value: JSON, or the pydantic model that was given as `schema`."""
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "refused", "other"]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -74,14 +83,17 @@ class Request:
 
 
 @record(frozen=True, slots=True)
-class Reply:
+class Reply(Generic[V_co]):
     """The reply of a model.
+
+    `value` is there if a schema was asked for: the JSON of the text, or an instance of the pydantic
+    model that was given as `schema`; a `Reply[Recipe]` has a `Recipe`.
 
     `seconds` is the service time of this one attempt, without any waiting before it.
     """
 
     text: str
-    value: Json = None
+    value: V_co = None  # type: ignore[assignment]  # without a schema
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = NO_USAGE
     finish: Finish = "stop"

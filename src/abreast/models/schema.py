@@ -78,16 +78,17 @@ def parse(
     return value
 
 
-def check_by_model(given: object, reply: Reply, who: str) -> None:
-    """Raise ReplyInvalid if `given` is a pydantic model's class that refuses the reply's value.
+def as_model(given: object, reply: Reply, who: str) -> Any:  # noqa: ANN401 - an instance of `given`
+    """The reply's value as an instance of `given`, if that is a pydantic model's class.
 
-    A model may have rules that its JSON schema can't express.
+    Raises ReplyInvalid if the model refuses it: it may have rules that its JSON schema can't
+    express. With any other schema, the value as it is.
     """
     validate = getattr(given, "model_validate_json", None)
     if validate is None:
-        return
+        return reply.value
     try:
-        validate(_encode_value(reply.value))
+        return validate(_encode_value(reply.value))
     except ValueError as error:
         faults = cast("Any", error).errors() if hasattr(error, "errors") else []
         first = faults[0] if faults else {"loc": (), "msg": str(error)}

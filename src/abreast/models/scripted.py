@@ -20,8 +20,10 @@ from abreast.models.schema import parse
 # A text, a whole reply, or an error to raise.
 Line: TypeAlias = str | Reply | BaseException | type[BaseException]
 Script: TypeAlias = (
-    "Mapping[str, Line | Sequence[Line]] | Sequence[Line]"
-    " | Callable[[Request], Line] | os.PathLike[str]"
+    Mapping[str, Line | Sequence[Line]]
+    | Sequence[Line]
+    | Callable[[Request], Line]
+    | os.PathLike[str]
 )
 
 

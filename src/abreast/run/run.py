@@ -6,13 +6,22 @@ Nothing that it started outlives its block.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    Self,
+    TypeAlias,
+    TypeVar,
+    TypeVarTuple,
+    overload,
+)
 
 from abreast.core.errors import BudgetSpent, Halted, KeyReused, Stopped
 from abreast.core.halting import OnError, Until
-from abreast.core.item import escape
+from abreast.core.item import Item, escape
 from abreast.core.window import Order
 from abreast.executors.port import Executor
 from abreast.executors.tasks import is_async
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 # The path of the item that claimed a name, and its attempts; empty outside of items.
 _Claimant: TypeAlias = tuple[str, tuple[int, ...]]
@@ -116,16 +126,17 @@ class Run:
 
     # --- maps, steps and scopes ---
 
+    @overload
     def map(
         self,
-        fn: Callable[[T], Any],
-        items: Iterable[T] | AsyncIterable[T],
+        fn: Callable[[T], Awaitable[R]],
+        items: Iterable[T | Item[T]] | AsyncIterable[T | Item[T]],
         *,
         width: int,
         name: str | None = None,
         span: int | None = None,
         order: Order = "item",
-        until: Until[Any] = None,
+        until: Until[R] = None,
         on_error: OnError = "collect",
         lane: str | Callable[[T], str] | None = None,
         key: Callable[[T], str] | None = None,
@@ -135,7 +146,50 @@ class Run:
         hold: Holding = None,
         executor: str | Executor | None = None,
         on_change: OnChange = "refuse",
-    ) -> Map[T, Any]:
+    ) -> Map[T, R]: ...
+
+    @overload
+    def map(
+        self,
+        fn: Callable[[T], R],
+        items: Iterable[T | Item[T]] | AsyncIterable[T | Item[T]],
+        *,
+        width: int,
+        name: str | None = None,
+        span: int | None = None,
+        order: Order = "item",
+        until: Until[R] = None,
+        on_error: OnError = "collect",
+        lane: str | Callable[[T], str] | None = None,
+        key: Callable[[T], str] | None = None,
+        retry: int | Retry | None = None,
+        timeout: float | None = None,
+        effect: Effect = "pure",
+        hold: Holding = None,
+        executor: str | Executor | None = None,
+        on_change: OnChange = "refuse",
+    ) -> Map[T, R]: ...
+
+    def map(
+        self,
+        fn: Callable[[Any], Any],
+        items: Iterable[Any] | AsyncIterable[Any],
+        *,
+        width: int,
+        name: str | None = None,
+        span: int | None = None,
+        order: Order = "item",
+        until: Until[Any] = None,
+        on_error: OnError = "collect",
+        lane: str | Callable[[Any], str] | None = None,
+        key: Callable[[Any], str] | None = None,
+        retry: int | Retry | None = None,
+        timeout: float | None = None,
+        effect: Effect = "pure",
+        hold: Holding = None,
+        executor: str | Executor | None = None,
+        on_change: OnChange = "refuse",
+    ) -> Map[Any, Any]:
         """Call `fn` with each item, at most `width` at once.
 
         Outcomes come in item order, each as soon as those before it have come. Given the same
@@ -146,7 +200,8 @@ class Run:
 
         Args:
             fn: `async def`, or a plain function, which then runs in a thread of its own.
-            items: anything iterable, also asynchronously, also endless; it is read lazily.
+            items: anything iterable, also asynchronously, also endless; it is read lazily. An
+                `Item` in it gives its value to `fn`, with a key and a lane of its own.
             width: how many items execute at once.
             name: the map's part of the path; by default the function's name. Once per scope.
             span: how far to run ahead of the oldest outcome not yet taken; at least `width`.
@@ -195,11 +250,41 @@ class Run:
         self._claim(options.name)
         return Map(Scheduler(self, self.context, fn, items, options))
 
+    @overload
     async def step(
         self,
         name: str,
-        fn: Callable[..., Any],
-        *args: Any,
+        fn: Callable[[*Ts], Awaitable[R]],
+        *args: *Ts,
+        lane: str | None = None,
+        retry: int | Retry | None = None,
+        timeout: float | None = None,
+        effect: Effect = "pure",
+        hold: Holding = None,
+        executor: str | Executor | None = None,
+        on_change: OnChange = "refuse",
+    ) -> R: ...
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[*Ts], R],
+        *args: *Ts,
+        lane: str | None = None,
+        retry: int | Retry | None = None,
+        timeout: float | None = None,
+        effect: Effect = "pure",
+        hold: Holding = None,
+        executor: str | Executor | None = None,
+        on_change: OnChange = "refuse",
+    ) -> R: ...
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[*Ts], Any],
+        *args: *Ts,
         lane: str | None = None,
         retry: int | Retry | None = None,
         timeout: float | None = None,
@@ -213,8 +298,28 @@ class Run:
         A recorded step is not run again.
 
             total = await run.step("total", add, 1, 2)
+
+        Args:
+            name: the step's part of the path; once per scope.
+            fn: `async def`, or a plain function, which then runs in a thread of its own.
+            *args: what it is called with; on resume they must be those that were recorded.
+            lane: the lane whose limits it holds while it executes.
+            retry: how many further attempts it gets if it fails, or a `Retry`.
+            timeout: seconds an attempt may take.
+            effect: `"once"` for work that must not be repeated after a crash, even if it is not
+                known whether it was done.
+            hold: further lanes to hold: a name, names, or weights such as `{"machine": "all"}`.
+            executor: where to call `fn`: `"local"`, `"process"`, or an Executor; by default the
+                run's.
+            on_change: what to do on resume if the arguments are not those recorded: `"refuse"`
+                with `ItemChanged`, or `"rerun"`.
+
+        Raises:
+            ValueError, TypeError: an option makes no sense; nothing has started.
+            KeyReused: the scope has a map or step of that name.
         """
-        call = fn if len(args) == 1 else _AsyncSpread(fn) if is_async(fn) else _Spread(fn)
+        given: tuple[Any, ...] = args
+        call = fn if len(given) == 1 else _AsyncSpread(fn) if is_async(fn) else _Spread(fn)
         options = check_options(
             fn,
             stored=self.context.stored,
@@ -231,7 +336,7 @@ class Run:
         )
         self._claim(name)
         scheduler = Scheduler(
-            self, self.context, call, [args[0] if len(args) == 1 else args], options
+            self, self.context, call, [given[0] if len(given) == 1 else given], options
         )
         return (await Map[Any, Any](scheduler).values())[0]
 
@@ -244,7 +349,12 @@ class Run:
     ) -> Run:
         """A scope within this one, with a longer path, these limits and limits of its own.
 
-        Use it with `async with`.
+            async with run.child("drafts", budget="100req") as drafts: ...
+
+        Args:
+            name: the scope's part of the path; once per scope.
+            lanes: further lanes; to a lane of this scope they add limits.
+            budget: a cap for everything in it, beside that of this scope.
         """
         self._claim(name)
         own = Budget.parse(budget) if isinstance(budget, str) else budget

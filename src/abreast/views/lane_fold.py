@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from abreast.core import events
-from abreast.core.driven_time import DrivenTime
 from abreast.core.events import Event
 from abreast.core.item import unescape
+from abreast.views.driven_time import DrivenTime
 from abreast.views.job_view import listed, number, whole
 from abreast.views.lane_rows import (
     CANCELLED,

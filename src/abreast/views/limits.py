@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from abreast.core import events
-from abreast.core.driven_time import DrivenTime
 from abreast.core.events import Event
+from abreast.views.driven_time import DrivenTime
 from abreast.views.job_view import number
 from abreast.views.lane_rows import CRASHED, RUNNING, LaneLevel, TimeWindow
 

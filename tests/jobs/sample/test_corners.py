@@ -399,7 +399,7 @@ async def test_a_second_decider_sees_what_the_first_has_decided():
     ],
 )
 def test_the_expected_number_of_requests_is_between_one_and_all(options, expected):
-    plan = abreast.plan_sample("Say.", model=model_of(Table(at())), pass_rate=0.5, **options)
+    plan = abreast.dry_run_sample("Say.", model=model_of(Table(at())), pass_rate=0.5, **options)
     assert plan.expected_requests == pytest.approx(expected)
     assert (
         1 <= plan.expected_requests <= plan.worst_requests == options["breadth"] * options["depth"]

@@ -298,7 +298,7 @@ async def test_models_may_be_named_wherever_models_are_taken(scripts):
     result = await drawn(Table(at()), strategy=Mine())
     assert (result.text, result.winner.model) == (f"{PASS} slow", "scripted/slow.jsonl")
     assert (
-        abreast.plan_sample(
+        abreast.dry_run_sample(
             "Say.",
             model="scripted/slow.jsonl",
             judge="scripted/yes.jsonl",
@@ -812,7 +812,7 @@ def test_a_plan_says_what_it_may_cost_before_anything_is_spent():
 
     table = Table(at())
     model = Caller(table, ModelLane("test"), price=FlatPrice(1.0, 2.0))
-    plan = abreast.plan_sample(
+    plan = abreast.dry_run_sample(
         "Say.",
         model=model,
         breadth=4,
@@ -824,16 +824,16 @@ def test_a_plan_says_what_it_may_cost_before_anything_is_spent():
     assert 4 <= plan.expected_requests / 2 <= 12
     assert plan.worst_usd > plan.expected_usd > 0
     assert plan.worst_tokens >= 12 * 100
-    alone = abreast.plan_sample("Say.", model=model, pass_rate=0.0, depth=3)
+    alone = abreast.dry_run_sample("Say.", model=model, pass_rate=0.0, depth=3)
     assert alone.expected_requests == alone.worst_requests == 3
-    assert abreast.plan_sample("Say.", model=Caller(table, ModelLane("test"))).worst_usd is None
+    assert abreast.dry_run_sample("Say.", model=Caller(table, ModelLane("test"))).worst_usd is None
     with pytest.raises(ValueError, match="pass_rate"):
-        abreast.plan_sample("Say.", model=model, pass_rate=1.5)
+        abreast.dry_run_sample("Say.", model=model, pass_rate=1.5)
     assert table.asked == []
 
 
 def test_the_door_for_code_that_is_not_async():
-    result = abreast.sample_sync(
+    result = abreast.sync.sample(
         "Say.", model=model_of(Table(at((0, 1)))), checks=[passes], depth=2
     )
     assert result.text == "good 0.1"

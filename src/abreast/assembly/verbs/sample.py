@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from abreast.assembly.names import as_caller, open_model, open_run
 from abreast.core.seeds import derive_seed
@@ -14,9 +14,13 @@ from abreast.run.run import Run
 
 if TYPE_CHECKING:
     from abreast.jobs.sample.arguments import SampleJob
+    from abreast.jobs.sample.branch_order import Pick
     from abreast.jobs.sample.dry_run import SampleDryRun
     from abreast.jobs.sample.results import SampleResult
-    from abreast.models.port import Model
+    from abreast.jobs.sample.strategies import Strategy
+    from abreast.limits.budget import Budget
+    from abreast.models.media import MediaSource
+    from abreast.models.port import Effort, Model, V
     from abreast.run.calls.model import Caller
 
 
@@ -24,10 +28,27 @@ async def sample(
     prompt: str,
     *,
     model: str | Model | Caller = "local/smollm2",
-    run: Run | None = None,
+    checks: Sequence[object] = (),
+    breadth: int = 1,
+    depth: int = 1,
+    strategy: Strategy | str | None = None,
+    pick: Pick = "ordered",
     judge: str | Model | Caller | None = None,
-    **options: Any,
-) -> SampleResult:
+    on_error: Literal["raise", "collect"] = "raise",
+    system: str | None = None,
+    schema: type[V] | Mapping[str, object] | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    reasoning: Effort | None = None,
+    thinking_tokens: int | None = None,
+    seed: int | None = None,
+    explain: bool = False,
+    files: Sequence[MediaSource] = (),
+    run: Run | None = None,
+    name: str = "sample",
+    budget: Budget | str | None = None,
+    **theirs: Never,
+) -> SampleResult[V]:
     """Draw from a model, check and repair the draws, until one passes.
 
         colour = checks.regex("^(red|green|blue)$")
@@ -38,16 +59,38 @@ async def sample(
 
     The winner is the least (round, branch) that passes: the same whatever the delays, unless
     `pick="first"` asks for whichever passes first in time. Breadth costs: up to `breadth * depth`
-    paid draws, and 429s come sooner; see `plan`.
+    paid draws, and 429s come sooner; see `dry_run_sample`.
 
     Args:
         prompt: the user message.
         model: a name such as "openai/gpt-4o-mini", or a model that is open already.
-        run: the run that it belongs to; by default the run of the current item, else one in memory.
+        checks: what a draw must satisfy: functions, schemas, pydantic models, or those of
+            `abreast.checks`. Without any, the first draw wins.
+        breadth: how many branches draw side by side.
+        depth: how many rounds each branch has: the first draw, and `depth - 1` repairs.
+        strategy: what to ask next, and which draw to choose: one of `abreast.strategies`, your own,
+            or a name such as "repair".
+        pick: "ordered" chooses the least (round, branch) that passes; "first" the draw that passes
+            first in time, which depends on timing.
         judge: the model for checks that ask a model and name none; by default the same model.
-        **options: those of `abreast.jobs.sample.arguments.make_job`: checks, breadth, depth,
-            strategy, pick, on_error, system, schema, temperature, max_tokens, reasoning,
-            thinking_tokens, seed, explain, name, budget, files.
+        on_error: "raise" where nothing passed and something raised; "collect" returns the errors
+            with the result.
+        system: the system prompt.
+        schema: a JSON schema for the replies, or a pydantic model's class: then `result.value` is
+            an instance of it.
+        temperature: the sampling temperature; the provider's default, or 0.8 for several draws from
+            an embedded model.
+        max_tokens: the longest reply.
+        reasoning: how much to think before each: none, minimal, low, medium, high, xhigh or max.
+        thinking_tokens: the most tokens to think with, beside `max_tokens`.
+        seed: a seed of the sample's own; by default the run's, at the sample's place.
+        explain: run all checks on every draw, also after one has failed.
+        files: images and PDF files that go with the prompt, as paths or `MediaFile`s; judges do
+            not get them.
+        run: the run that it belongs to; by default the run of the current item, else one in memory.
+        name: the sample's part of the path; unique in its scope.
+        budget: a limit for draws, judges and repairs together.
+        **theirs: none; a keyword of another library gets an error that names abreast's.
 
     Raises:
         ValueError, TypeError: an option is invalid; nothing was drawn.
@@ -55,7 +98,30 @@ async def sample(
         BudgetSpent: the cap is reached.
     """
     async with contextlib.AsyncExitStack() as stack:
-        job = _sample_job(prompt, model, judge, options, _opener(stack))
+        job = _sample_job(
+            prompt,
+            model,
+            judge,
+            _opener(stack),
+            checks=checks,
+            breadth=breadth,
+            depth=depth,
+            strategy=strategy,
+            pick=pick,
+            on_error=on_error,
+            system=system,
+            schema=schema,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            reasoning=reasoning,
+            thinking_tokens=thinking_tokens,
+            seed=seed,
+            explain=explain,
+            files=files,
+            name=name,
+            budget=budget,
+            **theirs,
+        )
         item = current_item()
         within = run if run is not None else item.run if item is not None else None
         if within is None:
@@ -64,46 +130,94 @@ async def sample(
                 open_run(job.name, seed=derive_seed(0, prompt))
             )
             job = replace(job, name="draws")
-        return await job.run(within)
+        result: SampleResult[Any] = await job.run(within)
+        return result
 
 
-def plan_sample(
+def dry_run_sample(
     prompt: str,
     *,
+    pass_rate: float = 0.5,
     model: str | Model | Caller = "local/smollm2",
+    checks: Sequence[object] = (),
+    breadth: int = 1,
+    depth: int = 1,
+    strategy: Strategy | str | None = None,
     judge: str | Model | Caller | None = None,
-    **options: Any,
+    system: str | None = None,
+    schema: type | Mapping[str, object] | None = None,
+    max_tokens: int | None = None,
+    thinking_tokens: int | None = None,
+    files: Sequence[MediaSource] = (),
+    **theirs: Never,
 ) -> SampleDryRun:
-    """Return what a sample may cost at worst, and as expected, before anything is spent."""
-    rate = options.pop("pass_rate", None)
-    job = _sample_job(prompt, model, judge, options, _opener())
-    return job.plan() if rate is None else job.plan(rate)
+    """Return what a sample may cost at worst, and as expected, before anything is spent.
+
+        abreast.dry_run_sample("Name a colour.", breadth=4, depth=3).worst_requests     # 12
+
+    Args:
+        prompt: the user message.
+        pass_rate: the share of draws that is assumed to pass.
+        model: a name such as "openai/gpt-4o-mini", or a model that is open already.
+        checks: what a draw must satisfy; those that ask a model cost a request for each draw.
+        breadth: how many branches draw side by side.
+        depth: how many rounds each branch has.
+        strategy: what to ask next; strategies that wait for every branch draw more.
+        judge: the model for checks that ask a model and name none; by default the same model.
+        system: the system prompt.
+        schema: a JSON schema or a pydantic model's class for the replies.
+        max_tokens: the longest reply.
+        thinking_tokens: the most tokens to think with, beside `max_tokens`.
+        files: images and PDF files that go with the prompt.
+        **theirs: none; a keyword of another library gets an error that names abreast's.
+
+    Raises ValueError or TypeError for an option that is invalid.
+    """
+    job = _sample_job(
+        prompt,
+        model,
+        judge,
+        _opener(),
+        checks=checks,
+        breadth=breadth,
+        depth=depth,
+        strategy=strategy,
+        system=system,
+        schema=schema,
+        max_tokens=max_tokens,
+        thinking_tokens=thinking_tokens,
+        files=files,
+        **theirs,
+    )
+    return job.dry_run(pass_rate)
 
 
 def _sample_job(
     prompt: str,
     model: str | Model | Caller,
     judge: str | Model | Caller | None,
-    options: dict[str, Any],
     open_caller: Callable[[str | Model | Caller], Caller],
+    *,
+    checks: Sequence[object],
+    strategy: Strategy | str | None,
+    **options: Any,
 ) -> SampleJob:
     """Make the sample job with every model open: its own, its judges', and its strategy's."""
     from abreast.jobs.sample.arguments import make_job
     from abreast.jobs.sample.checks import Judge
     from abreast.jobs.sample.strategies import Escalate
 
-    options, caller = dict(options), open_caller(model)
+    caller = open_caller(model)
     judge_caller = caller if judge is None else open_caller(judge)
-    options["checks"] = [
+    opened = [
         replace(check, model=judge_caller if check.model is None else open_caller(check.model))
         if isinstance(check, Judge)
         else check
-        for check in options.get("checks", ())
+        for check in checks
     ]
-    strategy = options.get("strategy")
     if isinstance(strategy, Escalate):
-        options["strategy"] = replace(strategy, slow=open_caller(strategy.slow))
-    job = make_job(prompt, caller, **options)
+        strategy = replace(strategy, slow=open_caller(strategy.slow))
+    job = make_job(prompt, caller, checks=opened, strategy=strategy, **options)
     return replace(job, draws=replace(job.draws, open=open_caller))
 
 

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from abreast.assembly.names import open_run
 from abreast.run.current import current_item
-from abreast.run.run import Run
+from abreast.run.run import Resume, Run
 
 if TYPE_CHECKING:
     from abreast.jobs.workflow.job import FlowResult
     from abreast.jobs.workflow.spec import Workflow
     from abreast.jobs.workflow.tools import CustomKind
+    from abreast.limits.budget import Budget
+    from abreast.limits.lane import LaneLimits
+    from abreast.store.port import Store
 
 
 async def workflow(
     file: str | os.PathLike[str],
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, object] | None = None,
     *,
     run: Run | None = None,
     model: str | None = None,
     verdicts: Mapping[str, str] | None = None,
-    **run_options: Any,
+    store: str | os.PathLike[str] | Store | None = None,
+    budget: Budget | str | None = None,
+    lanes: Mapping[str, LaneLimits] | None = None,
+    seed: int | None = None,
+    resume: Resume = "auto",
+    run_id: str | None = None,
+    hooks: Sequence[object] = (),
+    tags: Sequence[str] = (),
+    redact: Callable[[str, object], object] | None = None,
+    types: Sequence[type] = (),
 ) -> FlowResult:
     """Run a workflow file; the result has its status, error, outputs, and every step by full id.
 
@@ -39,8 +51,18 @@ async def workflow(
             after the workflow.
         model: the model for prompts that name none.
         verdicts: the answers to gates, by their full ids.
-        **run_options: options of `open_run`, for a run of its own: `store`, `budget`, `lanes`,
-            `seed`, `resume`, `types`.
+        store: of a run of its own, as the options after it: a path, a URL or a Store; None for a
+            run that lives in memory.
+        budget: a cap for everything in it.
+        lanes: names for limits.
+        seed: makes its seeds repeatable; drawn and recorded if None.
+        resume: whether to go on with an earlier run of that workflow, as in `open_run`.
+        run_id: resume this run and no other.
+        hooks: functions that get every event, and objects that may change numbers.
+        tags: words to find the run by.
+        redact: called with (path, value) before a value is written; by default it hides the
+            workflow's secret inputs.
+        types: your classes that recorded values may have, as in `open_run`.
 
     Raises:
         WorkflowInvalid: the file can't be run; it has every problem with its line.
@@ -62,10 +84,23 @@ async def workflow(
         within = run if run is not None else item.run if item is not None else None
         if within is None:
             secrets = Secrets(SealedInputs(loaded.inputs, values).secrets.values())
-            if secrets:
-                run_options.setdefault("redact", lambda _path, value: secrets.hide(value))
+            if secrets and redact is None:
+                redact = lambda _path, value: secrets.hide(value)  # noqa: E731 - as short as it is
             within = await stack.enter_async_context(
-                open_run(loaded.id, kind="workflow", **run_options)
+                open_run(
+                    loaded.id,
+                    kind="workflow",
+                    store=store,
+                    budget=budget,
+                    lanes=lanes,
+                    seed=seed,
+                    resume=resume,
+                    run_id=run_id,
+                    hooks=hooks,
+                    tags=tags,
+                    redact=redact,
+                    types=types,
+                )
             )
         else:
             within = await stack.enter_async_context(within.child(loaded.id))

@@ -108,7 +108,7 @@ class SampleDriver(JobDriver):
     def print_dry_run(self) -> int:
         """Print what the sample may cost, before anything is spent."""
         opened = [open_named(name, self._lanes) for name in self._models]
-        plan = self._job(opened[0], opened[-1]).plan()
+        plan = self._job(opened[0], opened[-1]).dry_run()
         if self.view.json:
             say_json(asdict(plan))
             return DONE

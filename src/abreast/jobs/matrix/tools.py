@@ -13,14 +13,14 @@ from contextlib import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import CallFailed, Throttled
 from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, CountedModel, End, LaneCount
 from abreast.jobs.matrix.rows import SubResult
-from abreast.models.port import Model, OnText, Reply, Request, is_greedy
-from abreast.run.calls.model import Caller
+from abreast.models.port import Model, OnText, Reply, Request, V, is_greedy
+from abreast.run.calls.model import AskOptions, Caller
 from abreast.run.calls.permit import LanePermit
 from abreast.run.item_state import current_state
 from abreast.run.run import Run
@@ -236,15 +236,32 @@ class StrategyModel:
         """`provider/model`."""
         return self._caller.name
 
-    async def ask(self, prompt: str, *, step: str = "", **options: Any) -> str:
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        step: str = "",
+        schema: type | Mapping[str, object] | None = None,
+        **options: Unpack[AskOptions],
+    ) -> str:
         """Call the model and return the reply's text. `step` names the sub-result."""
-        return (await self.reply(prompt, step=step, **options)).text
+        return (await self.reply(prompt, step=step, schema=schema, **options)).text
 
-    async def reply(self, prompt: str, *, step: str = "", **options: Any) -> Reply:
-        """The whole reply."""
+    async def reply(
+        self,
+        prompt: str,
+        *,
+        step: str = "",
+        schema: type[V] | Mapping[str, object] | None = None,
+        **options: Unpack[AskOptions],
+    ) -> Reply[V]:
+        """The whole reply; with a pydantic model's class as `schema`, its `value` is one."""
+        given: dict[str, Any] = {**self._options, **options}
+        if schema is not None:
+            given["schema"] = schema
         own_work = OWN_WORK.get()
         async with nullcontext() if own_work is None else own_work.calling():
-            reply = await self._caller.ask(prompt, **{**self._options, **options})
+            reply: Reply[Any] = await self._caller.ask(prompt, **given)
         notes = NOTES.get()
         if notes is not None:
             used = reply.usage
@@ -283,13 +300,27 @@ class BlockingStrategyModel:
         self._loop = loop
         self.name = asked.name
 
-    def ask(self, prompt: str, *, step: str = "", **options: Any) -> str:
+    def ask(
+        self,
+        prompt: str,
+        *,
+        step: str = "",
+        schema: type | Mapping[str, object] | None = None,
+        **options: Unpack[AskOptions],
+    ) -> str:
         """Call the model and return the reply's text."""
-        return self.reply(prompt, step=step, **options).text
+        return self.reply(prompt, step=step, schema=schema, **options).text
 
-    def reply(self, prompt: str, *, step: str = "", **options: Any) -> Reply:
+    def reply(
+        self,
+        prompt: str,
+        *,
+        step: str = "",
+        schema: type[V] | Mapping[str, object] | None = None,
+        **options: Unpack[AskOptions],
+    ) -> Reply[V]:
         """The whole reply."""
-        return self._wait_for(self._model.reply(prompt, step=step, **options))
+        return self._wait_for(self._model.reply(prompt, step=step, schema=schema, **options))
 
     @contextmanager
     def permit(self) -> Iterator[None]:

@@ -10,13 +10,13 @@ from abreast.core.outcome import NO_USAGE
 from abreast.core.window import whole
 from abreast.jobs.sample.branch_order import PICKS, Pick
 from abreast.jobs.sample.checks import Function, as_check
-from abreast.jobs.sample.dry_run import PASS_RATE, SampleDryRun, plan_sample
+from abreast.jobs.sample.dry_run import PASS_RATE, SampleDryRun, make_dry_run
 from abreast.jobs.sample.job import BreadthDepth, RequestSettings, run_sample
 from abreast.jobs.sample.results import SampleResult
 from abreast.jobs.sample.strategies import STRATEGIES, Question, Rejection, Strategy
 from abreast.limits.budget import Budget
 from abreast.models.media import MediaSource, read_files
-from abreast.models.port import Effort, Json, Model, check_effort
+from abreast.models.port import Effort, Model, check_effort
 from abreast.models.schema import schema_of
 from abreast.run.map.hooks import name_of
 from abreast.run.outcome_record import usage_of
@@ -43,11 +43,11 @@ class SampleJob:
     name: str = "sample"
     budget: Budget | None = None
 
-    def plan(self, pass_rate: float = PASS_RATE) -> SampleDryRun:
+    def dry_run(self, pass_rate: float = PASS_RATE) -> SampleDryRun:
         """Return the dry run: what the sample may cost, before anything is spent."""
-        return plan_sample(self.question, self.draws, self.strategy, self.shape, pass_rate)
+        return make_dry_run(self.question, self.draws, self.strategy, self.shape, pass_rate)
 
-    async def run(self, within: Run) -> SampleResult:
+    async def run(self, within: Run) -> SampleResult[Any]:
         """Run the sample within a run, under its own name."""
         job = await self._after_hooks(within)
         async with within.child(job.name, budget=job.budget) as scope:
@@ -61,7 +61,7 @@ class SampleJob:
             decide = getattr(hook, "before_sample", None)
             if decide is None:
                 continue
-            answer = decide(replace(self, shape=shape).plan())
+            answer = decide(replace(self, shape=shape).dry_run())
             answer = await answer if inspect.isawaitable(answer) else answer
             if answer is not None:
                 shape = _apply_hook_answer(shape, answer, f"before_sample of {name_of(hook)}")
@@ -79,7 +79,7 @@ def make_job(
     pick: Pick = "ordered",
     on_error: Literal["raise", "collect"] = "raise",
     system: str | None = None,
-    schema: Mapping[str, Json] | type | None = None,
+    schema: Mapping[str, object] | type | None = None,
     temperature: float | None = None,
     max_tokens: int | None = None,
     reasoning: Effort | None = None,

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from abreast.core.errors import CheckBroken, ReplyInvalid
 from abreast.jobs.sample.results import CheckVerdict
 from abreast.models.port import SHORT_REPLY_TOKENS, Json, Message, Model, Reply, Request
-from abreast.models.schema import check_by_model, parse, schema_of
+from abreast.models.schema import as_model, parse, schema_of
 
 _REASON_CHARACTERS: Final = 80  # of the draw's text in a reason
 
@@ -247,7 +247,7 @@ def is_json() -> Pure:
     return Pure("is JSON", look, "Answer with valid JSON and nothing else.")
 
 
-def obeys(schema: Mapping[str, Json] | type) -> Pure:
+def obeys(schema: Mapping[str, object] | type) -> Pure:
     """The text must be JSON that obeys a schema, or the schema of a pydantic model."""
     shape = schema_of(schema)
     title = str(shape.get("title") or "the schema")
@@ -255,7 +255,7 @@ def obeys(schema: Mapping[str, Json] | type) -> Pure:
     def look(draft: CheckedDraft) -> str | None:
         try:
             value = parse(draft.text, shape)
-            check_by_model(schema, Reply(draft.text, value), "the reply")
+            as_model(schema, Reply(draft.text, value), "the reply")
         except ReplyInvalid as error:
             return str(error)
         return None

@@ -34,7 +34,7 @@ class SampleDryRun:
     expected_usd: float | None
 
 
-def plan_sample(
+def make_dry_run(
     question: Question,
     draws: RequestSettings,
     strategy: Strategy,

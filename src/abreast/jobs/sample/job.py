@@ -49,7 +49,7 @@ from abreast.jobs.sample.results import (
 )
 from abreast.jobs.sample.strategies import History, Question, Strategy
 from abreast.models.port import Effort, Json, Model, Reply, Request, is_greedy
-from abreast.models.schema import check_by_model
+from abreast.models.schema import as_model
 from abreast.run.context import GRACE
 from abreast.run.current import current_item
 from abreast.run.run import Run
@@ -167,7 +167,7 @@ class _DrawInProgress:
 
 async def run_sample(
     scope: Run, question: Question, draws: RequestSettings, strategy: Strategy, shape: BreadthDepth
-) -> SampleResult:
+) -> SampleResult[Any]:
     """Run a sample in a scope that nothing else uses. Raises what a sample raises."""
     sampler = _Sampler(scope, question, draws, strategy, shape)
     async with sampler.lifecycle_events():
@@ -241,7 +241,7 @@ class _Sampler:
 
     # --- branches
 
-    async def run(self) -> SampleResult:
+    async def run(self) -> SampleResult[Any]:
         breadth, marks = self._shape.breadth, self._question.marks
         async with self._scope.map(
             self._branch,
@@ -335,7 +335,7 @@ class _Sampler:
         drawn.reply = await model.complete(request)
         _check_usable(drawn.reply, model.name)
         if draws.reply_type is not None:
-            check_by_model(draws.reply_type, drawn.reply, f"the reply of {model.name}")
+            as_model(draws.reply_type, drawn.reply, f"the reply of {model.name}")
         self._warn_if_same(drawn)
         drawn.verdicts = await self._checker.verdicts(drawn.reply)
         drawn.state = "passed" if all(verdict.ok for verdict in drawn.verdicts) else "failed"
@@ -392,7 +392,7 @@ class _Sampler:
 
     # --- the result
 
-    def _result(self, why: frozenset[str]) -> SampleResult:
+    def _result(self, why: frozenset[str]) -> SampleResult[Any]:
         ledger, order = self._ledger, self._order
         attempts = by_branch(list(ledger.attempts.values()))
         errors = tuple(ledger.errors[place] for place in sorted(ledger.errors))
@@ -413,9 +413,18 @@ class _Sampler:
             why |= {"pick=first"}
         failed = [place for place in ledger.errors if order.broken is None or place <= order.broken]
         self._scope.count_results("draw", done=count(counted).completed, failed=len(failed))
+        speculative = self._split_usage()[1]
+        parsed = None if winner is None else self._parsed(winner)
         return SampleResult(
-            ok, winner, attempts, count(attempts), usage, errors, why, self._split_usage()[1]
+            ok, winner, attempts, count(attempts), usage, errors, why, speculative, parsed
         )
+
+    def _parsed(self, attempt: SampleAttempt) -> object:
+        """Return its value as an instance of the pydantic model that was asked for, if one was."""
+        kind = self._draws.reply_type
+        if kind is None or attempt.value is None:
+            return None
+        return as_model(kind, Reply(attempt.text, attempt.value), f"the reply of {attempt.model}")
 
     def _select(self, attempts: tuple[SampleAttempt, ...]) -> SampleAttempt | None:
         drawn = tuple(attempt for attempt in attempts if attempt.state in ("passed", "failed"))

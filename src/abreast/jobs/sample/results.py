@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Generic, Literal, Self, TypeAlias, cast
 
 from abreast.core import errors
 from abreast.core.errors import (
@@ -17,8 +17,9 @@ from abreast.core.errors import (
     Throttled,
     TooLong,
 )
+from abreast.core.frozen import later
 from abreast.core.outcome import NO_USAGE, Usage
-from abreast.models.port import Json
+from abreast.models.port import Json, V_co
 
 Concern: TypeAlias = Literal["draw", "branch", "sample"]
 """`draw`: it uses its round and is repaired. `branch`: it ends its branch.
@@ -119,8 +120,8 @@ class SampleCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class SampleResult:
-    """The result of a sample.
+class SampleResult(Generic[V_co]):
+    """The result of a sample; a `SampleResult[Recipe]` was asked with `schema=Recipe`.
 
     `attempts` are sorted by (branch, round), independent of the order in which they ended.
     """
@@ -136,6 +137,8 @@ class SampleResult:
     timing_dependent: frozenset[str] = field(default_factory=frozenset)
     speculative: Usage = NO_USAGE
     """The usage of draws past the winner in (round, branch) order; it depends on timing."""
+    parsed: V_co | None = later(None)  # noqa: RUF009 - it makes a field
+    """The value of the chosen draw as an instance of the pydantic model that was asked for."""
 
     @property
     def text(self) -> str:
@@ -143,9 +146,14 @@ class SampleResult:
         return self.winner.text if self.winner else ""
 
     @property
-    def value(self) -> Json:
-        """The value of the chosen draw, if a schema was asked for."""
-        return self.winner.value if self.winner else None
+    def value(self) -> V_co | None:
+        """The value of the chosen draw, if a schema was asked for.
+
+        It is an instance of `schema`, if that was a pydantic model's class; else JSON.
+        """
+        if self.parsed is not None or self.winner is None:
+            return self.parsed
+        return cast("V_co", self.winner.value)
 
 
 def count(attempts: Sequence[SampleAttempt]) -> SampleCounts:

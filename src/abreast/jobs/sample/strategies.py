@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from abreast.jobs.sample.checks import Check
 from abreast.jobs.sample.results import SampleAttempt, best_failed, rank
@@ -124,7 +124,10 @@ def answer(attempt: SampleAttempt) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _AskAgain:
-    early: ClassVar[bool] = True
+    @property
+    def early(self) -> bool:
+        """Whether the first draw that passes ends the sample."""
+        return True
 
     def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - history is not used
         """Ask the prompt again."""
@@ -196,7 +199,11 @@ class Vote(_AskAgain):
 
     same: Callable[[str], str] = lambda text: " ".join(text.split()).casefold()
     risk: Callable[[str, str], float] | None = None
-    early: ClassVar[bool] = False
+
+    @property
+    def early(self) -> bool:
+        """No: every branch draws until it passes."""
+        return False
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The most frequent of those that passed, or the closest to all; on a tie the earliest."""
@@ -221,7 +228,11 @@ class BestOf(_AskAgain):
     """Let every branch draw until it passes, and choose the highest score."""
 
     score: Callable[[SampleAttempt], float] = lambda attempt: attempt.score
-    early: ClassVar[bool] = False
+
+    @property
+    def early(self) -> bool:
+        """No: every branch draws until it passes."""
+        return False
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The highest score of those that passed; on a tie the earliest."""

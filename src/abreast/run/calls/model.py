@@ -11,19 +11,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.outcome import Usage
 from abreast.models.media import MediaSource, read_files
 from abreast.models.port import (
     Effort,
-    Json,
     Message,
     Model,
     OnText,
     Reply,
     Request,
+    V,
     check_effort,
     is_greedy,
 )
@@ -48,6 +48,21 @@ from abreast.run.retry import Retry
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
 
 MAX_SEED: Final = (1 << 31) - 1  # the largest seed that every provider accepts
+
+
+class AskOptions(TypedDict, total=False):
+    """The keywords of `Caller.ask`, for functions that pass them on; `schema` is spelled there."""
+
+    system: str | None
+    temperature: float | None
+    seed: int | None
+    stop: tuple[str, ...]
+    max_tokens: int | None
+    shared_prefix: int | None
+    reasoning: Effort | None
+    thinking_tokens: int | None
+    hear: OnText | None
+    files: Sequence[MediaSource]
 
 
 class Caller(PricedModel):
@@ -124,7 +139,7 @@ class Caller(PricedModel):
         prompt: str,
         *,
         system: str | None = None,
-        schema: Mapping[str, Json] | type | None = None,
+        schema: type[V] | Mapping[str, object] | None = None,
         temperature: float | None = None,
         seed: int | None = None,
         stop: tuple[str, ...] = (),
@@ -134,13 +149,14 @@ class Caller(PricedModel):
         thinking_tokens: int | None = None,
         hear: OnText | None = None,
         files: Sequence[MediaSource] = (),
-    ) -> Reply:
+    ) -> Reply[V]:
         """Send one prompt; return the reply, or raise one of the errors beneath `CallFailed`.
 
         Args:
             prompt: the user's turn.
             system: the system prompt.
-            schema: a JSON schema, or a pydantic model; the reply's `value` then obeys it.
+            schema: a JSON schema, which the reply's `value` then obeys; or a pydantic model's
+                class, of which `value` is then an instance.
             temperature: how freely to choose; the provider's default if None.
             seed: for providers that take one; by default the item's own, so that a repeated run
                 sends the same requests.
@@ -172,11 +188,12 @@ class Caller(PricedModel):
             reasoning=check_effort(reasoning),
             thinking_tokens=thinking_tokens,
         )
-        reply = await self.complete(request, hear)
-        if schema is not None:
-            from abreast.models.schema import check_by_model
+        reply: Reply[Any] = await self.complete(request, hear)
+        if schema is not None and not isinstance(schema, Mapping):
+            from abreast.models.schema import as_model
 
-            check_by_model(schema, reply, f"the reply of {self.name}")
+            value = as_model(schema, reply, f"the reply of {self.name}")
+            reply = replace(reply, value=value)
         return reply
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:

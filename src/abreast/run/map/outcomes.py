@@ -1,10 +1,10 @@
 """The result of `run.map`: its outcomes, as an async iterator and a context manager."""
 
-from collections.abc import AsyncIterator
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import AsyncIterator, Awaitable
+from typing import Generic, Self, TypeVar
 
 from abreast.core.errors import ItemsFailed
-from abreast.core.outcome import NO_USAGE, Done, Failed, Outcome, Usage
+from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome, Usage
 from abreast.run.map.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Map(Generic[T, R]):
         self._outcomes = self._release()
         return self._outcomes
 
-    def __anext__(self) -> Any:
+    def __anext__(self) -> Awaitable[Outcome[R]]:
         if self._outcomes is None:
             self._outcomes = self._release()
         return self._outcomes.__anext__()
@@ -149,12 +149,8 @@ class Map(Generic[T, R]):
         finally:
             scheduler.stop("left")
 
-    def _with_notes(self, outcome: Outcome[R]) -> BaseException:
-        error = (
-            outcome.error
-            if isinstance(outcome, Failed)
-            else RuntimeError(f"{self.path}: {outcome}")
-        )
+    def _with_notes(self, outcome: Failed | Cancelled) -> BaseException:
+        error = outcome.error
         for loser in self.losers:
             error.add_note(f"item {loser.key} of {self.path} failed too: {loser.error!r}")
         return error

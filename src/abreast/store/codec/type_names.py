@@ -146,6 +146,7 @@ _FIRST: Final[Mapping[str, str]] = {
 
 # Each stable name whose class is no longer where `_FIRST` says, with its place now.
 _MOVED: Final[Mapping[str, str]] = {
+    "abreast:Usage": "abreast.core.usage:Usage",
     "abreast:store.Request": "abreast.store.port:ControlRequest",
     "abreast:sample.Attempt": "abreast.jobs.sample.results:SampleAttempt",
     "abreast:sample.Counts": "abreast.jobs.sample.results:SampleCounts",

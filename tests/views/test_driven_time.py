@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.core.driven_time import DrivenTime
 from abreast.core.events import ITEM_STARTED, RUN_RESUMED, RUN_STARTED, Event
+from abreast.views.driven_time import DrivenTime
 
 
 def event(kind, mono, wall=0.0):
