@@ -17,6 +17,8 @@ from abreast.core.version import VERSION
 
 if TYPE_CHECKING:
     from abreast.assembly.names import open_model, open_run
+    from abreast.assembly.verbs.optimize import optimize
+    from abreast.assembly.verbs.plan import plan
     from abreast.assembly.verbs.sample import plan_sample, sample
     from abreast.assembly.verbs.workflow import workflow
     from abreast.core.item import Item
@@ -49,6 +51,8 @@ __all__ = [
     "map",
     "open_model",
     "open_run",
+    "optimize",
+    "plan",
     "plan_sample",
     "sample",
     "sample_sync",
@@ -73,6 +77,8 @@ _MODULE_OF = {
     "map": "abreast.sync",
     "open_model": "abreast.assembly.names",
     "open_run": "abreast.assembly.names",
+    "optimize": "abreast.assembly.verbs.optimize",
+    "plan": "abreast.assembly.verbs.plan",
     "plan_sample": "abreast.assembly.verbs.sample",
     "sample": "abreast.assembly.verbs.sample",
     "sample_sync": "abreast.sync",

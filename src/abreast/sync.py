@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from abreast.assembly.names import open_run
+from abreast.assembly.verbs import optimize as optimize_verb
+from abreast.assembly.verbs import plan as plan_verb
 from abreast.assembly.verbs.sample import sample
 from abreast.core.errors import WouldBlock
 from abreast.core.outcome import Outcome
@@ -21,6 +23,8 @@ from abreast.run.map.outcomes import Map
 from abreast.run.run import Run
 
 if TYPE_CHECKING:
+    from abreast.assembly.plan_report import PlanReport
+    from abreast.jobs.candidates.report import OptimizeResult
     from abreast.jobs.sample.results import SampleResult
 
 T = TypeVar("T")
@@ -62,6 +66,24 @@ def sample_sync(prompt: str, **options: Any) -> SampleResult:
     """Call `abreast.sample` from code that isn't async, and wait for its result."""
     result: SampleResult = _Call(
         _background.loop(), sample(prompt, **options), contextvars.copy_context()
+    ).wait()
+    return result
+
+
+def optimize(function: Callable[..., Any] | str, **options: Any) -> OptimizeResult:
+    """Call `abreast.optimize` from code that isn't async, and wait for its result."""
+    result: OptimizeResult = _Call(
+        _background.loop(),
+        optimize_verb.optimize(function, **options),
+        contextvars.copy_context(),
+    ).wait()
+    return result
+
+
+def plan(repo: str | os.PathLike[str] = ".", **options: Any) -> PlanReport:
+    """Call `abreast.plan` from code that isn't async, and wait for its result."""
+    result: PlanReport = _Call(
+        _background.loop(), plan_verb.plan(repo, **options), contextvars.copy_context()
     ).wait()
     return result
 
