@@ -17,12 +17,16 @@ from abreast.core.version import VERSION
 
 if TYPE_CHECKING:
     from abreast.assembly.names import open_model, open_run
+    from abreast.assembly.plan_report import PlanReport
     from abreast.assembly.verbs.optimize import optimize
     from abreast.assembly.verbs.plan import plan
     from abreast.assembly.verbs.sample import plan_sample, sample
     from abreast.assembly.verbs.workflow import workflow
     from abreast.core.item import Item
     from abreast.core.outcome import Cancelled, Done, Failed
+    from abreast.jobs.candidates.author import ProposalTask
+    from abreast.jobs.candidates.report import OptimizeResult
+    from abreast.jobs.plan.work.assignment import Assignment
     from abreast.jobs.sample import checks, strategies
     from abreast.jobs.sample.draw_context import current_draw
     from abreast.limits.budget import Budget
@@ -36,12 +40,16 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "Assignment",
     "Budget",
     "Cancelled",
     "Done",
     "Failed",
     "Item",
+    "OptimizeResult",
+    "PlanReport",
     "Pool",
+    "ProposalTask",
     "Rate",
     "Retry",
     "Slots",
@@ -63,12 +71,16 @@ __all__ = [
 # Each name is imported at its first use, so that the command line's help and a worker's start do
 # not import the rest.
 _MODULE_OF = {
+    "Assignment": "abreast.jobs.plan.work.assignment",
     "Budget": "abreast.limits.budget",
     "Cancelled": "abreast.core.outcome",
     "Done": "abreast.core.outcome",
     "Failed": "abreast.core.outcome",
     "Item": "abreast.core.item",
+    "OptimizeResult": "abreast.jobs.candidates.report",
+    "PlanReport": "abreast.assembly.plan_report",
     "Pool": "abreast.limits.pool",
+    "ProposalTask": "abreast.jobs.candidates.author",
     "Rate": "abreast.limits.rate",
     "Retry": "abreast.run.retry",
     "Slots": "abreast.limits.slots",

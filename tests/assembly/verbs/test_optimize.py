@@ -196,8 +196,9 @@ async def test_an_author_may_only_repair_or_only_refine(project, judge, kind):
 async def test_a_run_that_was_stopped_goes_on_and_repeats_nothing(project, judge, tmp_path):
     store = tmp_path / "runs.db"
     given = {"candidates": [text_of(f"fast{at} x") for at in range(2, 5)], "store": store}
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(BudgetSpent) as raised:
         await trying(**given, budget="7req", width=1)
+    assert raised.value.__notes__[0].startswith("so far: ")
     first = list(judge.done)
     assert 0 < len(first) < 8
     result = await trying(**given, budget="50req", width=1)

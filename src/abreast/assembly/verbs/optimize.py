@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from abreast.assembly.names import as_caller, open_model, open_run
 from abreast.assembly.verbs.opened_store import find_unfinished, opened_store
+from abreast.core.errors import BudgetSpent
 from abreast.run.run import Run
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ async def optimize(
         ValueError, TypeError: an argument is wrong; nothing was started.
         BaselineFailed: the tests fail or don't call the function.
         TreeChanged: the project is no longer the one that the resumed run is about.
-        BudgetSpent: the cap is reached; call it again with a larger one.
+        BudgetSpent: the cap is reached; its note says what is known so far. With a store, call it
+            again with a larger cap.
     """
     from abreast.assembly.candidates_tools import KIND, CandidatesTools
     from abreast.jobs.candidates.author import FunctionAuthor
@@ -169,7 +171,11 @@ async def optimize(
             propose = partial(_read_given, tools, given)
         elif kind == "function":
             propose = partial(_ask_function, tools, cast("WriteCandidate", author))
-        await tools.work(run, notify or _ignore, propose)
+        try:
+            await tools.work(run, notify or _ignore, propose)
+        except BudgetSpent as error:
+            error.add_note(f"so far: {tools.report().headline()}")
+            raise
         return OptimizeResult(tools.report(), run.id or "")
 
 
