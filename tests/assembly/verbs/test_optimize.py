@@ -21,6 +21,7 @@ from abreast.cli.errors import UsageError
 from abreast.cli.jobs.candidates.driver import CandidatesDriver
 from abreast.core.errors import BudgetSpent, ModelUnknown, NoSuchRun
 from abreast.store.sqlite.store import SqliteStore
+from abreast.testing import ScriptedModel
 from tests.jobs.candidates.laboratories import ORIGINAL, FakeEvaluator, text_of, word_of
 from tests.jobs.candidates.projects import WRONG, make_sums
 from tests.worktrees.repositories import ENVIRONMENT, fingerprint, make_repository, worktrees
@@ -191,6 +192,17 @@ async def test_an_author_may_only_repair_or_only_refine(project, judge, kind):
         ("refinement", "faster"),
     ]
     assert result.best.speedup == 9.0
+
+
+async def test_an_author_may_be_a_model_that_is_open(project, judge):
+    replies = [text_of("fast2 a"), text_of("wrong b"), text_of("fast3 repaired")]
+    model = ScriptedModel(replies)
+    result = await trying(author=model, proposals=2, width=1, refine=False)
+    assert [(one.origin, one.verdict) for one in result.candidates] == [
+        ("model", "faster"),
+        ("model", "wrong"),
+        ("repair", "faster"),
+    ]
 
 
 async def test_a_run_that_was_stopped_goes_on_and_repeats_nothing(project, judge, tmp_path):
