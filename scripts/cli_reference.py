@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
+from abreast.assembly.process_groups import RUN_VARIABLE
 from abreast.cli import errors
 from abreast.cli.config import SETTINGS, ConfigSetting
-from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 from abreast.cli.main import cli
 
 DOCUMENT = Path("docs/cli.md")

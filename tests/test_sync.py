@@ -11,7 +11,7 @@ from abreast.core.errors import WouldBlock
 from abreast.run.calls.model import Caller
 from abreast.testing import ScriptedModel
 
-TWINS = ["matrix", "sample", "workflow"]
+TWINS = ["matrix", "optimize", "plan", "sample", "workflow"]
 
 FLOW = """
 workflow: {id: greet, name: Greet}

@@ -18,12 +18,20 @@ from abreast.core.version import VERSION
 if TYPE_CHECKING:
     from abreast import errors, sync, testing
     from abreast.assembly.names import open_model, open_run
+    from abreast.assembly.plan_report import PlanReport
     from abreast.assembly.verbs.matrix import matrix
+    from abreast.assembly.verbs.optimize import optimize
+    from abreast.assembly.verbs.plan import plan
     from abreast.assembly.verbs.sample import dry_run_sample, sample
     from abreast.assembly.verbs.workflow import workflow
     from abreast.core.item import Item
     from abreast.core.outcome import Cancelled, Done, Failed, Outcome
     from abreast.core.usage import Usage
+    from abreast.jobs.candidates.author import ProposalTask
+    from abreast.jobs.candidates.report import OptimizeResult
+    from abreast.jobs.matrix.result import StudyResult
+    from abreast.jobs.matrix.tools import BlockingStrategyModel, StrategyModel
+    from abreast.jobs.plan.work.assignment import Assignment
     from abreast.jobs.sample import checks, strategies
     from abreast.jobs.sample.draw_context import current_draw
     from abreast.limits.budget import Budget
@@ -41,6 +49,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "Assignment",
+    "BlockingStrategyModel",
     "Budget",
     "Cancelled",
     "Done",
@@ -49,14 +59,19 @@ __all__ = [
     "Map",
     "Message",
     "Model",
+    "OptimizeResult",
     "Outcome",
+    "PlanReport",
     "Pool",
+    "ProposalTask",
     "Rate",
     "Reply",
     "Retry",
     "Run",
     "Slots",
     "Store",
+    "StrategyModel",
+    "StudyResult",
     "Usage",
     "checks",
     "current",
@@ -67,6 +82,8 @@ __all__ = [
     "matrix",
     "open_model",
     "open_run",
+    "optimize",
+    "plan",
     "sample",
     "strategies",
     "sync",
@@ -77,6 +94,8 @@ __all__ = [
 # Each name is imported at its first use, so that the command line's help and a worker's start do
 # not import the rest.
 _MODULE_OF = {
+    "Assignment": "abreast.jobs.plan.work.assignment",
+    "BlockingStrategyModel": "abreast.jobs.matrix.tools",
     "Budget": "abreast.limits.budget",
     "Cancelled": "abreast.core.outcome",
     "Done": "abreast.core.outcome",
@@ -85,14 +104,19 @@ _MODULE_OF = {
     "Map": "abreast.run.map.outcomes",
     "Message": "abreast.models.port",
     "Model": "abreast.models.port",
+    "OptimizeResult": "abreast.jobs.candidates.report",
     "Outcome": "abreast.core.outcome",
+    "PlanReport": "abreast.assembly.plan_report",
     "Pool": "abreast.limits.pool",
+    "ProposalTask": "abreast.jobs.candidates.author",
     "Rate": "abreast.limits.rate",
     "Reply": "abreast.models.port",
     "Retry": "abreast.run.retry",
     "Run": "abreast.run.run",
     "Slots": "abreast.limits.slots",
     "Store": "abreast.store.port",
+    "StrategyModel": "abreast.jobs.matrix.tools",
+    "StudyResult": "abreast.jobs.matrix.result",
     "Usage": "abreast.core.usage",
     "current": "abreast.run.current",
     "current_draw": "abreast.jobs.sample.draw_context",
@@ -101,6 +125,8 @@ _MODULE_OF = {
     "matrix": "abreast.assembly.verbs.matrix",
     "open_model": "abreast.assembly.names",
     "open_run": "abreast.assembly.names",
+    "optimize": "abreast.assembly.verbs.optimize",
+    "plan": "abreast.assembly.verbs.plan",
     "sample": "abreast.assembly.verbs.sample",
     "workflow": "abreast.assembly.verbs.workflow",
 }

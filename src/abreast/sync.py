@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from abreast.assembly.names import open_run
 from abreast.assembly.verbs.matrix import matrix as _matrix
+from abreast.assembly.verbs.optimize import optimize as _optimize
+from abreast.assembly.verbs.plan import plan as _plan
 from abreast.assembly.verbs.sample import sample as _sample
 from abreast.assembly.verbs.workflow import workflow as _workflow
 from abreast.core.errors import WouldBlock
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from abreast.run.run import Resume
     from abreast.store.port import Store
 
-__all__ = ["map", "sample", "workflow"]
+__all__ = ["map", "matrix", "optimize", "plan", "sample", "workflow"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -267,6 +269,8 @@ def _waiting(verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
 
 matrix = _waiting(_matrix)
+optimize = _waiting(_optimize)
+plan = _waiting(_plan)
 sample = _waiting(_sample)
 workflow = _waiting(_workflow)
 

@@ -5,11 +5,11 @@ from importlib import metadata
 
 import pytest
 
-from abreast.cli import units
 from abreast.cli.errors import UsageError, one_line
 from abreast.cli.jobs.map.input_lines import InputLines
 from abreast.cli.jobs.map.template import ItemTemplate, UnstartedItem
 from abreast.cli.terminal.tables import duration_text
+from abreast.jobs.files import units
 
 
 @pytest.mark.parametrize(

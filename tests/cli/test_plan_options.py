@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from abreast.cli.jobs.plan.job import PlanJob
+from abreast.jobs.plan.settings import PlanJob
 from abreast.testing.storm import open_storm
 from tests.cli import test_plan_work as plan_work
 from tests.cli.commands.test_plan import MARK, project

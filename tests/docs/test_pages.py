@@ -19,6 +19,7 @@ PAGES = (
     "docs/sample.md",
     "docs/workflow.md",
     "docs/matrix.md",
+    "docs/candidates.md",
     "docs/plan.md",
     "docs/coming-from/cleveragents.md",
     "docs/agents.md",

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
+from abreast.assembly.process_groups import RUN_VARIABLE
 from abreast.core.errors import NoSuchModel
 from abreast.models.embedded import weights
 from abreast.models.embedded.model import EmbeddedModel

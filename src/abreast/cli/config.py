@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from abreast.cli import units
 from abreast.cli.errors import UsageError, one_line, os_error_text
 from abreast.core.frozen import record
+from abreast.jobs.files import units
 
 if TYPE_CHECKING:
     from abreast.assembly.workflow_tools import Runner

@@ -4,12 +4,13 @@ import math
 
 import click
 
-from abreast.cli import options, units
+from abreast.cli import options
 from abreast.cli.config import Config
 from abreast.cli.errors import refusing, tell
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import iso_time, local_time, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.jobs.files import units
 
 
 @click.group("cache", invoke_without_command=True)

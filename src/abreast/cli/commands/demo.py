@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from abreast.cli import options, units
+from abreast.cli import options
 from abreast.cli.commands.watch import can_redraw, canvas_of, make_console, restore_cursor, show
 from abreast.cli.config import Config
 from abreast.cli.demo.commands import (
@@ -39,6 +39,7 @@ from abreast.cli.terminal.tables import say, say_json
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.outcome import Outcome
+from abreast.jobs.files import units
 from abreast.store.port import Store
 from abreast.views.lane_rows import RUNNING
 from abreast.views.lanes import LaneChart

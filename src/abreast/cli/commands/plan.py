@@ -8,21 +8,16 @@ import click
 
 from abreast.cli import options
 from abreast.cli.config import BUDGET, Config
-from abreast.cli.errors import UsageError, os_error_text, tell
-from abreast.cli.jobs.plan.job import (
-    KIND,
-    ORDERS,
-    PlanJob,
-    clear_leftovers,
-    make_plan,
-    print_plan,
-    repair_tree,
-)
+from abreast.cli.errors import UsageError, os_error_text, refusing, tell
+from abreast.cli.jobs.plan.job import flag, make_plan, print_plan, recorded_job, repair_tree
 from abreast.cli.jobs.request import new_request
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import score as score_of
+from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.settings import KIND, ORDERS, PlanJob
 from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.work.held_results import clear_leftovers
 
 
 @click.group("plan")
@@ -167,7 +162,8 @@ def run(*, name: str, **given: Any) -> int:
     config = Config.load()
     shared = {word: given.pop(word) for word in ("tags", "seed", "store", "as_json", "quiet")}
     facts = {**given, "budget": config.get(BUDGET, given["budget"])}
-    job = PlanJob.of(facts, os.getcwd(), lambda word: f"--{word.replace('_', '-')}")  # noqa: PTH109 - text
+    with refusing("", PlanInvalid):
+        job = PlanJob.of(facts, os.getcwd(), flag)  # noqa: PTH109 - text
     request = new_request(config, name, shared)
     return drive(PlanDriver(job, request), request)
 
@@ -193,11 +189,11 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
 
     with StoreChoice(Config.load(), store).existing() as opened:
         row = newest_unfinished(opened, {KIND}) if run is None else find_run(opened, run)
-    directory = Path.cwd() if row is None or row.kind != KIND else Path(PlanJob.of_run(row).path)
+    directory = Path.cwd() if row is None or row.kind != KIND else Path(recorded_job(row).path)
     if directory.is_dir():
         repair_tree(directory)
     if row is None:
-        clear_leftovers(directory)
+        clear_leftovers(directory, tell)
         tell("nothing to resume: no plan is waiting to go on")
         return 0
     others: dict[str, Any] = {"inputs": (), "width": None, "retries": None, "timeout": None}
@@ -244,9 +240,12 @@ def apply(*, run: str, store: str | None, **given: Any) -> int:
     What the merge would break is a fault that the tree doesn't have now; it is printed with the
     subplans that cause it. `abreast plan undo` takes an apply back.
     """
+    from abreast.assembly.plan_merge import MergeOptions
     from abreast.cli.jobs.plan.apply import ApplyOptions, apply_run
 
-    return apply_run(run, StoreChoice(Config.load(), store), ApplyOptions(**given))
+    as_json = given.pop("as_json")
+    options = ApplyOptions(MergeOptions(**given), as_json)
+    return apply_run(run, StoreChoice(Config.load(), store), options)
 
 
 @command.command("undo")
@@ -268,7 +267,7 @@ def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) ->
 def _plan_of(path: str, given: dict[str, Any]) -> tuple[Plan, Imports]:
     """The plan of a directory, after the worktrees of killed plans are cleaned up."""
     made = make_plan(path, given)
-    clear_leftovers(Path(path))
+    clear_leftovers(Path(path), tell)
     return made
 
 

@@ -4,12 +4,13 @@ from typing import cast, get_args
 
 import click
 
-from abreast.cli import options, units
+from abreast.cli import options
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, refusing, tell
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.jobs.files import units
 from abreast.store.port import PRUNED, RunState, Store
 
 

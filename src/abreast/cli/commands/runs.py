@@ -4,13 +4,14 @@ from typing import Final, get_args
 
 import click
 
-from abreast.cli import options, units
+from abreast.cli import options
 from abreast.cli.commands.show import facts_of_run
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, refusing, tell
 from abreast.cli.stores import StoreChoice, state_of
 from abreast.cli.terminal.tables import duration_text, local_time, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.jobs.files import units
 from abreast.store.port import RunRow, RunState, Store
 
 MAX_COUNTED_ITEMS: Final = 10_000

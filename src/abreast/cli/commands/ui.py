@@ -16,13 +16,14 @@ from typing import Final
 
 import click
 
-from abreast.cli import options, units
+from abreast.cli import options
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, one_line, os_error_text, refusing, tell
 from abreast.cli.jobs.map.job import KIND, MapJob
 from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say, say_json
+from abreast.jobs.files import units
 from abreast.store.port import RunRow
 
 _LOOPBACK: Final = "127.0.0.1"

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from abreast.cli import options, units
+from abreast.cli import options
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, refusing, tell
 from abreast.cli.stores import LAST, StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json
 from abreast.core.clock import SYSTEM_CLOCK, pause
+from abreast.jobs.files import units
 from abreast.store.port import RunRow, Store
 from abreast.views.lane_rows import CRASHED, RUNNING
 from abreast.views.lanes import LaneChart

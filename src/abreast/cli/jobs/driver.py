@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullco
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from abreast.assembly.names import open_run
+from abreast.assembly.process_groups import ProcessGroups, end_leftovers
 from abreast.cli.errors import DONE, SPENT, explain, tell
-from abreast.cli.jobs.map.process_groups import ProcessGroups, end_leftovers
 from abreast.cli.jobs.request import RunRequest
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from abreast.assembly.names import open_model
-from abreast.cli import units
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.cli.jobs.request import read_number
 from abreast.core.outcome import TOKEN_PARTS
+from abreast.jobs.files import units
 from abreast.models.lanes import LaneSettings, refuses_files, split_name
 from abreast.models.media import MediaFile, read_files
 from abreast.models.port import Reply, check_effort

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from abreast.cli import options, units
+from abreast.cli import options
 from abreast.cli.config import SEED, Config
 from abreast.cli.errors import UsageError, refusing
 from abreast.cli.stores import LAST, StoreChoice
 from abreast.core.frozen import record
+from abreast.jobs.files import units
 from abreast.run.map.options import check_name
 from abreast.run.run import Resume
 from abreast.store.port import RunRow, Store

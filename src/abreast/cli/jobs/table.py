@@ -74,7 +74,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
         refused=_WORKFLOW_FLAGS,
         refusal="is for workflows, and {file} holds a plan",
         retried_by=_AGAIN,
-        schema="abreast.cli.jobs.plan.job:plan_schema",
+        schema="abreast.jobs.plan.settings:plan_schema",
     ),
     "candidates": JobEntry(
         "abreast.cli.jobs.candidates.driver:CandidatesDriver",

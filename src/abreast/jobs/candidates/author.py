@@ -1,4 +1,4 @@
-"""A model as the author of candidates: it proposes, repairs, refines and adapts.
+"""Authors of candidates: a model that proposes, repairs, refines and adapts, or functions.
 
 Each candidate is one request. Any reply is accepted as text; the evaluator decides on it.
 """
@@ -6,9 +6,12 @@ Each candidate is one request. Any reply is accepted as text; the evaluator deci
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeVar
 
 from abreast.core.outcome import Done
+from abreast.executors.port import BoundCall
+from abreast.executors.tasks import LocalExecutor, is_async
 from abreast.jobs.candidates.results import Checked, Diff, Proposal, Tried, patch_of
 from abreast.jobs.candidates.source.target import Target
 from abreast.models.port import Reply
@@ -25,6 +28,9 @@ _RULES: Final = (
     "Answer with the whole function in one Python code block, "
     "with imports it newly needs before it."
 )
+
+
+T = TypeVar("T")
 
 
 class AskableModel(Protocol):
@@ -114,7 +120,74 @@ class ModelAuthor:
         return (await self._model.ask(prompt, system=system)).text
 
 
-_MAPS: Final = {"model": ("propose", "draft"), "command": ("command", "command")}
+@dataclass(frozen=True, slots=True)
+class ProposalTask:
+    """What a function that writes a candidate gets."""
+
+    target: str
+    """The function, as `pkg/mod.py::name`; the file is relative to the repository."""
+    file: Path
+    """The file of the function."""
+    source: str
+    """The text of that file."""
+    number: int
+    """Which of the candidates it writes, from 1 on."""
+    count: int
+    """How many are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionAuthor:
+    """Functions as the author: those that are None write no candidate."""
+
+    repair_with: Callable[[str, Checked], Awaitable[str] | str] | None = None
+    refine_with: Callable[[Sequence[Tried]], Awaitable[Sequence[str]] | Sequence[str]] | None = None
+    adapt_with: Callable[[Sequence[Tried]], Awaitable[str] | str] | None = None
+
+    async def repair(self, text: str, checked: Checked) -> str:
+        """Return a correct version of a wrong candidate."""
+        return "" if self.repair_with is None else await answer(self.repair_with, text, checked)
+
+    async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
+        """Return a better version of each of the faster candidates."""
+        return [] if self.refine_with is None else await answer(self.refine_with, faster)
+
+    async def adapt(self, ancestry: Sequence[Tried]) -> str:
+        """Return one more candidate, given one candidate and its ancestors."""
+        return "" if self.adapt_with is None else await answer(self.adapt_with, ancestry)
+
+
+async def answer(ask: Callable[..., Awaitable[T] | T], *given: object) -> T:
+    """Call a function, plain or `async`; a plain one runs in a thread of its own."""
+    found = ask(*given) if is_async(ask) else await _in_thread(ask, *given)
+    return await found if isinstance(found, Awaitable) else found
+
+
+def request_step(
+    ask: Callable[..., Awaitable[T] | T], *given: object
+) -> Callable[[], Awaitable[T]]:
+    """Return a request as a step without arguments: they all follow from recorded results."""
+
+    async def request() -> T:
+        return await answer(ask, *given)
+
+    return request
+
+
+async def _in_thread(ask: Callable[..., T], *given: object) -> T:
+    """Call a plain function in a daemon thread, which is no longer awaited once cancelled."""
+    bound: BoundCall[tuple[object, ...], T] = LocalExecutor().bind(lambda given: ask(*given), 1)
+    try:
+        return await bound.async_call(given)
+    finally:
+        await bound.close(0.0)
+
+
+_MAPS: Final = {
+    "model": ("propose", "draft"),
+    "command": ("command", "command"),
+    "function": ("propose", "draft"),
+}
 
 
 async def proposals_of(
@@ -122,7 +195,7 @@ async def proposals_of(
     make: Callable[[int], Awaitable[str]],
     count: int,
     width: int,
-    origin: Literal["model", "command"],
+    origin: Literal["model", "command", "function"],
 ) -> list[Proposal]:
     """Make `count` candidates side by side; one that fails has the fault `error`."""
     name, prefix = _MAPS[origin]
@@ -134,11 +207,12 @@ async def proposals_of(
                 found.append(replace(proposal, text=outcome.value))
             else:
                 error = getattr(outcome, "error", "")
-                reason = (
-                    f"the model gave none: {error}"
-                    if origin == "model"
-                    else str(error or "it was stopped")
-                )
+                if origin == "model":
+                    reason = f"the model gave none: {error}"
+                elif origin == "function" and error:
+                    reason = f"the author raised {type(error).__name__}: {error}"
+                else:
+                    reason = str(error or "it was stopped")
                 found.append(replace(proposal, fault="error", reason=reason))
     return found
 

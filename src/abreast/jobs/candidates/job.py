@@ -17,12 +17,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from abreast.core.errors import AbreastError, Stopped
 from abreast.core.outcome import Cancelled, Done, Failed
-from abreast.executors.port import BoundCall
-from abreast.executors.tasks import LocalExecutor, is_async
+from abreast.jobs.candidates.author import request_step
 from abreast.jobs.candidates.registry import Link, Registry, child_of
 from abreast.jobs.candidates.results import Checked, ProfiledLine, Proposal, Timed, Tried, best_of
 from abreast.jobs.candidates.source.normal_form import DuplicateFinder
@@ -38,8 +37,6 @@ from abreast.worktrees.slot import Slot
 WORKTREES: Final = "worktrees"
 MACHINE: Final = "machine"
 TRIES: Final = "tries"
-
-T = TypeVar("T")
 
 
 class TreeChanged(AbreastError):
@@ -215,7 +212,7 @@ class CandidateRun:
         if author is None or not self._context.how.refine:
             return
         if faster := registry.faster:
-            texts = await tries.step("refine", _request(author.refine, faster))
+            texts = await tries.step("refine", request_step(author.refine, faster))
             refined = [
                 child_of(one, text, "refinement")
                 for one, text in zip(faster, texts, strict=False)
@@ -226,7 +223,7 @@ class CandidateRun:
         for one in registry.faster:
             if one.origin == "refinement":
                 text = await tries.step(
-                    f"adapt-{one.name}", _request(author.adapt, registry.ancestry(one))
+                    f"adapt-{one.name}", request_step(author.adapt, registry.ancestry(one))
                 )
                 adapted += [child_of(one, text, "adaptive")] if text.strip() else []
         await self._round(tries, "-adapted", registry.enter(adapted))
@@ -275,7 +272,7 @@ class CandidateRun:
                 break
             # Requested at once: the checks of other candidates may still be running.
             reply = await scope.step(
-                f"repair-{number}", _request(context.author.repair, links[-1].text, checked)
+                f"repair-{number}", request_step(context.author.repair, links[-1].text, checked)
             )
             try:
                 text = candidate_text(context.original, context.target, reply)
@@ -379,22 +376,3 @@ def _failed_check(outcome: Failed | Cancelled) -> Checked:
 
 def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _request(ask: Callable[..., Awaitable[T] | T], *given: object) -> Callable[[], Awaitable[T]]:
-    """Return a request as a step without arguments: they all follow from recorded results."""
-
-    async def request() -> T:
-        answer = ask(*given) if is_async(ask) else await _in_thread(ask, *given)
-        return await answer if isinstance(answer, Awaitable) else answer
-
-    return request
-
-
-async def _in_thread(ask: Callable[..., T], *given: object) -> T:
-    """Call a plain function in a daemon thread, which is no longer awaited once cancelled."""
-    bound: BoundCall[tuple[object, ...], T] = LocalExecutor().bind(lambda given: ask(*given), 1)
-    try:
-        return await bound.async_call(given)
-    finally:
-        await bound.close(0.0)

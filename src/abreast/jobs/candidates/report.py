@@ -1,5 +1,6 @@
-"""Reports on a run's candidates: JSON, lines for a terminal, a self-contained page, a patch."""
+"""Reports on a run's candidates: JSON, lines for a terminal, a page, a patch, a Python result."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,12 @@ from abreast.jobs.candidates.results import (
 )
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.timed_calls import TimedCalls
+from abreast.views.html_table import html_table
 from abreast.views.job_view import short
 
 _TEMPLATES: Final = Path(__file__).parent / "page"
 _REASON_CHARACTERS: Final = 160
+COLUMNS: Final = ("candidate", "verdict", "speed", "interval", "memory", "why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,86 @@ class CandidatesReport:
             }
             for line in self.profile
         ]
+
+
+class OptimizeResult:
+    """The result of `abreast.optimize`.
+
+        result.best.name, result.best.speedup, result.best.interval, result.best.source
+        pandas.DataFrame(result.rows())
+        Path("faster.patch").write_text(result.patch)       # git apply faster.patch
+
+    Attributes:
+        run: The id of its run in the store; empty for a run in memory.
+    """
+
+    __slots__ = ("_report", "run")
+
+    def __init__(self, report: CandidatesReport, run: str = "") -> None:
+        """Wrap the report of a run that has ended."""
+        self._report, self.run = report, run
+
+    @property
+    def target(self) -> str:
+        """The function, as `pkg/mod.py::name`."""
+        return str(self._report.target)
+
+    @property
+    def best(self) -> Tried | None:
+        """The winner, with `name`, `source`, `speedup`, `interval`; None if none is faster."""
+        return self._report.winner
+
+    @property
+    def candidates(self) -> tuple[Tried, ...]:
+        """All candidates in the order of the proposals, with `verdict` and `reason`."""
+        return tuple(self._report.tried)
+
+    @property
+    def patch(self) -> str:
+        """The patch from the original to the winner, for `git apply`; empty without a winner."""
+        return self._report.patch
+
+    @property
+    def noise_floor(self) -> float | None:
+        """The noise of the machine, as a share of the time; None if nothing was measured."""
+        return self._report.noise_floor
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One plain dict for each candidate, for a data frame."""
+        winner = self.best
+        return [
+            {
+                "candidate": one.name,
+                "origin": one.origin,
+                "parent": one.parent,
+                "verdict": one.verdict,
+                "reason": one.reason,
+                "speedup": one.speedup,
+                "low": one.interval and one.interval[0],
+                "high": one.interval and one.interval[1],
+                "memory_ratio": one.timed and one.timed.memory_ratio,
+                "lines_changed": one.size,
+                "best": one is winner,
+            }
+            for one in self._report.tried
+        ]
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report, one page that works offline; return its path."""
+        target = Path(path)
+        target.write_text(self._report.html({"run": self.run or "in memory"}), "utf-8", newline="")
+        return target
+
+    def plain(self) -> dict[str, Any]:
+        """As `abreast optimize --json` prints it."""
+        return self._report.plain()
+
+    def _repr_html_(self) -> str:
+        caption = f"{self.target}: {self._report.headline()}"
+        return html_table(caption, COLUMNS, self._report.rows())
+
+    def __repr__(self) -> str:
+        return f"<OptimizeResult {self.target}: {self._report.headline()}>"
 
 
 def _figures(timed: Timed | None) -> tuple[str, str, str]:

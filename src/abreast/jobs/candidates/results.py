@@ -11,7 +11,16 @@ from abreast.jobs.candidates.values.invocation import BehaviourFinding
 Fault: TypeAlias = Literal["wrong", "refused", "timeout", "error"]
 Verdict: TypeAlias = Speed | Fault | Literal["duplicate"]
 Origin: TypeAlias = Literal[
-    "file", "patch", "ref", "command", "model", "repair", "refinement", "adaptive"
+    "file",
+    "patch",
+    "ref",
+    "command",
+    "model",
+    "text",
+    "function",
+    "repair",
+    "refinement",
+    "adaptive",
 ]
 
 
@@ -150,6 +159,26 @@ class Tried:
     checked: Checked | None = None
     timed: Timed | None = None
     of: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The target's whole file with the candidate in it; empty if it could not be made."""
+        return self.text
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times as fast as the original it is; None if it was not measured."""
+        return self.timed.ratio if self.timed else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the speedup; None if it was not measured."""
+        timed = self.timed
+        return (
+            None
+            if not timed or timed.low is None or timed.high is None
+            else (timed.low, timed.high)
+        )
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""

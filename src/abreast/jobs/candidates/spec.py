@@ -82,15 +82,20 @@ class CandidatesSpec:
     output: str | None = None
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], where: str = "candidates") -> Self:
-        """Read a mapping, such as a job file's. Raises ValueError that names the wrong key."""
+    def of(
+        cls, facts: Mapping[str, Any], where: str = "candidates", *, sourced: bool = True
+    ) -> Self:
+        """Read a mapping, such as a job file's. Raises ValueError that names the wrong key.
+
+        Without `sourced`, candidates come from a program and need no source here.
+        """
         given = _validate(facts, where)
         for word in ("target", "tests"):
             if word not in given:
                 raise ValueError(f"{where}: {word} is missing: it is {_KEYS[word][1]}")
         chosen = [word for word in SOURCES if given.get(word)]
         # A model may repair and refine what comes from elsewhere.
-        if not chosen or len(set(chosen) - {"model"}) > 1:
+        if sourced and (not chosen or len(set(chosen) - {"model"}) > 1):
             raise ValueError(
                 f"{where}: candidates come from one of {', '.join(SOURCES)}; "
                 f"given: {', '.join(chosen) or 'none'}"

@@ -1,1 +1,1 @@
-"""The shared parts of job files: YAML with line numbers, problems, value shapes, expressions."""
+"""The shared parts of job files: YAML with line numbers, problems, shapes, amounts, expressions."""

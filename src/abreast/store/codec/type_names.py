@@ -139,6 +139,7 @@ _FIRST: Final[Mapping[str, str]] = {
     "abreast:candidates.Seen": "abreast.jobs.candidates.laboratory:Seen",
     "abreast:candidates.Spec": "abreast.jobs.candidates.spec:CandidatesSpec",
     "abreast:candidates.Target": "abreast.jobs.candidates.target:Target",
+    "abreast:candidates.Task": "abreast.jobs.candidates.author:ProposalTask",
     "abreast:candidates.Timed": "abreast.jobs.candidates.tried:Timed",
     "abreast:candidates.Tried": "abreast.jobs.candidates.tried:Tried",
     "abreast:candidates.Verdict": "abreast.jobs.candidates.compare:Verdict",

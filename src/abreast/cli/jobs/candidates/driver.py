@@ -1,19 +1,14 @@
 """Drives a run of candidates, new or resumed, from its specification to its exit code."""
 
 import math
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from abreast.assembly.candidates_tools import KIND, CandidatesTools
 from abreast.assembly.names import open_model
-from abreast.cli import units
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, USAGE, UsageError, one_line, os_error_text, tell
 from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
@@ -26,45 +21,22 @@ from abreast.cli.stores import FOLDER
 from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.tables import say, say_facts, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.executors.commands import Commands
-from abreast.jobs.candidates.author import ModelAuthor, blocks_of, proposals_of
-from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests
 from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
-from abreast.jobs.candidates.evaluator import MIN_WALL_SECONDS, Bounds, Evaluator
 from abreast.jobs.candidates.job import (
-    CandidateRun,
-    CandidatesContext,
-    EvaluationOptions,
     TreeChanged,
 )
-from abreast.jobs.candidates.report import CandidatesReport
-from abreast.jobs.candidates.results import Proposal
-from abreast.jobs.candidates.rules import LOOSE, STRICT
+from abreast.jobs.candidates.report import COLUMNS, CandidatesReport
 from abreast.jobs.candidates.source.origins import (
     SourceMissing,
-    from_directory,
-    from_file,
-    from_patches,
-    from_refs,
-    patches_in,
-)
-from abreast.jobs.candidates.source.target import (
-    CandidateInvalid,
-    Target,
-    TargetInvalid,
-    parse_target,
-    read_source,
 )
 from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
-from abreast.jobs.candidates.timing.measure import MeasurePlan
 from abreast.jobs.candidates.timing.timed_process import TimedProcessFailed
 from abreast.jobs.candidates.view import CandidatesLive
+from abreast.jobs.files import units
 from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.run.run import Run
 from abreast.store.port import RunRow, Store
 from abreast.system.file_names import file_name
-from abreast.worktrees.background import StopRequest, run_in_thread
-from abreast.worktrees.git import GitFailed, find_repository
 
 _WORDS: Final = (
     "candidates",
@@ -79,13 +51,12 @@ _WORDS: Final = (
 _LEAST: Final = {"proposals": 1, "repairs": 0, "width": 0, "generated": 0, "blocks": 4}
 # The tests, the tree or the source of candidates must change first, which makes a new run.
 _PERMANENT_FAILURES: Final = (BaselineFailed, TreeChanged, SourceMissing, TimedProcessFailed)
-_INTERPRETER_TIMEOUT: Final = 60.0  # seconds that an interpreter may take to start
 
 
 class CandidatesDriver(JobDriver):
     """Drives one run of candidates; with `must_win`, it fails unless a candidate is faster."""
 
-    kind = "candidates"
+    kind = KIND
 
     def __init__(
         self, spec: CandidatesSpec, request: RunRequest, *, cwd: str, must_win: bool = False
@@ -96,17 +67,16 @@ class CandidatesDriver(JobDriver):
         """
         super().__init__(request)
         self._spec, self._cwd, self._must_win = spec, Path(cwd), must_win
-        self._root, self.target = self._find_target()
-        self._original = read_source(self._root / self.target.file)
+        try:
+            self._tools = CandidatesTools(spec, self._cwd, spell=lambda word: f"--{word}")
+        except ValueError as error:
+            raise UsageError(one_line(str(error))) from None
         self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(self._cwd))
         if spec.model is not None:
             try:
                 check_keys([split_name(spec.model, self._lanes)[0]])
             except ValueError as error:
                 raise UsageError(f"--model: {error}") from None
-        self._bench = Evaluator(self.target, self._original, self._tests(), self._read_bounds())
-        self._author: ModelAuthor | None = None
-        self._trials: CandidateRun | None = None
         self._failed = False
 
     @classmethod
@@ -125,70 +95,23 @@ class CandidatesDriver(JobDriver):
     ) -> Self:
         """The driver of a recorded run, with another budget if one is given."""
         facts = recorded_facts(row, cls.kind)
+        if facts.get("program") is not None:
+            raise UsageError(
+                f"the candidates of {row.id} come from a Python program: "
+                "start that again, and it goes on with this run"
+            )
         spec = CandidatesSpec.of(
             {word: value for word, value in facts["spec"].items() if value is not None}
         )
         changed = replace(spec, budget=changes["budget"] or spec.budget)
         return cls(changed, request, cwd=facts["cwd"], must_win=bool(facts["must_win"]))
 
-    # --- reading the specification ---------------------------------------------------------------
-
-    def _find_target(self) -> tuple[Path, Target]:
-        file, mark, name = self._spec.target.partition("::")
-        path = (self._cwd / file).resolve()
-        place = path.parent if path.parent.is_dir() else self._cwd
-        try:
-            repository = find_repository(place, StopRequest())
-            top = repository.top if repository.common else self._cwd.resolve()
-            return top, parse_target(
-                f"{path}{mark}{name}" if path.is_file() else self._spec.target, top
-            )
-        except (TargetInvalid, CandidateInvalid) as error:
-            raise UsageError(one_line(str(error))) from None
-        except (GitFailed, OSError) as error:
-            raise UsageError(f"{place} can't be used: {one_line(str(error))}") from None
-
-    def _tests(self) -> Tests:
-        names = []
-        for given in self._spec.tests:
-            file, mark, rest = given.partition("::")
-            path = (self._cwd / file).resolve()
-            if not path.exists():
-                raise UsageError(f"--tests: there is no {file}")
-            if not path.is_relative_to(self._root):
-                raise UsageError(f"--tests: {file} is outside of {self._root}")
-            names.append(f"{path.relative_to(self._root).as_posix()}{mark}{rest}")
-        python = self._spec.python or sys.executable
-        if self._spec.python and os.sep in python:
-            # Not resolved: the link's own place decides which virtual environment it is.
-            python = str(self._cwd / python)
-        if shutil.which(python) is None:
-            raise UsageError(f"--python: there is no {python}")
-        _check_pytest(python, self._root)
-        return Tests(tuple(names), python)
-
-    def _read_bounds(self) -> Bounds:
-        spec = self._spec
-        cpu = units.duration(spec.timeout)
-        rules = replace(STRICT if spec.compare == "strict" else LOOSE, exceptions=spec.exceptions)  # type: ignore[arg-type]
-        limits = replace(LIMITS, seconds=max(MIN_WALL_SECONDS, 10 * cpu), cpu=max(1, round(cpu)))
-        return Bounds(
-            rules,
-            limits,
-            MeasurePlan(
-                threshold=spec.threshold,
-                first=min(MeasurePlan().first, spec.blocks),
-                most=spec.blocks,
-            ),
-            spec.generated,
-        )
-
     def print_dry_run(self) -> int:
         """Print what would be tried; return the exit code."""
         spec = self._spec
         facts = {
-            "target": str(self.target),
-            "tests": list(self._tests().names),
+            "target": str(self._tools.target),
+            "tests": list(self._tools.tests.names),
             "width": max(1, spec.width),
             "source": next(word for word in SOURCES if getattr(spec, word)),
             "model": spec.model,
@@ -212,25 +135,13 @@ class CandidatesDriver(JobDriver):
             model = await stack.enter_async_context(
                 open_model(spec.model, lanes=self._lanes, store=store)
             )
-            self._author = ModelAuthor(model, self.target, self._original)
-        facts = {
-            "spec": spec.plain(),
-            "cwd": str(self._cwd),
-            "must_win": self._must_win,
-            "target": str(self.target),
-            "original": self._original,
-        }
+            self._tools.author = self._tools.model_author(model)
+        facts = {**self._tools.facts(), "must_win": self._must_win}
         return {"budget": spec.budget, "manifest": {self.kind: facts}}
 
     async def work(self, run: Run, _stack: AsyncExitStack) -> None:
         """Try the candidates."""
-        spec = self._spec
-        how = EvaluationOptions(max(1, spec.width), repairs=spec.repairs, refine=spec.refine)
-        context = CandidatesContext(
-            self.target, self._original, self._root, self._bench, self._author, how
-        )
-        self._trials = CandidateRun(context, lambda text: tell(one_line(text)))
-        await self._trials.run(run, lambda: self._proposals(run, self._author))
+        await self._tools.work(run, lambda text: tell(one_line(text)))
         self._failed = run.results.why_failed is not None
 
     def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
@@ -246,76 +157,11 @@ class CandidatesDriver(JobDriver):
         code = USAGE if usage else FAILED
         return EarlyExit(f"{one_line(str(error))}{fix}", code, resumable=False)
 
-    async def _proposals(self, run: Run, author: ModelAuthor | None) -> Sequence[Proposal]:
-        spec = self._spec
-        if spec.command is not None:
-            return await self._from_command(run, spec.command)
-        if any((spec.candidates, spec.patches, spec.patch, spec.refs)):
-            return await run_in_thread(self._read_proposals)
-        return await author.propose(run, spec.proposals, max(1, spec.width)) if author else []
-
-    def _read_proposals(self, stop: StopRequest) -> list[Proposal]:
-        """Candidates from files or commits; it blocks while files are read and git works."""
-        spec, here = self._spec, self._cwd
-        if spec.candidates is not None:
-            return from_directory(here / spec.candidates)
-        if spec.patches is not None:
-            return from_patches(patches_in(here / spec.patches), self.target, self._original, stop)
-        if spec.patch is None:
-            return from_refs(spec.refs, self.target, self._root, stop)
-        path = here / spec.patch
-        return (
-            [from_file(path)]
-            if path.suffix == ".py"
-            else from_patches([path], self.target, self._original, stop)
-        )
-
-    async def _from_command(self, run: Run, command: str) -> list[Proposal]:
-        """Candidates that a command prints: it runs once for each, each time in a new directory."""
-        async with Commands() as commands:
-
-            async def print_one(number: int) -> str:
-                environment = {
-                    **os.environ,
-                    "ABREAST_TARGET": str(self.target),
-                    "ABREAST_NUMBER": str(number),
-                    "ABREAST_FILE": str(self._root / self.target.file),
-                }
-                place = tempfile.mkdtemp(prefix="abreast-command-")
-                try:
-                    finished = await commands.run(
-                        ["sh", "-c", command],
-                        stdin=self._original.encode(),
-                        cwd=place,
-                        env=environment,
-                    )
-                finally:
-                    # In a thread, as the command may have written many files.
-                    await run_in_thread(lambda _: shutil.rmtree(place, ignore_errors=True))
-                if code := finished.exit_code:
-                    errors = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-                    raise CandidateInvalid(
-                        f"the command ended with exit code {code} {' '.join(errors)}"
-                    )
-                return "\n".join(blocks_of(finished.stdout.decode("utf-8", "replace"))[:1])
-
-            return await proposals_of(
-                run, print_one, self._spec.proposals, max(1, self._spec.width), "command"
-            )
-
     # --- reporting -------------------------------------------------------------------------------
-
-    def report(self) -> CandidatesReport:
-        """The report of what is known so far."""
-        trials, bench = self._trials, self._bench
-        found = CandidatesReport(self.target, self._original, trials.tried if trials else ())
-        if trials is None or not bench.seen:
-            return found
-        return replace(found, watched=bench.original, inputs=bench.inputs, profile=trials.profile)
 
     def print_stop(self, stopped: EarlyExit) -> int:
         """Print what is known so far, and why the run ended; return the exit code."""
-        if any(one.timed or one.checked for one in self.report().tried):
+        if any(one.timed or one.checked for one in self._tools.report().tried):
             self._print_and_write()
         return super().print_stop(stopped)
 
@@ -325,7 +171,7 @@ class CandidatesDriver(JobDriver):
         return FAILED if self._failed or (self._must_win and not won) else DONE
 
     def _print_and_write(self) -> CandidatesReport:
-        report = self.report()
+        report = self._tools.report()
         if self.view.json:
             say_json(report.plain())
         elif not self.view.quiet:
@@ -335,7 +181,7 @@ class CandidatesDriver(JobDriver):
 
     def _print_report(self, report: CandidatesReport) -> None:
         if report.tried:
-            say_table(("candidate", "verdict", "speed", "interval", "memory", "why"), report.rows())
+            say_table(COLUMNS, report.rows())
         regressions = [
             f"{one.name}: slower for one input: {regression}"
             for one in report.tried
@@ -381,28 +227,6 @@ class CandidatesDriver(JobDriver):
                 )
                 if not (self.view.json or self.view.quiet):
                     tell(f"{what} {short_path(path)}")
-
-
-def _check_pytest(python: str, root: Path) -> None:
-    """Raise `UsageError` unless the project's interpreter has pytest.
-
-    Otherwise the first candidates would be requested from a model, and paid, in vain.
-    """
-    look = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('pytest') is None))"
-    try:
-        found = subprocess.run(
-            [python, "-c", look],
-            cwd=root,
-            capture_output=True,
-            timeout=_INTERPRETER_TIMEOUT,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"--python: {python} can't be run: {one_line(str(error))}") from None
-    if found.returncode == 3:  # noqa: PLR2004 - the code above; other failures show in the tests
-        raise UsageError(
-            f"--python: pytest is not installed for {python}, and the tests are run by it"
-        )
 
 
 def drive_candidates(

@@ -7,9 +7,9 @@ import resource
 import signal
 from typing import TYPE_CHECKING, Any, Final
 
+from abreast.assembly.process_groups import ProcessGroups
 from abreast.cli.errors import UsageError, one_line
 from abreast.cli.jobs.map.job import MapJob
-from abreast.cli.jobs.map.process_groups import ProcessGroups
 from abreast.executors.supervisor.protocol import find
 from abreast.run.current import current_item
 

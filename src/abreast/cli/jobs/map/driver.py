@@ -11,13 +11,13 @@ from contextlib import AsyncExitStack, ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from abreast.assembly.process_groups import RUN_VARIABLE
 from abreast.cli.errors import DONE, FAILED, USAGE, UsageError, tell
 from abreast.cli.jobs.driver import EarlyExit, JobDriver
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.map.command import CommandWork, check_command
 from abreast.cli.jobs.map.input_lines import InputLines, check_input
 from abreast.cli.jobs.map.job import INPUT, ITEMS, KIND, MapJob
-from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.jobs.request import RunRequest
 from abreast.cli.signals import Interrupts

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from abreast.assembly.names import lane_of
+from abreast.assembly.process_groups import RUN_VARIABLE
 from abreast.assembly.workflow_tools import RunTools, Tools, find_kinds, wrong_sample
 from abreast.cli.config import BUDGET, MODEL, WIDTH, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, tell
 from abreast.cli.jobs.driver import STOPS, EarlyExit, JobDriver, drive
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
-from abreast.cli.jobs.map.process_groups import RUN_VARIABLE
 from abreast.cli.jobs.model_options import configured_lanes
 from abreast.cli.jobs.request import RunRequest, new_request, recorded_facts, unknown_version
 from abreast.cli.jobs.workflow.dry_run import (

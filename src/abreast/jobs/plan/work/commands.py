@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,17 +34,21 @@ _CALL_CODE: Final = "from abreast.jobs.plan.work.called import main; main()"
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Runs processes; `started` and `ended` are called with the process group of each."""
+    """Runs processes; `started` and `ended` are called with the process group of each.
+
+    All of them have `variables` in their environment.
+    """
 
     commands: Commands
     started: Callable[[CurrentItem, int], None] = lambda _item, _group: None
     ended: Callable[[int], None] = lambda _group: None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     async def run(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> Finished:
         """Run a command to its end, without variables that lead git to another repository."""
         env = {
             name: value for name, value in env.items() if not _REPOSITORY_VARIABLES.fullmatch(name)
-        }
+        } | dict(self.variables)
         item, group = current_item(), 0
 
         def started(pgid: int) -> None:

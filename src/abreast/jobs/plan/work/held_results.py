@@ -9,15 +9,16 @@ would see them.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
+from abreast.core.errors import AbreastError
 from abreast.system.file_names import MAX_BYTES, file_name
 from abreast.worktrees.merge.snapshots import Snapshots
-from abreast.worktrees.pool import unfinished_in
+from abreast.worktrees.pool import has_pools, reap_worktrees, unfinished_in
 from abreast.worktrees.slot import Slot
 
 _PREFIX: Final = "refs/abreast/"
@@ -120,3 +121,22 @@ def rescue(root: Path) -> list[HeldTree]:
             found.append(HeldTree(run, leaf, "cut-off", tree, home))
         each.let_go()
     return found
+
+
+def clear_leftovers(root: Path, notify: Callable[[str], None]) -> None:
+    """Save the results that killed drivers left in worktrees of `root`, and remove the worktrees.
+
+    `notify` is told what is saved. Worktrees that can't be saved are left as they are, and of
+    errors it is only told: a plan can be shown in a read-only directory too.
+    """
+    try:
+        if not has_pools(root):
+            return
+        for each in rescue(root):
+            notify(
+                f"{each.leaf} of {each.run} was cut off; what it had done is kept: "
+                f"git --git-dir {each.home} ls-tree -r {each.tree}"
+            )
+        reap_worktrees(root)
+    except (OSError, AbreastError) as error:
+        notify(f"worktrees of a plan that was cut off could not be removed: {error}")

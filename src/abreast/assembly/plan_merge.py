@@ -1,0 +1,280 @@
+"""Merges the results of a plan's subplans into its directory, after checks.
+
+The command line and `abreast.plan` both drive it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from abreast.assembly.plan_tools import snapshots_of
+from abreast.assembly.process_groups import ProcessGroups
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.events import ITEM_SETTLED
+from abreast.executors.commands import Commands
+from abreast.jobs.plan.job import PLAN_DIVIDED, SUBPLANS, PlanResult
+from abreast.jobs.plan.settings import PlanJob
+from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.work.checks import CheckedMerge, CheckResult, MergeCheck, check_imports
+from abreast.jobs.plan.work.commands import Processes
+from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
+from abreast.jobs.plan.work.ownership import Ownership
+from abreast.store.codec import codec
+from abreast.store.port import RunRow, Store, each_event
+from abreast.worktrees.merge.apply import apply
+from abreast.worktrees.merge.listing import list_submodules
+from abreast.worktrees.merge.merge import Change, Merged, MergeStrategy, Outside, merge
+from abreast.worktrees.merge.snapshots import Snapshots
+from abreast.worktrees.pool import open_worktrees
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOptions:
+    """How to merge, and which checks run before anything is written."""
+
+    strategy: str = "three-way"
+    outside: str = "refuse"
+    leave_requests: bool = False
+    partial: bool = False
+    gate: bool = True
+    check: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class RecordedPlan:
+    """The results of a run's subplans, in the order of their names, and the files of each."""
+
+    changes: list[Change] = field(default_factory=list)
+    files: dict[str, list[str]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    """The newest state of each subplan that has an outcome."""
+    leaves: list[str] | None = None
+    """All subplans of the run; None for an old run that did not record them."""
+    replaced: list[str] = field(default_factory=list)
+    """Subplans of an earlier division of the tree whose files another subplan has done again."""
+
+    @classmethod
+    def of_result(cls, result: PlanResult) -> Self:
+        """The results of a run that has just ended."""
+        done = {one.leaf: one.value for one in result.subplans if one.state == "done"}
+        return cls(
+            [Change(leaf, done[leaf]["base"], done[leaf]["result"]) for leaf in sorted(done)],
+            {leaf: done[leaf]["files"] for leaf in sorted(done)},
+            {one.leaf: one.state for one in result.subplans},
+            [one.leaf for one in result.subplans],
+        )
+
+    def not_done(self, plan: Plan) -> dict[str, str]:
+        """The subplans that are not done, and the state of each."""
+        leaves = [leaf.id for leaf in plan.leaves] if self.leaves is None else self.leaves
+        return {leaf: self.states.get(leaf, "not run") for leaf in leaves if leaf not in self.files}
+
+
+def read_recorded(store: Store, row: RunRow) -> RecordedPlan:
+    """The results that a run has recorded."""
+    found: dict[str, Any] = {}
+    states: dict[str, str] = {}
+    leaves: list[str] | None = None
+    for event in each_event(store, row.id, {ITEM_SETTLED, PLAN_DIVIDED}):
+        if event.kind == PLAN_DIVIDED:
+            nodes: Any = codec.decode(event.body) if event.body else []
+            inner = {node["parent"] for node in nodes}
+            leaves = [node["id"] for node in nodes if node["id"] not in inner]
+            continue
+        parts = event.path.split("/")
+        if len(parts) != 3 or parts[1] != SUBPLANS:  # noqa: PLR2004 - run/subplans/leaf
+            continue
+        leaf = parts[2]
+        states[leaf] = str(event.data.get("state"))
+        if states[leaf] == "done" and event.body:
+            found[leaf] = codec.decode(event.body)
+        elif states[leaf] == "failed":
+            # It may have been done before, and have run again because its files had changed.
+            found.pop(leaf, None)
+    replaced = _replaced(found, leaves)
+    found = {leaf: facts for leaf, facts in found.items() if leaf not in replaced}
+    return RecordedPlan(
+        [Change(leaf, found[leaf]["base"], found[leaf]["result"]) for leaf in sorted(found)],
+        {leaf: found[leaf]["files"] for leaf in sorted(found)},
+        states,
+        leaves,
+        replaced,
+    )
+
+
+def _replaced(found: Mapping[str, Any], leaves: Sequence[str] | None) -> list[str]:
+    """Subplans of an earlier division whose files a subplan of the newest division has done.
+
+    Only the newer result counts.
+    """
+    now = set(found) if leaves is None else set(leaves)
+    again = {path for leaf in now & set(found) for path in found[leaf]["files"]}
+    return sorted(leaf for leaf in set(found) - now if not again.isdisjoint(found[leaf]["files"]))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ApplyResult:
+    """A merge of subplans: what prevents it from being written, or what was written."""
+
+    merged: Merged
+    blocked: list[str]
+    """Why nothing was written, one line each; empty if nothing stands in the way."""
+    notes: list[str]
+    paths: tuple[str, ...]
+    """The files that were written or removed."""
+    left: list[str]
+    """Requests that `leave_requests` left out."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing stands in the way."""
+        return not self.blocked
+
+    def __repr__(self) -> str:
+        return f"<ApplyResult: {len(self.paths)} files written, {len(self.blocked)} in the way>"
+
+
+class PlanMerge:
+    """Merges the results of one run into the directory of its plan."""
+
+    def __init__(
+        self,
+        job: PlanJob,
+        run: str,
+        recorded: RecordedPlan,
+        options: MergeOptions,
+        *,
+        notify: Callable[[str], None],
+        groups: ProcessGroups | None = None,
+        partial: str = "--partial",
+    ) -> None:
+        """Nothing is read before `merge`; `groups` are told of the processes of a check.
+
+        `partial` is how that option is written, for messages.
+        """
+        self._job = job
+        self._run = run
+        self._recorded = recorded
+        self._options = options
+        self._notify = notify
+        self._groups = groups or ProcessGroups()
+        self._partial = partial
+        self._root = Path(job.path)
+        self._snapshots: Snapshots = snapshots_of(job.path)
+
+    async def merge(self, before_write: Callable[[], None] = lambda: None) -> ApplyResult:
+        """Merge, check and write: all of it, or nothing if something prevents it.
+
+        `before_write` is called when nothing can prevent it any more.
+        """
+        await asyncio.to_thread(clear_leftovers, self._root, self._notify)
+        plan, imports = await asyncio.to_thread(self._job.divide)
+        source = await asyncio.to_thread(self._snapshots.take, self._root)
+        ownership = self._ownership(plan)
+
+        def merge_some(changes: Sequence[Change]) -> Merged:
+            return merge(
+                self._snapshots,
+                source,
+                changes,
+                ownership=ownership,
+                strategy=MergeStrategy(self._options.strategy),
+                outside=Outside(self._options.outside),
+            )
+
+        changes = self._in_order(plan)
+        merged = await asyncio.to_thread(merge_some, changes)
+        left = merged.requests if self._options.leave_requests else ()
+        blocked = [line for line in merged.blocked if line not in set(map(str, left))]
+        missing = self._recorded.not_done(plan)
+        notes = [
+            f"{leaf}: left out, as its files were done again" for leaf in self._recorded.replaced
+        ]
+        if missing and self._options.partial:
+            whole = len(missing) + len(self._recorded.files)
+            notes.append(f"{len(missing)} of {whole} subplans are not done, and left out")
+        elif missing:
+            blocked = [
+                *(
+                    f"{leaf}: {state}; {self._partial} applies the others"
+                    for leaf, state in missing.items()
+                ),
+                *blocked,
+            ]
+        paths: tuple[str, ...] = ()
+        if not blocked and self._options.gate:
+            looked = await self._check(
+                CheckedMerge(merged, changes, merge_some, imports, self._snapshots)
+            )
+            blocked, notes = [str(each) for each in looked.faults], [*notes, *looked.notes]
+        if not blocked and not self._options.dry_run:
+            before_write()
+            paths = self._write(merged, set(merged.merged) - {each.leaf for each in left})
+        return ApplyResult(merged, blocked, notes, paths, [str(each) for each in left])
+
+    def count_files(self, result: ApplyResult) -> int:
+        """How many files were written; a renamed file counts once."""
+        if not result.paths:
+            return 0
+        return len(result.paths) - len(
+            self._snapshots.changes(result.merged.source, result.merged.tree).renames
+        )
+
+    def _write(self, merged: Merged, finished: set[str]) -> tuple[str, ...]:
+        """Write the merge, and release the held results of these leaves.
+
+        They are stored in the record of the apply, so that an undo can hold them again.
+        """
+        kept = HeldResults(self._snapshots)
+        held = [
+            [each.leaf, each.how, each.tree]
+            for each in kept.held(self._run)
+            if each.leaf in finished
+        ]
+        paths = apply(
+            merged,
+            self._snapshots,
+            self._root,
+            leave_requests=self._options.leave_requests,
+            record={"run": self._run, "at": SYSTEM_CLOCK.wall(), "held": held},
+        )
+        kept.drop(self._run, finished)
+        return paths
+
+    def _in_order(self, plan: Plan) -> list[Change]:
+        """The changes in the order of the plan; those of removed subplans come last."""
+        order = {leaf.id: place for place, leaf in enumerate(plan.leaves)}
+        return sorted(
+            self._recorded.changes, key=lambda each: (order.get(each.leaf, len(order)), each.leaf)
+        )
+
+    def _ownership(self, plan: Plan) -> Ownership:
+        """The owner of each file: the subplan that had it when it ran.
+
+        The tree may be divided differently now.
+        """
+        had = self._recorded.files
+        taken = {path for files in had.values() for path in files}
+        others = {
+            leaf.id: [path for path in leaf.files if path not in taken] for leaf in plan.leaves
+        }
+        leaves = {leaf: files for leaf, files in others.items() if leaf not in had} | had
+        return Ownership(leaves, list_submodules(self._root))
+
+    async def _check(self, whole: CheckedMerge) -> CheckResult:
+        looked = await check_imports(whole)
+        command = self._options.check or self._job.check
+        if looked.faults or command is None:
+            return looked
+        async with AsyncExitStack() as stack:
+            trees = await stack.enter_async_context(open_worktrees(self._root, 1, own_git=True))
+            processes = Processes(
+                await stack.enter_async_context(Commands()),
+                self._groups.started,
+                self._groups.ended,
+            )
+            return await MergeCheck(command, trees.slots[0], processes).look(whole)

@@ -1,0 +1,163 @@
+"""What a run of a plan works with: worktrees, snapshots, and the work of a subplan.
+
+The command line and `abreast.plan` both drive it.
+"""
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
+from abreast.executors.commands import Commands
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.decompose.score import dependencies, in_groups
+from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.job import PlanOptions, PlanResult, all_needs, run_plan
+from abreast.jobs.plan.settings import PlanJob
+from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.work.commands import CallTask, CommandTask, Processes
+from abreast.jobs.plan.work.functions import FunctionTask, WorkFunction
+from abreast.jobs.plan.work.held_results import clear_leftovers
+from abreast.jobs.plan.work.in_worktrees import WORKTREES, StartTrees, Task, in_worktrees
+from abreast.jobs.plan.work.ownership import Ownership
+from abreast.limits.limit import Limit
+from abreast.limits.pool import Pool
+from abreast.models.port import Request
+from abreast.run.calls.model import Caller
+from abreast.run.run import Run
+from abreast.store.port import Store
+from abreast.store.rows import busy
+from abreast.worktrees.merge.apply import HOME
+from abreast.worktrees.merge.names import printable
+from abreast.worktrees.merge.snapshots import Snapshots
+from abreast.worktrees.pool import Worktrees, open_worktrees
+
+PROGRAM: Final = "program"
+"""The key of a manifest that is true if the work of subplans is a function of a program."""
+
+
+def snapshots_of(path: str) -> Snapshots:
+    """The snapshots of a directory's plans, in its folder for runs."""
+    home = Path(path) / HOME
+    home.mkdir(exist_ok=True)
+    if not (home / ".gitignore").exists():
+        (home / ".gitignore").write_text("*\n")
+    return Snapshots(home / "plan.git")
+
+
+class PlanTools:
+    """Divides a directory, opens what its subplans need, and runs them.
+
+    `plan` is there after `divide`; `snapshots` and `base`, the tree that subplans start from, after
+    `open`.
+    """
+
+    plan: Plan
+    snapshots: Snapshots
+    base: str
+    run_id: str
+    """The run that results are kept for; a made-up name for a run in memory."""
+    _trees: Worktrees
+    _needs: dict[str, tuple[str, ...]] | None
+    _caller: Caller | None = None
+
+    def __init__(
+        self,
+        job: PlanJob,
+        *,
+        open_caller: Callable[[Store | None], Caller],
+        notify: Callable[[str], None],
+        function: WorkFunction | None = None,
+        groups: ProcessGroups | None = None,
+    ) -> None:
+        """Open nothing yet.
+
+        `open_caller` opens the model of a job that has one. `function` is the work of a subplan in
+        this process, in place of the job's call. `groups` are told of processes.
+        """
+        self._job, self._open_caller, self._notify = job, open_caller, notify
+        self._function = function
+        self._groups = groups or ProcessGroups()
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model does the work of subplans."""
+        return self._job.command is None and self._job.call is None and self._function is None
+
+    def divide(self) -> Imports:
+        """Divide the directory, which blocks; raises `PlanInvalid` if it can't be divided."""
+        if shutil.which("git") is None:
+            raise PlanInvalid("a plan needs git, which is not on the PATH")
+        self.plan, imports = self._job.divide()
+        ordered = self._job.order == "dependencies"
+        self._needs = in_groups(dependencies(self.plan, imports)) if ordered else None
+        return imports
+
+    async def open(
+        self, stack: AsyncExitStack, store: Store | None, resumed_run: str | None
+    ) -> dict[str, Any]:
+        """Make the worktrees, and take a snapshot of the directory; return options of the run."""
+        job = self._job
+        # They would still write into the directory. A run that has a driver keeps its processes.
+        if resumed_run is not None and store is not None:
+            if store.driven(resumed_run):
+                raise busy(store.get(resumed_run))
+            await end_leftovers(store, resumed_run)
+        self.snapshots = await asyncio.to_thread(snapshots_of, job.path)
+        await asyncio.to_thread(clear_leftovers, Path(job.path), self._notify)
+        self._trees = trees = await stack.enter_async_context(
+            open_worktrees(job.path, min(job.width, len(self.plan.leaves)), own_git=True)
+        )
+        for failure in trees.failures:
+            self._notify(f"worktree {failure.index} could not be made: {failure.reason}")
+        for note in trees.notes:
+            self._notify(printable(note))
+        first = trees.slots[0]
+        self.base = await asyncio.to_thread(self.snapshots.take, first.root, git_dir=first.git_dir)
+        lanes: dict[str, Limit | list[Limit]] = {WORKTREES: Pool(trees.slots)}
+        if self.asks_model:
+            self._caller = await stack.enter_async_context(self._open_caller(store))
+            lanes[self._caller.lane.name] = list(self._caller.lane.limits)
+        return {"budget": job.budget, "manifest": job.manifest(), "lanes": lanes}
+
+    async def work(self, run: Run, stack: AsyncExitStack) -> PlanResult:
+        """Run the subplans."""
+        job = self._job
+        self.run_id = run.id or f"{run.name}-{secrets.token_hex(6)}"
+        width = 1 if job.order == "sequential" else len(self._trees.slots)
+        task = await self._task(stack)
+        start_state = StartTrees(self.base, all_needs(self.plan, self._needs or {}))
+        work = in_worktrees(task, self.snapshots, start_state, self.run_id, job.prompt or "")
+        return await run_plan(
+            run,
+            self.plan,
+            work,
+            PlanOptions(width, job.fail_fast, job.retries, job.timeout, WORKTREES, self._needs),
+            job.work_digest(),
+            done=start_state.done,
+        )
+
+    async def _task(self, stack: AsyncExitStack) -> Task:
+        job, caller = self._job, self._caller
+        if caller is not None:
+            from abreast.jobs.plan.work.edit import EditTask
+
+            request = Request((), temperature=job.temperature, max_tokens=job.reply_tokens)
+            return EditTask(caller, Ownership.of(self.plan), repairs=job.repairs, request=request)
+        if self._function is not None:
+            return FunctionTask(self._function)
+        processes = Processes(
+            await stack.enter_async_context(Commands()),
+            self._groups.started,
+            self._groups.ended,
+            {RUN_VARIABLE: self.run_id},
+        )
+        return (
+            CallTask(job.call, job.home, processes)
+            if job.call is not None
+            else CommandTask(job.command or "", processes)
+        )

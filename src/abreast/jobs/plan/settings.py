@@ -1,0 +1,243 @@
+"""The options of a plan: how to divide, the work of a subplan, and how subplans are run."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Self
+
+from abreast.jobs.files import units
+from abreast.jobs.plan.decompose.decompose import decompose
+from abreast.jobs.plan.decompose.imports import Imports, read_imports
+from abreast.jobs.plan.decompose.inventory import take_inventory
+from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.spec import Options, Plan
+from abreast.store.port import JsonValue, RunRow
+
+KIND: Final = "plan"
+ORDERS: Final = ("parallel", "sequential", "dependencies")
+DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens")
+"""The keys that decide how far to divide."""
+
+
+def _number(least: int) -> Callable[[object], int]:
+    return lambda given: units.number(given, least=least)
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise ValueError(f"it must be a text, not {units.quoted(given)}")
+    return given
+
+
+def _flag(given: object) -> bool:
+    if not isinstance(given, bool):
+        raise ValueError(f"it must be true or false, not {units.quoted(given)}")
+    return given
+
+
+def _order(given: object) -> str:
+    if given not in ORDERS:
+        raise ValueError(f"it must be one of {', '.join(ORDERS)}, not {units.quoted(given)}")
+    return str(given)
+
+
+def _temperature(given: object) -> float:
+    try:
+        found = (
+            float(given)
+            if isinstance(given, str | int | float) and not isinstance(given, bool)
+            else -1.0
+        )
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 100:  # noqa: PLR2004 - nan fails too
+        raise ValueError(f"it must be a number of at least 0, not {units.quoted(given)}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A key of a plan: the function that reads its value, or raises ValueError; its JSON schema."""
+
+    read: Callable[[Any], Any]
+    schema: dict[str, Any]
+
+
+def _integer_key(least: int) -> _Key:
+    return _Key(_number(least), {"type": "integer", "minimum": least})
+
+
+_TEXT_KEY: Final = _Key(_text, {"type": "string", "minLength": 1})
+_KEYS: Final[dict[str, _Key]] = {
+    "path": _TEXT_KEY,
+    "command": _TEXT_KEY,
+    "call": _TEXT_KEY,
+    "prompt": _TEXT_KEY,
+    "model": _TEXT_KEY,
+    "width": _integer_key(1),
+    "order": _Key(_order, {"enum": list(ORDERS)}),
+    "fail_fast": _Key(_flag, {"type": "boolean"}),
+    "retries": _integer_key(0),
+    "timeout": _Key(units.duration, {"type": ["string", "number"]}),
+    "budget": _Key(units.budget, {"type": "string", "minLength": 1}),
+    "check": _TEXT_KEY,
+    "repairs": _integer_key(0),
+    "temperature": _Key(_temperature, {"type": "number", "minimum": 0}),
+    "reply_tokens": _integer_key(1),
+    "max_depth": _integer_key(0),
+    "min_files": _integer_key(1),
+    "max_files": _integer_key(1),
+    "max_tokens": _integer_key(1),
+}
+"""The keys of a plan, in flags and files."""
+
+
+def plan_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a plan's file, for editors."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A plan",
+        "type": "object",
+        "required": ["plan"],
+        "additionalProperties": False,
+        "properties": {
+            "plan": {
+                "type": "object",
+                "anyOf": [{"required": [word]} for word in ("command", "call", "prompt")],
+                "not": {"required": ["command", "call"]},
+                "properties": {word: known.schema for word, known in _KEYS.items()},
+                "additionalProperties": False,
+            }
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PlanJob:
+    """The options of a plan: how to divide, the work of a subplan, and how subplans are run."""
+
+    path: str
+    home: str
+    """The directory where the command was started: functions are imported from there."""
+    command: str | None = None
+    call: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    width: int = 5
+    order: str = "parallel"
+    fail_fast: bool = False
+    retries: int = 0
+    timeout: float | None = None
+    budget: str | None = None
+    check: str | None = None
+    repairs: int = 2
+    temperature: float | None = None
+    reply_tokens: int | None = None
+    max_depth: int | None = None
+    min_files: int | None = None
+    max_files: int | None = None
+    max_tokens: int | None = None
+
+    @classmethod
+    def of(
+        cls, facts: Mapping[str, Any], home: str, spell: Callable[[str], str], place: str = ""
+    ) -> Self:
+        """Read a job from its keys and values.
+
+        For error messages, `spell` says how and where a key is written, and `place` where the
+        plan is.
+        """
+        read: dict[str, Any] = {}
+        for word, given in facts.items():
+            if word not in _KEYS:
+                close = get_close_matches(word, _KEYS, 1)
+                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_KEYS)}"
+                raise PlanInvalid(f"{spell(word)}: there is no {word!r} in a plan; {hint}")
+            if given is None:
+                continue
+            try:
+                read[word] = _KEYS[word].read(given)
+            except (ValueError, TypeError) as error:
+                raise PlanInvalid(f"{spell(word)}: {error}") from None
+        _check_work(read, spell, place)
+        return cls(str((Path(home) / read.pop("path", ".")).resolve()), home, **read)
+
+    @classmethod
+    def recorded(cls, row: RunRow) -> Self:
+        """The job of a recorded run; raises `PlanInvalid` if another version wrote other facts."""
+        facts: Any = row.manifest.get(KIND)
+        if not isinstance(facts, dict) or set(facts) != {each.name for each in fields(cls)}:
+            raise PlanInvalid(
+                f"{row.id} was made by another version of abreast, "
+                "and this one doesn't know all of it"
+            )
+        return cls(**facts)
+
+    def manifest(self) -> dict[str, JsonValue]:
+        """The job as the run's manifest stores it."""
+        return {KIND: asdict(self)}
+
+    def work_digest(self) -> str:
+        """A digest of all that a subplan's work depends on besides its files.
+
+        A recorded subplan with another digest is run again.
+        """
+        settings = [
+            self.command,
+            self.call,
+            self.prompt,
+            self.model,
+            self.temperature,
+            self.reply_tokens,
+        ]
+        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=8).hexdigest()
+
+    def divide(self) -> tuple[Plan, Imports]:
+        """The plan of the directory as it is now; raises `PlanInvalid` if it can't be divided."""
+        return divide(self.path, {word: getattr(self, word) for word in DIVIDING})
+
+
+def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str) -> None:
+    """Raise `PlanInvalid` unless there is one kind of work, without options of another."""
+    if "command" in read and "call" in read:
+        raise PlanInvalid(
+            f"{spell('command')} and {spell('call')} exclude each other; leave one of them out"
+        )
+    if "command" not in read and "call" not in read and "prompt" not in read:
+        raise PlanInvalid(
+            f"{place}it is not said what to do: "
+            f"give {spell('command')}, {spell('call')} or {spell('prompt')}"
+        )
+    if "command" in read or "call" in read:
+        for word in ("model", "repairs", "temperature", "reply_tokens"):
+            if word in read:
+                kind = "command" if "command" in read else "call"
+                raise PlanInvalid(
+                    f"{spell(word)} is for a model, and {spell(kind)} asks none; "
+                    "leave one of them out"
+                )
+
+
+def divide(
+    path: str, given: Mapping[str, Any], spell: Callable[[str], str] = str
+) -> tuple[Plan, Imports]:
+    """The plan of a directory; raises `PlanInvalid` if it can't be divided.
+
+    `spell` says how a key is written, for errors.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise PlanInvalid(f"{path} is no directory")
+    numbers: dict[str, Any] = {}
+    for word in DIVIDING:
+        if given.get(word) is not None:
+            try:
+                numbers[word] = _KEYS[word].read(given[word])
+            except ValueError as error:
+                raise PlanInvalid(f"{spell(word)}: {error}") from None
+    inventory = take_inventory(root).without_submodules()
+    imports = read_imports(root, inventory)
+    return decompose(inventory, imports, Options(**numbers)), imports
