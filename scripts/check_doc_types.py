@@ -1,9 +1,10 @@
 """Check the Python of README.md, docs and examples with mypy --strict and with pyright.
 
 A block is a program if it imports something or names its file (`# words.py`, or `cat > words.py`
-in a block of `sh`). Any other block continues the one before it on its page. A block with `await`
-outside of a function is checked inside of one. Blocks that import the libraries of `THEIRS`, which
-are not installed here, are for reading; so are those that continue them.
+in a block of `sh`); files can be imported by the other programs of their page. Any other block
+continues the one before it. A block with `await` outside of a function is checked inside of one.
+Blocks that import the libraries of `THEIRS`, which are not installed here, are for reading; so are
+those that continue them.
 
     python scripts/check_doc_types.py                # everything
     python scripts/check_doc_types.py docs/sample.md # one page
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,9 +30,17 @@ PROGRAMS = ("examples/*.py", "tests/docs/programs/*.py")
 THEIRS = frozenset({"inspect_ai", "mellea"})
 
 _FENCE = re.compile(r"```(\w*)")
-_FILE = re.compile(r"# [\w-]+\.py\n")
-_HEREDOC = re.compile(r"cat > [\w/-]+\.py <<'?(\w+)'?")
+_FILE = re.compile(r"# ([\w-]+)\.py\n")
+_HEREDOC = re.compile(r"cat > ([\w/-]+)\.py <<'?(\w+)'?")
 _IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
+_IMPORTED = re.compile(r"^(import|from) (\w+)( import|$)", re.MULTILINE)
+
+
+def _renamed(found: re.Match[str], modules: Mapping[str, str]) -> str:
+    word, name, rest = found.groups()
+    if name not in modules:
+        return found[0]
+    return f"{word} {modules[name]}{rest or f' as {name}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +51,22 @@ class Program:
     line: int
     """Of the fence, or of the command that writes it to a file."""
     text: str
+    file: str | None = None
+    """The name of its file on the page, without `.py`."""
 
     @property
-    def name(self) -> str:
-        """The name of the file that it is checked in."""
-        return f"{re.sub(r'[^a-z0-9]+', '_', self.page.lower())}_{self.line}.py"
+    def module(self) -> str:
+        """The module that it is checked as."""
+        return f"{re.sub(r'[^a-z0-9]+', '_', self.page.lower())}_{self.line}"
 
-    @property
-    def source(self) -> str:
-        """Its text on the lines that it has on the page, in a function if it awaits something."""
+    def source(self, modules: Mapping[str, str]) -> str:
+        """Its text on the lines that it has on the page, in a function if it awaits something.
+
+        `modules` has the modules that files of the page are checked as.
+        """
         awaits = not _is_plain(self.text)
-        lines = [f"    {line}" if line and awaits else line for line in self.text.splitlines()]
+        text = _IMPORTED.sub(lambda found: _renamed(found, modules), self.text)
+        lines = [f"    {line}" if line and awaits else line for line in text.splitlines()]
         head = ["async def main() -> None:"] if awaits else [""]
         return "\n".join([""] * (self.line - 1) + head + lines) + "\n"
 
@@ -70,12 +85,14 @@ def programs_of(page: str, text: str) -> Iterator[Program]:
         if not imported and not _FILE.match(body) and (open_one is not None or theirs):
             if open_one is not None:
                 gap = start - open_one.line - open_one.text.count("\n")
-                open_one = Program(page, open_one.line, open_one.text + "\n" * gap + body)
+                text_so_far = open_one.text + "\n" * gap + body
+                open_one = Program(page, open_one.line, text_so_far, open_one.file)
             continue
         if open_one is not None:
             yield open_one
         theirs = bool(imported & THEIRS)
-        open_one = None if theirs else Program(page, start, body)
+        named = _FILE.match(body)
+        open_one = None if theirs else Program(page, start, body, named and named[1])
     if open_one is not None:
         yield open_one
 
@@ -96,15 +113,15 @@ def _blocks(text: str) -> Iterator[tuple[str, int, list[str]]]:
 
 def _heredocs(page: str, start: int, lines: Sequence[str]) -> Iterator[Program]:
     """The files of Python that a block of `sh` writes."""
-    end, first, body = "", 0, ""
+    end, first, body, file = "", 0, "", ""
     for number, line in enumerate(lines, start + 1):
         if end and line == end:
-            yield Program(page, first, body)
+            yield Program(page, first, body, file)
             end = ""
         elif end:
             body += f"{line}\n"
         elif begin := _HEREDOC.match(line):
-            end, first, body = begin[1], number, ""
+            file, end, first, body = begin[1], begin[2], number, ""
 
 
 def _is_plain(text: str) -> bool:
@@ -127,9 +144,12 @@ def write(wanted: Sequence[str]) -> dict[str, str]:
         name = page.relative_to(ROOT).as_posix()
         if wanted and name not in wanted:
             continue
-        for program in programs_of(name, page.read_text("utf-8")):
-            (folder / program.name).write_text(program.source, "utf-8")
-            page_of[program.name] = name
+        programs = list(programs_of(name, page.read_text("utf-8")))
+        modules = {each.file: each.module for each in programs if each.file}
+        for program in programs:
+            file = f"{program.module}.py"
+            (folder / file).write_text(program.source(modules), "utf-8")
+            page_of[file] = name
     return page_of
 
 
@@ -162,7 +182,14 @@ def main(arguments: Sequence[str]) -> int:
         sys.exit(f"{' '.join(arguments)}: no Python to check there")
     failed = False
     for command in commands(files):
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "MYPYPATH": str(FOLDER)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if ended.returncode:
             failed = True
             said = (ended.stdout + ended.stderr).replace(f"{ROOT}/", "")

@@ -184,6 +184,7 @@ _MOVED: Final[Mapping[str, str]] = {
     "abreast:matrix.Strategy": "abreast.jobs.matrix.spec:StudyStrategy",
     "abreast:matrix.Study": "abreast.jobs.matrix.spec:Study",
     "abreast:matrix.StudyInput": "abreast.jobs.matrix.spec:StudyInput",
+    "abreast:matrix.StudyResult": "abreast.jobs.matrix.result:StudyResult",
     "abreast:matrix.Summary": "abreast.jobs.matrix.scoring.statistics:Summary",
     "abreast:plan.Assignment": "abreast.jobs.plan.work.assignment:Assignment",
     "abreast:plan.Blamed": "abreast.jobs.plan.work.import_gate:BlamedFault",
