@@ -58,7 +58,7 @@ def map(
     )
 
 
-def sample_sync(prompt: str, **options: Any) -> SampleResult:
+def sample_sync(prompt: str | None = None, **options: Any) -> SampleResult:
     """Call `abreast.sample` from code that isn't async, and wait for its result."""
     result: SampleResult = _Call(
         _background.loop(), sample(prompt, **options), contextvars.copy_context()

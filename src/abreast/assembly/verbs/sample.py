@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from abreast.jobs.sample.arguments import SampleJob
     from abreast.jobs.sample.dry_run import SampleDryRun
     from abreast.jobs.sample.results import SampleResult
+    from abreast.models.conversation import MessageLike
     from abreast.models.port import Model
     from abreast.run.calls.model import Caller
 
 
 async def sample(
-    prompt: str,
+    prompt: str | None = None,
     *,
+    messages: Sequence[MessageLike] | None = None,
     model: str | Model | Caller = "local/smollm2",
     run: Run | None = None,
     judge: str | Model | Caller | None = None,
@@ -41,7 +43,9 @@ async def sample(
     paid draws, and 429s come sooner; see `plan`.
 
     Args:
-        prompt: the user message.
+        prompt: the user message, the last one.
+        messages: the turns before it, or all turns where there is no prompt: `Message`s, or
+            mappings with `role` and `content`.
         model: a name such as "openai/gpt-4o-mini", or a model that is open already.
         run: the run that it belongs to; by default the run of the current item, else one in memory.
         judge: the model for checks that ask a model and name none; by default the same model.
@@ -55,20 +59,20 @@ async def sample(
         BudgetSpent: the cap is reached.
     """
     async with contextlib.AsyncExitStack() as stack:
-        job = _sample_job(prompt, model, judge, options, _opener(stack))
+        job = _sample_job(prompt, model, judge, {**options, "messages": messages}, _opener(stack))
         item = current_item()
         within = run if run is not None else item.run if item is not None else None
         if within is None:
             # The seed is derived from the prompt, so that the same question draws the same again.
             within = await stack.enter_async_context(
-                open_run(job.name, seed=derive_seed(0, prompt))
+                open_run(job.name, seed=derive_seed(0, job.question.task))
             )
             job = replace(job, name="draws")
         return await job.run(within)
 
 
 def plan_sample(
-    prompt: str,
+    prompt: str | None = None,
     *,
     model: str | Model | Caller = "local/smollm2",
     judge: str | Model | Caller | None = None,
@@ -81,7 +85,7 @@ def plan_sample(
 
 
 def _sample_job(
-    prompt: str,
+    prompt: str | None,
     model: str | Model | Caller,
     judge: str | Model | Caller | None,
     options: dict[str, Any],
@@ -89,6 +93,7 @@ def _sample_job(
 ) -> SampleJob:
     """Make the sample job with every model open: its own, its judges', and its strategy's."""
     from abreast.jobs.sample.arguments import make_job
+    from abreast.jobs.sample.check_texts import as_checks
     from abreast.jobs.sample.checks import Judge
     from abreast.jobs.sample.strategies import Escalate
 
@@ -98,7 +103,7 @@ def _sample_job(
         replace(check, model=judge_caller if check.model is None else open_caller(check.model))
         if isinstance(check, Judge)
         else check
-        for check in options.get("checks", ())
+        for check in as_checks(options.get("checks", ()))
     ]
     strategy = options.get("strategy")
     if isinstance(strategy, Escalate):

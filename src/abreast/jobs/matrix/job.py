@@ -214,7 +214,7 @@ class Matrix:
         facts["prompt"] = prompt = _text(strategy.prompt.value(names))
         system = None if strategy.system is None else _text(strategy.system.value(names))
         model = await self._strategy_model(cell)
-        files = {"files": cell.files} if cell.files else {}
+        files: dict[str, Any] = {"files": cell.files} if cell.files else {}
         reply = await model.reply(
             prompt, step=PROMPT_STEP, system=system, schema=strategy.schema, **files
         )

@@ -4,22 +4,24 @@ They are passed in as `MatrixTools`, so that this package imports no other job.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
     contextmanager,
     nullcontext,
+    suppress,
 )
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
-from abreast.core.errors import CallFailed, Throttled
+from abreast.core.errors import CallFailed, Throttled, WouldBlock
 from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, CountedModel, End, LaneCount
 from abreast.jobs.matrix.rows import SubResult
-from abreast.models.port import Model, OnText, Reply, Request, is_greedy
+from abreast.models.conversation import MessageLike, conversation_text, read_messages
+from abreast.models.port import Message, Model, OnText, Reply, Request, is_greedy
 from abreast.run.calls.model import Caller
 from abreast.run.calls.permit import LanePermit
 from abreast.run.item_state import current_state
@@ -236,15 +238,34 @@ class StrategyModel:
         """`provider/model`."""
         return self._caller.name
 
-    async def ask(self, prompt: str, *, step: str = "", **options: Any) -> str:
-        """Call the model and return the reply's text. `step` names the sub-result."""
-        return (await self.reply(prompt, step=step, **options)).text
+    async def ask(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[MessageLike] | None = None,
+        step: str = "",
+        **options: Any,
+    ) -> str:
+        """Call the model and return the reply's text. `step` names the sub-result.
 
-    async def reply(self, prompt: str, *, step: str = "", **options: Any) -> Reply:
+        `messages` are the turns before the prompt, or all of them.
+        """
+        return (await self.reply(prompt, messages=messages, step=step, **options)).text
+
+    async def reply(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[MessageLike] | None = None,
+        step: str = "",
+        **options: Any,
+    ) -> Reply:
         """The whole reply."""
+        turns = None if messages is None else await asyncio.to_thread(read_messages, messages)
         own_work = OWN_WORK.get()
         async with nullcontext() if own_work is None else own_work.calling():
-            reply = await self._caller.ask(prompt, **{**self._options, **options})
+            given = {**self._options, **options, "messages": turns}
+            reply = await self._caller.ask(prompt, **given)
         notes = NOTES.get()
         if notes is not None:
             used = reply.usage
@@ -252,7 +273,7 @@ class StrategyModel:
             notes.steps.append(
                 SubResult(
                     name,
-                    prompt,
+                    _text_asked(prompt, turns or ()),
                     reply.text,
                     used.input_tokens,
                     used.output_tokens,
@@ -274,6 +295,11 @@ class StrategyModel:
         return holding_place(self._caller, self._clock)
 
 
+def _text_asked(prompt: str | None, turns: Sequence[Message]) -> str:
+    """What was asked, as one text."""
+    return conversation_text(turns if prompt is None else (*turns, Message("user", prompt)))
+
+
 class BlockingStrategyModel:
     """The same for a function that is not async and runs in a thread: `model.ask("...")` blocks."""
 
@@ -283,13 +309,27 @@ class BlockingStrategyModel:
         self._loop = loop
         self.name = asked.name
 
-    def ask(self, prompt: str, *, step: str = "", **options: Any) -> str:
+    def ask(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[MessageLike] | None = None,
+        step: str = "",
+        **options: Any,
+    ) -> str:
         """Call the model and return the reply's text."""
-        return self.reply(prompt, step=step, **options).text
+        return self.reply(prompt, messages=messages, step=step, **options).text
 
-    def reply(self, prompt: str, *, step: str = "", **options: Any) -> Reply:
+    def reply(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Sequence[MessageLike] | None = None,
+        step: str = "",
+        **options: Any,
+    ) -> Reply:
         """The whole reply."""
-        return self._wait_for(self._model.reply(prompt, step=step, **options))
+        return self._wait_for(self._model.reply(prompt, messages=messages, step=step, **options))
 
     @contextmanager
     def permit(self) -> Iterator[None]:
@@ -304,6 +344,13 @@ class BlockingStrategyModel:
             block.end()
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        with suppress(RuntimeError):  # there is no loop in this thread, as it should be
+            if asyncio.get_running_loop() is self._loop:
+                work.close()
+                raise WouldBlock(
+                    "this model blocks, which would stop the loop that it waits for: write the "
+                    "strategy as `async def`, not as a function that returns a coroutine"
+                )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 

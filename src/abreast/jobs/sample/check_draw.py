@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from abreast.core.errors import BudgetSpent, CallFailed, CheckBroken
 from abreast.core.outcome import Done, Outcome
 from abreast.executors.port import BoundCall
-from abreast.jobs.sample.checks import Check, CheckedDraft, Function, broken
+from abreast.executors.tasks import is_async
+from abreast.jobs.sample.checks import Check, CheckedDraft, Function, Judge, Pure, broken
 from abreast.jobs.sample.draw_context import CURRENT_DRAW
 from abreast.jobs.sample.results import CheckVerdict
 from abreast.jobs.sample.strategies import Question
@@ -39,7 +41,7 @@ class DrawChecker:
             mine = under_way[text] = asyncio.get_running_loop().create_future()
             try:
                 known[text] = await self._run_checks(
-                    CheckedDraft(text, reply.value, self.question.prompt)
+                    CheckedDraft(text, reply.value, self.question.task, self.question.files)
                 )
             finally:
                 del under_way[text]
@@ -92,11 +94,15 @@ class DrawChecker:
     async def _run_check(self, check: Check, draft: CheckedDraft) -> CheckVerdict:
         """Run one check. What it raises is a `CheckBroken`, unless its model's call failed."""
         try:
-            answer: Any = check.run(draft)
+            answer: Any
+            # A plain function of the user must not block the event loop.
+            if isinstance(check, (Pure, Function, Judge)) or is_async(check.run):
+                answer = check.run(draft)
+            else:
+                answer = await self.threads.async_call(partial(check.run, draft))
             if isinstance(answer, Awaitable):
                 answer = await answer
             elif callable(answer) and isinstance(check, Function):
-                # A plain function must not block the event loop.
                 answer = await self.threads.async_call(answer)
                 answer = check.verdict(await answer if isinstance(answer, Awaitable) else answer)
         except (CallFailed, BudgetSpent, CheckBroken):

@@ -9,9 +9,10 @@ BranchOrder (pure: which branches may continue)
 import asyncio
 import operator
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from abreast.core.errors import (
@@ -25,6 +26,7 @@ from abreast.core.errors import (
 from abreast.core.outcome import NO_USAGE, Done, Usage
 from abreast.core.seeds import derive_seed
 from abreast.executors.port import BoundCall
+from abreast.executors.tasks import is_async
 from abreast.jobs.sample.branch_order import BranchOrder, Pick
 from abreast.jobs.sample.check_draw import DrawChecker
 from abreast.jobs.sample.draw_context import (
@@ -47,14 +49,30 @@ from abreast.jobs.sample.results import (
     error_text,
     split_usage,
 )
-from abreast.jobs.sample.strategies import History, Question, Strategy
+from abreast.jobs.sample.strategies import (
+    BestOf,
+    Escalate,
+    FunctionStrategy,
+    History,
+    MultiTurn,
+    Question,
+    Rejection,
+    Repair,
+    Strategy,
+    Turn,
+    as_turn,
+    passed,
+)
 from abreast.models.port import Effort, Json, Model, Reply, Request, is_greedy
 from abreast.models.schema import check_by_model
 from abreast.run.context import GRACE
 from abreast.run.current import current_item
+from abreast.run.map.hooks import name_of
 from abreast.run.run import Run
 
 _SEED_BITS: Final = 31
+# Strategies that call no function of the user: they need no thread.
+_WITHOUT_FUNCTIONS: Final = frozenset({Rejection, Repair, MultiTurn, Escalate})
 _REASON_CHARACTERS: Final = 500  # in an event
 MAX_DRAWS: Final = 100_000
 """The largest number of draws of one sample, `breadth * depth`."""
@@ -256,7 +274,7 @@ class _Sampler:
             async for outcome in branches:
                 attempts = self._ledger.restore(outcome.value) if isinstance(outcome, Done) else []
                 self._branch_ended(outcome.index, attempts[-1] if attempts else None)
-        return self._result(branches.timing_dependent)
+        return await self._result(branches.timing_dependent)
 
     def _branch_ended(self, branch: int, last: SampleAttempt | None) -> None:
         """Record that a branch ended with that draw, now or before a resume; stop those beaten."""
@@ -317,7 +335,7 @@ class _Sampler:
 
     async def _ask_and_check(self, drawn: _DrawInProgress, history: History) -> None:
         draws = self._draws
-        turn = self._strategy.next(self._question, history)
+        turn = await self._next_turn(history)
         model = self._model(turn.model)
         drawn.model = model.name
         several = self._shape.breadth * self._shape.depth > 1
@@ -339,6 +357,20 @@ class _Sampler:
         self._warn_if_same(drawn)
         drawn.verdicts = await self._checker.verdicts(drawn.reply)
         drawn.state = "passed" if all(verdict.ok for verdict in drawn.verdicts) else "failed"
+
+    async def _next_turn(self, history: History) -> Turn:
+        strategy = self._strategy
+        answer = await self._call(strategy.next, self._question, history)
+        name = name_of(strategy.fn if isinstance(strategy, FunctionStrategy) else strategy)
+        return as_turn(self._question, answer, name)
+
+    async def _call(self, function: Callable[..., Any], *given: object) -> Any:  # noqa: ANN401 - what the function returns
+        """Call a function, in a thread if it may be a plain one of the user."""
+        if is_async(function) or type(self._strategy) in _WITHOUT_FUNCTIONS:
+            answer = function(*given)
+        else:
+            answer = await self._threads.async_call(partial(function, *given))
+        return await answer if isinstance(answer, Awaitable) else answer
 
     def _model(self, wanted: Model | str | None) -> Model:
         """Return the model that a strategy wants, opened if it is a name."""
@@ -392,7 +424,7 @@ class _Sampler:
 
     # --- the result
 
-    def _result(self, why: frozenset[str]) -> SampleResult:
+    async def _result(self, why: frozenset[str]) -> SampleResult:
         ledger, order = self._ledger, self._order
         attempts = by_branch(list(ledger.attempts.values()))
         errors = tuple(ledger.errors[place] for place in sorted(ledger.errors))
@@ -404,7 +436,7 @@ class _Sampler:
         counted = tuple(
             attempt for attempt in attempts if order.broken is None or attempt.place < order.broken
         )
-        winner = self._select(counted) if order.best is None else ledger.attempts[order.best]
+        winner = await self._select(counted) if order.best is None else ledger.attempts[order.best]
         self._winner = winner
         ok = winner is not None and winner.state == "passed"
         if not ok and errors and not self._shape.collect:
@@ -417,11 +449,15 @@ class _Sampler:
             ok, winner, attempts, count(attempts), usage, errors, why, self._split_usage()[1]
         )
 
-    def _select(self, attempts: tuple[SampleAttempt, ...]) -> SampleAttempt | None:
+    async def _select(self, attempts: tuple[SampleAttempt, ...]) -> SampleAttempt | None:
         drawn = tuple(attempt for attempt in attempts if attempt.state in ("passed", "failed"))
         if not drawn:
             return None
-        chosen = self._strategy.select(drawn)
+        strategy = self._strategy
+        if isinstance(strategy, BestOf):
+            scores = {one.place: await self._call(strategy.score, one) for one in passed(drawn)}
+            strategy = replace(strategy, score=lambda one: scores[one.place])
+        chosen = await self._call(strategy.select, drawn)
         if isinstance(chosen, bool) or (
             chosen is not None and not isinstance(chosen, (int, SampleAttempt))
         ):

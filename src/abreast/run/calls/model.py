@@ -15,11 +15,11 @@ from typing import Any, Final, Self
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.outcome import Usage
-from abreast.models.media import MediaSource, read_files
+from abreast.models.conversation import MessageLike, has_files, make_conversation
+from abreast.models.media import MediaSource
 from abreast.models.port import (
     Effort,
     Json,
-    Message,
     Model,
     OnText,
     Reply,
@@ -121,8 +121,9 @@ class Caller(PricedModel):
 
     async def ask(
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[MessageLike] | None = None,
         system: str | None = None,
         schema: Mapping[str, Json] | type | None = None,
         temperature: float | None = None,
@@ -135,10 +136,16 @@ class Caller(PricedModel):
         hear: OnText | None = None,
         files: Sequence[MediaSource] = (),
     ) -> Reply:
-        """Send one prompt; return the reply, or raise one of the errors beneath `CallFailed`.
+        """Send a prompt or a conversation; return the reply, or raise a subclass of `CallFailed`.
+
+            turns = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
+            reply = await model.ask("And twice that?", messages=turns)
 
         Args:
-            prompt: the user's turn.
+            prompt: the user's turn, the last one.
+            messages: the turns before it, or all turns where there is no prompt: each a `Message`
+                or a mapping with `role` and `content`; TypeError or ValueError for one that is
+                wrong.
             system: the system prompt.
             schema: a JSON schema, or a pydantic model; the reply's `value` then obeys it.
             temperature: how freely to choose; the provider's default if None.
@@ -154,14 +161,19 @@ class Caller(PricedModel):
             files: images and PDF files, as paths or as `MediaFile`s; ValueError for a path that
                 has none.
         """
-        media = await asyncio.to_thread(read_files, files) if files else ()
+        if files or has_files(messages):
+            turns = await asyncio.to_thread(
+                make_conversation, prompt, messages, files, system=system
+            )
+        else:
+            turns = make_conversation(prompt, messages, system=system)
         shape = None
         if schema is not None:
             from abreast.models.schema import schema_of
 
             shape = schema_of(schema)
         request = Request(
-            (Message("user", prompt, files=media),),
+            turns,
             system=system,
             temperature=temperature,
             seed=seed,
