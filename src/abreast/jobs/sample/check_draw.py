@@ -14,7 +14,8 @@ from abreast.jobs.sample.checks import Check, CheckedDraft, Function, Judge, Pur
 from abreast.jobs.sample.draw_context import CURRENT_DRAW
 from abreast.jobs.sample.results import CheckVerdict
 from abreast.jobs.sample.strategies import Question
-from abreast.models.port import Reply
+from abreast.models.port import Message, Reply, Request
+from abreast.run.calls.journal import digest_of
 from abreast.run.current import current_item
 
 
@@ -72,20 +73,25 @@ class DrawChecker:
         draw = CURRENT_DRAW.get()
         name = f"judge-{draw.round if draw else 0}"
 
-        async def ask(check: Check) -> dict[str, Any]:
-            return asdict(await self._run_check(check, draft))
+        by_name = {judge.name: judge for judge in judges}
+        # A verdict on another draw is not used when the sample is resumed.
+        drawn = digest_of(draft.prompt, Request((Message("user", draft.text, files=draft.files),)))
+
+        async def ask(value: tuple[str, str]) -> dict[str, Any]:
+            return asdict(await self._run_check(by_name[value[0]], draft))
 
         def is_rejection(outcome: Outcome[dict[str, Any]]) -> bool:
             return isinstance(outcome, Done) and not outcome.value["ok"]
 
         asked = item.run.map(
             ask,
-            judges,
+            [(name, drawn) for name in by_name],
             width=len(judges),
             name=name,
             until=None if self.explain else is_rejection,
             on_error="raise",
-            key=lambda check: check.name,
+            on_change="rerun",
+            key=lambda value: value[0],
         )
         return [
             CheckVerdict(**outcome.value) async for outcome in asked if isinstance(outcome, Done)

@@ -65,6 +65,7 @@ from abreast.jobs.sample.strategies import (
 )
 from abreast.models.port import Effort, Json, Model, Reply, Request, is_greedy
 from abreast.models.schema import check_by_model
+from abreast.run.calls.journal import digest_of
 from abreast.run.context import GRACE
 from abreast.run.current import current_item
 from abreast.run.map.hooks import name_of
@@ -260,14 +261,14 @@ class _Sampler:
     # --- branches
 
     async def run(self) -> SampleResult:
-        breadth, marks = self._shape.breadth, self._question.marks
+        breadth, asked = self._shape.breadth, self._asked()
         async with self._scope.map(
             self._branch,
-            # What was drawn about another image is not used when the sample is resumed.
-            ([branch, *marks] for branch in range(breadth)) if marks else range(breadth),
+            # What was drawn about another question is not used when the sample is resumed.
+            ((branch, asked) for branch in range(breadth)),
             width=breadth,
             name="branch",
-            on_change="rerun" if marks else "refuse",
+            on_change="rerun",
         ) as branches:
             self._map = branches
             branches.leave_usage()  # a branch may have draws past the winner
@@ -293,9 +294,28 @@ class _Sampler:
         for other in beaten:
             self._map.cancel(other, why)
 
-    async def _branch(self, value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - its number, or a list with it
+    def _asked(self) -> str:
+        """Return a digest of what is asked and checked: another one makes other draws."""
+        draws, strategy = self._draws, self._strategy
+        request = Request(
+            self._question.turns(),
+            system=draws.system,
+            temperature=draws.temperature,
+            seed=draws.seed,
+            max_tokens=draws.max_tokens,
+            schema=draws.schema,
+            extra={
+                "checks": [check.name for check in self._question.checks],
+                "strategy": [type(strategy).__qualname__, getattr(strategy, "template", "")],
+            },
+            reasoning=draws.reasoning,
+            thinking_tokens=draws.thinking_tokens,
+        )
+        return digest_of(draws.model.name, request)
+
+    async def _branch(self, value: tuple[int, str]) -> list[dict[str, Any]]:
         """Draw, check and repair, until a draw passes or the rounds are used up."""
-        branch: int = value[0] if isinstance(value, list) else value
+        branch = value[0]
         history = History(branch)
         number = 0
         while self._order.may_draw(branch, number):
