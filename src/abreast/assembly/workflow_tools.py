@@ -360,7 +360,12 @@ class RunTools:
             )
         except (ValueError, TypeError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
-        return await job.run(run)
+        draws = replace(job.draws, seed_path=self.seed_path(f"{run.path}/{job.name}"))
+        return await replace(job, draws=draws).run(run)
+
+    def seed_path(self, path: str) -> str | None:  # noqa: ARG002 - for tools that know another one
+        """The path from which the seeds of a sample at `path` are derived; None: that path."""
+        return None
 
     async def _caller(self, name: str) -> Caller:
         if name not in self._models:

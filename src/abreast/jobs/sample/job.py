@@ -105,6 +105,8 @@ class RequestSettings:
     """The pydantic model of which `schema` is; it checks replies too."""
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    seed_path: str | None = None
+    """The path from which seeds are derived, if that of the sample was another one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,7 @@ class _Sampler:
         self._ledger = _Ledger()
         self._order = BranchOrder(shape.breadth, shape.depth, shape.pick, early=strategy.early)
         self._seed = (
-            scope.context.seed_of(scope.path)
+            scope.context.seed_of(draws.seed_path or scope.path)
             if draws.seed is None
             else derive_seed(draws.seed, "sample")
         )

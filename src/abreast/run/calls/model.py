@@ -86,7 +86,7 @@ class Caller(PricedModel):
         """
         super().__init__(model, lane, price=price, retry=retry or Retry(0), paid=paid, clock=clock)
         self._cache = cache
-        self._replays = replays
+        self.replays = replays
         self._warm = WarmPrefixes() if warm else None
         self._reasoning = reasoning
 
@@ -206,7 +206,7 @@ class Caller(PricedModel):
                 calls = item.calls = (
                     await recorded_calls_of(item) if item.context.resumed else Calls({})
                 )
-            digest = digest_of(self._replays or self.name, request)
+            digest = digest_of(self.replays or self.name, request)
             number = calls.count(item.attempt, digest)
             path = call_path(item.path, digest, number, item.attempt)
             known = calls.known.get(path)
@@ -262,7 +262,7 @@ class Caller(PricedModel):
         hear: OnText | None,
         call_journal: CallJournal | None,
     ) -> Reply:
-        sent = _with_seed(request, item) if self._replays is None else request
+        sent = _with_seed(request, item) if self.replays is None else request
         if self._warm is None:
             reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         else:
