@@ -95,7 +95,8 @@ class SampleDriver(JobDriver):
         with refusing():
             lanes = {name: split_name(name, self._lanes)[0] for name in self._models}
         if self._spec.images:
-            check_sees(self._spec.model, self._lanes)
+            for name in self._models:  # a judge gets the images, too
+                check_sees(name, self._lanes)
         check_keys(list(lanes.values()))
         job = self._job(None, None)
         for name, lane in lanes.items():

@@ -165,7 +165,12 @@ class PlanDriver(JobDriver):
         if caller is not None:
             from abreast.jobs.plan.work.edit import EditTask
 
-            request = Request((), temperature=job.temperature, max_tokens=job.reply_tokens)
+            request = Request(
+                (),
+                temperature=job.temperature,
+                max_tokens=job.reply_tokens,
+                reasoning=job.reasoning,
+            )
             return EditTask(caller, Ownership.of(self._plan), repairs=job.repairs, request=request)
         processes = Processes(
             await stack.enter_async_context(Commands()), self.groups.started, self.groups.ended

@@ -22,6 +22,7 @@ from abreast.jobs.plan.decompose.score import score as score_of
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.spec import Options, Plan
 from abreast.jobs.plan.work.held_results import rescue
+from abreast.models.port import EFFORTS, Effort
 from abreast.store.port import JsonValue, RunRow
 from abreast.worktrees.merge.errors import ApplyRunning
 from abreast.worktrees.merge.repair import repair
@@ -29,6 +30,7 @@ from abreast.worktrees.pool import has_pools, reap_worktrees
 
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
+_LATER: Final = ("reasoning",)  # keys that manifests leave out unless they are set
 DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens")
 """The keys that decide how far to divide."""
 
@@ -69,6 +71,12 @@ def _temperature(given: object) -> float:
     return found
 
 
+def _reasoning(given: object) -> str:
+    if given not in EFFORTS:
+        raise ValueError(f"it must be one of {', '.join(EFFORTS)}, not {units.quoted(given)}")
+    return str(given)
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
     """A key of a plan: the function that reads its value, or raises ValueError; its JSON schema."""
@@ -98,6 +106,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "repairs": _integer_key(0),
     "temperature": _Key(_temperature, {"type": "number", "minimum": 0}),
     "reply_tokens": _integer_key(1),
+    "reasoning": _Key(_reasoning, {"enum": list(EFFORTS)}),
     "max_depth": _integer_key(0),
     "min_files": _integer_key(1),
     "max_files": _integer_key(1),
@@ -151,6 +160,7 @@ class PlanJob:
     min_files: int | None = None
     max_files: int | None = None
     max_tokens: int | None = None
+    reasoning: Effort | None = None
 
     @classmethod
     def of(
@@ -178,13 +188,14 @@ class PlanJob:
     def of_run(cls, row: RunRow, budget: str | None = None) -> Self:
         """The job of a recorded run, with another budget if one is given."""
         facts = recorded_facts(row, KIND)
-        if set(facts) != {each.name for each in fields(cls)}:
+        if {*facts, *_LATER} != {each.name for each in fields(cls)}:
             raise unknown_version(row)
         return cls(**{**facts, "budget": budget or facts["budget"]})
 
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""
-        return {KIND: asdict(self)}
+        facts = asdict(self)
+        return {KIND: {word: facts[word] for word in facts if word not in _LATER or facts[word]}}
 
     def work_digest(self) -> str:
         """A digest of all that a subplan's work depends on besides its files.
@@ -198,6 +209,7 @@ class PlanJob:
             self.model,
             self.temperature,
             self.reply_tokens,
+            *([self.reasoning] if self.reasoning else []),  # digests of before have none
         ]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=8).hexdigest()
 
@@ -238,7 +250,7 @@ def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str
             f"give {spell('command')}, {spell('call')} or {spell('prompt')}"
         )
     if "command" in read or "call" in read:
-        for word in ("model", "repairs", "temperature", "reply_tokens"):
+        for word in ("model", "repairs", "temperature", "reply_tokens", "reasoning"):
             if word in read:
                 kind = "command" if "command" in read else "call"
                 raise UsageError(
