@@ -3,7 +3,12 @@
 import pytest
 
 from abreast.assembly.names import as_caller
-from abreast.models.conversation import conversation_text, make_conversation, read_messages
+from abreast.models.conversation import (
+    asked_text,
+    conversation_text,
+    make_conversation,
+    read_messages,
+)
 from abreast.models.media import MediaFile
 from abreast.models.port import Message, Reply, Request, ToolCall
 from abreast.models.scripted import Scripted
@@ -154,6 +159,14 @@ def test_two_system_prompts_contradict_each_other():
 def test_a_conversation_as_one_text_names_who_speaks():
     assert conversation_text([HELLO]) == "hello"
     assert conversation_text([HELLO, HI]) == "User:\nhello\n\nAssistant:\nhi"
+
+
+def test_what_is_asked_last_is_the_prompt_or_the_last_message():
+    parts = [{"type": "text", "text": "What"}, {"image": "a.png"}, "is it?"]
+    messages = [{"role": "user", "content": "hi"}, {"role": "user", "content": parts}]
+    assert asked_text({"prompt": "x", "messages": messages}) == "x"
+    assert asked_text({"prompt": None, "messages": messages}) == "What\nis it?"
+    assert asked_text({}) == asked_text({"prompt": None, "messages": [3]}) == ""
 
 
 async def test_a_model_is_asked_with_the_conversation(tmp_path):

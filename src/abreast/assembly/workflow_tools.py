@@ -401,18 +401,14 @@ async def call_function(
     call: Callable[[Any], Any],
     function: Callable[..., Any],
 ) -> Any:  # noqa: ANN401 - a function returns anything
-    """Await `call` if `function` is a coroutine function; else run it in a thread.
-
-    What it returns there is awaited too: a wrapper of an async function looks like a plain one.
-    """
+    """Await `call` if `function` is a coroutine function; else run it in a thread."""
     if is_async(function):
         return await call(None)
     bound = LocalExecutor().bind(call, 1)
     try:
-        answer = await bound.async_call(None)
+        return await bound.async_call(None)
     finally:
         await bound.close(0.0)
-    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _result_of(finished: Finished) -> AgentResult:

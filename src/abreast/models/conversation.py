@@ -87,6 +87,18 @@ def has_files(messages: Sequence[object] | None) -> bool:
     )
 
 
+def asked_text(facts: Mapping[str, object]) -> str:
+    """What is asked last by recorded facts: their `prompt`, or the last of their `messages`."""
+    prompt, messages = facts.get("prompt"), facts.get("messages")
+    if prompt is None and isinstance(messages, Sequence) and messages:
+        last = messages[-1]
+        content = last.get("content") if isinstance(last, Mapping) else None
+        parts = content if isinstance(content, (list, tuple)) else [content]
+        texts = [one.get("text") if isinstance(one, Mapping) else one for one in parts]
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return prompt if isinstance(prompt, str) else ""
+
+
 def conversation_text(turns: Sequence[Message]) -> str:
     """A conversation as one text, for a judge; a single message as it is."""
     if len(turns) == 1:
