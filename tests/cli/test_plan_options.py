@@ -311,7 +311,12 @@ async def asked_server():
 
 
 async def test_what_is_said_of_the_model_is_what_it_is_asked_with(project):
-    words = {"--temperature": "0.25", "--reply-tokens": "77", "--repairs": "1"}
+    words = {
+        "--temperature": "0.25",
+        "--reply-tokens": "77",
+        "--repairs": "1",
+        "--reasoning": "low",
+    }
     async with asked_server() as (url, asked):
         project.file(
             "abreast.toml", f'[lanes.a]\nbase_url = "{url}"\n[lanes.b]\nbase_url = "{url}"\n'
@@ -334,6 +339,7 @@ async def test_what_is_said_of_the_model_is_what_it_is_asked_with(project):
             assert said.code == 1, said
     assert [one["model"] for one in asked] == ["one", "one", "two"]
     assert {one["temperature"] for one in asked} == {0.25}
+    assert {one["reasoning_effort"] for one in asked} == {"low"}
     assert {one.get("max_tokens") or one["max_completion_tokens"] for one in asked} == {77}
     assert "Do it." in asked[0]["messages"][-1]["content"]
 
@@ -359,6 +365,7 @@ SHOWN_BY = {
     "check": plan_work.test_a_check_of_the_users_own_stops_a_merge,
     "repairs": test_what_is_said_of_the_model_is_what_it_is_asked_with,
     "temperature": test_what_is_said_of_the_model_is_what_it_is_asked_with,
+    "reasoning": test_what_is_said_of_the_model_is_what_it_is_asked_with,
     "reply_tokens": test_what_is_said_of_the_model_is_what_it_is_asked_with,
     "max_depth": test_how_far_it_is_divided_is_as_told,
     "min_files": test_how_far_it_is_divided_is_as_told,

@@ -6,8 +6,8 @@ import re
 import pytest
 
 import abreast
+from abreast.jobs.sample import check_texts, spec
 from abreast.jobs.sample import job as engine
-from abreast.jobs.sample import spec
 from abreast.jobs.sample.arguments import make_job
 from abreast.jobs.sample.branch_order import PICKS
 from abreast.jobs.sample.results import SampleAttempt, SampleCounts, SampleResult
@@ -22,7 +22,7 @@ def page():
 
 
 def test_it_names_every_check_strategy_pick_and_word_of_a_job_file(page):
-    words = [*spec._EXAMPLES, "json", *STRATEGIES, *PICKS]
+    words = [*check_texts._EXAMPLES, "json", *STRATEGIES, *PICKS]
     assert [word for word in words if f"`{word}" not in page] == []
     assert [word for word in spec._KEYS if f"`{word}`" not in page.partition("Words: ")[2]] == []
 

@@ -15,6 +15,7 @@ from abreast.assembly.names import open_model
 from abreast.assembly.workflow_tools import RunTools, Tools, call_function, find_kinds
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import NotRecorded
+from abreast.core.item import escape
 from abreast.executors.tasks import is_async
 from abreast.jobs.matrix.call_notes import LaneCount
 from abreast.jobs.matrix.rows import SubResult
@@ -201,6 +202,14 @@ class CellTools(RunTools):
         super().__init__(tools, {caller.name: caller})
         self._lane_caller = caller
         self._clock = clock
+
+    def seed_path(self, path: str) -> str | None:
+        """The path that a replayed study had: its second part is the lane of the model."""
+        recorded = self._lane_caller.replays
+        if recorded is None:
+            return None
+        root, _, *rest = path.split("/")
+        return "/".join((root, escape(recorded.partition("/")[0]), *rest))
 
     def holding(self) -> AbstractAsyncContextManager[None]:
         """A place on the caller's lane: scripts, agents and functions may be its clients too."""

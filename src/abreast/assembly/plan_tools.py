@@ -146,7 +146,12 @@ class PlanTools:
         if caller is not None:
             from abreast.jobs.plan.work.edit import EditTask
 
-            request = Request((), temperature=job.temperature, max_tokens=job.reply_tokens)
+            request = Request(
+                (),
+                temperature=job.temperature,
+                max_tokens=job.reply_tokens,
+                reasoning=job.reasoning,
+            )
             return EditTask(caller, Ownership.of(self.plan), repairs=job.repairs, request=request)
         if self._function is not None:
             return FunctionTask(self._function)

@@ -28,9 +28,10 @@ from abreast.jobs.workflow.tools import (
     GateQuestion,
     StepContext,
 )
+from abreast.models.conversation import make_conversation, read_messages
 from abreast.models.lanes import LaneSettings
 from abreast.models.media import MediaFile, read_files
-from abreast.models.port import Reply
+from abreast.models.port import Message, Reply
 from abreast.run.calls.model import Caller
 from abreast.run.current import CurrentItem, current_item
 from abreast.run.run import Run
@@ -267,14 +268,13 @@ class RunTools:
             caller = await self._caller(name)
         except (ValueError, OSError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
-        files = await asyncio.to_thread(self._read_files, question.images)
+        turns = await asyncio.to_thread(self._turns, question)
         return await caller.ask(
-            question.prompt,
+            messages=turns,
             system=question.system,
             schema=question.schema,
             temperature=question.temperature,
             max_tokens=question.max_tokens,
-            files=files,
             reasoning=question.reasoning,
             thinking_tokens=question.thinking_tokens,
         )
@@ -282,6 +282,28 @@ class RunTools:
     def marks(self, paths: Sequence[str]) -> list[str]:
         """Return the marks of images and PDF files, by their content."""
         return [file.mark for file in self._read_files(paths)]
+
+    def message_marks(self, messages: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return the marks of the files in messages, by their content."""
+        try:
+            turns = read_messages(messages, self._tools.cwd or "")
+        except (TypeError, ValueError) as error:
+            raise CannotDo(str(error)) from None
+        return [file.mark for turn in turns for file in turn.files]
+
+    def _turns(self, question: AgentRequest) -> tuple[Message, ...]:
+        """Return the conversation of a request; `CannotDo` for one that is wrong."""
+        prompt = question.prompt if question.prompt or question.messages is None else None
+        try:
+            return make_conversation(
+                prompt,
+                question.messages,
+                question.images,
+                system=question.system,
+                folder=self._tools.cwd or "",
+            )
+        except (TypeError, ValueError) as error:
+            raise CannotDo(str(error)) from None
 
     def _read_files(self, paths: Sequence[str]) -> tuple[MediaFile, ...]:
         try:
@@ -338,7 +360,12 @@ class RunTools:
             )
         except (ValueError, TypeError, ModelUnknown, KeysMissing) as error:
             raise CannotDo(str(error)) from None
-        return await job.run(run)
+        draws = replace(job.draws, seed_path=self.seed_path(f"{run.path}/{job.name}"))
+        return await replace(job, draws=draws).run(run)
+
+    def seed_path(self, path: str) -> str | None:  # noqa: ARG002 - for tools that know another one
+        """The path from which the seeds of a sample at `path` are derived; None: that path."""
+        return None
 
     async def _caller(self, name: str) -> Caller:
         if name not in self._models:

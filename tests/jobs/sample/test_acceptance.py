@@ -81,7 +81,7 @@ def test_after_an_early_success_no_request_is_in_flight_and_losers_are_recorded_
             class Noted(Stalled):
                 """Records the tasks in which the branches draw."""
 
-                def next(self, question, history):
+                async def next(self, question, history):
                     branches.add(asyncio.current_task())
                     return super().next(question, history)
 

@@ -470,3 +470,15 @@ def test_the_loop_of_a_branch_is_written_once_and_strategies_have_none():
 def test_rate_limits_are_no_business_of_the_sampler():
     for module in (engine, race, strategies, door):
         assert not {"Throttled", "Rate", "Slots", "retry_after", "hold"} & set(names_in(module))
+
+
+async def test_draws_of_a_greedy_model_are_replayed_with_the_temperature_that_they_had():
+    table, store = Table(at((1, 0)), name="local/table"), MemoryStore()
+    table.greedy = True
+    options = {"checks": [passes], "breadth": 2}
+    async with abreast.open_run("first", store=store, seed=3) as run:
+        first = await abreast.sample("Say.", model=model_of(table), run=run, **options)
+    replay = abreast.open_model(f"replay/{run.id}", store=store)
+    async with abreast.open_run("again", store=store, seed=3) as run:
+        again = await abreast.sample("Say.", model=replay, run=run, **options)
+    assert (again.ok, again.text, len(table.asked)) == (True, first.text, 2)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from abreast.jobs.sample.spec import SampleSpec, parse_check
+from abreast.jobs.sample.check_texts import parse_check
+from abreast.jobs.sample.spec import SampleSpec
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from abreast.jobs.plan.settings import PlanJob
     from abreast.jobs.plan.work.functions import WorkFunction
     from abreast.limits.budget import Budget
+    from abreast.models.port import Effort
     from abreast.run.run import Resume
     from abreast.store.port import RunRow, Store
 
@@ -39,6 +40,7 @@ async def plan(
     repairs: int | None = None,
     temperature: float | None = None,
     reply_tokens: int | None = None,
+    reasoning: Effort | None = None,
     max_depth: int | None = None,
     min_files: int | None = None,
     max_files: int | None = None,
@@ -86,6 +88,7 @@ async def plan(
         repairs: how often a model may answer again if a reply breaks a rule; 2 by default.
         temperature: how freely the model chooses; by default as the provider does.
         reply_tokens: the longest reply of the model.
+        reasoning: how much the model thinks: none, minimal, low, medium, high, xhigh or max.
         max_depth: divide no deeper; the root is 0, the default 8.
         min_files: leave parts of so few files whole; 10 by default.
         max_files: divide parts that have more.
@@ -129,6 +132,7 @@ async def plan(
             "repairs": repairs,
             "temperature": temperature,
             "reply_tokens": reply_tokens,
+            "reasoning": reasoning,
             "max_depth": max_depth,
             "min_files": min_files,
             "max_files": max_files,

@@ -17,21 +17,23 @@ if TYPE_CHECKING:
     from abreast.jobs.sample.branch_order import Pick
     from abreast.jobs.sample.dry_run import SampleDryRun
     from abreast.jobs.sample.results import SampleResult
-    from abreast.jobs.sample.strategies import Strategy
+    from abreast.jobs.sample.strategies import Strategy, StrategyFunction
     from abreast.limits.budget import Budget
+    from abreast.models.conversation import MessageLike
     from abreast.models.media import MediaSource
     from abreast.models.port import Effort, Model, V
     from abreast.run.calls.model import Caller
 
 
 async def sample(
-    prompt: str,
+    prompt: str | None = None,
     *,
+    messages: Sequence[MessageLike] | None = None,
     model: str | Model | Caller = "local/smollm2",
     checks: Sequence[object] = (),
     breadth: int = 1,
     depth: int = 1,
-    strategy: Strategy | str | None = None,
+    strategy: Strategy | StrategyFunction | str | None = None,
     pick: Pick = "ordered",
     judge: str | Model | Caller | None = None,
     on_error: Literal["raise", "collect"] = "raise",
@@ -62,14 +64,16 @@ async def sample(
     paid draws, and 429s come sooner; see `dry_run_sample`.
 
     Args:
-        prompt: the user message.
+        prompt: the user message, the last one.
+        messages: the turns before it, or all turns where there is no prompt: `Message`s, or
+            mappings with `role` and `content`.
         model: a name such as "openai/gpt-4o-mini", or a model that is open already.
-        checks: what a draw must satisfy: functions, schemas, pydantic models, or those of
-            `abreast.checks`. Without any, the first draw wins.
+        checks: what a draw must satisfy: functions, schemas, pydantic models, those of
+            `abreast.checks`, or texts as of `--check`. Without any, the first draw wins.
         breadth: how many branches draw side by side.
         depth: how many rounds each branch has: the first draw, and `depth - 1` repairs.
         strategy: what to ask next, and which draw to choose: one of `abreast.strategies`, your own,
-            or a name such as "repair".
+            a name such as "repair", or a function of the question and the history, plain or async.
         pick: "ordered" chooses the least (round, branch) that passes; "first" the draw that passes
             first in time, which depends on timing.
         judge: the model for checks that ask a model and name none; by default the same model.
@@ -85,8 +89,8 @@ async def sample(
         thinking_tokens: the most tokens to think with, beside `max_tokens`.
         seed: a seed of the sample's own; by default the run's, at the sample's place.
         explain: run all checks on every draw, also after one has failed.
-        files: images and PDF files that go with the prompt, as paths or `MediaFile`s; judges do
-            not get them.
+        files: images and PDF files that go with the prompt, as paths or `MediaFile`s; judges get
+            them too.
         run: the run that it belongs to; by default the run of the current item, else one in memory.
         name: the sample's part of the path; unique in its scope.
         budget: a limit for draws, judges and repairs together.
@@ -103,6 +107,7 @@ async def sample(
             model,
             judge,
             _opener(stack),
+            messages=messages,
             checks=checks,
             breadth=breadth,
             depth=depth,
@@ -127,7 +132,7 @@ async def sample(
         if within is None:
             # The seed is derived from the prompt, so that the same question draws the same again.
             within = await stack.enter_async_context(
-                open_run(job.name, seed=derive_seed(0, prompt))
+                open_run(job.name, seed=derive_seed(0, job.question.task))
             )
             job = replace(job, name="draws")
         result: SampleResult[Any] = await job.run(within)
@@ -135,14 +140,15 @@ async def sample(
 
 
 def dry_run_sample(
-    prompt: str,
+    prompt: str | None = None,
     *,
+    messages: Sequence[MessageLike] | None = None,
     pass_rate: float = 0.5,
     model: str | Model | Caller = "local/smollm2",
     checks: Sequence[object] = (),
     breadth: int = 1,
     depth: int = 1,
-    strategy: Strategy | str | None = None,
+    strategy: Strategy | StrategyFunction | str | None = None,
     judge: str | Model | Caller | None = None,
     system: str | None = None,
     schema: type | Mapping[str, object] | None = None,
@@ -156,7 +162,8 @@ def dry_run_sample(
         abreast.dry_run_sample("Name a colour.", breadth=4, depth=3).worst_requests     # 12
 
     Args:
-        prompt: the user message.
+        prompt: the user message, the last one.
+        messages: the turns before it, or all turns where there is no prompt.
         pass_rate: the share of draws that is assumed to pass.
         model: a name such as "openai/gpt-4o-mini", or a model that is open already.
         checks: what a draw must satisfy; those that ask a model cost a request for each draw.
@@ -178,6 +185,7 @@ def dry_run_sample(
         model,
         judge,
         _opener(),
+        messages=messages,
         checks=checks,
         breadth=breadth,
         depth=depth,
@@ -193,17 +201,18 @@ def dry_run_sample(
 
 
 def _sample_job(
-    prompt: str,
+    prompt: str | None,
     model: str | Model | Caller,
     judge: str | Model | Caller | None,
     open_caller: Callable[[str | Model | Caller], Caller],
     *,
     checks: Sequence[object],
-    strategy: Strategy | str | None,
+    strategy: Strategy | StrategyFunction | str | None,
     **options: Any,
 ) -> SampleJob:
     """Make the sample job with every model open: its own, its judges', and its strategy's."""
     from abreast.jobs.sample.arguments import make_job
+    from abreast.jobs.sample.check_texts import as_checks
     from abreast.jobs.sample.checks import Judge
     from abreast.jobs.sample.strategies import Escalate
 
@@ -213,7 +222,7 @@ def _sample_job(
         replace(check, model=judge_caller if check.model is None else open_caller(check.model))
         if isinstance(check, Judge)
         else check
-        for check in checks
+        for check in as_checks(checks)
     ]
     if isinstance(strategy, Escalate):
         strategy = replace(strategy, slow=open_caller(strategy.slow))

@@ -2,7 +2,9 @@
 
 import asyncio
 import sys
-from typing import Any
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final
 
 import click
 
@@ -26,6 +28,10 @@ from abreast.cli.terminal.printer import STDOUT, write_all
 from abreast.core.errors import CallFailed
 from abreast.core.outcome import tokens_in_words
 from abreast.models.port import Reply
+from abreast.run.calls.model import Caller
+from abreast.run.calls.outage import LaneOutage
+
+NOTICE_AFTER: Final = 3.0  # seconds without an answer until an outage is told
 
 
 @click.command("ask")
@@ -67,8 +73,9 @@ def command(*, question: str, **given: Any) -> int:
     with choice.existing() if name.startswith("replay/") else choice.look() as store:
         model = open_named(name, lanes, store)
         streams = not given["as_json"] and call_options["schema"] is None
+        quiet = given["quiet"]
         try:
-            reply = asyncio.run(_ask(model, text, call_options, streams=streams))
+            reply = asyncio.run(_ask(model, text, call_options, streams=streams, quiet=quiet))
         except CallFailed as error:
             tell(one_line(str(error)))
             return FAILED
@@ -78,13 +85,44 @@ def command(*, question: str, **given: Any) -> int:
     return 0
 
 
-async def _ask(model: Any, text: str, call_options: dict[str, Any], *, streams: bool) -> Reply:  # noqa: ANN401 - a Caller
+class OutageNotice:
+    """Says once, after a few seconds, that a provider is down and that its answer is waited for."""
+
+    def __init__(
+        self, outage: LaneOutage, later: Callable[[float, Callable[[], None]], Any]
+    ) -> None:
+        """`later` calls a function after so many seconds, and returns how to cancel that."""
+        self._outage = outage
+        self._later = later
+        self._timer = later(NOTICE_AFTER, self._look)
+
+    def _look(self) -> None:
+        reason = self._outage.reason
+        if reason is None:
+            self._timer = self._later(NOTICE_AFTER, self._look)
+            return
+        tell(
+            f"waiting, up to {self._outage.longest:g} s, for a provider that is down: "
+            f"{one_line(reason)}"
+        )
+
+    def cancel(self) -> None:
+        """Say nothing from now on."""
+        self._timer.cancel()
+
+
+async def _ask(
+    model: Caller, text: str, call_options: dict[str, Any], *, streams: bool, quiet: bool
+) -> Reply:
     def hear(piece: str) -> None:
         write_all(STDOUT, piece.encode("utf-8", "replace"))
 
-    async with model:
-        reply: Reply = await model.ask(text, hear=hear if streams else None, **call_options)
-    return reply
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(model)
+        if not quiet:
+            later = asyncio.get_running_loop().call_later
+            stack.callback(OutageNotice(model.lane.outage, later).cancel)
+        return await model.ask(text, hear=hear if streams else None, **call_options)
 
 
 def _print(reply: Reply, *, as_json: bool, streamed: bool) -> None:

@@ -10,7 +10,7 @@ from abreast.cli.config import BUDGET, KEEP, MODEL, RETRIES, TIMEOUT, WIDTH, Con
 from abreast.cli.errors import UsageError
 from abreast.cli.jobs.driver import drive
 from abreast.cli.jobs.map.driver import MapDriver
-from abreast.cli.jobs.map.job import MapJob
+from abreast.cli.jobs.map.job import WHOLE_LINE, MapJob
 from abreast.cli.jobs.request import new_request, read_number
 
 _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
@@ -47,6 +47,14 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
     "--prompt",
     metavar="TEXT",
     help="Ask a model about each item, instead of a command; {} is the item.",
+)
+@click.option(
+    "--messages",
+    metavar="[{.FIELD}]",
+    is_flag=False,
+    flag_value=WHOLE_LINE,
+    help="Each line is JSON with a conversation: a list of messages, or an object that has it as "
+    "`messages`, or as that field. --prompt is the last message, if given.",
 )
 @options.model_options
 @options.images
@@ -108,6 +116,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
       abreast map --jsonl --key '{.id}' -- ./ask.sh {.question} < questions.jsonl
       abreast map --call package.module:function < lines
       abreast map --prompt 'Classify: {}' -m local/smollm2 --schema label.json < reviews.txt
+      abreast map --messages -m openai/gpt-4o-mini < conversations.jsonl
       ls *.jpg | abreast map --prompt 'What is it?' --image {} -m anthropic/claude-sonnet-4-5
 
     The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is
@@ -130,7 +139,7 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
         cwd=os.getcwd(),  # noqa: PTH109 - stored as text
         command=arguments,
         call=given["call"],
-        jsonl=given["jsonl"],
+        jsonl=given["jsonl"] or given["messages"] is not None,
         null=given["null"],
         input=os.path.abspath(source) if source not in (None, "-") else None,  # noqa: PTH100 - text
         key=given["key"],
@@ -143,6 +152,7 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
         executor=given["executor"],
         keep=config.get(KEEP, given["keep"]),
         prompt=given["prompt"],
+        messages=given["messages"],
         **asked,
     )
 
@@ -170,7 +180,7 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         "warm",
         "image",
     )
-    if given["prompt"] is None:
+    if given["prompt"] is None and given["messages"] is None:
         for name in names:
             if given[name]:
                 raise UsageError(
@@ -178,7 +188,7 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
                     "write: abreast map --prompt 'Classify: {}'"
                 )
         return {}
-    if not given["prompt"].strip():
+    if given["prompt"] is not None and not given["prompt"].strip():
         raise UsageError("--prompt is empty; write: abreast map --prompt 'Classify: {}' < lines")
     from abreast.cli.jobs import model_options
 

@@ -114,6 +114,11 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
 )
 @click.option("--reply-tokens", metavar="N", help="The longest reply of the model.")
 @click.option(
+    "--reasoning",
+    metavar="HOW",
+    help="How much the model thinks first: none, minimal, low, medium, high, xhigh, max.",
+)
+@click.option(
     "--width",
     "--max-parallel",
     "-w",

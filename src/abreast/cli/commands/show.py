@@ -21,6 +21,7 @@ from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
 from abreast.core.outcome import tokens_in_words
 from abreast.core.run_end import is_over
+from abreast.models.conversation import asked_text
 from abreast.run.call_totals import CALL_KINDS, CallTotals, call_totals, describe_cut_off
 from abreast.run.outcome_record import usage_facts
 from abreast.store.codec import codec
@@ -247,13 +248,15 @@ def _next_step(row: RunRow, state: str, failed: int) -> str:
 def _command_text(row: RunRow) -> str:
     sample_facts = row.manifest.get("sample")
     if isinstance(sample_facts, dict):
-        prompt = shlex.quote(str(sample_facts.get("prompt")))
+        prompt = shlex.quote(asked_text(sample_facts))
         return f"sample {prompt} --model {sample_facts.get('model')}"
     facts = row.manifest.get(MANIFEST)
     if isinstance(facts, dict):
         words = facts.get("command")
         if facts.get("prompt"):
             return f"--prompt {shlex.quote(str(facts['prompt']))} --model {facts.get('model')}"
+        if facts.get("messages"):
+            return f"--messages {facts['messages']} --model {facts.get('model')}"
         return (
             shlex.join(map(str, words))
             if isinstance(words, list) and words

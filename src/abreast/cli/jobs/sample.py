@@ -22,7 +22,6 @@ from abreast.cli.terminal.printer import STDOUT, write_all
 from abreast.cli.terminal.tables import say_facts, say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import BranchesFailed, CallFailed
-from abreast.core.seeds import derive_seed
 from abreast.jobs.sample.arguments import SampleJob
 from abreast.jobs.sample.results import SampleAttempt, SampleResult
 from abreast.jobs.sample.spec import SampleSpec
@@ -96,7 +95,8 @@ class SampleDriver(JobDriver):
         with refusing():
             lanes = {name: split_name(name, self._lanes)[0] for name in self._models}
         if self._spec.images:
-            check_sees(self._spec.model, self._lanes)
+            for name in self._models:  # a judge gets the images, too
+                check_sees(name, self._lanes)
         check_keys(list(lanes.values()))
         job = self._job(None, None)
         for name, lane in lanes.items():
@@ -233,7 +233,7 @@ def drive_spec(spec: SampleSpec, request: RunRequest, lane_width: str | None = N
 
     Without a seed, one is derived from the prompt, so that equal prompts draw the same.
     """
-    seed = derive_seed(0, spec.prompt) if request.seed is None else request.seed
+    seed = spec.seed if request.seed is None else request.seed
     driver = SampleDriver(spec, request, cwd=os.getcwd(), lane_width=lane_width)  # noqa: PTH109 - text
     return drive(driver, replace(request, seed=seed))
 

@@ -18,11 +18,15 @@ class ValueShape(NamedTuple):
 
 
 class KeySpec(NamedTuple):
-    """A key of a mapping in the file: the shape of its value, and whether it is required."""
+    """A key of a mapping in the file: the shape of its value, and whether it is required.
+
+    A required key may be left out if the key `unless` is there.
+    """
 
     shape: ValueShape
     required: bool = False
     about: str = ""
+    unless: str = ""
 
 
 def is_number(given: object) -> bool:
@@ -160,7 +164,7 @@ def fitting(
     for key, word in words.items():
         value = node.get(key)
         if value is None:
-            if word.required:
+            if word.required and node.get(word.unless) is None:
                 report.problem(node.line, f"{what} has no {key!r}")
             continue
         plain = value.plain(2)

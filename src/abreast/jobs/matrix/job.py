@@ -16,6 +16,7 @@ from abreast.jobs.matrix.call_notes import NOTES, CellNotes, earlier_seconds, re
 from abreast.jobs.matrix.scoring.scores import Judged, score
 from abreast.jobs.matrix.spec import CONTROL_LANE, Cell, CellChoice, Study
 from abreast.jobs.matrix.tools import MatrixTools, StrategyModel
+from abreast.models.media import MediaFile
 from abreast.models.port import SHORT_REPLY_TOKENS, THINKING_OPTIONS
 from abreast.run.calls.model import Caller
 from abreast.run.current import CurrentItem, current_item
@@ -276,7 +277,8 @@ class Matrix:
     async def _scores(
         self, cell: Cell, reply: Mapping[str, Any], judges: "_JudgeCaller"
     ) -> tuple[dict[str, float | None], dict[str, str]]:
-        judged = Judged(str(reply.get("output") or ""), reply.get("value"), cell.input)
+        output = str(reply.get("output") or "")
+        judged = Judged(output, reply.get("value"), cell.input, cell.files)
         scores: dict[str, float | None] = {}
         errors: dict[str, str] = {}
         for spec in self._study.scores:
@@ -298,12 +300,14 @@ class _JudgeCaller:
     default: str  # the model that is called where none is named
     used: Usage = NO_USAGE
 
-    async def ask(self, model: str | None, question: str) -> str:
+    async def ask(self, model: str | None, question: str, files: tuple[MediaFile, ...] = ()) -> str:
         """Return the text of a judge's reply."""
         caller: Caller = await self.tools.judge(model or self.default)
         token = NOTES.set(None)
         try:
-            reply = await caller.ask(question, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS)
+            reply = await caller.ask(
+                question, temperature=0.0, max_tokens=SHORT_REPLY_TOKENS, files=files
+            )
         except CallFailed as error:
             self.used += error.usage or NO_USAGE
             raise

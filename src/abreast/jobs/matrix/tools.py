@@ -4,22 +4,24 @@ They are passed in as `MatrixTools`, so that this package imports no other job.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
     contextmanager,
     nullcontext,
+    suppress,
 )
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, Unpack
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
-from abreast.core.errors import CallFailed, Throttled
+from abreast.core.errors import CallFailed, Throttled, WouldBlock
 from abreast.jobs.matrix.call_notes import NOTES, CallAttempt, CountedModel, End, LaneCount
 from abreast.jobs.matrix.rows import SubResult
-from abreast.models.port import Model, OnText, Reply, Request, V, is_greedy
+from abreast.models.conversation import MessageLike, conversation_text, read_messages
+from abreast.models.port import Message, Model, OnText, Reply, Request, V, is_greedy
 from abreast.run.calls.model import AskOptions, Caller
 from abreast.run.calls.permit import LanePermit
 from abreast.run.item_state import current_state
@@ -238,25 +240,34 @@ class StrategyModel:
 
     async def ask(
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[MessageLike] | None = None,
         step: str = "",
         schema: type | Mapping[str, object] | None = None,
         **options: Unpack[AskOptions],
     ) -> str:
-        """Call the model and return the reply's text. `step` names the sub-result."""
-        return (await self.reply(prompt, step=step, schema=schema, **options)).text
+        """Call the model and return the reply's text. `step` names the sub-result.
+
+        `messages` are the turns before the prompt, or all of them.
+        """
+        reply: Reply[Any] = await self.reply(
+            prompt, messages=messages, step=step, schema=schema, **options
+        )
+        return reply.text
 
     async def reply(
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[MessageLike] | None = None,
         step: str = "",
         schema: type[V] | Mapping[str, object] | None = None,
         **options: Unpack[AskOptions],
     ) -> Reply[V]:
         """The whole reply; with a pydantic model's class as `schema`, its `value` is one."""
-        given: dict[str, Any] = {**self._options, **options}
+        turns = None if messages is None else await asyncio.to_thread(read_messages, messages)
+        given: dict[str, Any] = {**self._options, **options, "messages": turns}
         if schema is not None:
             given["schema"] = schema
         own_work = OWN_WORK.get()
@@ -269,7 +280,7 @@ class StrategyModel:
             notes.steps.append(
                 SubResult(
                     name,
-                    prompt,
+                    _text_asked(prompt, turns or ()),
                     reply.text,
                     used.input_tokens,
                     used.output_tokens,
@@ -291,6 +302,11 @@ class StrategyModel:
         return holding_place(self._caller, self._clock)
 
 
+def _text_asked(prompt: str | None, turns: Sequence[Message]) -> str:
+    """What was asked, as one text."""
+    return conversation_text(turns if prompt is None else (*turns, Message("user", prompt)))
+
+
 class BlockingStrategyModel:
     """The same for a function that is not async and runs in a thread: `model.ask("...")` blocks."""
 
@@ -302,25 +318,29 @@ class BlockingStrategyModel:
 
     def ask(
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[MessageLike] | None = None,
         step: str = "",
         schema: type | Mapping[str, object] | None = None,
         **options: Unpack[AskOptions],
     ) -> str:
         """Call the model and return the reply's text."""
-        return self.reply(prompt, step=step, schema=schema, **options).text
+        return self.reply(prompt, messages=messages, step=step, schema=schema, **options).text
 
     def reply(
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[MessageLike] | None = None,
         step: str = "",
         schema: type[V] | Mapping[str, object] | None = None,
         **options: Unpack[AskOptions],
     ) -> Reply[V]:
         """The whole reply."""
-        return self._wait_for(self._model.reply(prompt, step=step, schema=schema, **options))
+        return self._wait_for(
+            self._model.reply(prompt, messages=messages, step=step, schema=schema, **options)
+        )
 
     @contextmanager
     def permit(self) -> Iterator[None]:
@@ -335,6 +355,13 @@ class BlockingStrategyModel:
             block.end()
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        with suppress(RuntimeError):  # there is no loop in this thread, as it should be
+            if asyncio.get_running_loop() is self._loop:
+                work.close()
+                raise WouldBlock(
+                    "this model blocks, which would stop the loop that it waits for: write the "
+                    "strategy as `async def`, not as a function that returns a coroutine"
+                )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 

@@ -14,10 +14,12 @@ from abreast.jobs.plan.decompose.imports import Imports, read_imports
 from abreast.jobs.plan.decompose.inventory import take_inventory
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.spec import Options, Plan
+from abreast.models.port import EFFORTS, Effort
 from abreast.store.port import JsonValue, RunRow
 
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
+_LATER: Final = ("reasoning",)  # keys that manifests leave out unless they are set
 DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens")
 """The keys that decide how far to divide."""
 
@@ -58,6 +60,12 @@ def _temperature(given: object) -> float:
     return found
 
 
+def _reasoning(given: object) -> str:
+    if given not in EFFORTS:
+        raise ValueError(f"it must be one of {', '.join(EFFORTS)}, not {units.quoted(given)}")
+    return str(given)
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
     """A key of a plan: the function that reads its value, or raises ValueError; its JSON schema."""
@@ -87,6 +95,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "repairs": _integer_key(0),
     "temperature": _Key(_temperature, {"type": "number", "minimum": 0}),
     "reply_tokens": _integer_key(1),
+    "reasoning": _Key(_reasoning, {"enum": list(EFFORTS)}),
     "max_depth": _integer_key(0),
     "min_files": _integer_key(1),
     "max_files": _integer_key(1),
@@ -140,6 +149,7 @@ class PlanJob:
     min_files: int | None = None
     max_files: int | None = None
     max_tokens: int | None = None
+    reasoning: Effort | None = None
 
     @classmethod
     def of(
@@ -169,7 +179,7 @@ class PlanJob:
     def recorded(cls, row: RunRow) -> Self:
         """The job of a recorded run; raises `PlanInvalid` if another version wrote other facts."""
         facts: Any = row.manifest.get(KIND)
-        if not isinstance(facts, dict) or set(facts) != {each.name for each in fields(cls)}:
+        if not isinstance(facts, dict) or {*facts, *_LATER} != {each.name for each in fields(cls)}:
             raise PlanInvalid(
                 f"{row.id} was made by another version of abreast, "
                 "and this one doesn't know all of it"
@@ -178,7 +188,8 @@ class PlanJob:
 
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""
-        return {KIND: asdict(self)}
+        facts = asdict(self)
+        return {KIND: {word: facts[word] for word in facts if word not in _LATER or facts[word]}}
 
     def work_digest(self) -> str:
         """A digest of all that a subplan's work depends on besides its files.
@@ -192,6 +203,7 @@ class PlanJob:
             self.model,
             self.temperature,
             self.reply_tokens,
+            *([self.reasoning] if self.reasoning else []),  # digests of before have none
         ]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=8).hexdigest()
 
@@ -212,7 +224,7 @@ def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str
             f"give {spell('command')}, {spell('call')} or {spell('prompt')}"
         )
     if "command" in read or "call" in read:
-        for word in ("model", "repairs", "temperature", "reply_tokens"):
+        for word in ("model", "repairs", "temperature", "reply_tokens", "reasoning"):
             if word in read:
                 kind = "command" if "command" in read else "call"
                 raise PlanInvalid(

@@ -1,7 +1,7 @@
 """The arguments of `abreast.sample`: validates them and makes a job that runs within a run."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self
 
@@ -9,13 +9,21 @@ from abreast.core.events import CALL_SETTLED
 from abreast.core.outcome import NO_USAGE
 from abreast.core.window import whole
 from abreast.jobs.sample.branch_order import PICKS, Pick
-from abreast.jobs.sample.checks import Function, as_check
+from abreast.jobs.sample.check_texts import as_checks
 from abreast.jobs.sample.dry_run import PASS_RATE, SampleDryRun, make_dry_run
 from abreast.jobs.sample.job import BreadthDepth, RequestSettings, run_sample
 from abreast.jobs.sample.results import SampleResult
-from abreast.jobs.sample.strategies import STRATEGIES, Question, Rejection, Strategy
+from abreast.jobs.sample.strategies import (
+    STRATEGIES,
+    FunctionStrategy,
+    Question,
+    Rejection,
+    Strategy,
+    StrategyFunction,
+)
 from abreast.limits.budget import Budget
-from abreast.models.media import MediaSource, read_files
+from abreast.models.conversation import MessageLike, make_conversation
+from abreast.models.media import MediaSource
 from abreast.models.port import Effort, Model, check_effort
 from abreast.models.schema import schema_of
 from abreast.run.map.hooks import name_of
@@ -69,13 +77,14 @@ class SampleJob:
 
 
 def make_job(
-    prompt: str,
+    prompt: str | None,
     model: Model,
     *,
-    checks: Sequence[object] = (),
+    messages: Sequence[MessageLike] | None = None,
+    checks: Iterable[object] = (),
     breadth: int = 1,
     depth: int = 1,
-    strategy: Strategy | str | None = None,
+    strategy: Strategy | StrategyFunction | str | None = None,
     pick: Pick = "ordered",
     on_error: Literal["raise", "collect"] = "raise",
     system: str | None = None,
@@ -89,6 +98,7 @@ def make_job(
     name: str = "sample",
     budget: Budget | str | None = None,
     files: Sequence[MediaSource] = (),
+    folder: str = "",
     **theirs: Any,
 ) -> SampleJob:
     """Validate the arguments, before anything is drawn.
@@ -97,15 +107,19 @@ def make_job(
 
     Args:
         prompt: the question for the model.
+        messages: the turns before the prompt, or all turns where there is no prompt: `Message`s, or
+            mappings with `role` and `content`. The last one is of the user.
         model: the model to draw from; `abreast.sample` takes a name too.
-        checks: what a draw must satisfy: functions, schemas, pydantic models, or those of
+        checks: what a draw must satisfy: functions (plain or async), texts as the command line
+            has them ("max-words 20", "judge: is polite"), schemas, pydantic models, or those of
             `abreast.checks`. Without any, the first draw wins.
         breadth: how many branches draw side by side. It multiplies the worst-case number of paid
             requests (up to `breadth * depth` draws, judges besides), and a provider that limits
             rates will answer 429 sooner: such replies pause the lane and use up no round.
         depth: how many rounds each branch has: the first draw, and `depth - 1` repairs.
         strategy: what to ask next, and which draw to choose: Rejection (default), Repair,
-            MultiTurn, Vote, BestOf, Escalate, your own, or a name such as "repair".
+            MultiTurn, Vote, BestOf, Escalate, your own, a name such as "repair", or a function of
+            the question and the branch's history, plain or async, that returns what to ask.
         pick: "ordered" chooses the least (round, branch) that passes, the same whatever the delays;
             "first" chooses the draw that passes first in time, which depends on timing.
         on_error: "raise" where nothing passed and something raised; "collect" returns the errors
@@ -123,8 +137,9 @@ def make_job(
         explain: run all checks on every draw, also after one has failed.
         name: the sample's part of the path; unique in its scope.
         budget: a limit for draws, judges and repairs together.
-        files: images and PDF files that go with the prompt, as paths or `MediaFile`s; judges do
-            not get them.
+        files: images and PDF files that go with the prompt, as paths or `MediaFile`s; judges get
+            them too.
+        folder: the directory from which paths count; by default the current one.
         theirs: none; a keyword of another library gets an error that names abreast's.
     """
     for word in theirs:
@@ -132,21 +147,18 @@ def make_job(
         raise TypeError(
             f"{word} is called {ours} here" if ours else f"a sample has no option {word!r}"
         )
-    if not prompt.strip():
+    *before, last = make_conversation(prompt, messages, files, system=system, folder=folder)
+    if last.role != "user":
+        raise ValueError(
+            f"messages[{len(before)}], the last, is of a tool; a sample goes on from a user message"
+        )
+    if not last.content.strip():
         raise ValueError("the prompt is empty")
     if pick not in PICKS:
         raise ValueError(f"pick must be one of {', '.join(PICKS)}, not {pick!r}")
     if on_error not in ERRORS:
         raise ValueError(f"on_error must be {' or '.join(ERRORS)}, not {on_error!r}")
-    made = tuple(
-        replace(one, name=f"check {number}")  # a lambda, by its position
-        if isinstance(one, Function) and one.name == "<lambda>"
-        else one
-        for number, one in enumerate(map(as_check, checks), 1)
-    )
-    names = [one.name for one in made]
-    if twice := [one for one in names if names.count(one) > 1]:
-        raise ValueError(f"two checks are called {twice[0]!r}; give each a name of its own")
+    made = as_checks(checks)
     shape = BreadthDepth(
         whole("breadth", breadth), whole("depth", depth), pick, on_error == "collect", explain
     )
@@ -164,7 +176,7 @@ def make_job(
         else whole("thinking_tokens", thinking_tokens, least=0),
     )
     own = Budget.parse(budget) if isinstance(budget, str) else budget
-    question = Question(prompt, made, read_files(files))
+    question = Question(last.content, made, last.files, tuple(before))
     return SampleJob(question, draws, _strategy_from(strategy), shape, name, own)
 
 
@@ -188,9 +200,17 @@ async def _restore_budget(scope: Run) -> None:
     )
 
 
-def _strategy_from(given: Strategy | str | None) -> Strategy:
+def _strategy_from(given: Strategy | StrategyFunction | str | None) -> Strategy:
+    if given is None:
+        return Rejection()
     if not isinstance(given, str):
-        return Rejection() if given is None else given
+        if hasattr(given, "next") and hasattr(given, "select"):
+            return given  # type: ignore[return-value] # it has the methods of a strategy
+        if isinstance(given, type) or not callable(given):
+            raise TypeError(
+                f"a strategy is a name, one of abreast.strategies or a function, not {given!r:.60}"
+            )
+        return FunctionStrategy(given)
     if given not in STRATEGIES:
         raise ValueError(f"there is no strategy {given!r}; there are {', '.join(STRATEGIES)}")
     return STRATEGIES[given]()

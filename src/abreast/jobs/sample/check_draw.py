@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from abreast.core.errors import BudgetSpent, CallFailed, CheckBroken
 from abreast.core.outcome import Done, Outcome
 from abreast.executors.port import BoundCall
-from abreast.jobs.sample.checks import Check, CheckedDraft, Function, broken
+from abreast.executors.tasks import is_async
+from abreast.jobs.sample.checks import Check, CheckedDraft, Function, Judge, Pure, broken
 from abreast.jobs.sample.draw_context import CURRENT_DRAW
 from abreast.jobs.sample.results import CheckVerdict
 from abreast.jobs.sample.strategies import Question
-from abreast.models.port import Reply
+from abreast.models.port import Message, Reply, Request
+from abreast.run.calls.journal import digest_of
 from abreast.run.current import current_item
 
 
@@ -39,7 +42,7 @@ class DrawChecker:
             mine = under_way[text] = asyncio.get_running_loop().create_future()
             try:
                 known[text] = await self._run_checks(
-                    CheckedDraft(text, reply.value, self.question.prompt)
+                    CheckedDraft(text, reply.value, self.question.task, self.question.files)
                 )
             finally:
                 del under_way[text]
@@ -70,20 +73,25 @@ class DrawChecker:
         draw = CURRENT_DRAW.get()
         name = f"judge-{draw.round if draw else 0}"
 
-        async def ask(check: Check) -> dict[str, Any]:
-            return asdict(await self._run_check(check, draft))
+        by_name = {judge.name: judge for judge in judges}
+        # A verdict on another draw is not used when the sample is resumed.
+        drawn = digest_of(draft.prompt, Request((Message("user", draft.text, files=draft.files),)))
+
+        async def ask(value: tuple[str, str]) -> dict[str, Any]:
+            return asdict(await self._run_check(by_name[value[0]], draft))
 
         def is_rejection(outcome: Outcome[dict[str, Any]]) -> bool:
             return isinstance(outcome, Done) and not outcome.value["ok"]
 
         asked = item.run.map(
             ask,
-            judges,
+            [(name, drawn) for name in by_name],
             width=len(judges),
             name=name,
             until=None if self.explain else is_rejection,
             on_error="raise",
-            key=lambda check: check.name,
+            on_change="rerun",
+            key=lambda value: value[0],
         )
         return [
             CheckVerdict(**outcome.value) async for outcome in asked if isinstance(outcome, Done)
@@ -92,11 +100,15 @@ class DrawChecker:
     async def _run_check(self, check: Check, draft: CheckedDraft) -> CheckVerdict:
         """Run one check. What it raises is a `CheckBroken`, unless its model's call failed."""
         try:
-            answer: Any = check.run(draft)
+            answer: Any
+            # A plain function of the user must not block the event loop.
+            if isinstance(check, (Pure, Function, Judge)) or is_async(check.run):
+                answer = check.run(draft)
+            else:
+                answer = await self.threads.async_call(partial(check.run, draft))
             if isinstance(answer, Awaitable):
                 answer = await answer
             elif callable(answer) and isinstance(check, Function):
-                # A plain function must not block the event loop.
                 answer = await self.threads.async_call(answer)
                 answer = check.verdict(await answer if isinstance(answer, Awaitable) else answer)
         except (CallFailed, BudgetSpent, CheckBroken):

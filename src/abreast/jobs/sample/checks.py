@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from abreast.core.errors import CheckBroken, ReplyInvalid
+from abreast.executors.tasks import is_async
 from abreast.jobs.sample.results import CheckVerdict
+from abreast.models.media import MediaFile
 from abreast.models.port import SHORT_REPLY_TOKENS, Json, Message, Model, Reply, Request
 from abreast.models.schema import as_model, parse, schema_of
 
@@ -22,6 +24,8 @@ class CheckedDraft:
     text: str
     value: Json = None
     prompt: str = ""
+    files: tuple[MediaFile, ...] = ()
+    """Images and PDF files that were sent with the prompt."""
 
 
 class Check(Protocol):
@@ -84,7 +88,7 @@ class Function:
     def run(self, draft: CheckedDraft) -> Awaitable[CheckVerdict] | Callable[[], Any]:
         """Start an async function, or return a plain one to be called."""
         given = draft.value if self.of == "value" else draft.text
-        if inspect.iscoroutinefunction(self.fn):
+        if is_async(self.fn):
             return self._await_verdict(self.fn(given))
         return lambda: self.fn(given)
 
@@ -131,7 +135,7 @@ class Judge:
             f"Does the answer meet this: {self.requirement}?"
         )
         request = Request(
-            (Message("user", question),),
+            (Message("user", question, files=draft.files),),
             system=_JUDGE_SYSTEM_PROMPT,
             temperature=0.0,
             max_tokens=SHORT_REPLY_TOKENS,
@@ -272,19 +276,6 @@ def judged(requirement: str, model: Model | str | None = None) -> Judge:
     sample's `judge`, or its own model.
     """
     return Judge(f"judged: {requirement}", requirement, model, f"The answer {requirement}.")
-
-
-def as_check(given: object) -> Check:
-    """Convert a function, a schema or a pydantic model to a check; return a check as it is."""
-    if hasattr(given, "run") and hasattr(given, "costs"):
-        return given  # type: ignore[return-value] # it has the methods of a check
-    if isinstance(given, Mapping) or hasattr(given, "model_json_schema"):
-        return obeys(given)  # type: ignore[arg-type] # a mapping or a pydantic model
-    if callable(given):
-        return check(given)
-    raise TypeError(
-        f"a check is a function, a schema, a pydantic model or one of abreast.checks, not {given!r}"
-    )
 
 
 def broken(name: str, error: BaseException) -> CheckBroken:

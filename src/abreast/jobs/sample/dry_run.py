@@ -1,11 +1,13 @@
 """The dry run of a sample: what it may cost, before anything is spent."""
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Final
 
+from abreast.executors.tasks import is_async
 from abreast.jobs.sample.checks import Judge
 from abreast.jobs.sample.job import BreadthDepth, RequestSettings
-from abreast.jobs.sample.strategies import History, Question, Strategy
+from abreast.jobs.sample.strategies import History, Question, Strategy, Turn
 from abreast.models.port import SHORT_REPLY_TOKENS, Model, Request
 from abreast.run.calls.model import Caller
 
@@ -87,7 +89,11 @@ def _draw_cost(
     question: Question, draws: RequestSettings, strategy: Strategy
 ) -> tuple[int, float | None]:
     """Tokens and cost of one draw, by the model's own estimate and its price, if known."""
-    turn = strategy.next(question, History(0))
+    # A strategy that is async can't be asked here; its first question is likely the prompt.
+    asked = None if is_async(strategy.next) else strategy.next(question, History(0))
+    turn = asked if isinstance(asked, Turn) else Turn(question.turns())
+    if isinstance(asked, Coroutine):
+        asked.close()
     request = Request(
         turn.messages,
         system=draws.system,

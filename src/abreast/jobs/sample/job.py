@@ -9,9 +9,10 @@ BranchOrder (pure: which branches may continue)
 import asyncio
 import operator
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from abreast.core.errors import (
@@ -25,6 +26,7 @@ from abreast.core.errors import (
 from abreast.core.outcome import NO_USAGE, Done, Usage
 from abreast.core.seeds import derive_seed
 from abreast.executors.port import BoundCall
+from abreast.executors.tasks import is_async
 from abreast.jobs.sample.branch_order import BranchOrder, Pick
 from abreast.jobs.sample.check_draw import DrawChecker
 from abreast.jobs.sample.draw_context import (
@@ -47,14 +49,31 @@ from abreast.jobs.sample.results import (
     error_text,
     split_usage,
 )
-from abreast.jobs.sample.strategies import History, Question, Strategy
+from abreast.jobs.sample.strategies import (
+    BestOf,
+    Escalate,
+    FunctionStrategy,
+    History,
+    MultiTurn,
+    Question,
+    Rejection,
+    Repair,
+    Strategy,
+    Turn,
+    as_turn,
+    passed,
+)
 from abreast.models.port import Effort, Json, Model, Reply, Request, is_greedy
 from abreast.models.schema import as_model
+from abreast.run.calls.journal import digest_of
 from abreast.run.context import GRACE
 from abreast.run.current import current_item
+from abreast.run.map.hooks import name_of
 from abreast.run.run import Run
 
 _SEED_BITS: Final = 31
+# Strategies that call no function of the user: they need no thread.
+_WITHOUT_FUNCTIONS: Final = frozenset({Rejection, Repair, MultiTurn, Escalate})
 _REASON_CHARACTERS: Final = 500  # in an event
 MAX_DRAWS: Final = 100_000
 """The largest number of draws of one sample, `breadth * depth`."""
@@ -86,6 +105,8 @@ class RequestSettings:
     """The pydantic model of which `schema` is; it checks replies too."""
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    seed_path: str | None = None
+    """The path from which seeds are derived, if that of the sample was another one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +212,7 @@ class _Sampler:
         self._ledger = _Ledger()
         self._order = BranchOrder(shape.breadth, shape.depth, shape.pick, early=strategy.early)
         self._seed = (
-            scope.context.seed_of(scope.path)
+            scope.context.seed_of(draws.seed_path or scope.path)
             if draws.seed is None
             else derive_seed(draws.seed, "sample")
         )
@@ -242,21 +263,21 @@ class _Sampler:
     # --- branches
 
     async def run(self) -> SampleResult[Any]:
-        breadth, marks = self._shape.breadth, self._question.marks
+        breadth, asked = self._shape.breadth, self._asked()
         async with self._scope.map(
             self._branch,
-            # What was drawn about another image is not used when the sample is resumed.
-            ([branch, *marks] for branch in range(breadth)) if marks else range(breadth),
+            # What was drawn about another question is not used when the sample is resumed.
+            ((branch, asked) for branch in range(breadth)),
             width=breadth,
             name="branch",
-            on_change="rerun" if marks else "refuse",
+            on_change="rerun",
         ) as branches:
             self._map = branches
             branches.leave_usage()  # a branch may have draws past the winner
             async for outcome in branches:
                 attempts = self._ledger.restore(outcome.value) if isinstance(outcome, Done) else []
                 self._branch_ended(outcome.index, attempts[-1] if attempts else None)
-        return self._result(branches.timing_dependent)
+        return await self._result(branches.timing_dependent)
 
     def _branch_ended(self, branch: int, last: SampleAttempt | None) -> None:
         """Record that a branch ended with that draw, now or before a resume; stop those beaten."""
@@ -275,9 +296,28 @@ class _Sampler:
         for other in beaten:
             self._map.cancel(other, why)
 
-    async def _branch(self, value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - its number, or a list with it
+    def _asked(self) -> str:
+        """Return a digest of what is asked and checked: another one makes other draws."""
+        draws, strategy = self._draws, self._strategy
+        request = Request(
+            self._question.turns(),
+            system=draws.system,
+            temperature=draws.temperature,
+            seed=draws.seed,
+            max_tokens=draws.max_tokens,
+            schema=draws.schema,
+            extra={
+                "checks": [check.name for check in self._question.checks],
+                "strategy": [type(strategy).__qualname__, getattr(strategy, "template", "")],
+            },
+            reasoning=draws.reasoning,
+            thinking_tokens=draws.thinking_tokens,
+        )
+        return digest_of(draws.model.name, request)
+
+    async def _branch(self, value: tuple[int, str]) -> list[dict[str, Any]]:
         """Draw, check and repair, until a draw passes or the rounds are used up."""
-        branch: int = value[0] if isinstance(value, list) else value
+        branch = value[0]
         history = History(branch)
         number = 0
         while self._order.may_draw(branch, number):
@@ -317,7 +357,7 @@ class _Sampler:
 
     async def _ask_and_check(self, drawn: _DrawInProgress, history: History) -> None:
         draws = self._draws
-        turn = self._strategy.next(self._question, history)
+        turn = await self._next_turn(history)
         model = self._model(turn.model)
         drawn.model = model.name
         several = self._shape.breadth * self._shape.depth > 1
@@ -339,6 +379,20 @@ class _Sampler:
         self._warn_if_same(drawn)
         drawn.verdicts = await self._checker.verdicts(drawn.reply)
         drawn.state = "passed" if all(verdict.ok for verdict in drawn.verdicts) else "failed"
+
+    async def _next_turn(self, history: History) -> Turn:
+        strategy = self._strategy
+        answer = await self._call(strategy.next, self._question, history)
+        name = name_of(strategy.fn if isinstance(strategy, FunctionStrategy) else strategy)
+        return as_turn(self._question, answer, name)
+
+    async def _call(self, function: Callable[..., Any], *given: object) -> Any:  # noqa: ANN401 - what the function returns
+        """Call a function, in a thread if it may be a plain one of the user."""
+        if is_async(function) or type(self._strategy) in _WITHOUT_FUNCTIONS:
+            answer = function(*given)
+        else:
+            answer = await self._threads.async_call(partial(function, *given))
+        return await answer if isinstance(answer, Awaitable) else answer
 
     def _model(self, wanted: Model | str | None) -> Model:
         """Return the model that a strategy wants, opened if it is a name."""
@@ -392,7 +446,7 @@ class _Sampler:
 
     # --- the result
 
-    def _result(self, why: frozenset[str]) -> SampleResult[Any]:
+    async def _result(self, why: frozenset[str]) -> SampleResult[Any]:
         ledger, order = self._ledger, self._order
         attempts = by_branch(list(ledger.attempts.values()))
         errors = tuple(ledger.errors[place] for place in sorted(ledger.errors))
@@ -404,7 +458,7 @@ class _Sampler:
         counted = tuple(
             attempt for attempt in attempts if order.broken is None or attempt.place < order.broken
         )
-        winner = self._select(counted) if order.best is None else ledger.attempts[order.best]
+        winner = await self._select(counted) if order.best is None else ledger.attempts[order.best]
         self._winner = winner
         ok = winner is not None and winner.state == "passed"
         if not ok and errors and not self._shape.collect:
@@ -426,11 +480,15 @@ class _Sampler:
             return None
         return as_model(kind, Reply(attempt.text, attempt.value), f"the reply of {attempt.model}")
 
-    def _select(self, attempts: tuple[SampleAttempt, ...]) -> SampleAttempt | None:
+    async def _select(self, attempts: tuple[SampleAttempt, ...]) -> SampleAttempt | None:
         drawn = tuple(attempt for attempt in attempts if attempt.state in ("passed", "failed"))
         if not drawn:
             return None
-        chosen = self._strategy.select(drawn)
+        strategy = self._strategy
+        if isinstance(strategy, BestOf):
+            scores = {one.place: await self._call(strategy.score, one) for one in passed(drawn)}
+            strategy = replace(strategy, score=lambda one: scores[one.place])
+        chosen = await self._call(strategy.select, drawn)
         if isinstance(chosen, bool) or (
             chosen is not None and not isinstance(chosen, (int, SampleAttempt))
         ):

@@ -1,25 +1,16 @@
 """The specification of a sample, as job files, the command line and manifests have it."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, Self
 
+from abreast.core.seeds import derive_seed
 from abreast.jobs.files.shapes import TEXTS
 from abreast.jobs.sample.arguments import ERRORS, SampleJob, make_job
-from abreast.jobs.sample.checks import (
-    Check,
-    check,
-    check_only,
-    contains,
-    is_json,
-    judged,
-    lines,
-    obeys,
-    regex,
-    words,
-)
-from abreast.models.media import read_files
+from abreast.jobs.sample.check_texts import parse_check
+from abreast.models.conversation import has_files, make_conversation
 from abreast.models.port import EFFORTS, THINKING_OPTIONS, Effort, Model, full_name
 
 _MAX_TEMPERATURE: Final = 100
@@ -57,6 +48,7 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "budget": (lambda given: isinstance(given, str), "a text such as 50req"),
     "explain": (lambda given: isinstance(given, bool), "true or false"),
     "images": (TEXTS.fits, "a list of paths of images and PDF files"),
+    "messages": (lambda given: isinstance(given, list), "a list of messages"),
 }
 """By key of the specification: the test of a value, and the text that describes a valid one."""
 
@@ -68,7 +60,7 @@ class SampleSpec:
     `checks` are texts such as `json`, `max-words 20`, `regex ^a`, `judge: mentions rain`.
     """
 
-    prompt: str
+    prompt: str | None
     model: str = "local/smollm2"
     judge: str | None = None
     checks: tuple[str, ...] = ()
@@ -87,6 +79,8 @@ class SampleSpec:
     """Paths of images and PDF files that go with the prompt."""
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    messages: tuple[dict[str, Any], ...] | None = field(default=None, hash=False)
+    """The turns before the prompt, or all turns where there is no prompt."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], where: str = "sample") -> Self:
@@ -96,7 +90,7 @@ class SampleSpec:
                 close = get_close_matches(str(word), _KEYS, 1)
                 hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_KEYS)}"
                 raise ValueError(f"{where}: there is no {word!r} in a sample; {hint}")
-        if not isinstance(facts.get("prompt"), str):
+        if not isinstance(facts.get("prompt"), str) and "messages" not in facts:
             raise ValueError(f"{where}: a sample needs a prompt, which is a text")
         given = {word: value for word, value in facts.items() if value is not None}
         for word, value in given.items():
@@ -106,15 +100,30 @@ class SampleSpec:
         for word in ("model", "judge"):
             if word in given:
                 given[word] = full_name(given[word])
-        lists = {word: tuple(given.get(word) or ()) for word in ("checks", "images")}
-        return cls(**{**given, **lists})
+        lists: dict[str, Any] = {
+            word: tuple(given.get(word) or ()) for word in ("checks", "images")
+        }
+        if "messages" in given:
+            lists["messages"] = tuple(given["messages"])
+            _check_messages(given, where)
+        return cls(**{"prompt": None, **given, **lists})
+
+    @property
+    def seed(self) -> int:
+        """The seed that belongs to what is asked, so that the same question draws the same."""
+        asked = self.prompt or ""
+        if self.messages is not None:
+            asked = json.dumps([*self.messages, asked], sort_keys=True, default=str)
+        return derive_seed(0, asked)
 
     def plain(self) -> dict[str, Any]:
         """Return the form that a manifest stores."""
         facts = {**asdict(self), "checks": list(self.checks), "images": list(self.images)}
-        for option in THINKING_OPTIONS:  # manifests of before have none
+        for option in (*THINKING_OPTIONS, "messages"):  # manifests of before have none
             if facts[option] is None:
                 del facts[option]
+        if self.messages is not None:
+            facts["messages"] = list(self.messages)
         return facts
 
     def job(
@@ -134,6 +143,7 @@ class SampleSpec:
         return make_job(
             self.prompt,
             model,
+            messages=self.messages,
             checks=made,
             breadth=self.breadth,
             depth=self.depth,
@@ -148,68 +158,16 @@ class SampleSpec:
             thinking_tokens=self.thinking_tokens,
             budget=self.budget,
             explain=self.explain,
-            files=read_files(self.images, folder),
+            files=self.images,
+            folder=folder,
         )
 
 
-def parse_check(
-    text: str,
-    judge: Model | None,
-    *,
-    find: Callable[[str], Callable[[Any], Any]],
-    read: Callable[[str], Mapping[str, Any]],
-) -> Check:
-    """Parse a check; a leading `hidden` hides it from the model."""
-    word, _, rest = text.strip().partition(" ")
-    if word == "hidden":
-        if not rest.strip():
-            raise ValueError(
-                "the check 'hidden' needs a check after it, such as 'hidden max-words 20'"
-            )
-        return check_only(parse_check(rest, judge, find=find, read=read))
-    if word.startswith("judge:") or text.startswith("judge:"):
-        wanted = text.strip().removeprefix("judge:").strip()
-        if not wanted:
-            raise ValueError("a judge needs something to judge: 'judge: mentions rain'")
-        return judged(wanted, judge)
-    makers: dict[str, Callable[[str], Check]] = {
-        "json": lambda _: is_json(),
-        "regex": regex,
-        "contains": contains,
-        "lines": lambda given: lines(_number(given, text)),
-        "max-words": lambda given: words(most=_number(given, text)),
-        "min-words": lambda given: words(_number(given, text)),
-        "schema": lambda given: obeys(read(given)),
-        "call": lambda given: check(find(given), name=given),
-    }
-    if word not in makers:
-        close = get_close_matches(word, makers, 1)
-        hint = (
-            f"did you mean {close[0]!r}?"
-            if close
-            else f"there are {', '.join(makers)} and 'judge: ...'"
-        )
-        raise ValueError(f"there is no check {word!r}; {hint}")
-    rest = rest.strip()
-    if not rest and word != "json":
-        raise ValueError(
-            f"the check {word!r} needs something after it, such as {_EXAMPLES[word]!r}"
-        )
-    return makers[word](rest)
-
-
-_EXAMPLES: Final = {
-    "regex": "regex ^(red|blue)$",
-    "contains": "contains rain",
-    "lines": "lines 3",
-    "max-words": "max-words 20",
-    "min-words": "min-words 5",
-    "schema": "schema label.json",
-    "call": "call pkg.mod:fn",
-}
-
-
-def _number(given: str, text: str) -> int:
-    if not given.isdecimal() or not 0 < int(given) < 10**9:
-        raise ValueError(f"{text!r} needs a whole number of at least 1")
-    return int(given)
+def _check_messages(given: Mapping[str, Any], where: str) -> None:
+    """Raise ValueError for messages that are wrong; files are read where the sample is made."""
+    if has_files(given["messages"]):
+        return
+    try:
+        make_conversation(given.get("prompt"), given["messages"])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from None

@@ -1,12 +1,14 @@
 """Strategies: what to ask next in a branch, and which draw to choose; `job` runs the loop."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from abreast.executors.tasks import is_async
 from abreast.jobs.sample.checks import Check
 from abreast.jobs.sample.results import SampleAttempt, best_failed, rank
+from abreast.models.conversation import conversation_text, read_messages
 from abreast.models.media import MediaFile
 from abreast.models.port import Message, Model
 
@@ -34,11 +36,15 @@ Write a new answer that meets all requirements. Give only the answer."""
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The prompt, its images and PDF files, and the checks whose requirements it states."""
+    """The prompt, its images and PDF files, and the checks whose requirements it states.
+
+    `before` are the turns of the conversation that the prompt goes on from.
+    """
 
     prompt: str
     checks: tuple[Check, ...] = ()
     files: tuple[MediaFile, ...] = ()
+    before: tuple[Message, ...] = ()
 
     @property
     def text(self) -> str:
@@ -56,9 +62,18 @@ class Question:
         """What a record has of the files: type, size and digest."""
         return [file.mark for file in self.files]
 
+    @property
+    def task(self) -> str:
+        """What is asked, as one text: the prompt, after the turns before it."""
+        return conversation_text((*self.before, Message("user", self.prompt)))
+
     def turn(self, text: str | None = None) -> Message:
         """The user's turn with the files, and with the prompt or another text."""
         return Message("user", self.text if text is None else text, files=self.files)
+
+    def turns(self, text: str | None = None) -> tuple[Message, ...]:
+        """The whole conversation: the turns before, and the user's turn."""
+        return (*self.before, self.turn(text))
 
 
 @dataclass(slots=True)
@@ -83,23 +98,24 @@ class Turn:
     model: Model | str | None = None
 
 
-Chosen: TypeAlias = "SampleAttempt | int | None"
+Chosen: TypeAlias = SampleAttempt | int | None
 
 
 class Strategy(Protocol):
     """Decides what to ask next, and which draw to choose.
 
-    It has no state, so several samples may share it.
+    It has no state, so several samples may share it. Methods of your own may be `async def`; plain
+    ones run in a thread.
     """
 
     @property
     def early(self) -> bool:
         """Whether the first draw that passes ends the sample."""
 
-    def next(self, question: Question, history: History) -> Turn:
+    def next(self, question: Question, history: History) -> Turn | Awaitable[Turn]:
         """Return what the branch asks now."""
 
-    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
+    def select(self, attempts: Sequence[SampleAttempt]) -> Chosen | Awaitable[Chosen]:
         """Choose a draw where none has won, of attempts in (branch, round) order.
 
         The answer is one of them, its index, or None.
@@ -117,6 +133,11 @@ def failures(attempt: SampleAttempt) -> str:
     return "\n".join(failed + [f"- {USABLE}: {attempt.reason}"] * (attempt.error is not None))
 
 
+def passed(attempts: Sequence[SampleAttempt]) -> list[SampleAttempt]:
+    """Return the draws that passed, in their order."""
+    return [attempt for attempt in attempts if attempt.state == "passed"]
+
+
 def answer(attempt: SampleAttempt) -> str:
     """Return the text of a draw, or `NO_ANSWER` if it has none."""
     return attempt.text if attempt.text.strip() else NO_ANSWER
@@ -131,7 +152,7 @@ class _AskAgain:
 
     def next(self, question: Question, history: History) -> Turn:  # noqa: ARG002 - history is not used
         """Ask the prompt again."""
-        return Turn((question.turn(),))
+        return Turn(question.turns())
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """Most checks passed, then the higher score, then the earliest."""
@@ -160,7 +181,7 @@ class Repair(_AskAgain):
             text = self.template.format(
                 prompt=question.text, answer=answer(last), failures=failures(last)
             )
-        return Turn((question.turn(text),))
+        return Turn(question.turns(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +190,7 @@ class MultiTurn(_AskAgain):
 
     def next(self, question: Question, history: History) -> Turn:
         """Send the conversation so far, with what is wrong with the last answer."""
-        turns = [question.turn()]
+        turns = [*question.turns()]
         for attempt in history.attempts:
             turns += [
                 Message("assistant", answer(attempt)),
@@ -205,9 +226,14 @@ class Vote(_AskAgain):
         """No: every branch draws until it passes."""
         return False
 
+    def __post_init__(self) -> None:
+        """Refuse functions that are not plain: they compare texts and wait for nothing."""
+        if is_async(self.same) or (self.risk is not None and is_async(self.risk)):
+            raise TypeError("same and risk of a Vote must be plain functions, not async")
+
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The most frequent of those that passed, or the closest to all; on a tie the earliest."""
-        passing = [attempt for attempt in attempts if attempt.state == "passed"]
+        passing = passed(attempts)
         if not passing:
             return best_failed(attempts)
         if self.risk is not None:
@@ -225,9 +251,12 @@ class Vote(_AskAgain):
 
 @dataclass(frozen=True, slots=True)
 class BestOf(_AskAgain):
-    """Let every branch draw until it passes, and choose the highest score."""
+    """Let every branch draw until it passes, and choose the highest score.
 
-    score: Callable[[SampleAttempt], float] = lambda attempt: attempt.score
+    `score` may be a plain function, which runs in a thread, or `async def`.
+    """
+
+    score: Callable[[SampleAttempt], float | Awaitable[float]] = lambda attempt: attempt.score
 
     @property
     def early(self) -> bool:
@@ -236,9 +265,11 @@ class BestOf(_AskAgain):
 
     def select(self, attempts: Sequence[SampleAttempt]) -> Chosen:
         """The highest score of those that passed; on a tie the earliest."""
-        passing = [attempt for attempt in attempts if attempt.state == "passed"]
+        passing = passed(attempts)
         return min(
-            passing, key=lambda one: (-self.score(one), *one.place), default=best_failed(attempts)
+            passing,
+            key=lambda one: (-self.score(one), *one.place),  # type: ignore[operator] # `job` awaits it
+            default=best_failed(attempts),
         )
 
 
@@ -278,6 +309,40 @@ def _stuck_at(attempts: Sequence[SampleAttempt]) -> int | None:
             return number
         best = attempt.passes
     return None
+
+
+StrategyFunction: TypeAlias = Callable[[Question, History], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionStrategy(_AskAgain):
+    """What to ask next by your own function of the question and the branch's history.
+
+    It returns the text of the user's turn, a whole conversation, or a `Turn`; `async def` is
+    awaited, a plain function runs in a thread.
+
+        async def shorter(question, history):
+            return question.text if history.last is None else f"Shorter: {history.last.text}"
+    """
+
+    fn: StrategyFunction
+
+    def next(self, question: Question, history: History) -> Turn | Awaitable[Turn]:  # type: ignore[override] # what the function returns; `job` makes a turn of it
+        """Ask what the function says."""
+        return self.fn(question, history)  # type: ignore[no-any-return] # the same
+
+
+def as_turn(question: Question, answer: object, name: str) -> Turn:
+    """What the function `name` says to ask next; TypeError if it is nothing that can be asked."""
+    if isinstance(answer, Turn):
+        return answer
+    if isinstance(answer, str):
+        return Turn(question.turns(answer))
+    if isinstance(answer, (list, tuple)):
+        return Turn(read_messages(answer))
+    raise TypeError(
+        f"the strategy {name} must return a text, messages or a Turn, not {answer!r:.60}"
+    )
 
 
 STRATEGIES: Final[dict[str, Callable[[], Strategy]]] = {

@@ -12,6 +12,7 @@ from abreast.jobs.sample.draw_context import (
     SAMPLE_ENDED,
     SAMPLE_STARTED,
 )
+from abreast.models.conversation import asked_text
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
     LiveText,
@@ -169,7 +170,7 @@ class SampleView:
         if chosen is not None and chosen[0] not in shown:
             shown = [*shown[:-1], chosen[0]]
         return {
-            "prompt": short(manifest.get("prompt"), _PROMPT_CHARACTERS),
+            "prompt": short(asked_text(manifest), _PROMPT_CHARACTERS),
             "model": short(manifest.get("model"), _REASON_CHARACTERS),
             "strategy": manifest.get("strategy") or "rejection",
             "pick": manifest.get("pick") or "ordered",

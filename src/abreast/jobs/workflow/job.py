@@ -32,11 +32,10 @@ from abreast.jobs.workflow.spec import (
     Workflow,
 )
 from abreast.jobs.workflow.steps.actions import (
-    by_content,
     composite_record,
     configure,
+    content_of,
     failed,
-    has_images,
     holds,
     perform,
     record_of,
@@ -226,7 +225,7 @@ class Flow:
         common = step.common
         config = configure(step, frame, self.workflow)
         try:
-            recorded = config if self.rehearse else by_content(self.tools, step, config)
+            content = {} if self.rehearse else content_of(self.tools, step, config)
         except CannotDo as error:
             return failed(common, str(error), {"exit_code": 1, "dispatched": False})
         async with AsyncExitStack() as stack:
@@ -238,8 +237,8 @@ class Flow:
             try:
                 plain = await scope.step(
                     common.id,
-                    self.performing(step, frame, config["images"] if has_images(step) else None),
-                    recorded,
+                    self.performing(step, frame, config if content else None),
+                    {**config, **content},
                     lane=common.lane,
                     retry=retry_of(common),
                     timeout=timeout_of(step),
@@ -256,9 +255,12 @@ class Flow:
         return Record.of(plain)
 
     def performing(
-        self, step: Action, frame: StepFrame, images: list[str] | None = None
+        self, step: Action, frame: StepFrame, own: dict[str, Any] | None = None
     ) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
-        """Return the function that runs an action with its config, or with these images in it."""
+        """Return the function that runs an action with the config that it gets.
+
+        With `own` if the other one has the content of files in the place of their paths.
+        """
         tools, rehearse, names = self.tools, self.rehearse, frame.names
         full = frame.full(step.common.id)
         verdict = self.verdicts.get(full)
@@ -279,8 +281,7 @@ class Flow:
                 verdict,
                 self.workflow.directory,
             )
-            if images is not None:
-                config = {**config, "images": images}
+            config = config if own is None else own
             if rehearse:
                 return rehearse(step, config, context)
             # The question of a gate is shown and recorded: it never sees the secrets.

@@ -86,6 +86,8 @@ class Prompt(WithCommon):
     """
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    messages: Value = None
+    """The turns before the prompt, or all turns where the prompt is empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ class AgentRequest(NamedTuple):
     """Paths of images and PDF files, from the directory of the run."""
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    messages: Sequence[Mapping[str, Any]] | None = None
+    """The turns before the prompt, or all turns where the prompt is empty."""
 
 
 class GateQuestion(NamedTuple):
@@ -138,6 +140,9 @@ class WorkflowTools(Protocol):
 
         `CannotDo` for one that can't be sent.
         """
+
+    def message_marks(self, messages: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return the same of the files in messages; `CannotDo` also for messages that are wrong."""
 
     async def ask(self, question: AgentRequest) -> Reply:
         """Ask a model; raises its errors, which are subclasses of `CallFailed`."""

@@ -63,6 +63,8 @@ class Replay:
             self._by_digest.setdefault(path.rpartition("/")[2].partition("-")[0], []).append(event)
         # The model whose replies these are: calls are named after it, as they were.
         self.recorded_name = model or next(iter(models))
+        # Draws of the embedded model had a temperature by default, which is part of a request.
+        self.greedy = self.recorded_name.startswith("local/")
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """The recorded reply; `NotRecorded` if the run never made this request."""

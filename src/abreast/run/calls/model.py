@@ -15,10 +15,10 @@ from typing import Any, Final, Self, TypedDict
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.outcome import Usage
-from abreast.models.media import MediaSource, read_files
+from abreast.models.conversation import MessageLike, has_files, make_conversation
+from abreast.models.media import MediaSource
 from abreast.models.port import (
     Effort,
-    Message,
     Model,
     OnText,
     Reply,
@@ -101,7 +101,7 @@ class Caller(PricedModel):
         """
         super().__init__(model, lane, price=price, retry=retry or Retry(0), paid=paid, clock=clock)
         self._cache = cache
-        self._replays = replays
+        self.replays = replays
         self._warm = WarmPrefixes() if warm else None
         self._reasoning = reasoning
 
@@ -136,8 +136,9 @@ class Caller(PricedModel):
 
     async def ask(
         self,
-        prompt: str,
+        prompt: str | None = None,
         *,
+        messages: Sequence[MessageLike] | None = None,
         system: str | None = None,
         schema: type[V] | Mapping[str, object] | None = None,
         temperature: float | None = None,
@@ -150,10 +151,16 @@ class Caller(PricedModel):
         hear: OnText | None = None,
         files: Sequence[MediaSource] = (),
     ) -> Reply[V]:
-        """Send one prompt; return the reply, or raise one of the errors beneath `CallFailed`.
+        """Send a prompt or a conversation; return the reply, or raise a subclass of `CallFailed`.
+
+            turns = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
+            reply = await model.ask("And twice that?", messages=turns)
 
         Args:
-            prompt: the user's turn.
+            prompt: the user's turn, the last one.
+            messages: the turns before it, or all turns where there is no prompt: each a `Message`
+                or a mapping with `role` and `content`; TypeError or ValueError for one that is
+                wrong.
             system: the system prompt.
             schema: a JSON schema, which the reply's `value` then obeys; or a pydantic model's
                 class, of which `value` is then an instance.
@@ -170,14 +177,19 @@ class Caller(PricedModel):
             files: images and PDF files, as paths or as `MediaFile`s; ValueError for a path that
                 has none.
         """
-        media = await asyncio.to_thread(read_files, files) if files else ()
+        if files or has_files(messages):
+            turns = await asyncio.to_thread(
+                make_conversation, prompt, messages, files, system=system
+            )
+        else:
+            turns = make_conversation(prompt, messages, system=system)
         shape = None
         if schema is not None:
             from abreast.models.schema import schema_of
 
             shape = schema_of(schema)
         request = Request(
-            (Message("user", prompt, files=media),),
+            turns,
             system=system,
             temperature=temperature,
             seed=seed,
@@ -211,7 +223,7 @@ class Caller(PricedModel):
                 calls = item.calls = (
                     await recorded_calls_of(item) if item.context.resumed else Calls({})
                 )
-            digest = digest_of(self._replays or self.name, request)
+            digest = digest_of(self.replays or self.name, request)
             number = calls.count(item.attempt, digest)
             path = call_path(item.path, digest, number, item.attempt)
             known = calls.known.get(path)
@@ -267,7 +279,7 @@ class Caller(PricedModel):
         hear: OnText | None,
         call_journal: CallJournal | None,
     ) -> Reply:
-        sent = _with_seed(request, item) if self._replays is None else request
+        sent = _with_seed(request, item) if self.replays is None else request
         if self._warm is None:
             reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         else:

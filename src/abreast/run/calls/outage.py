@@ -56,6 +56,7 @@ class LaneOutage:
         self._longest = longest
         self._was_reached = False  # at any time: a wrong address never is
         self._answers = 0  # in a row, without a reply in between
+        self._last_answer = ""
         self._first_at = 0.0  # the first of these
         self._is_held = False
         self._holds = 0
@@ -64,6 +65,16 @@ class LaneOutage:
 
     def __repr__(self) -> str:
         return f"<LaneOutage of {self._lane}, {'held' if self._is_held else 'up'}>"
+
+    @property
+    def reason(self) -> str | None:
+        """What the provider last answered, while it is down; None if it is up."""
+        return self._last_answer if self._answers else None
+
+    @property
+    def longest(self) -> float:
+        """Seconds that it may be down."""
+        return self._longest
 
     def includes(self, error: CallFailed) -> bool:
         """Whether an error is a sign of an outage.
@@ -105,6 +116,7 @@ class LaneOutage:
         if not self._answers:
             self._first_at = now
         self._answers += 1
+        self._last_answer = str(error)
         after = error.retry_after
         if not self._is_held and self._answers < ANSWERS_IN_A_ROW and after is None:
             if now - call.since >= self._longest:

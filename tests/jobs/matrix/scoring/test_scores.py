@@ -1,9 +1,13 @@
 """Scores: each against answers computed by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from abreast.jobs.matrix.scoring.scores import CannotScore, Judged, score
 from abreast.jobs.matrix.spec import ScoreSpec, StudyInput
+from abreast.models.media import MediaFile
+from tests.models.pictures import png
 
 
 def judged(output, truth=None, value=None, **facts):
@@ -135,13 +139,14 @@ async def test_a_scorer_of_ones_own_gets_all_of_it_and_gives_a_number():
 async def test_a_judge_says_yes_or_no(said, wanted):
     asked = []
 
-    async def ask(model, question):
+    async def ask(model, question, files):
         asked.append(question)
+        assert files == (picture,)
         return said
 
-    assert (
-        await scored("judge", judged("the answer", "the truth"), "is it right?", ask=ask) == wanted
-    )
+    picture = MediaFile.of(png())
+    given = replace(judged("the answer", "the truth"), files=(picture,))
+    assert await scored("judge", given, "is it right?", ask=ask) == wanted
     assert all(part in asked[0] for part in ("is it right?", "the answer", "the truth"))
 
 

@@ -111,8 +111,9 @@ class MapDriver(JobDriver):
             return
         if job.input is not None:
             check_input(job.input)
-            if job.images and os.path.isfile(job.input):  # noqa: PTH113 - a recorded text
-                for _ in self._lines():  # every image is looked at before the first call
+            if job.may_have_files and os.path.isfile(job.input):  # noqa: PTH113 - a recorded text
+                # Every conversation and image is looked at before the first call.
+                for _ in self._lines():
                     pass
         elif row is not None and os.isatty(0):
             raise UsageError(
@@ -171,7 +172,7 @@ class MapDriver(JobDriver):
         """Open the model or the supervisor of commands."""
         job = self._job
         warnings.simplefilter("always", LeftBehind)
-        if job.prompt is not None:
+        if job.asks:
             from abreast.cli.jobs.map.prompt import open_caller
 
             self._caller = open_caller(job, store)
@@ -208,7 +209,7 @@ class MapDriver(JobDriver):
     def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
         """If stdout was lost, that is why; it has cancelled the run."""
         why = error if isinstance(error, AbreastError) else self._output_error or error
-        if isinstance(why, ItemChanged) and self._job.images:
+        if isinstance(why, ItemChanged) and self._job.may_have_files:
             return EarlyExit(f"{why} (the content of its images counts)", USAGE, resumable=False)
         return (
             EarlyExit(str(why), why.code)
@@ -231,7 +232,7 @@ class MapDriver(JobDriver):
             else partial(pieces_as_text, quiet=self.view.quiet)
         )
         lines, key = run.intake(INPUT, self._items()), job.key_of
-        if job.images:
+        if job.may_have_files:
             from abreast.cli.jobs.map.prompt import key_of_line, with_content
 
             lines, key = with_content(job, lines), key_of_line(key)
@@ -328,7 +329,7 @@ def check_work(job: MapJob) -> None:
     """Raise `UsageError` for errors in the job's work that are visible before anything starts."""
     if job.call is not None:
         find_function(job.call, job.cwd)
-    elif job.prompt is not None:
+    elif job.asks:
         from abreast.cli.jobs.map.prompt import check_prompt
 
         check_prompt(job)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError
-from abreast.cli.jobs.map.template import ItemTemplate, UnstartedItem
+from abreast.cli.jobs.map.template import ItemTemplate, TemplateItem, UnstartedItem, value_at
 from abreast.cli.jobs.request import unknown_version
 from abreast.core.frozen import record
 from abreast.core.item import position_key
@@ -19,7 +19,7 @@ from abreast.store.port import JsonValue, RunRow
 
 if TYPE_CHECKING:
     from abreast.models.lanes import LaneSettings
-    from abreast.models.port import Effort
+    from abreast.models.port import Effort, Message
 
 KIND: Final = "map"
 MANIFEST: Final = "map"
@@ -27,6 +27,8 @@ MANIFEST: Final = "map"
 ITEMS: Final = "items"
 """The map's name in its run, so the item 0007 of a run named `map` is `map/items/0007`."""
 INPUT: Final = "input"
+WHOLE_LINE: Final = "{}"
+"""As `messages`: the line is the conversation, or an object that has it as `messages`."""
 
 
 @record(frozen=True)
@@ -60,6 +62,8 @@ class MapJob:
     images: tuple[str, ...] = ()
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    messages: str | None = None
+    """Where a line has its conversation: `{}` or `{.field}`."""
 
     def __post_init__(self) -> None:
         """Check options that exclude or require each other."""
@@ -68,7 +72,7 @@ class MapJob:
             for name, value in (
                 ("a command", self.command),
                 ("--call", self.call),
-                ("--prompt", self.prompt),
+                ("--prompt" if self.prompt else "--messages", self.asks),
             )
             if value
         ]
@@ -84,7 +88,7 @@ class MapJob:
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""
         facts: dict[str, Any] = asdict(self)
-        for option in ("reasoning", "thinking_tokens"):  # manifests of before have none
+        for option in ("reasoning", "thinking_tokens", "messages"):  # manifests of before have none
             if facts[option] is None:
                 del facts[option]
         return {MANIFEST: {**facts, "command": list(self.command), "images": list(self.images)}}
@@ -120,12 +124,12 @@ class MapJob:
     def question(self) -> ItemTemplate:
         """The prompt as a template; the item is added at its end if no placeholder names it.
 
-        Nor if it is the path of an image.
+        Nor if it is the path of an image, or a conversation.
         """
         template = ItemTemplate((self.prompt or "",), json_items=self.jsonl, option="--prompt")
         return (
             template
-            if template.uses_item or self.image_paths.uses_item
+            if template.uses_item or self.image_paths.uses_item or self.messages is not None
             else ItemTemplate((f"{self.prompt}\n\n{{}}",), json_items=self.jsonl, option="--prompt")
         )
 
@@ -135,12 +139,37 @@ class MapJob:
         return ItemTemplate(self.images, json_items=self.jsonl, option="--image")
 
     @property
+    def asks(self) -> bool:
+        """Whether a model is asked about each item."""
+        return self.prompt is not None or self.messages is not None
+
+    @property
+    def may_have_files(self) -> bool:
+        """Whether the items may have images and PDF files: then their content counts, too."""
+        return bool(self.images) or self.messages is not None
+
+    def conversation(self, value: object, where: TemplateItem) -> tuple[Message, ...]:
+        """What is asked about an item; raises TypeError or ValueError if that can't be."""
+        from abreast.models.conversation import make_conversation
+
+        prompt = None if self.prompt is None else self.question.fill(value, where)[0]
+        found: Any = None
+        if self.messages is not None:
+            found = value_at(self.messages, value)
+            if self.messages == WHOLE_LINE and isinstance(found, Mapping):
+                found = value_at("{.messages}", value)
+        paths = self.image_paths.fill(value, where)
+        return make_conversation(prompt, found, paths, system=self.system, folder=self.folder)
+
+    @property
     def folder(self) -> str:
         """The directory from which paths count: empty if it is the current one."""
         return "" if self.cwd == str(Path.cwd()) else self.cwd
 
     def read_files(self, value: object, where: UnstartedItem) -> tuple[MediaFile, ...]:
         """The files of one item; raises ValueError for one that can't be sent."""
+        if self.messages is not None:
+            return tuple(file for turn in self.conversation(value, where) for file in turn.files)
         return read_files(self.image_paths.fill(value, where), self.folder)
 
     @cached_property
@@ -167,6 +196,12 @@ class MapJob:
         """The command of one item; for a prompt, the model and the prompt."""
         if self.command:
             return self.arguments.fill(value, where)
+        if self.messages is not None:
+            from abreast.models.conversation import conversation_text
+
+            turns = self.conversation(value, where)
+            files = [file.path or file.mark for turn in turns for file in turn.files]
+            return [str(self.model), conversation_text(turns), *files]
         if self.prompt:
             asked = self.question.fill(value, where) + self.image_paths.fill(value, where)
             return [str(self.model), *asked]
@@ -182,6 +217,11 @@ class MapJob:
             raise ValueError("its key is empty")
         if self.command:
             self.arguments.fill(value, UnstartedItem(index, key))
+        elif self.messages is not None:
+            try:
+                self.conversation(value, UnstartedItem(index, key))
+            except TypeError as error:
+                raise ValueError(str(error)) from None
         elif self.prompt:
             where = UnstartedItem(index, key)
             self.question.fill(value, where)

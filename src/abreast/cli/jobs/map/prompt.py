@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
 from abreast.cli.config import DEFAULT, WIDTH, Config
 from abreast.cli.errors import refusing
-from abreast.cli.jobs.map.job import MapJob
-from abreast.cli.jobs.map.template import UnstartedItem
+from abreast.cli.jobs.map.job import WHOLE_LINE, MapJob
+from abreast.cli.jobs.map.template import UnstartedItem, value_at
 from abreast.cli.jobs.model_options import (
     check_schema,
     check_sees,
@@ -19,7 +19,7 @@ from abreast.cli.jobs.model_options import (
 from abreast.core.item import position_key
 from abreast.limits.budget import Budget
 from abreast.models.lanes import ADAPTIVE_WIDTH, check_keys, split_name
-from abreast.models.media import MediaFile, check_media
+from abreast.models.media import check_media
 from abreast.models.port import Json, Request, full_name
 from abreast.run.calls.model import Caller
 from abreast.run.current import current_item
@@ -53,6 +53,9 @@ def check_prompt(job: MapJob) -> None:
     if job.schema is not None:
         check_schema(job.schema, "--schema")
     _ = job.question
+    if job.messages is not None and job.messages != WHOLE_LINE:
+        with suppress(ValueError):  # it is no line that has no such field
+            value_at(job.messages, None)
     if settings.kind != "replay":  # its replies are in the store, which isn't open yet
         budgets = (Budget.parse(job.budget),) if job.budget else ()
         # Raises if the budget limits money and the model's price is unknown.
@@ -95,22 +98,24 @@ class PromptWork:
         if item is None:
             raise RuntimeError("a question is asked inside an item of a map")
         job = self._job
-        files: tuple[MediaFile, ...] = ()
-        if job.images:
+        marks: list[str] = []
+        if job.may_have_files:
             value, marks = value
-            files = await asyncio.to_thread(
-                job.read_files, value, UnstartedItem(item.index, item.key)
-            )
-            if [file.mark for file in files] != marks:
-                raise ValueError("its files changed after they were read; start a new run")
+            turns = await asyncio.to_thread(job.conversation, value, item)
+        else:
+            turns = job.conversation(value, item)
+        if [file.mark for turn in turns for file in turn.files] != marks:
+            raise ValueError("its files changed after they were read; start a new run")
+        is_talk = job.messages is not None
         reply = await self._caller.ask(
-            job.question.fill(value, item)[0],
+            None if is_talk else turns[0].content,
+            messages=turns if is_talk else None,
+            files=() if is_talk else turns[0].files,
             system=job.system,
             schema=job.schema,
             temperature=job.temperature,
             max_tokens=job.max_tokens,
-            shared_prefix=job.question.shared_prefix,
-            files=files,
+            shared_prefix=None if is_talk else job.question.shared_prefix,
             reasoning=job.reasoning,
             thinking_tokens=job.thinking_tokens,
         )

@@ -162,6 +162,17 @@ def _value_of(name: str, value: object, item: TemplateItem) -> str:
     return _text(_field(value, name))
 
 
+def value_at(place: str, value: object) -> object:
+    """The item, for `{}`, or the part of it that `{.field}` names.
+
+    Raises `UsageError` for another text, and ValueError for a field that the item lacks.
+    """
+    match = _PLACEHOLDER.fullmatch(place)
+    if match is None or (match["name"] and not match["name"][1:]) or match["name"] in _ABOUT:
+        raise UsageError(f"--messages: write {{}} or {{.field}}, not {place!r}")
+    return _field(value, match["name"]) if match["name"] else value
+
+
 def _field(value: object, name: str) -> object:
     for step in name[1:].split("."):
         if isinstance(value, dict) and step in value:

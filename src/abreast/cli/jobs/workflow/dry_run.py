@@ -19,7 +19,7 @@ from abreast.jobs.files.expressions import ExpressionText
 from abreast.jobs.workflow.dry_run import PlannedStep, plan
 from abreast.jobs.workflow.load.analysis import Agent, agents_of, every, lanes_of
 from abreast.jobs.workflow.rehearsal import Rehearsal
-from abreast.jobs.workflow.spec import Command, Prompt, Sample, Workflow
+from abreast.jobs.workflow.spec import Command, Prompt, Sample, Value, Workflow
 from abreast.jobs.workflow.steps.actions import has_images
 from abreast.models.estimate import NO_BOUND
 from abreast.models.lanes import LaneSettings, refuses_files
@@ -100,16 +100,25 @@ def _prompt_of(one: PlannedStep) -> tuple[str, int | None, int | None]:
     """The prompt of a step, and its bounds on the reply and on the thinking."""
     step = one.step
     if isinstance(step, Prompt):
-        return step.prompt.text, step.max_tokens, step.thinking_tokens
+        text = "\n".join((*_texts_in(step.messages), step.prompt.text))
+        return text, step.max_tokens, step.thinking_tokens
     facts: dict[str, Any] = step.facts if isinstance(step, Sample) else {}
     prompt = facts.get("prompt")
-    text = prompt.text if isinstance(prompt, ExpressionText) else str(prompt)
+    text = "\n".join((*_texts_in(facts.get("messages")), *_texts_in(prompt)))
     most, thinking = facts.get("max_tokens"), facts.get("thinking_tokens")
     return (
         text,
         most if isinstance(most, int) else None,
         thinking if isinstance(thinking, int) else None,
     )
+
+
+def _texts_in(value: Value) -> list[str]:
+    """The texts of a value of the file, as they are written there."""
+    if isinstance(value, (str, ExpressionText)):
+        return [value if isinstance(value, str) else value.text]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in parts for text in _texts_in(part)]
 
 
 def _model_of(one: PlannedStep, workflow: Workflow) -> str | None:

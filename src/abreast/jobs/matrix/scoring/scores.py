@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from abreast.core.errors import ReplyInvalid
 from abreast.jobs.matrix.spec import ScoreSpec, StudyInput
+from abreast.models.media import MediaFile
 from abreast.models.schema import parse
 
 _NUMBER: Final = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -41,6 +42,8 @@ class Judged:
     output: str
     value: Any
     input: StudyInput
+    files: tuple[MediaFile, ...] = ()
+    """Images and PDF files that were sent with the question."""
 
     @property
     def truth(self) -> Any:  # noqa: ANN401 - any value of an input
@@ -69,8 +72,8 @@ class Judged:
         }
 
 
-Ask = Callable[[str | None, str], Awaitable[str]]
-"""Asks a judge (a model's name, or None for the default one) a question."""
+Ask = Callable[[str | None, str, tuple[MediaFile, ...]], Awaitable[str]]
+"""Asks a judge (a model's name, or None for the default one) a question with files."""
 
 
 async def score(
@@ -96,7 +99,7 @@ async def _judge(spec: ScoreSpec, judged: Judged, ask: Ask) -> float:
         f"{spec.argument}\n\nThe question:\n{_text(judged.input.value)}{truth}"
         f"\n\nThe answer to judge:\n{judged.output}\n\nSay yes or no."
     )
-    verdict = (await ask(spec.model, question)).strip().lower()
+    verdict = (await ask(spec.model, question, judged.files)).strip().lower()
     found = re.search(r"\b(yes|no)\b", verdict)
     if found is None:
         raise CannotScore(f"the judge said neither yes nor no: {verdict[:80]!r}")

@@ -28,6 +28,7 @@ from abreast.jobs.workflow.spec import (
     Switch,
     Value,
 )
+from abreast.models.conversation import has_files, make_conversation
 
 _MISSING: Final = YamlNode("value", 0)
 """Stands for a key that is missing or invalid: it is reported, and the step is not used."""
@@ -50,9 +51,25 @@ def _prompt(reader: StepReader, given: dict[str, YamlNode], common: Common, _: S
         images=reader.value(given.get("images")),
         reasoning=given.get("reasoning", _MISSING).value,
         thinking_tokens=given.get("thinking_tokens", _MISSING).value,
+        messages=_messages(reader, given, common),
         capture=given.get("capture", _MISSING).value is True,
         capture_max_bytes=given.get("capture_max_bytes", _MISSING).value,
     )
+
+
+def _messages(reader: StepReader, given: dict[str, YamlNode], common: Common) -> Value:
+    """Return the messages of a prompt; those without `{{ }}` and files are checked here."""
+    node, prompt = given.get("messages"), given.get("prompt", _MISSING)
+    found = reader.value(node)
+    if node is None or _has_expression(found):
+        return found
+    plain = node.plain()
+    if not has_files(plain):
+        try:
+            make_conversation(prompt.text if "prompt" in given else None, plain)
+        except (TypeError, ValueError) as error:
+            reader.report.problem(node.line, f"the prompt step {common.id!r}: {error}")
+    return found
 
 
 def _command(reader: StepReader, given: dict[str, YamlNode], common: Common, _: Scope) -> Step:

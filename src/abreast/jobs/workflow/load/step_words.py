@@ -157,6 +157,33 @@ _IMAGES: Final = ValueShape(
     {"anyOf": [*_IMAGE_SCHEMA["anyOf"], {"type": "array", "items": _IMAGE_SCHEMA}]},
 )
 
+_MESSAGES: Final = ValueShape(
+    lambda given: isinstance(given, list) or (isinstance(given, str) and "{{" in given),
+    "a list of messages",
+    {
+        "anyOf": [
+            {"type": "string", "pattern": r"\{\{"},
+            {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "anyOf": [
+                        {"type": "string", "pattern": r"\{\{"},
+                        {
+                            "type": "object",
+                            "required": ["role"],
+                            "properties": {
+                                "role": {"type": "string"},
+                                "content": {"type": ["string", "number", "array", "null"]},
+                            },
+                        },
+                    ]
+                },
+            },
+        ]
+    },
+)
+
 KINDS: Final[dict[str, dict[str, KeySpec]]] = {
     "command": {
         "command": KeySpec(TEXT, required=True, about="The slash command"),
@@ -167,7 +194,10 @@ KINDS: Final[dict[str, dict[str, KeySpec]]] = {
         **_AGENT,
     },
     "prompt": {
-        "prompt": KeySpec(TEXT, required=True),
+        "prompt": KeySpec(TEXT, required=True, unless="messages"),
+        "messages": KeySpec(
+            _MESSAGES, about="The turns before the prompt, or all: each with role and content"
+        ),
         "system": KeySpec(TEXT),
         "temperature": KeySpec(
             ValueShape(
@@ -391,7 +421,10 @@ def words_of(kind: str) -> dict[str, KeySpec]:
 _RELATIONS: Final[dict[str, dict[str, Any]]] = {
     "fan-out": {"oneOf": [{"required": ["step"]}, {"required": ["steps"]}]},
     "command": {"dependentRequired": {"capture_max_bytes": ["capture"]}},
-    "prompt": {"dependentRequired": {"capture_max_bytes": ["capture"]}},
+    "prompt": {
+        "dependentRequired": {"capture_max_bytes": ["capture"]},
+        "anyOf": [{"required": ["prompt"]}, {"required": ["messages"]}],
+    },
 }
 
 
@@ -465,7 +498,11 @@ def _step() -> dict[str, Any]:
 
 
 def _mapping(words: Mapping[str, KeySpec], but: tuple[str, ...] = ()) -> dict[str, Any]:
-    required = [name for name, word in words.items() if word.required and name not in but]
+    required = [
+        name
+        for name, word in words.items()
+        if word.required and not word.unless and name not in but
+    ]
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {name: _property(word) for name, word in words.items()},

@@ -59,6 +59,7 @@ from abreast.jobs.workflow.tools import (
     WorkflowTools,
 )
 from abreast.models.chat_form import present
+from abreast.models.conversation import has_files
 from abreast.models.port import THINKING_OPTIONS
 from abreast.models.schema import parse
 from abreast.run.current import current_item
@@ -121,12 +122,25 @@ def has_images(step: Action) -> bool:
     return isinstance(step, Prompt) and step.images is not None
 
 
-def by_content(tools: WorkflowTools, step: Action, config: Config) -> Config:
-    """Return the config as it is recorded: its images by content, wherever they are.
+def may_have_files(step: Action) -> bool:
+    """Return whether a step may send images or PDF files, on their own or in messages."""
+    if has_images(step):
+        return True
+    given = step.facts if isinstance(step, Sample) else {}
+    return (step.messages if isinstance(step, Prompt) else given.get("messages")) is not None
 
-    `CannotDo` for an image that can't be sent.
+
+def content_of(tools: WorkflowTools, step: Action, config: Config) -> Config:
+    """Return what is recorded of a step's files: their content, wherever they are.
+
+    `CannotDo` for a file that can't be sent.
     """
-    return {**config, "images": tools.marks(config["images"])} if has_images(step) else config
+    found: Config = {}
+    if has_images(step):
+        found["images"] = tools.marks(config["images"])
+    if has_files(config.get("messages")):
+        found["message_files"] = tools.message_marks(config["messages"])
+    return found
 
 
 async def perform(
@@ -245,6 +259,7 @@ def _prompt_config(step: Prompt, frame: StepFrame, flow: Workflow) -> Config:
         "schema": None if step.common.output_schema is None else dict(step.common.output_schema),
         **_images_config(step.images, frame),
         **_capture_config(step),
+        **_messages_config(step.messages, frame),
         **present(reasoning=step.reasoning, thinking_tokens=step.thinking_tokens),
     }
 
@@ -264,17 +279,37 @@ def _images_config(images: Value, frame: StepFrame) -> Config:
     return {"images": paths}
 
 
+def _messages_config(messages: Value, frame: StepFrame) -> Config:
+    """Return a step's messages; empty where it has none, as recorded digests had it."""
+    found = resolve(messages, frame.names)
+    if found is None:
+        return {}
+    if not isinstance(found, list):
+        raise ExpressionFailed(f"messages must be a list of messages, not {found!r:.60}")
+    return {"messages": [_with_text(one) for one in found]}
+
+
+def _with_text(message: object) -> object:
+    """Return a message whose content is a text also where an expression gave a number."""
+    if not isinstance(message, dict) or not isinstance(message.get("content"), (int, float)):
+        return message
+    return {**message, "content": _text(message["content"])}
+
+
 async def _prompt(
     tools: WorkflowTools, step: Prompt, config: Config, _context: StepContext
 ) -> Record:
     common, prompt, integration = step.common, config["prompt"], config["integration"]
     output = {"prompt": prompt, "integration": integration, "model": config["model"]}
-    if not prompt.strip():
+    messages = config.get("messages")
+    if not prompt.strip() and messages is None:
         return failed(common, "the prompt is empty", output)
     options = _process_options(config)
     result, images = None, tuple(config.get("images", ()))
     if integration and images:
         raise CannotDo("images are for a model: take out integration, or name them in the prompt")
+    if integration and messages is not None:
+        raise CannotDo("messages are for a model: take out integration, or write them as a prompt")
     if integration:
         more = AgentOptions(keep=_keep_bytes(step))
         result = await tools.agent(integration, prompt, config["model"], more, **options)
@@ -288,7 +323,7 @@ async def _prompt(
         )
     words = ("model", "system", "schema", "temperature", "max_tokens", *THINKING_OPTIONS)
     asked = {word: config.get(word) for word in words}
-    reply = await tools.ask(AgentRequest(prompt, **asked, images=images))
+    reply = await tools.ask(AgentRequest(prompt, **asked, images=images, messages=messages))
     text = reply.text
     if (keep := _keep_bytes(step)) is not None:
         text = text.encode("utf-8", "surrogatepass")[:keep].decode("utf-8", "ignore")
@@ -425,7 +460,8 @@ def _sample_config(step: Sample, frame: StepFrame, flow: Workflow) -> Config:
     facts = {word: resolve(value, frame.names) for word, value in step.facts.items()}
     model = _first_name(None, flow.model, frame)
     images = _images_config(step.facts.get("images"), frame)
-    return {**({"model": model} if model else {}), **facts, **images}
+    messages = _messages_config(step.facts.get("messages"), frame)
+    return {**({"model": model} if model else {}), **facts, **images, **messages}
 
 
 async def _sample(

@@ -28,12 +28,12 @@ from abreast.jobs.workflow.spec import (
     Workflow,
 )
 from abreast.jobs.workflow.steps.actions import (
-    by_content,
     composite_record,
     configure,
+    content_of,
     failed,
-    has_images,
     holds,
+    may_have_files,
     record_of,
     retry_of,
     timeout_of,
@@ -220,12 +220,12 @@ class _ItemWork:
 
     def content(self, index: int, item: Any) -> dict[str, Any]:  # noqa: ANN401 - an item is anything
         """Return what an item's value has of the images of its single action: their content."""
-        if self._action is None or not has_images(self._action):
+        if self._action is None or not may_have_files(self._action):
             return {}
         frame = self._frame.of_item(self._frame.run, self._parent, index, item)
         try:
             config = configure(self._action, frame, self._flow.workflow)
-            return {"images": by_content(self._flow.tools, self._action, config)["images"]}
+            return content_of(self._flow.tools, self._action, config)
         except (ExpressionFailed, CannotDo) as error:  # it will be the failure of the item
             return {"images": str(error)}
 
