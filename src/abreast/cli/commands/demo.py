@@ -40,6 +40,7 @@ from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.outcome import Outcome
 from abreast.store.port import Store
+from abreast.system.installation import install_hint
 from abreast.views.lane_rows import RUNNING
 from abreast.views.lanes import LaneChart
 
@@ -309,7 +310,7 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
             f"{call} ui{choice.flag}",
             "all runs, lanes and replies as a page in the browser; "
             "leave it open, and start another run"
-            + ("" if page_works else " (first: pip install starlette uvicorn plotly)"),
+            + ("" if page_works else f" (first: {install_hint('ui')})"),
         ),
     ]
 
