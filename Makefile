@@ -32,12 +32,16 @@ help: ## print this list
 
 .venv/.made:
 	@$(PYTHON) -c 'import sys; sys.exit("abreast needs Python 3.11 or later: make PYTHON=/path/to/python3" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv --clear .venv
+	@echo "Making an environment in .venv (once): some seconds"
+	@$(PYTHON) -m venv --clear .venv
 	@touch $@
 
-# What the command line, the demo and its page stand on, and nothing more: small wheels.
-.venv/.run: requirements/run.txt .venv/.made
-	@$(PY) -m pip install --quiet --require-hashes --only-binary :all: -r requirements/run.txt
+# What the command line, the demo and its page stand on, with the command itself: small wheels but for the engine of the
+# embedded model. They are compiled when they are imported: few of their modules are.
+.venv/.run: requirements/run.txt requirements/build.txt pyproject.toml .venv/.made
+	@echo "Fetching the packages of the demo into .venv (once): 45 MB, half a minute"
+	@$(PY) -m pip install --quiet --no-compile --no-deps --require-hashes --only-binary :all: -r requirements/run.txt -r requirements/build.txt
+	@$(PY) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .venv/.tools: requirements/dev.txt .venv/.made
@@ -52,7 +56,7 @@ $(DEV): pyproject.toml .venv/.tools
 # --- the two commands
 
 demo: .venv/.run ## commands side by side, their lanes drawn as they run, and what to try next
-	@PYTHONPATH=src $(PY) -m abreast demo
+	@$(BIN)/abreast demo
 
 # .coverage exists only if the whole suite passed: `check` trusts it for as long as it is newer than what was tested.
 define run_suite
@@ -160,6 +164,7 @@ LOCK = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --f
 
 lock: build/uv/bin/uv ## make requirements/*.txt again (LOCK_FLAGS=--upgrade for newer versions)
 	$(LOCK) --output-file requirements/run.txt requirements/run.in
+	$(LOCK) --output-file requirements/build.txt requirements/build.in
 	$(LOCK) --output-file requirements/dev.txt requirements/dev.in
 	$(LOCK) --output-file requirements/asv.txt requirements/asv.in
 

@@ -140,6 +140,7 @@ class Gate:
             "Makefile",
             ".ci/run",
             "pyproject.toml",
+            "requirements/build.txt",
             "requirements/dev.txt",
             "requirements/run.txt",
         ):
@@ -148,6 +149,7 @@ class Gate:
         for folder in ("src", "tests", "examples", ".venv/bin"):
             (root / folder).mkdir(parents=True)
         for tool in (
+            "abreast",
             "python",
             "ruff",
             "mypy",
@@ -209,6 +211,17 @@ GATES = {
     "the reference": "python scripts/cli_reference.py --check",
     "the speed": "python -m benchmarks.regression --short",
 }
+
+
+def test_the_demo_installs_the_command_once_and_starts_it(gate):
+    code, calls = gate.run("make", "demo")
+    assert code == 0
+    packages, itself, demo = calls
+    assert "-r requirements/run.txt -r requirements/build.txt" in packages
+    assert itself.startswith("python -m pip install ")
+    assert itself.endswith(" --editable .")
+    assert demo == "abreast demo"
+    assert gate.run("make", "demo") == (0, ["abreast demo"])
 
 
 def test_one_command_runs_every_gate(gate):

@@ -105,11 +105,12 @@ def test_without_the_extra_one_sentence_says_how_to_get_it_and_the_run_is_as_goo
     said = abreast("matrix", "run", "study.yaml", program=script)
 
     assert said.code == 0
-    assert told(said)[1:] == [
-        "for a report: pip install 'abreast[report]', then abreast matrix report study-1"
-    ]
+    (sentence,) = told(said)[1:]
+    assert re.fullmatch(
+        r"for a report: .*install .*\[report\]'?, then abreast matrix report study-1", sentence
+    )
     asked = abreast("matrix", "report", "study", program=script)
-    assert (asked.code, "install 'abreast[report]'" in asked.err) == (2, True)
+    assert (asked.code, "[report]" in asked.err) == (2, True)
 
 
 def test_a_report_that_cannot_be_written_changes_no_exit_code(abreast, study):

@@ -58,7 +58,8 @@ def script():
 
 def test_a_page_is_cut_into_programs_that_keep_their_lines(script):
     found = {
-        program.line: program.source.splitlines() for program in script.programs_of("p.md", PAGE)
+        program.line: program.source({}).splitlines()
+        for program in script.programs_of("p.md", PAGE)
     }
     assert sorted(found) == [2, 10, 15]
     # A block without an import goes on where the one before it ended.

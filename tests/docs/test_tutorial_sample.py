@@ -3,32 +3,11 @@
 With the embedded model, where its weights are.
 """
 
-import os
 import re
 
-import pytest
-
-from abreast.core.errors import NoSuchModel
-from abreast.models.embedded import weights
-from abreast.system.paths import cache_directory
 from tests.docs.pages import ROOT, blocks_of, differs, project, run
 
 PAGE = "docs/tutorial-sample.md"
-
-
-@pytest.fixture
-def embedded(monkeypatch):
-    """The weights, found from a reader's home too."""
-    try:
-        weights.fetch(weights.SMOLLM2)
-    except NoSuchModel as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    cache = cache_directory()
-    if cache.name != "abreast":
-        pytest.skip(f"{cache} is not where a reader would have it")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
 
 
 def test_what_the_tutorial_says_to_type_works_and_prints_what_it_says(embedded, tmp_path, forks):

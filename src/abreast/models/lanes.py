@@ -15,6 +15,7 @@ from abreast.core.errors import KeysMissing, ModelUnknown
 from abreast.models.lane_fields import ENV, HTTP_KINDS, NO_PROXY, VARIABLE, read_fields
 from abreast.models.port import Effort, full_name
 from abreast.models.price import FlatPrice
+from abreast.system.installation import install_hint
 
 Kind: TypeAlias = Literal[
     "openai",
@@ -340,8 +341,8 @@ def missing_extra(lane: LaneSettings) -> str | None:
     needed = _EXTRAS.get(lane.kind)
     if needed is None or find_spec(needed) is not None:
         return None
-    install = f"pip install 'abreast[{lane.kind}]'"
-    return f"models named {lane.name}/... need {needed}, which is not installed: {install}"
+    hint = install_hint(lane.kind)
+    return f"models named {lane.name}/... need {needed}, which is not installed: {hint}"
 
 
 def refuses_files(lane: LaneSettings) -> str | None:

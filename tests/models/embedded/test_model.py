@@ -322,7 +322,7 @@ async def test_without_the_library_a_sentence_says_what_to_install(tmp_path, mon
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     model = EmbeddedModel("local/my", path)
     try:
-        with pytest.raises(NoSuchModel, match=r"pip install 'abreast\[local\]'"):
+        with pytest.raises(NoSuchModel, match=r"need xllamacpp: .*install .*\[local\]'"):
             await model.complete(ask("Hello"))
     finally:
         await model.close()

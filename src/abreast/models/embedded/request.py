@@ -16,6 +16,7 @@ from abreast.core.outcome import Usage
 from abreast.models.chat_form import ToolCallDraft, message_form, present, tools_form
 from abreast.models.port import Finish, Json, Message, OnText, Reply, Request
 from abreast.models.schema import check_schema, parse
+from abreast.system.installation import install_hint
 
 _RANDOM_SEED = 0xFFFFFFFF  # with this value, llama.cpp chooses a seed itself
 # Options of the library's JSON grammar. Without them, half of a small model's tokens would be line
@@ -178,7 +179,7 @@ def library(threads: int = 1) -> Any:  # noqa: ANN401 - the library has no types
     try:
         import xllamacpp  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
-        raise NoSuchModel("local models need xllamacpp: pip install 'abreast[local]'") from None
+        raise NoSuchModel(f"local models need xllamacpp: {install_hint('local')}") from None
     finally:
         if set_policy:
             del os.environ["OMP_WAIT_POLICY"]

@@ -13,6 +13,7 @@ from abreast.models.price import Price
 from abreast.run.calls.lane import ModelLane
 from abreast.run.item_state import ItemState
 from abreast.run.retry import Retry
+from abreast.system.installation import install_hint
 
 
 def limits_spending(budgets: tuple[Budget, ...]) -> bool:
@@ -88,7 +89,7 @@ class PricedModel:
             raise PriceUnknown(
                 f"the budget has a cap on money, and the price of {self.name} is not known: "
                 f"give it as price = {{input = ..., output = ...}} under [lanes.{self.lane.name}] "
-                "in abreast.toml, or install 'abreast[prices]'"
+                f"in abreast.toml, or {install_hint('prices')}"
             )
         input_tokens, output_tokens = estimate
         return Need(1, 1, input_tokens + output_tokens, usd, output_tokens), estimate

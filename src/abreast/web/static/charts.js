@@ -10,7 +10,7 @@ export function plotly() {
     if (globalThis.Plotly) return resolve(globalThis.Plotly);
     const script = el("script", { src: `${base}plotly.js` });
     script.onload = () => resolve(globalThis.Plotly);
-    script.onerror = () => reject(new Error("charts need Plotly: pip install 'abreast[ui]'"));
+    script.onerror = () => reject(new Error("charts need Plotly: `abreast doctor` says how to install it"));
     document.head.append(script);
   });
   return loading;

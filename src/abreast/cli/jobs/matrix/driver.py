@@ -32,6 +32,7 @@ from abreast.jobs.matrix.spec import CellChoice, Study
 from abreast.jobs.matrix.view import MatrixLive
 from abreast.run.run import Run
 from abreast.store.port import RunRow, Store
+from abreast.system.installation import install_hint
 
 _MAX_NAMES: Final = 5  # of cells in a message
 
@@ -284,8 +285,8 @@ class MatrixDriver(JobDriver):
         try:
             write_page(store, row, path)
         except ImportError:
-            message = "for a report: pip install 'abreast[report]', then abreast matrix report"
-            message = f"{message} {self.run_id}{self.choice.flag}"
+            then = f"abreast matrix report {self.run_id}{self.choice.flag}"
+            message = f"for a report: {install_hint('report')}, then {then}"
         except OSError as error:
             message = f"the report was not written: {path}: {os_error_text(error)}"
         else:

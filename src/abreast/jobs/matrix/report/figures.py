@@ -10,6 +10,7 @@ from abreast.jobs.matrix.rows import Row
 from abreast.jobs.matrix.scoring.arms import Arm, finished, grouped
 from abreast.jobs.matrix.scoring.inference import MeanEstimate, NeedsReport
 from abreast.jobs.matrix.scoring.statistics import Offer
+from abreast.system.installation import install_hint
 
 Figure: TypeAlias = dict[str, Any]
 
@@ -37,7 +38,7 @@ def plotly_js() -> str:
     try:
         from plotly.offline import get_plotlyjs  # type: ignore[import-untyped, unused-ignore]
     except ImportError as error:
-        raise NeedsReport(f"a report needs plotly: install 'abreast[report]' ({error})") from error
+        raise NeedsReport(f"a report needs plotly: {install_hint('report')} ({error})") from error
     return str(get_plotlyjs())
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Final
 
+from abreast.system.installation import install_hint
+
 FEWEST: Final = 6
 """Pairs that a test needs: with five, no two-sided signed-rank test has a p below 0.05."""
 
@@ -257,5 +259,5 @@ def _import(name: str) -> Any:  # noqa: ANN401 - neither package has types
         return import_module(name)
     except ImportError as error:
         raise NeedsReport(
-            f"statistics need SciPy and statsmodels: install 'abreast[report]' ({error})"
+            f"statistics need SciPy and statsmodels: {install_hint('report')} ({error})"
         ) from error
