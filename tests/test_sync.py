@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import abreast
-from abreast.core.errors import WouldBlock
+from abreast.core.errors import BudgetSpent, WouldBlock
 from abreast.run.calls.model import Caller
 from abreast.testing import ScriptedModel
 
@@ -107,3 +107,44 @@ async def test_with_a_run_of_another_thread_a_twin_works_on_the_loop_of_that_run
         )
     assert result.text == "blue"
     assert threads == [threading.current_thread()]
+
+
+def test_inside_an_item_a_map_has_lanes_and_a_budget_of_its_own():
+    def work(item):
+        lanes = {"desk": abreast.Pool(["left"])}
+        inner = abreast.map(place, "ab", width=1, hold="desk", lanes=lanes, budget="1req")
+        first = next(inner)
+        with pytest.raises(BudgetSpent, match="1 of 1 requests"):
+            next(inner)
+        return first.value
+
+    def place(item):
+        return abreast.current().path, dict(abreast.current().held)
+
+    (outcome,) = abreast.map(work, ["x"], width=1)
+    assert outcome.value == ("work/work/0000/place/place/0000", {"desk": "left"})
+
+
+@pytest.mark.parametrize("verb", ["map", "workflow"])
+def test_inside_an_item_options_of_a_run_of_its_own_are_refused(verb, tmp_path):
+    (tmp_path / "flow.yaml").write_text(FLOW, "utf-8")
+
+    def work(item):
+        if verb == "map":
+            return list(abreast.map(len, "ab", width=1, store=tmp_path / "runs.db", tags=["t"]))
+        return abreast.sync.workflow(tmp_path / "flow.yaml", store=tmp_path / "runs.db", tags=["t"])
+
+    (outcome,) = abreast.map(work, ["x"], width=1)
+    assert isinstance(outcome.error, TypeError)
+    assert str(outcome.error).startswith("within a run, store and tags are the run's own")
+    assert not (tmp_path / "runs.db").exists()
+
+
+def test_a_workflow_inside_an_item_keeps_its_own_budget(tmp_path):
+    (tmp_path / "flow.yaml").write_text(FLOW.replace("}]", "}, {id: b, run: echo, type: shell}]"))
+
+    def work(item):
+        return abreast.sync.workflow(tmp_path / "flow.yaml", budget="1req")
+
+    (outcome,) = abreast.map(work, ["x"], width=1)
+    assert isinstance(outcome.error, BudgetSpent)

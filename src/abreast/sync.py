@@ -32,6 +32,7 @@ from abreast.assembly.names import open_run
 from abreast.assembly.verbs.matrix import matrix as _matrix
 from abreast.assembly.verbs.optimize import optimize as _optimize
 from abreast.assembly.verbs.plan import plan as _plan
+from abreast.assembly.verbs.run_options import refuse_run_options
 from abreast.assembly.verbs.sample import sample as _sample
 from abreast.assembly.verbs.workflow import workflow as _workflow
 from abreast.core.errors import WouldBlock
@@ -159,8 +160,9 @@ def map(
         [outcome.value for outcome in outcomes]      # [0, 1, 4, 9, 16]
 
     The run is named after the map. Inside an item (a plain function's) it becomes a map beneath
-    that item. Items are read in a thread of abreast's own. Leaving the loop early cancels the items
-    in work.
+    that item, or with `lanes` or `budget` a scope with a map; `store`, `seed`, `resume`, `hooks`,
+    `tags`, `redact` and `types` are then the run's own, and raise a TypeError. Items are read in a
+    thread of abreast's own. Leaving the loop early cancels the items in work.
 
     Args:
         fn: a plain function (it runs in threads) or `async def`.
@@ -216,10 +218,8 @@ def map(
         "on_change": on_change,
     }
     checked = check_options(fn, stored=store is not None, **options)
-    given: dict[str, Any] = {
+    run_options: dict[str, Any] = {
         "store": store,
-        "lanes": lanes,
-        "budget": budget,
         "seed": seed,
         "resume": resume,
         "hooks": hooks,
@@ -227,13 +227,20 @@ def map(
         "redact": redact,
         "types": types,
     }
-    run_options = {
-        option: value for option, value in given.items() if value not in (None, (), "auto")
-    }
     item = current_item()
     if item is not None:
-        return _map_inside_item(item.run, fn, items, run_options, options)
-    run = open_run(checked.name, **run_options)
+        refuse_run_options(run_options)
+        scope = item.run
+        _check_not_running(
+            scope.context.loop,
+            "abreast.map waits, which would stop the loop it runs on; inside an async item use "
+            "`async for outcome in abreast.current().run.map(...)`",
+        )
+        if not lanes and budget is None:
+            return _Outcomes(scope.context.loop, None, lambda _: scope.map(fn, items, **options))
+        child = scope.child(checked.name, lanes=lanes, budget=budget)
+        return _Outcomes(scope.context.loop, child, lambda opened: opened.map(fn, items, **options))
+    run = open_run(checked.name, lanes=lanes, budget=budget, **run_options)
     return _Outcomes(_background.loop(), run, lambda opened: opened.map(fn, items, **options))
 
 
@@ -273,27 +280,6 @@ optimize = _waiting(_optimize)
 plan = _waiting(_plan)
 sample = _waiting(_sample)
 workflow = _waiting(_workflow)
-
-
-def _map_inside_item(
-    run: Run,
-    fn: Callable[..., Any],
-    items: Iterable[Any],
-    run_options: dict[str, Any],
-    options: dict[str, Any],
-) -> Iterator[Outcome[Any]]:
-    if run_options.keys() - {"lanes", "budget"}:
-        raise TypeError(
-            f"inside an item, {', '.join(sorted(run_options))} are the run's own "
-            "and can't be given again"
-        )
-    loop = run.context.loop
-    _check_not_running(
-        loop,
-        "abreast.map waits, which would stop the loop it runs on; inside an async item use "
-        "`async for outcome in abreast.current().run.map(...)`",
-    )
-    return _Outcomes(loop, None, lambda _: run.map(fn, items, **options))
 
 
 def _check_not_running(loop: asyncio.AbstractEventLoop, message: str) -> None:

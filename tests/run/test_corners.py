@@ -10,6 +10,7 @@ import abreast
 from abreast.core.errors import BudgetSpent
 from abreast.core.outcome import Usage
 from abreast.run import journal
+from abreast.run.current import CurrentItem
 from abreast.run.item_state import ItemPlace, current_state
 from abreast.testing import Gate, MemoryStore
 
@@ -93,9 +94,16 @@ async def test_a_place_can_travel_and_has_no_run():
 
     async with abreast.open_run("r", lanes={"tree": abreast.Pool(["oak"])}, seed=3) as run:
         (place,) = await run.map(work, [1], width=1, hold="tree").values()
-    assert place == ItemPlace("r/work/0000", "0000", 1, place.seed, None, {"tree": "oak"})
-    with pytest.raises(RuntimeError, match="in another process than its run"):
-        _ = place.run
+    assert place == ItemPlace(
+        "r/work/0000", "work", "0000", 0, 1, place.seed, None, {"tree": "oak"}
+    )
+    away = CurrentItem(place)
+    assert (away.path, away.map_name, away.key, away.index) == ("r/work/0000", "work", "0000", 0)
+    assert (away.attempt, away.usage, away.held) == (1, None, {"tree": "oak"})
+    away.note("nothing", is_written=True)
+    for needs_the_run in (lambda: away.run, lambda: away.add_usage(abreast.Usage(1))):
+        with pytest.raises(RuntimeError, match="in another process than its run"):
+            needs_the_run()
 
 
 async def test_a_map_knows_its_own_store_and_run_its_id():

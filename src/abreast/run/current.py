@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 class CurrentItem:
     """The item that the running code works for; `abreast.current()` returns it.
 
-    Its attributes can only be read. `note` and `add_usage` report to the run.
+        def fetch(url):
+            item = abreast.current()
+            return item.key, item.attempt, item.seed
+
+    Its attributes can only be read. `note` and `add_usage` report to the run. In another process
+    than its run's (`executor="process"`) `note` does nothing, and `run` and `add_usage` raise
+    RuntimeError.
     """
 
     __slots__ = ("_state",)
 
-    def __init__(self, state: ItemState) -> None:
+    def __init__(self, state: ItemState | ItemPlace) -> None:
+        """`state` is an `ItemPlace` in another process than its run's."""
         self._state = state
 
     def __repr__(self) -> str:
@@ -37,7 +44,7 @@ class CurrentItem:
     @property
     def map_name(self) -> str:
         """The name of the item's map."""
-        return self._state.place.name
+        return self._state.map_name
 
     @property
     def key(self) -> str:
@@ -80,7 +87,7 @@ class CurrentItem:
     @property
     def run(self) -> Run:
         """The item as a scope: maps and steps opened in it have paths beneath the item's."""
-        state = self._state
+        state = self._state_here()
         if state.scope is None:
             state.scope = state.place.scope.scope_of(state)
         return cast("Run", state.scope)
@@ -90,7 +97,10 @@ class CurrentItem:
 
         It is written with the next commit and doesn't cause one.
         """
-        context = self._state.context
+        state = self._state
+        if isinstance(state, ItemPlace):
+            return
+        context = state.context
         if context.journal is not None:
             emit = functools.partial(
                 context.journal.emit, kind, self.path, lane=self.lane, data=facts
@@ -100,7 +110,16 @@ class CurrentItem:
 
     def add_usage(self, used: Usage) -> None:
         """Add usage that abreast can't see, or that a job counts itself, to the item's."""
-        self._state.add_usage(used)
+        self._state_here().add_usage(used)
+
+    def _state_here(self) -> ItemState:
+        """The item's state; RuntimeError if it is in another process."""
+        if isinstance(self._state, ItemPlace):
+            raise RuntimeError(
+                "this item works in another process than its run; "
+                "open maps and report usage where the run is"
+            )
+        return self._state
 
 
 def _is_worker_thread() -> bool:
@@ -111,8 +130,8 @@ def _is_worker_thread() -> bool:
     return False
 
 
-def current() -> CurrentItem | ItemPlace:
-    """The item that the running code works for: `.run .path .key .attempt .held .seed`.
+def current() -> CurrentItem:
+    """The item that the running code works for: its path, key, seed, attempt and more.
 
     Raises RuntimeError outside of any item. Inside, `current().run` opens maps and steps beneath
     the item.
@@ -120,7 +139,7 @@ def current() -> CurrentItem | ItemPlace:
     found = CURRENT.get()
     if found is None:
         raise RuntimeError("abreast.current() is only there inside an item of a map")
-    return found if isinstance(found, ItemPlace) else CurrentItem(found)
+    return CurrentItem(found)
 
 
 def current_item() -> CurrentItem | None:

@@ -9,9 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from abreast.core.events import Plain
 from abreast.core.frozen import record
 from abreast.core.item import escape
 from abreast.limits.pool import Pool
@@ -61,24 +60,17 @@ class MapPlace:
 
 @record(frozen=True, slots=True)
 class ItemPlace:
-    """The part of `current()` that can be sent to another process: plain facts, no scope."""
+    """The part of an item that can be sent to another process: plain facts, no scope."""
 
     path: str
+    map_name: str
     key: str
+    index: int
     attempt: int
     seed: int
     lane: str | None
     held: Mapping[str, object]
-
-    def note(self, kind: str, **facts: Plain) -> None:
-        """Does nothing: there is no journal in this process to write the note into."""
-
-    @property
-    def run(self) -> NoReturn:
-        """Raises RuntimeError: the run's driver is in another process."""
-        raise RuntimeError(
-            "this item works in another process than its run; open maps where the run is"
-        )
+    usage: Usage | None = None
 
 
 class Calls:
@@ -180,6 +172,11 @@ class ItemState:
         return self._path
 
     @property
+    def map_name(self) -> str:
+        """The name of its map."""
+        return self.place.name
+
+    @property
     def context(self) -> RunContext:
         """The context of its run."""
         return self.place.context
@@ -220,7 +217,17 @@ class ItemState:
         """
         return partial(
             _set_current,
-            ItemPlace(self.path, self.key, self.attempt, self.seed, self.lane, self.held),
+            ItemPlace(
+                self.path,
+                self.map_name,
+                self.key,
+                self.index,
+                self.attempt,
+                self.seed,
+                self.lane,
+                self.held,
+                self.usage,
+            ),
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from abreast.assembly.names import open_run
+from abreast.assembly.verbs.run_options import refuse_run_options
 from abreast.run.current import current_item
 from abreast.run.run import Resume, Run
 
@@ -51,8 +52,8 @@ async def workflow(
             after the workflow.
         model: the model for prompts that name none.
         verdicts: the answers to gates, by their full ids.
-        store: of a run of its own, as the options after it: a path, a URL or a Store; None for a
-            run that lives in memory.
+        store: of a run of its own, as the options after `lanes`: a path, a URL or a Store; None for
+            a run that lives in memory.
         budget: a cap for everything in it.
         lanes: names for limits.
         seed: makes its seeds repeatable; drawn and recorded if None.
@@ -67,21 +68,36 @@ async def workflow(
     Raises:
         WorkflowInvalid: the file can't be run; it has every problem with its line.
         ValueError: the inputs don't fit.
+        TypeError: within a run, `store` or another option is given that only a run of its own
+            takes.
     """
     from abreast.assembly.workflow_tools import RunTools, Tools, find_function, find_kinds
     from abreast.jobs.workflow.inputs import SealedInputs, Secrets, resolve_inputs
     from abreast.jobs.workflow.job import Flow
 
+    item = current_item()
+    within = run if run is not None else item.run if item is not None else None
+    if within is not None:
+        refuse_run_options(
+            {
+                "store": store,
+                "seed": seed,
+                "resume": resume,
+                "run_id": run_id,
+                "hooks": hooks,
+                "tags": tags,
+                "redact": redact,
+                "types": types,
+            }
+        )
     kinds = find_kinds()
     loaded = _read_workflow(Path(file), kinds)
     values = resolve_inputs(loaded.inputs, inputs or {})
     tools = Tools(kinds=kinds, find=find_function)
     if model is not None:
         tools.default_model = model
-    item = current_item()
     async with contextlib.AsyncExitStack() as stack:
         run_tools = await stack.enter_async_context(RunTools(tools))
-        within = run if run is not None else item.run if item is not None else None
         if within is None:
             secrets = Secrets(SealedInputs(loaded.inputs, values).secrets.values())
             if secrets and redact is None:
@@ -103,7 +119,9 @@ async def workflow(
                 )
             )
         else:
-            within = await stack.enter_async_context(within.child(loaded.id))
+            within = await stack.enter_async_context(
+                within.child(loaded.id, lanes=lanes, budget=budget)
+            )
         return await Flow(loaded, run_tools, verdicts).run(within, values)
 
 
