@@ -25,13 +25,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path("build/doc_types")
-PAGES = ("README.md", "docs/*.md", "docs/coming-from/*.md")
+PAGES = ("README.md", "docs/*.md", "docs/api/*.md", "docs/coming-from/*.md")
 PROGRAMS = ("examples/*.py", "tests/docs/programs/*.py")
 THEIRS = frozenset({"inspect_ai", "mellea"})
 
 _FENCE = re.compile(r"```(\w*)")
 _FILE = re.compile(r"# ([\w-]+)\.py\n")
-_HEREDOC = re.compile(r"cat > ([\w/-]+)\.py <<'?(\w+)'?")
+_HEREDOC = re.compile(r"cat > (?:\.\./)*([\w/-]+)\.py <<'?(\w+)'?")
 _IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
 _IMPORTED = re.compile(r"^(import|from) (\w+)( import|$)", re.MULTILINE)
 

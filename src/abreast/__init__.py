@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from abreast.assembly.verbs.plan import plan
     from abreast.assembly.verbs.sample import dry_run_sample, sample
     from abreast.assembly.verbs.workflow import workflow
+    from abreast.core.events import Event
     from abreast.core.item import Item
     from abreast.core.outcome import Cancelled, Done, Failed, Outcome
     from abreast.core.usage import Usage
@@ -34,12 +35,16 @@ if TYPE_CHECKING:
     from abreast.jobs.plan.work.assignment import Assignment
     from abreast.jobs.sample import checks, strategies
     from abreast.jobs.sample.draw_context import current_draw
+    from abreast.jobs.sample.results import SampleAttempt, SampleResult
+    from abreast.jobs.workflow.job import FlowResult
+    from abreast.jobs.workflow.tools import StepContext
     from abreast.limits.budget import Budget
     from abreast.limits.pool import Pool
     from abreast.limits.rate import Rate
     from abreast.limits.slots import Slots
-    from abreast.models.port import Message, Model, Reply
-    from abreast.run.current import current
+    from abreast.models.port import Message, Model, Reply, Request
+    from abreast.run.calls.model import Caller
+    from abreast.run.current import CurrentItem, current
     from abreast.run.map.outcomes import Map
     from abreast.run.retry import Retry
     from abreast.run.run import Run
@@ -52,9 +57,13 @@ __all__ = [
     "Assignment",
     "BlockingStrategyModel",
     "Budget",
+    "Caller",
     "Cancelled",
+    "CurrentItem",
     "Done",
+    "Event",
     "Failed",
+    "FlowResult",
     "Item",
     "Map",
     "Message",
@@ -66,9 +75,13 @@ __all__ = [
     "ProposalTask",
     "Rate",
     "Reply",
+    "Request",
     "Retry",
     "Run",
+    "SampleAttempt",
+    "SampleResult",
     "Slots",
+    "StepContext",
     "Store",
     "StrategyModel",
     "StudyResult",
@@ -97,9 +110,13 @@ _MODULE_OF = {
     "Assignment": "abreast.jobs.plan.work.assignment",
     "BlockingStrategyModel": "abreast.jobs.matrix.tools",
     "Budget": "abreast.limits.budget",
+    "Caller": "abreast.run.calls.model",
     "Cancelled": "abreast.core.outcome",
+    "CurrentItem": "abreast.run.current",
     "Done": "abreast.core.outcome",
+    "Event": "abreast.core.events",
     "Failed": "abreast.core.outcome",
+    "FlowResult": "abreast.jobs.workflow.job",
     "Item": "abreast.core.item",
     "Map": "abreast.run.map.outcomes",
     "Message": "abreast.models.port",
@@ -111,9 +128,13 @@ _MODULE_OF = {
     "ProposalTask": "abreast.jobs.candidates.author",
     "Rate": "abreast.limits.rate",
     "Reply": "abreast.models.port",
+    "Request": "abreast.models.port",
     "Retry": "abreast.run.retry",
     "Run": "abreast.run.run",
+    "SampleAttempt": "abreast.jobs.sample.results",
+    "SampleResult": "abreast.jobs.sample.results",
     "Slots": "abreast.limits.slots",
+    "StepContext": "abreast.jobs.workflow.tools",
     "Store": "abreast.store.port",
     "StrategyModel": "abreast.jobs.matrix.tools",
     "StudyResult": "abreast.jobs.matrix.result",

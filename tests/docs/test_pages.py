@@ -123,8 +123,10 @@ def test_the_page_about_stability_names_every_internal_module_that_pages_import(
     imported = {found[1] for line in lines if (found := _IMPORT.match(line))} - public
     stability = (ROOT / "docs/stability.md").read_text("utf-8")
 
-    assert "abreast.models.port" in imported
+    assert imported
     assert [name for name in imported if f"`{name}`" not in stability] == []
+    named = re.search(r"imported on these pages.*?\. They may", stability, re.DOTALL)[0]
+    assert set(re.findall(r"`(abreast\.[\w.]+)`", named)) == imported
 
 
 _IMPORT = re.compile(r"(?:from|import) (abreast\.[\w.]+)")

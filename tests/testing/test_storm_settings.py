@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from abreast.testing.storm import Settings, SettingsStep
-from abreast.testing.storm.settings import make_settings
+from abreast.testing.storm.settings import StormSettings, make_settings
 
 NAN = float("nan")
+
+
+def test_the_keywords_of_a_storm_are_its_settings():
+    typed = StormSettings.__annotations__
+    assert [one.name for one in fields(Settings)] == list(typed)
+    assert all(one.type == typed[one.name].__forward_arg__ for one in fields(Settings)[:-1])
 
 
 def test_a_neighbour_needs_no_limit_of_requests_whatever_the_window():

@@ -27,21 +27,24 @@ Plain: TypeAlias = str | int | float | bool | None
 
 
 class Event(NamedTuple):
-    """Something that happened in a run.
-
-    `seq` counts without gaps within the run. `mono` is a clock that never goes back, `wall` the
-    time of day. `data` holds a few plain facts; `body` is the encoded value (or error) of an item,
-    if there is one.
-    """
+    """Something that happened in a run; hooks get it, and stores keep it."""
 
     seq: int
+    """Counts without gaps within the run."""
     kind: str
+    """What happened, such as `item-started` or `item-settled`."""
     path: str
+    """Where: the path of the item, map or run."""
     mono: float
+    """When, by a clock that never goes back."""
     wall: float
+    """When, as the time of day."""
     lane: str | None = None
+    """The lane of the item."""
     data: Mapping[str, Plain | list[float]] = MappingProxyType({})
+    """A few plain facts."""
     body: str | None = None
+    """The encoded value (or error) of an item, if there is one."""
 
 
 Observer: TypeAlias = Callable[[Event], object]

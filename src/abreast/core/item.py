@@ -19,8 +19,11 @@ class Item(Generic[T]):
     """
 
     key: str | None
+    """Its name, unique in its map; None for its position."""
     value: T
+    """What the function gets."""
     lane: str | None = None
+    """The lane whose limits it holds; None for that of the map."""
 
 
 def position_key(index: int) -> str:

@@ -64,14 +64,22 @@ class Done(Generic[T]):
     """The item's work returned `value`; `error` is None."""
 
     ok: ClassVar[Literal[True]] = True
+    """True."""
     error: ClassVar[None] = None
+    """None."""
     state: ClassVar[str] = "done"
+    """`done`."""
 
     index: int
+    """The item's position in its map."""
     key: str
+    """The item's name, unique in its map."""
     value: T
+    """What the work returned."""
     lane: str | None = None
+    """The lane whose limits it held."""
     usage: Usage = NO_USAGE
+    """What the item used."""
     times: Times = field(default=NO_TIMES, compare=False, repr=False)
 
     @property
@@ -89,13 +97,20 @@ class Failed:
     """
 
     ok: ClassVar[Literal[False]] = False
+    """False."""
     state: ClassVar[str] = "failed"
+    """`failed`."""
 
     index: int
+    """The item's position in its map."""
     key: str
+    """The item's name, unique in its map."""
     error: BaseException
+    """What the work raised."""
     lane: str | None = None
+    """The lane whose limits it held."""
     usage: Usage = NO_USAGE
+    """What the item used."""
     times: Times = field(default=NO_TIMES, compare=False, repr=False)
 
     @property
@@ -119,13 +134,20 @@ class Cancelled:
     """
 
     ok: ClassVar[Literal[False]] = False
+    """False."""
     state: ClassVar[str] = "cancelled"
+    """`cancelled`."""
 
     index: int
+    """The item's position in its map."""
     key: str
+    """The item's name, unique in its map."""
     reason: str
+    """Why it was stopped."""
     lane: str | None = None
+    """The lane whose limits it held."""
     usage: Usage = NO_USAGE
+    """What the item used."""
     times: Times = field(default=NO_TIMES, compare=False, repr=False)
 
     @property

@@ -9,13 +9,21 @@ from abreast.core.frozen import later, record
 
 @record(frozen=True, slots=True)
 class Usage:
-    """What some work consumed. `usd` is None if no price is known: unknown is never zero."""
+    """What some work consumed; usages can be added and subtracted.
+
+    `usd` is None if no price is known: unknown is never zero.
+    """
 
     requests: int = 0
+    """Requests that were sent."""
     input_tokens: int = 0
+    """Tokens that were sent."""
     output_tokens: int = 0
+    """Tokens that came back."""
     usd: float | None = 0.0
+    """What it cost in US dollars; None if a price is unknown."""
     estimate: bool = False
+    """Whether a part of it is estimated, as that of a call that was cancelled."""
     cached_input_tokens: int = later(0)
     """Of the input: read from the provider's cache, at a lower price."""
     cache_write_tokens: int = later(0)

@@ -37,6 +37,12 @@ class Budget:
 
         abreast.open_run("study", budget=Budget(requests=500, usd=20))
         abreast.open_run("study", budget="500req,2Mtok,20usd,10min")
+
+    Args:
+        requests: model calls, and attempts of items that call no model.
+        tokens: input and output together.
+        usd: US dollars.
+        seconds: time since the run was opened, of all its drivers together.
     """
 
     lent = False

@@ -17,6 +17,9 @@ class Pool(Generic[T]):
         run.map(evaluate, candidates, width=2, hold="worktree")
 
     If all are lent, an item waits for one.
+
+    Args:
+        things: at least one; the first free one in this order is lent.
     """
 
     lent = False  # an object that contains a holder's files can't change holders in between
@@ -25,7 +28,6 @@ class Pool(Generic[T]):
     __slots__ = ("_free", "line", "peak", "things")
 
     def __init__(self, things: Iterable[T]) -> None:
-        """At least one thing; the first free one in this order is lent."""
         self.things = tuple(things)
         if not self.things:
             raise ValueError("a Pool needs at least one thing to hand over")

@@ -21,6 +21,13 @@ class Rate:
     off before the next call.
 
         lanes={"openai": [Slots(8), Rate(600, per=60), Rate(90_000, per=60, of="tokens")]}
+
+    Args:
+        count: how many.
+        per: in so many seconds.
+        of: what is counted: `"requests"` or `"tokens"`.
+        burst: how many may come at once; by default what fills in one second, and at least one:
+            even pacing.
     """
 
     lent = False
@@ -36,7 +43,6 @@ class Rate:
         of: Literal["requests", "tokens"] = "requests",
         burst: float | None = None,
     ) -> None:
-        """`burst` defaults to what fills in one second, and at least one: even pacing."""
         if not is_positive(count) or not is_positive(per):
             raise ValueError(f"Rate needs a positive count and period, not {count!r} per {per!r} s")
         if of not in ("requests", "tokens"):

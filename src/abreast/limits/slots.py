@@ -12,6 +12,9 @@ class Slots:
         run.map(measure, candidates, width=4, hold={"machine": "all"})  # every slot: runs alone
 
     An item that only waits for work beneath it gives its slots back meanwhile.
+
+    Args:
+        count: how many places; a ValueError unless it is a whole number of at least 1.
     """
 
     lent = True
@@ -20,7 +23,6 @@ class Slots:
     __slots__ = ("count", "line", "peak", "taken")
 
     def __init__(self, count: int) -> None:
-        """`count` places; a ValueError unless it is a whole number of at least 1."""
         self.count = whole("Slots", count)
         self.taken = 0
         self.line = WaitingLine()

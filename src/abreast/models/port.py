@@ -45,8 +45,11 @@ class Message:
     """One turn of a conversation."""
 
     role: Role
+    """`system`, `user`, `assistant` or `tool`."""
     content: str
+    """Its text."""
     tool_calls: tuple[ToolCall, ...] = ()
+    """Of an `assistant` turn: the calls that it asks for."""
     tool_call_id: str | None = None
     """Of a `tool` turn: the call that it answers."""
     kept: tuple[Mapping[str, Json], ...] = later(())
@@ -60,11 +63,17 @@ class Request:
     """Everything that determines a reply. Equal requests to one model are the same question."""
 
     messages: tuple[Message, ...]
+    """The conversation; its last turn is to be answered."""
     system: str | None = None
+    """The system prompt."""
     temperature: float | None = None
+    """How freely to choose; the provider's default if None."""
     seed: int | None = None
+    """For providers that take one."""
     stop: tuple[str, ...] = ()
+    """Texts at which to end."""
     max_tokens: int | None = None
+    """The longest reply."""
     schema: Mapping[str, Json] | None = None
     """A JSON schema that the reply must obey; its value is then in `Reply.value`."""
     tools: tuple[Mapping[str, Json], ...] = ()
@@ -84,23 +93,24 @@ class Request:
 
 @record(frozen=True, slots=True)
 class Reply(Generic[V_co]):
-    """The reply of a model.
-
-    `value` is there if a schema was asked for: the JSON of the text, or an instance of the pydantic
-    model that was given as `schema`; a `Reply[Recipe]` has a `Recipe`.
-
-    `seconds` is the service time of this one attempt, without any waiting before it.
-    """
+    """The reply of a model; a `Reply[Recipe]` was asked with `schema=Recipe`."""
 
     text: str
+    """What the model wrote."""
     value: V_co = None  # type: ignore[assignment]  # without a schema
+    """If a schema was asked for: the JSON of the text, or an instance of the pydantic model."""
     tool_calls: tuple[ToolCall, ...] = ()
+    """Calls that the model asks for; they are never carried out here."""
     usage: Usage = NO_USAGE
+    """What it used."""
     finish: Finish = "stop"
+    """Why it ended: `stop`, `length`, `tool_calls`, `refused` or `other`."""
     model: str = ""
     """The model as its provider names it, which may be more specific than the requested name."""
     id: str = ""
+    """The provider's id of it."""
     seconds: float = 0.0
+    """The service time of this one attempt, without any waiting before it."""
     first_token: float | None = None
     """Seconds until the first piece of text; None for a reply that did not stream."""
     headers: Mapping[str, str] | None = field(default=None, compare=False, repr=False)

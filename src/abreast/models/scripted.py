@@ -30,13 +30,20 @@ Script: TypeAlias = (
 class Scripted:
     """A model with predefined replies.
 
-    A mapping has a line for each prompt (the last user's turn), or a list of lines for its first,
-    second, third call; the last line is repeated. A list has a line for each call, whatever the
-    request. A function is called with the request. A path is a file of JSON lines: `{"prompt": ...,
-    "reply": ...}`, or `"error": "Throttled"` with a `"message"`. A prompt without a line is
-    answered by `default`, or else by RequestRefused. `calls` has the requests made.
+    `calls` has the requests made.
 
-        model = Scripted({"2+2?": "4", "hard": [ServerFault("try again"), "42"]})
+        model = ScriptedModel({"2+2?": "4", "hard": [ServerFault("try again"), "42"]})
+
+    Args:
+        script: its lines, each a text, a `Reply`, or an error to raise. A mapping has a line for
+            each prompt (the last user's turn), or a list of lines for its first, second, third
+            call; the last line is repeated. A list has a line for each call, whatever the request.
+            A function is called with the request. A path is a file of JSON lines with `prompt` and
+            `reply`, or with `prompt`, `error` (such as "Throttled") and `message`.
+        name: the model's name, as `provider/model`.
+        default: the line for a prompt that has none; else that raises RequestRefused.
+        latency: seconds of its clock that a reply takes.
+        clock: for tests in virtual time.
     """
 
     def __init__(

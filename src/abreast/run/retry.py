@@ -55,12 +55,18 @@ class Retry:
     `retryable` and unknown errors are tried again, fatal ones never. After an error that carries
     `retry_after` seconds, the wait is at least that long. The jitter is derived from the run's
     seed, so a repeated run waits the same times.
+
+        run.map(fetch, urls, width=8, retry=Retry(5, base=1.0, cap=30.0))
     """
 
     retries: int = 3
+    """How many further attempts."""
     base: float = 0.5
+    """Seconds: the first wait is at most this long, and each next one at most twice as long."""
     cap: float = 60.0
+    """Seconds: the longest wait."""
     classify: Callable[[BaseException], Kind] = classify
+    """Whether an error is `"retryable"`, `"fatal"` or `"unknown"`; by default by its type."""
     fixed: float | None = None
     """Seconds before each further attempt, in place of the backoff."""
 

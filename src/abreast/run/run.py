@@ -58,6 +58,10 @@ class Run:
     `map` calls a function with many items, `step` calls it once, `child` opens a narrower scope,
     `halt` stops the scope. When the block ends, in whatever way, nothing that it started is left:
     no task, no thread that can be stopped, no process.
+
+    Attributes:
+        name: What it is called.
+        path: The name, after those of the scopes around it: `study/drafts`.
     """
 
     def __init__(

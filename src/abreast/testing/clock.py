@@ -24,6 +24,9 @@ class ManualClock:
         async with abreast.open_run("test", clock=clock) as run:
             ...
             await clock.advance(30)      # thirty seconds pass at once
+
+    Args:
+        now: the time at the start.
     """
 
     def __init__(self, now: float = 0.0) -> None:

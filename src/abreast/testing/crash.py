@@ -7,16 +7,27 @@ from typing import Any, Literal
 
 from abreast.core.events import Event
 from abreast.store.port import Store
+from abreast.store.sqlite.store import SqliteStore
 
 
-def crash_at(store: Store, commit: int, when: Literal["before", "after"] = "before") -> Store:
+def crash_at(
+    store: str | os.PathLike[str] | Store,
+    commit: int,
+    when: Literal["before", "after"] = "before",
+) -> Store:
     """The same store, except that it kills the process before or after commit number `commit`.
 
     The signal is SIGKILL, as in a real crash. Use it in a child process, and resume in another:
 
-        abreast.open_run("job", store=crash_at(SqliteStore("runs.db"), commit=3, when="after"))
+        abreast.open_run("job", store=crash_at("runs.db", commit=3, when="after"))
+
+    Args:
+        store: the path of an SQLite store, or a Store.
+        commit: at which commit to kill the process, from 1.
+        when: whether that commit is still made.
     """
-    return _CrashingStore(store, commit, when)
+    opened = SqliteStore(os.fspath(store)) if isinstance(store, (str, os.PathLike)) else store
+    return _CrashingStore(opened, commit, when)
 
 
 class _CrashingStore:

@@ -82,7 +82,7 @@ async def optimize(
         tests: what calls it: files, directories or node ids of pytest.
         candidates: a directory of Python files, or a list of source texts and of paths to Python
             files, patches and directories. A text is the whole file anew or only the function; a
-            text has a line break or `def ` in it, anything else is a path.
+            text has a line break or the word `def` in it, anything else is a path.
         author: what writes candidates if none are given, and repairs and refines them: the name of
             a model, an open model, or a function that gets a `ProposalTask` (`target`, `file`,
             `source`, `number`, `count`) and returns Python. An object with some of the methods

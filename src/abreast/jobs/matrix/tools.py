@@ -223,7 +223,10 @@ class CountingModel:
 
 
 class StrategyModel:
-    """The model that a user's strategy gets: `await model.ask("...", step="draft")`."""
+    """The model that an `async def` strategy gets: `await model.ask("...", step="draft")`.
+
+    Its calls are recorded with the cell, and keep the limits of the model's lane.
+    """
 
     def __init__(
         self, caller: Caller, options: Mapping[str, Any], clock: Clock = SYSTEM_CLOCK
@@ -247,9 +250,16 @@ class StrategyModel:
         schema: type | Mapping[str, object] | None = None,
         **options: Unpack[AskOptions],
     ) -> str:
-        """Call the model and return the reply's text. `step` names the sub-result.
+        """Call the model and return the reply's text.
 
-        `messages` are the turns before the prompt, or all of them.
+        Args:
+            prompt: the user's turn, the last one.
+            messages: the turns before it, or all turns where there is no prompt.
+            step: the name of the sub-result in the cell's rows.
+            schema: a JSON schema that the reply must obey, or a pydantic model's class.
+            **options: keywords of `Caller.ask`, by default as the study has them for the model:
+                `system`, `temperature`, `seed`, `stop`, `max_tokens`, `shared_prefix`, `reasoning`,
+                `thinking_tokens`, `hear`, `files`.
         """
         reply: Reply[Any] = await self.reply(
             prompt, messages=messages, step=step, schema=schema, **options
@@ -265,7 +275,10 @@ class StrategyModel:
         schema: type[V] | Mapping[str, object] | None = None,
         **options: Unpack[AskOptions],
     ) -> Reply[V]:
-        """The whole reply; with a pydantic model's class as `schema`, its `value` is one."""
+        """Call the model and return the whole reply; the arguments are those of `ask`.
+
+        With a pydantic model's class as `schema`, its `value` is one.
+        """
         turns = None if messages is None else await asyncio.to_thread(read_messages, messages)
         given: dict[str, Any] = {**self._options, **options, "messages": turns}
         if schema is not None:
@@ -308,7 +321,10 @@ def _text_asked(prompt: str | None, turns: Sequence[Message]) -> str:
 
 
 class BlockingStrategyModel:
-    """The same for a function that is not async and runs in a thread: `model.ask("...")` blocks."""
+    """The model that a plain function as strategy gets: `model.ask("...")` blocks its thread.
+
+    The arguments are those of `StrategyModel`.
+    """
 
     def __init__(self, asked: StrategyModel, loop: asyncio.AbstractEventLoop) -> None:
         """`loop` is the event loop of the run."""
@@ -337,7 +353,7 @@ class BlockingStrategyModel:
         schema: type[V] | Mapping[str, object] | None = None,
         **options: Unpack[AskOptions],
     ) -> Reply[V]:
-        """The whole reply."""
+        """Call the model and return the whole reply."""
         return self._wait_for(
             self._model.reply(prompt, messages=messages, step=step, schema=schema, **options)
         )

@@ -14,6 +14,21 @@ from abreast.models.media import MediaFile
 from abreast.models.port import SHORT_REPLY_TOKENS, Json, Message, Model, Reply, Request
 from abreast.models.schema import as_model, parse, schema_of
 
+__all__ = [
+    "Check",
+    "CheckVerdict",
+    "CheckedDraft",
+    "check",
+    "check_only",
+    "contains",
+    "is_json",
+    "judged",
+    "lines",
+    "obeys",
+    "regex",
+    "words",
+]
+
 _REASON_CHARACTERS: Final = 80  # of the draw's text in a reason
 
 
@@ -22,8 +37,11 @@ class CheckedDraft:
     """A draw to be checked."""
 
     text: str
+    """The reply."""
     value: Json = None
+    """The parsed value, if a schema was asked for."""
     prompt: str = ""
+    """What was asked."""
     files: tuple[MediaFile, ...] = ()
     """Images and PDF files that were sent with the prompt."""
 
@@ -75,8 +93,8 @@ class Function:
     """A check by your own function of the text, or with `of="value"` of the parsed value.
 
     It returns True or False, (False, "why"), a score from 0 to 1 (0.5 or more passes), or a
-    Verdict. An `async def` is awaited; a plain function runs in a thread. An exception is a fault
-    of the check, and concerns every draw.
+    `CheckVerdict`. An `async def` is awaited; a plain function runs in a thread. An exception is a
+    fault of the check, and concerns every draw.
     """
 
     name: str
@@ -112,7 +130,7 @@ class Function:
                 score=float(answer),
             )
         raise TypeError(
-            f"it must answer True, False, (False, why), a number or a Verdict, not {answer!r}"
+            f"it must answer True, False, (False, why), a number or a CheckVerdict, not {answer!r}"
         )
 
 
@@ -167,7 +185,18 @@ _VERDICT_SCHEMA: Final[Mapping[str, Json]] = {
 def check(
     fn: Callable[[Any], Any], name: str | None = None, *, shown: str | None = None, of: str = "text"
 ) -> Function:
-    """A check by your own function; `shown` is what the prompt says about it."""
+    """A check by your own function.
+
+        checks.check(lambda text: text.endswith("."), "ends with a full stop")
+
+    Args:
+        fn: a function, plain or `async`, that returns True or False, `(False, "why")`, a score from
+            0 to 1 of which 0.5 passes, or a `CheckVerdict`.
+        name: its name in verdicts and repairs; by default the first line of the function's
+            docstring, or the function's name.
+        shown: what the prompt says about it; by default nothing.
+        of: what the function gets: the `"text"`, or the parsed `"value"`.
+    """
     if of not in ("text", "value"):
         raise ValueError(f"a check looks at the 'text' or the 'value', not {of!r}")
     title = str(name or inspect.getdoc(fn) or getattr(fn, "__name__", "check"))
@@ -175,12 +204,24 @@ def check(
 
 
 def check_only(given: Check) -> Check:
-    """The same check, hidden from the model: the prompt says nothing about it."""
+    """The same check, hidden from the model: the prompt says nothing about it.
+
+        checks.check_only(checks.contains("Paris"))
+
+    Args:
+        given: any check of this module.
+    """
     return replace(given, shown=None)  # type: ignore[type-var] # checks are dataclasses
 
 
 def regex(pattern: str) -> Pure:
-    """The text, without surrounding whitespace, must match a regular expression."""
+    """The text, without surrounding whitespace, must match a regular expression.
+
+        checks.regex("^(red|green|blue)$")
+
+    Args:
+        pattern: what is searched for in the text; ValueError if it is no regular expression.
+    """
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -206,7 +247,13 @@ _CHOICES_PATTERN: Final = re.compile(r"\^\(([\w -]+(?:\|[\w -]+)+)\)\$")
 
 
 def contains(wanted: str) -> Pure:
-    """The text must contain another text."""
+    """The text must contain another text.
+
+        checks.contains("Paris")
+
+    Args:
+        wanted: the text to look for.
+    """
     return Pure(
         f"contains {wanted!r}",
         lambda draft: None if wanted in draft.text else f"it does not contain {wanted!r}",
@@ -215,7 +262,13 @@ def contains(wanted: str) -> Pure:
 
 
 def lines(number: int) -> Pure:
-    """The text must have exactly this many lines that are not empty."""
+    """The text must have exactly this many lines that are not empty.
+
+        checks.lines(3)
+
+    Args:
+        number: how many.
+    """
 
     def look(draft: CheckedDraft) -> str | None:
         found = sum(bool(line.strip()) for line in draft.text.splitlines())
@@ -225,7 +278,14 @@ def lines(number: int) -> Pure:
 
 
 def words(least: int = 0, most: int | None = None) -> Pure:
-    """The text must have at least `least` and at most `most` words."""
+    """The text must have at least `least` and at most `most` words.
+
+        checks.words(most=20)
+
+    Args:
+        least: the fewest words.
+        most: the most words; None for any number.
+    """
 
     def look(draft: CheckedDraft) -> str | None:
         found = len(draft.text.split())
@@ -252,7 +312,13 @@ def is_json() -> Pure:
 
 
 def obeys(schema: Mapping[str, object] | type) -> Pure:
-    """The text must be JSON that obeys a schema, or the schema of a pydantic model."""
+    """The text must be JSON that obeys a schema, or the schema of a pydantic model.
+
+        checks.obeys({"type": "object", "required": ["name"]})
+
+    Args:
+        schema: a JSON schema, or a pydantic model's class.
+    """
     shape = schema_of(schema)
     title = str(shape.get("title") or "the schema")
 
@@ -272,8 +338,12 @@ def obeys(schema: Mapping[str, object] | type) -> Pure:
 def judged(requirement: str, model: Model | str | None = None) -> Judge:
     """A model must find that the text meets a requirement.
 
-    `model` is a name such as "openai/gpt-4o-mini", or a model that is already open; by default the
-    sample's `judge`, or its own model.
+        checks.judged("is polite")
+
+    Args:
+        requirement: what the answer must do or be, as in "The answer ...".
+        model: a name such as "openai/gpt-4o-mini", or a model that is already open; by default the
+            sample's `judge`, or its own model.
     """
     return Judge(f"judged: {requirement}", requirement, model, f"The answer {requirement}.")
 

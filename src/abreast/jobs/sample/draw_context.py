@@ -16,15 +16,21 @@ class DrawContext:
     """The draw that the running code belongs to; hooks, checks, log records and models see it."""
 
     branch: int
+    """The branch, from 0."""
     round: int
+    """The round of the branch, from 0."""
     number: int
+    """`branch * depth + round + 1`: unique over all branches."""
 
 
 CURRENT_DRAW: Final[ContextVar[DrawContext | None]] = ContextVar("abreast_draw", default=None)
 
 
 def current_draw() -> DrawContext | None:
-    """Return the draw that the running code belongs to; None outside of any."""
+    """Return the draw that the running code belongs to; None outside of any.
+
+    It has `branch`, `round` and `number`. Hooks, checks and models of your own can ask for it.
+    """
     return CURRENT_DRAW.get()
 
 

@@ -43,32 +43,46 @@ class CheckVerdict:
     """The verdict of a check on a draw."""
 
     check: str
+    """The check's name; empty for that of the function that returned it."""
     ok: bool
+    """Whether the draw passes."""
     reason: str = ""
+    """Why it does not; a repair shows it to the model."""
     score: float | None = None
+    """How good the draw is, if the check says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleAttempt:
     """One draw: its branch and round, the reply, and the verdicts of the checks.
 
-    `number` is `branch * depth + round + 1`, unique over all branches. Rounds and branches count
-    from 0.
+    Rounds and branches count from 0.
     """
 
     branch: int
+    """The branch that drew it."""
     round: int
+    """The round of its branch."""
     number: int
+    """`branch * depth + round + 1`: unique over all branches."""
     state: State
+    """`passed`, `failed` (checked, and not passed), `error` or `cancelled`."""
     text: str = ""
+    """The reply."""
     value: Json = None
+    """The value of the reply, if a schema was asked for."""
     verdicts: tuple[CheckVerdict, ...] = ()
+    """What the checks found, in their order: up to the first failure, or all with `explain`."""
     error: str | None = None
     """The exception: its type's name and its message."""
     usage: Usage = NO_USAGE
+    """What the draw and its judges used."""
     seed: int | None = None
+    """The seed that was sent."""
     seconds: float = 0.0
+    """How long it took."""
     model: str = ""
+    """The model that was asked."""
     concerns: Concern | None = None
     """What its error concerns: this draw alone, its branch, or every draw of the sample."""
 
@@ -123,18 +137,24 @@ class SampleCounts:
 class SampleResult(Generic[V_co]):
     """The result of a sample; a `SampleResult[Recipe]` was asked with `schema=Recipe`.
 
-    `attempts` are sorted by (branch, round), independent of the order in which they ended.
+    if result.ok:
+        print(result.text, result.winner.round, result.usage.requests)
     """
 
     ok: bool
+    """Whether a draw passed all checks."""
     winner: SampleAttempt | None
+    """The chosen draw: the one that passed, or else the best; None if there is none."""
     attempts: tuple[SampleAttempt, ...]
+    """All draws, sorted by (branch, round), independent of the order in which they ended."""
     counts: SampleCounts
+    """How many draws were started, and how they ended."""
     usage: Usage
     """The usage of all draws, `speculative` ones included: what was paid for."""
     errors: tuple[BaseException, ...] = ()
     """The exceptions of draws, in (round, branch) order."""
     timing_dependent: frozenset[str] = field(default_factory=frozenset)
+    """The options that let timing decide, such as `pick="first"`; empty by default."""
     speculative: Usage = NO_USAGE
     """The usage of draws past the winner in (round, branch) order; it depends on timing."""
     parsed: V_co | None = later(None)  # noqa: RUF009 - it makes a field

@@ -12,6 +12,19 @@ from abreast.models.conversation import conversation_text, read_messages
 from abreast.models.media import MediaFile
 from abreast.models.port import Message, Model
 
+__all__ = [
+    "BestOf",
+    "Escalate",
+    "History",
+    "MultiTurn",
+    "Question",
+    "Rejection",
+    "Repair",
+    "Strategy",
+    "Turn",
+    "Vote",
+]
+
 TEMPLATE: Final = """{prompt}
 
 An earlier answer was:
@@ -36,15 +49,16 @@ Write a new answer that meets all requirements. Give only the answer."""
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The prompt, its images and PDF files, and the checks whose requirements it states.
-
-    `before` are the turns of the conversation that the prompt goes on from.
-    """
+    """What a sample asks, as a strategy sees it."""
 
     prompt: str
+    """The prompt as it was given."""
     checks: tuple[Check, ...] = ()
+    """The checks, whose requirements `text` states."""
     files: tuple[MediaFile, ...] = ()
+    """Images and PDF files that go with it."""
     before: tuple[Message, ...] = ()
+    """The turns of the conversation that the prompt goes on from."""
 
     @property
     def text(self) -> str:
@@ -81,7 +95,9 @@ class History:
     """The draws of one branch so far."""
 
     branch: int
+    """The number of the branch, from 0."""
     attempts: list[SampleAttempt] = field(default_factory=list)
+    """Its draws, the oldest first."""
     turns: list[Message] = field(default_factory=list)
 
     @property
@@ -92,10 +108,12 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What to ask now, and which model: an open one, a name, or None for the sample's own."""
+    """What a strategy asks next."""
 
     messages: tuple[Message, ...]
+    """The whole conversation; the last message is of the user."""
     model: Model | str | None = None
+    """The model to ask: an open one, a name, or None for the sample's own."""
 
 
 Chosen: TypeAlias = SampleAttempt | int | None

@@ -71,12 +71,19 @@ WORKFLOW_OUTLINED: Final = "workflow-outlined"
 
 @dataclass(frozen=True, slots=True)
 class FlowResult:
-    """How a workflow ended, and the record of each of its steps, by full id."""
+    """How a workflow ended, and the record of each of its steps; `abreast.workflow` returns it.
+
+    result.ok, result.outputs, result.steps["fan:greet:2"].output
+    """
 
     status: Fate
+    """`completed`, `failed`, `paused` (at a gate) or `aborted`."""
     error: str | None
+    """Why it failed; None if it did not."""
     steps: Records
+    """The record of each step by its full id: `type`, `status`, `output`, `error`."""
     outputs: dict[str, Any] = field(default_factory=dict)
+    """The values of the file's `outputs`."""
     at: str | None = None
     """The full id of the step that halted it, or else of the last that began."""
     index: int = 0

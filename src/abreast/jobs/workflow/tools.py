@@ -74,15 +74,20 @@ class GateQuestion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What a custom kind of step gets beside its config."""
+    """What a step of your own type gets beside its config: where it is, and what it may read."""
 
     step: str
     """The full id, such as `review:check:3`."""
     run_id: str
+    """The run's id in its store."""
     inputs: Mapping[str, Any]
+    """The inputs of the workflow."""
     item: Any = None
+    """The item of the fan-out around it; None outside of one."""
     attempt: int = 1
+    """The number of this attempt, from 1."""
     seed: int = 0
+    """The step's own seed."""
     verdict: str | None = None
     """The answer to a gate that was given beforehand."""
     workflow_dir: str = ""

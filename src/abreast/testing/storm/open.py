@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.testing.storm.dialects.replies import Script
@@ -17,7 +17,7 @@ from abreast.testing.storm.log import (
     billed_of,
     refusals_of,
 )
-from abreast.testing.storm.settings import Settings, make_settings
+from abreast.testing.storm.settings import Settings, StormSettings, make_settings
 from abreast.testing.storm.world import World
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Storm:
         """The tokens that are billed to each model."""
         return billed_of(self.log)
 
-    def change(self, **changes: Any) -> None:
+    def change(self, **changes: Unpack[StormSettings]) -> None:
         """Change limits, speed or faults from now on: `storm.change(rpm=150)`.
 
         Raises ValueError for invalid values.
@@ -75,17 +75,25 @@ class Storm:
 
 @asynccontextmanager
 async def open_storm(
-    *, script: Script | None = None, seed: int = 0, port: int = 0, **settings: Any
+    *,
+    script: Script | None = None,
+    seed: int = 0,
+    port: int = 0,
+    **settings: Unpack[StormSettings],
 ) -> AsyncIterator[Storm]:
-    """A storm server on this machine, in this event loop, until the end of the block.
-
-    `settings` are those of `Settings`: limits, speed, headers and faults. `script` gives replies: a
-    mapping from prompt to text, or a function. Raises ValueError for an invalid setting, and
-    ModuleNotFoundError without aiohttp.
+    """A provider of models on this machine, in this event loop, until the end of the block.
 
         async with open_storm(rpm=600, concurrency=8, faults={"500": 0.01}) as storm:
             ...                                    # calls to storm.url + "/v1/chat/completions"
             assert storm.stats().disconnects == 0
+
+    Args:
+        script: its replies: a mapping from prompt to text, or a function; by default made-up words.
+        seed: decides on what is drawn: sizes, noise, faults.
+        port: where it listens; 0 for any free one.
+        **settings: limits, speed, headers and faults: the fields of `Settings`.
+
+    Raises ValueError for an invalid setting.
     """
     checked = make_settings(settings)
     from abreast.testing.storm.server import StormServer

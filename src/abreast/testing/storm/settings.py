@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from abreast.testing.storm.faults import FAULTS
 
@@ -141,6 +141,39 @@ class Settings:
                 )
         _check_shapes(changes)
         return replace(self, **changes)
+
+
+class StormSettings(TypedDict, total=False):
+    """The fields of `Settings`, as keywords."""
+
+    rpm: float | None
+    tpm: float | None
+    input_tpm: float | None
+    output_tpm: float | None
+    concurrency: int | None
+    per_day: float | None
+    window: str
+    burst: float | None
+    token_burst: float | None
+    oversize: str
+    neighbour: float
+    minute: float
+    latency: float
+    per_token: float
+    noise: float
+    output_min: int
+    output_max: int
+    chunks: int
+    reply: str
+    strict: str
+    headers: str
+    lag: float
+    lie: float
+    retry_after: str | float
+    markers: bool
+    faults: Mapping[str, float]
+    fault_at: Mapping[int, str]
+    steps: Sequence[SettingsStep | tuple[float, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
