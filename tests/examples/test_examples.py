@@ -34,7 +34,7 @@ def play(name, folder):
 
 def test_there_is_a_test_for_every_example():
     ours = "".join(path.read_text("utf-8") for path in (ROOT / "tests/examples").glob("test_*.py"))
-    tested = set(re.findall(r"(?:play|at_all_widths)\(\"([\w.-]+)\"", ours))
+    tested = set(re.findall(r"(?:(?:play|at_all_widths)\(\"|examples/)([\w.-]+\.\w+)\"", ours))
 
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == tested
 

@@ -225,7 +225,7 @@ def test_after_a_kill_no_recorded_draw_is_requested_again_and_the_winner_is_the_
     with start_storm(latency=0.02, noise=0.05, fault_at=stalled) as storm:
         abreast = at(storm)
         with abreast.start(*asked, measured=False) as process:
-            storm.until(process, lambda stats: stats.in_flight == 4)
+            storm.until(process, lambda stats: stats.arrived == 10 and stats.in_flight == 4)
             abreast.until(process, lambda: len(settled(abreast, "sample-1")) == 6)
             process.kill()
             process.wait()

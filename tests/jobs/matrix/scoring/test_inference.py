@@ -283,7 +283,7 @@ def test_a_trace_that_many_numbers_make_certain_is_not_called_clear():
 )
 def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch, missing, call):
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(NeedsReport, match=r"install 'abreast\[report\]'"):
+    with pytest.raises(NeedsReport, match=r"pip install .*\[report\]'"):
         call()
 
 

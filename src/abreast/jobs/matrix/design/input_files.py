@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.jobs.matrix.design.plain_rows import plain_row
+from abreast.system.installation import install_hint
 
 _JSON_LINES: Final = (".jsonl", ".ndjson")
 _TABLES: Final = {".csv": ",", ".tsv": "\t"}
@@ -97,8 +98,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any] | str]:
         parquet = import_module("pyarrow.parquet")
     except ImportError:
         yield (
-            f"{path.name}: Parquet needs pyarrow, which is not installed: "
-            "pip install 'abreast[parquet]'"
+            f"{path.name}: Parquet needs pyarrow, which is not installed: {install_hint('parquet')}"
         )
         return
     try:
