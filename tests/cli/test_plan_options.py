@@ -349,6 +349,11 @@ def test_a_part_of_more_tokens_than_are_allowed_is_divided(project):
     assert len(ran(project, "--command", "true", "--max-tokens", "8")[1]["subplans"]) > whole
 
 
+def test_with_bounds_of_tokens_it_is_divided_by_imports(project):
+    found = ran(project, "--command", "true", "--max-tokens", "40000", "--min-tokens", "2000")
+    assert len(found[1]["subplans"]) == 1  # all of it is far below the bound
+
+
 SHOWN_BY = {
     "path": test_a_directory_without_git_is_divided_worked_on_and_merged,
     "home": plan_work.test_a_path_of_python_that_is_relative_is_so_to_where_it_was_asked,
@@ -371,6 +376,7 @@ SHOWN_BY = {
     "min_files": test_how_far_it_is_divided_is_as_told,
     "max_files": test_how_far_it_is_divided_is_as_told,
     "max_tokens": test_a_part_of_more_tokens_than_are_allowed_is_divided,
+    "min_tokens": test_with_bounds_of_tokens_it_is_divided_by_imports,
 }
 """The test that shows what each fact of a plan does."""
 

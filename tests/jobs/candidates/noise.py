@@ -29,6 +29,8 @@ def expect_verdicts(found, wanted):
     drowned = {name for name, (verdict, reason) in found.items() if is_noise(verdict, reason)}
     drowned = {name for name in drowned if wanted.get(name) == "faster"}
     verdicts = {name: verdict for name, (verdict, _) in found.items()}
+    # Candidates that would have been made of one that is undecided are not there.
+    wanted = {name: verdict for name, verdict in wanted.items() if name in found or not drowned}
     assert verdicts == wanted | dict.fromkeys(drowned, "undecided"), found
     if drowned:
         pytest.xfail(f"this machine is too busy to time {', '.join(sorted(drowned))}")

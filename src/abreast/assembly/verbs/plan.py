@@ -45,6 +45,7 @@ async def plan(
     min_files: int | None = None,
     max_files: int | None = None,
     max_tokens: int | None = None,
+    min_tokens: int | None = None,
     store: str | PathLike[str] | Store | None = None,
     name: str = "plan",
     resume: Resume = "auto",
@@ -93,6 +94,7 @@ async def plan(
         min_files: leave parts of so few files whole; 10 by default.
         max_files: divide parts that have more.
         max_tokens: divide parts that have more.
+        min_tokens: divide by imports, into parts of at least so many tokens; needs `max_tokens`.
         store: where the run is recorded: a path, a URL or a Store; None for a run in memory.
         name: what the run is called.
         resume: `"auto"` goes on with the newest run of that name if it has not ended and has the
@@ -137,6 +139,7 @@ async def plan(
             "min_files": min_files,
             "max_files": max_files,
             "max_tokens": max_tokens,
+            "min_tokens": min_tokens,
         },
         str(Path.cwd()),
         lambda word: "work" if word in ("command", "call") else word,

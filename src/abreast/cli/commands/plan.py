@@ -30,6 +30,11 @@ division_options = options.group_of(
     click.option("--min-files", metavar="N", help="Leave parts of so few files whole.  [10]"),
     click.option("--max-files", metavar="N", help="Divide parts that have more."),
     click.option("--max-tokens", metavar="N", help="Divide parts that have more."),
+    click.option(
+        "--min-tokens",
+        metavar="N",
+        help="Divide by imports; no part has fewer.",
+    ),
 )
 
 

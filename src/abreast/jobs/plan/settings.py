@@ -19,8 +19,8 @@ from abreast.store.port import JsonValue, RunRow
 
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
-_LATER: Final = ("reasoning",)  # keys that manifests leave out unless they are set
-DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens")
+_LATER: Final = ("reasoning", "min_tokens")  # keys that manifests leave out unless they are set
+DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens", "min_tokens")
 """The keys that decide how far to divide."""
 
 
@@ -100,6 +100,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "min_files": _integer_key(1),
     "max_files": _integer_key(1),
     "max_tokens": _integer_key(1),
+    "min_tokens": _integer_key(0),
 }
 """The keys of a plan, in flags and files."""
 
@@ -150,6 +151,7 @@ class PlanJob:
     max_files: int | None = None
     max_tokens: int | None = None
     reasoning: Effort | None = None
+    min_tokens: int | None = None
 
     @classmethod
     def of(

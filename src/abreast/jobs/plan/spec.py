@@ -1,5 +1,7 @@
 """A plan: a tree of nodes that divide the files of a repository, each with its reason."""
 
+import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,6 +11,12 @@ from abreast.jobs.plan.errors import PlanInvalid
 
 ROOT: Final = "root"
 """The id of the node that has all files."""
+
+
+# Hexadecimal digits: with 48 bits, two of 10,000 nodes collide once in five million plans.
+_DIGEST_DIGITS: Final = 12
+_SLUG_CHARACTERS: Final = 24
+_NOT_IN_SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 
 class Reason(StrEnum):
@@ -38,9 +46,11 @@ class NodeKind(StrEnum):
     FILES = "files"
     """The files in a directory itself, not in those beneath it."""
     CLUSTER = "cluster"
-    """Files of one directory that belong together."""
+    """Files that belong together, of one directory unless they are within bounds of tokens."""
     HUBS = "hubs"
     """Files of one directory that many others of it import; they get one common writer."""
+    GROUP = "group"
+    """Parts within bounds of tokens that are mostly in one directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +59,28 @@ class Options:
 
     A node of at most `min_files` files, or at `max_depth` (the root has 0), stays whole.
     `max_files` and `max_tokens` are a leaf's budget, none by default: a node within it stays whole,
-    a node above it is divided wherever it can be.
+    a node above it is divided wherever it can be. With `min_tokens`, parts are made by imports,
+    across directories: each has at least so many tokens, where that is possible.
     """
 
     max_depth: int = 8
     min_files: int = 10
     max_files: int | None = None
     max_tokens: int | None = None
+    min_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        least = {"max_depth": 0, "min_files": 1, "max_files": 1, "max_tokens": 1}
+        least = {"max_depth": 0, "min_files": 1, "max_files": 1, "max_tokens": 1, "min_tokens": 0}
         for name, low in least.items():
             value = getattr(self, name)
-            if value is None and name in {"max_files", "max_tokens"}:
+            if value is None and name in {"max_files", "max_tokens", "min_tokens"}:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
                 raise PlanInvalid(
                     f"{name} is {value!r}: it must be a whole number of at least {low}"
                 )
+        if self.min_tokens is not None and 2 * self.min_tokens > (self.max_tokens or 0):
+            raise PlanInvalid("min_tokens needs a max_tokens that is at least twice as large")
 
     @property
     def budgeted(self) -> bool:
@@ -78,6 +92,19 @@ class Options:
         return (self.max_files is not None and files > self.max_files) or (
             self.max_tokens is not None and tokens > self.max_tokens
         )
+
+
+def node_id(*facts: str, slug: str | None = None) -> str:
+    """A readable part and a digest of the node's facts.
+
+    It has letters, digits and hyphens, so that it can be a branch or a path.
+    """
+    digest = hashlib.sha256("\0".join(facts).encode(errors="surrogatepass")).hexdigest()[
+        :_DIGEST_DIGITS
+    ]
+    path = facts[1] if slug is None else slug
+    short = _NOT_IN_SLUG.sub("-", "/".join(path.split("/")[-2:]).lower()).strip("-")
+    return f"{short[-_SLUG_CHARACTERS:].strip('-') or 'top'}-{digest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
     plan = decompose(take_inventory(root), read_imports(root, inventory), Options())
 
 It divides by directories first; where these don't divide, by imports, then by communities of
-imports; above a budget, by names. A leaf has the reason why it is not divided: `max_depth`,
+imports; above a budget, by names. With `min_tokens` it divides by imports alone, into parts within
+bounds (`bounded_plan`). A leaf has the reason why it is not divided: `max_depth`,
 `min_files`, `no_progress`, `fits`. An id is made of a path, never of a position, so a file added
 elsewhere does not change it (unless a new level pushes what is beneath it over `max_depth`).
 
@@ -14,24 +15,20 @@ deeper than 2. Whether a directory is a level depends on its neighbours alone, s
 elsewhere removes no level.
 """
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from abreast.jobs.plan.decompose.bounded_plan import bounded_nodes
 from abreast.jobs.plan.decompose.clusters import divide_by_budget, divide_by_imports
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.inventory import FileEntry, Inventory
-from abreast.jobs.plan.spec import ROOT, NodeKind, Options, Plan, PlanNode, Reason
+from abreast.jobs.plan.decompose.tested_files import sources_of_tests
+from abreast.jobs.plan.spec import ROOT, NodeKind, Options, Plan, PlanNode, Reason, node_id
 
 # Neighbours, in multiples of min_files, below which a directory is not a level. With less, 40 files
 # of 11 + 11 + 11 + 7 would nest to depth 3.
 _FEW_NEIGHBOURS: Final = 2
-# Hexadecimal digits: with 48 bits, two of 10,000 nodes collide once in five million plans.
-_DIGEST_DIGITS: Final = 12
-_SLUG_CHARACTERS: Final = 24
-_NOT_IN_SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(slots=True, eq=False)
@@ -77,12 +74,17 @@ def decompose(
     """The plan of an inventory. Without imports it divides by directories and names alone."""
     options = options or Options()
     imports = imports or Imports()
+    notes = (*inventory.notes, *imports.notes)
+    if options.min_tokens is not None:
+        sources = sources_of_tests(inventory.paths, imports.edges)
+        nodes = bounded_nodes(inventory.files, imports.edges, sources, options)
+        return Plan(tuple(nodes), options, 1, notes)
     work = _Decomposition(imports, options)
     return Plan(
         tuple(work.run(grow(inventory.files, options))),
         options,
         work.steps,
-        (*inventory.notes, *imports.notes),
+        notes,
     )
 
 
@@ -179,7 +181,7 @@ class _Decomposition:
 def _of_folder(folder: Folder, *, whole: bool) -> _Part:
     if whole:
         return _Part(
-            _node_id("folder", folder.path),
+            node_id("folder", folder.path),
             NodeKind.DIRECTORY,
             f"{folder.path}/",
             _sorted(folder.all_files()),
@@ -187,7 +189,7 @@ def _of_folder(folder: Folder, *, whole: bool) -> _Part:
         )
     scope = f"{folder.path}/*" if folder.path else "*"
     return _Part(
-        _node_id("files", folder.path), NodeKind.FILES, scope, _sorted(folder.files), folder
+        node_id("files", folder.path), NodeKind.FILES, scope, _sorted(folder.files), folder
     )
 
 
@@ -196,24 +198,11 @@ def _of_cluster(part: _Part, place: Folder, files: tuple[FileEntry, ...], kind: 
     anchors = (*part.anchors, first if kind is NodeKind.CLUSTER else "hubs/")  # no file ends so
     # The id is made of the directory, not of the parent node: changes elsewhere decide whether that
     # is the directory or only its files.
-    name = _node_id("cluster", place.path, *anchors, slug=f"{place.path}/{first}")
+    name = node_id("cluster", place.path, *anchors, slug=f"{place.path}/{first}")
     short = [file.path.rpartition("/")[2] for file in files]
     within = f"{place.path}/" if place.path else ""
     listed = ", ".join(short[:2]) + (", .." if len(short) > 2 else "")  # noqa: PLR2004 - two names are listed
     return _Part(name, kind, f"{within}{{{listed}}}", files, place, anchors, final=True)
-
-
-def _node_id(*facts: str, slug: str | None = None) -> str:
-    """A readable part and a digest of the node's facts.
-
-    It has letters, digits and hyphens, so that it can be a branch or a path.
-    """
-    digest = hashlib.sha256("\0".join(facts).encode(errors="surrogatepass")).hexdigest()[
-        :_DIGEST_DIGITS
-    ]
-    path = facts[1] if slug is None else slug
-    short = _NOT_IN_SLUG.sub("-", "/".join(path.split("/")[-2:]).lower()).strip("-")
-    return f"{short[-_SLUG_CHARACTERS:].strip('-') or 'top'}-{digest}"
 
 
 def _sorted(files: Iterable[FileEntry]) -> tuple[FileEntry, ...]:

@@ -9,7 +9,7 @@ tokens are a quarter of its bytes.
 """
 
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -155,3 +155,11 @@ def _entry(root: Path, path: str, *, link: bool) -> FileEntry | str | None:
         return FileEntry(path, found.st_size, binary=True, huge=huge)
     characters = found.st_size if huge else len(content.decode(errors="replace"))
     return FileEntry(path, found.st_size, -(-characters // _CHARACTERS_PER_TOKEN), huge=huge)
+
+
+def folders_between(one: Sequence[str], other: Sequence[str]) -> int:
+    """The steps from one directory to another, up and down; each is given by its parts."""
+    shared = 0
+    while shared < min(len(one), len(other)) and one[shared] == other[shared]:
+        shared += 1
+    return len(one) + len(other) - 2 * shared

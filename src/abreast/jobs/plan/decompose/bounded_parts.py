@@ -1,0 +1,313 @@
+"""Divides files into parts within bounds of tokens, with as few imports between them as possible.
+
+    parts = divide_within_bounds(files, edges, ties, TokenBounds(2_000, 40_000))
+
+It is a multilevel partition, as graph libraries have: files are combined step by step along their
+strongest ties, the groups are combined into parts, and on the way back, from large groups to single
+files, whatever lowers the cut moves to a neighbouring part. Compared with METIS it cuts as much
+(`python -m benchmarks.decomposition` prints both), needs no compiler, and gives the same parts on
+every machine. Files that are next to each other are tied weakly, which decides where imports don't.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from abreast.jobs.plan.decompose.graph import gathered
+from abreast.jobs.plan.decompose.inventory import FileEntry, folders_between
+
+_TEST_TIE: Final = 20.0  # of a test to its source, in imports
+_NEIGHBOUR_TIE: Final = 0.3  # of a file to the next one in its directory, in imports
+_LEVELS: Final = (64, 32, 16, 8, 4, 2)  # groups of a level have at most this part of a part's size
+_MAX_PASSES: Final = 8  # over the groups of a level
+_MAX_LOSING_MOVES: Final = 60  # that are tried in a row, in the hope of a gain after them
+_MIN_GAIN: Final = 1e-9
+
+Weights: TypeAlias = list[dict[int, float]]
+"""For each node, the weights of its edges to others, in both directions."""
+# The loss of a move, the node, the part that it goes to, and the version of this entry.
+_Move: TypeAlias = tuple[float, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBounds:
+    """The tokens of a part: at most `high`, at least `low` where that is possible."""
+
+    low: int
+    high: int
+    max_files: int | None = None
+
+
+def divide_within_bounds(
+    files: Sequence[FileEntry],
+    edges: Mapping[str, Sequence[str]],
+    ties: Mapping[str, str],
+    bounds: TokenBounds,
+) -> list[tuple[FileEntry, ...]]:
+    """The parts, ordered by their first file. `ties` has the source of each test.
+
+    A file that is larger than `high` is a part alone.
+    """
+    # A file counts as so many tokens that no more than `max_files` fit.
+    least = 1 if bounds.max_files is None else -(-bounds.high // bounds.max_files)
+    sizes = [max(least, file.tokens) for file in files]
+    level = _Level(_weights(files, edges, ties), sizes)
+    finer: list[tuple[_Level, list[int]]] = []
+    for share in _LEVELS:
+        labels = level.combined(bounds.high / share)
+        finer.append((level, labels))
+        level = level.of_groups(labels)
+    labels = level.combined(bounds.high)
+    finer.append((level, labels))
+    level = level.of_groups(labels)
+    parts = _Parts(level, level.filled(bounds), bounds)
+    for level, labels in reversed(finer):
+        parts.go_to(level, labels)
+        parts.refine()
+    groups = gathered(parts.part_of)
+    return sorted(
+        (tuple(files[place] for place in group) for group in groups),
+        key=lambda group: group[0].path,
+    )
+
+
+def _weights(
+    files: Sequence[FileEntry], edges: Mapping[str, Sequence[str]], ties: Mapping[str, str]
+) -> Weights:
+    number = {file.path: place for place, file in enumerate(files)}
+    weights: Weights = [{} for _ in files]
+
+    def tie(one: int, other: int, weight: float) -> None:
+        weights[one][other] = weights[one].get(other, 0.0) + weight
+        weights[other][one] = weights[other].get(one, 0.0) + weight
+
+    for place, file in enumerate(files):
+        for to in edges.get(file.path, ()):
+            if to in number:
+                tie(place, number[to], 1.0)
+        source = ties.get(file.path)
+        if source in number:
+            tie(place, number[source], _TEST_TIE)
+    for place, (one, other) in enumerate(pairwise(files)):
+        distance = folders_between(one.path.split("/")[:-1], other.path.split("/")[:-1])
+        tie(place, place + 1, _NEIGHBOUR_TIE / (1 + distance))
+    return weights
+
+
+@dataclass(slots=True)
+class _Level:
+    """Groups of files: the weights between them, and their sizes in tokens."""
+
+    weights: Weights
+    sizes: list[int]
+
+    def combined(self, high: float) -> list[int]:
+        """Combine neighbours, the most strongly tied first, up to a size; a label for each node.
+
+        The strength of a tie is its weight, by the geometric mean of the sizes that it ties.
+        """
+        groups = _Groups(self)
+        waiting: list[tuple[float, int, int, int, int]] = []
+
+        def consider(one: int, other: int) -> None:
+            sizes, version = groups.sizes, groups.version
+            if sizes[one] + sizes[other] <= high:
+                strength = groups.near[one][other] / (sizes[one] * sizes[other]) ** 0.5
+                first, second = min(one, other), max(one, other)
+                heappush(waiting, (-strength, first, second, version[first], version[second]))
+
+        for one, weights in enumerate(self.weights):
+            for other in weights:
+                if one < other:
+                    consider(one, other)
+        while waiting:
+            _, one, other, *versions = heappop(waiting)
+            if versions == [groups.version[one], groups.version[other]]:
+                groups.combine(one, other)
+                for third in groups.near[one]:
+                    consider(one, third)
+        return groups.labels()
+
+    def filled(self, bounds: TokenBounds) -> list[int]:
+        """Combine what is less than half full with what it is tied to most; a label for each node.
+
+        One below the least size goes to the next other if it is tied to none with room.
+        """
+        groups = _Groups(self)
+        waiting = [(size, node) for node, size in enumerate(self.sizes) if 2 * size < bounds.high]
+        heapify(waiting)
+        while waiting:
+            size, node = heappop(waiting)
+            if groups.version[node] < 0 or size != groups.sizes[node]:
+                continue  # it was combined since
+            partner = groups.partner(node, bounds)
+            if partner is None:
+                continue
+            one = min(node, partner)
+            groups.combine(one, max(node, partner))
+            if 2 * groups.sizes[one] < bounds.high:
+                heappush(waiting, (groups.sizes[one], one))
+        return groups.labels()
+
+    def of_groups(self, labels: Sequence[int]) -> "_Level":
+        """The level above, whose nodes are the groups of these labels, in the order of these."""
+        number = _numbers(labels)
+        weights: Weights = [defaultdict(float) for _ in number]
+        sizes = [0] * len(number)
+        for node, label in enumerate(labels):
+            group = number[label]
+            sizes[group] += self.sizes[node]
+            for other, weight in self.weights[node].items():
+                if labels[other] != label:
+                    weights[group][number[labels[other]]] += weight
+        return _Level(weights, sizes)
+
+
+class _Groups:
+    """Nodes of a level that are combined; a group has the number of its first node."""
+
+    def __init__(self, level: _Level) -> None:
+        self.near = [dict(weights) for weights in level.weights]
+        self.sizes = list(level.sizes)
+        self.version = [0] * len(self.sizes)
+        """How often it was combined with others; -1 for one that is part of another."""
+        self._parents = list(range(len(self.sizes)))
+
+    def combine(self, one: int, other: int) -> None:
+        """Make a node part of a group of a lower number."""
+        near = self.near
+        self._parents[other] = one
+        self.sizes[one] += self.sizes[other]
+        self.version[one] += 1
+        self.version[other] = -1
+        for third, weight in near[other].items():
+            del near[third][other]
+            if third != one:
+                near[one][third] = near[third][one] = near[one].get(third, 0.0) + weight
+        near[other] = {}
+
+    def partner(self, node: int, bounds: TokenBounds) -> int | None:
+        """The group to combine a small one with, if there is one with room."""
+        room, ties = bounds.high - self.sizes[node], self.near[node]
+        tied = [other for other in ties if self.sizes[other] <= room]
+        if tied:
+            return min(tied, key=lambda other: (-ties[other], self.sizes[other], other))
+        if self.sizes[node] >= bounds.low:
+            return None
+        others = (
+            other
+            for other, version in enumerate(self.version)
+            if version >= 0 and other != node and self.sizes[other] <= room
+        )
+        return min(others, key=lambda other: (abs(other - node), other), default=None)
+
+    def labels(self) -> list[int]:
+        """The number of the group of each node."""
+        for node in range(len(self._parents)):  # a parent has a lower number: it is final already
+            self._parents[node] = self._parents[self._parents[node]]
+        return self._parents
+
+
+def _numbers(labels: Iterable[int]) -> dict[int, int]:
+    return {label: place for place, label in enumerate(sorted(set(labels)))}
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The part of each node of a level."""
+
+    level: _Level
+    part_of: list[int]
+    bounds: TokenBounds
+    sizes: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sizes = defaultdict(int)
+        for node, part in enumerate(self.part_of):
+            self.sizes[part] += self.level.sizes[node]
+
+    def go_to(self, level: _Level, labels: Sequence[int]) -> None:
+        """Go on with a finer level, of whose nodes these labels made the groups of this one."""
+        number = _numbers(labels)
+        self.part_of = [self.part_of[number[label]] for label in labels]
+        self.level = level
+
+    def refine(self) -> None:
+        """Move nodes to neighbouring parts as long as that lowers the cut."""
+        for _ in range(_MAX_PASSES):
+            if not self._pass():
+                break
+
+    def _pass(self) -> bool:
+        """Move each node at most once, the best move first, also some that lose.
+
+        The moves after the best state are taken back. Whether it is better than before.
+        """
+        nodes = range(len(self.part_of))
+        version = [0] * len(nodes)  # below 0: it was moved, or can't be
+        waiting: list[_Move] = []
+
+        for node in nodes:
+            self._consider(node, version, waiting)
+        gain = best = 0.0
+        moves: list[tuple[int, int]] = []
+        kept = 0
+        while waiting and len(moves) - kept < _MAX_LOSING_MOVES:
+            loss, node, part, known = heappop(waiting)
+            if known != version[node]:
+                continue
+            if not self._may_move(node, part):
+                if not self._has_other_move(node, part):
+                    version[node] = -1
+                self._consider(node, version, waiting)
+                continue
+            moves.append((node, self.part_of[node]))
+            self._move(node, part)
+            version[node] = -1
+            gain -= loss
+            if gain > best + _MIN_GAIN:
+                best, kept = gain, len(moves)
+            for other in self.level.weights[node]:
+                self._consider(other, version, waiting)
+        for node, part in reversed(moves[kept:]):
+            self._move(node, part)
+        return kept > 0
+
+    def _consider(self, node: int, version: list[int], waiting: list[_Move]) -> None:
+        if version[node] >= 0 and (found := self._best_move(node)) is not None:
+            version[node] += 1
+            heappush(waiting, (-found[0], node, found[1], version[node]))
+
+    def _best_move(self, node: int) -> tuple[float, int] | None:
+        """The gain of the best move to a part with room, and that part."""
+        pull: dict[int, float] = {}
+        for other, weight in self.level.weights[node].items():
+            part = self.part_of[other]
+            pull[part] = pull.get(part, 0.0) + weight
+        own = self.part_of[node]
+        stay, room = pull.pop(own, 0.0), self.bounds.high - self.level.sizes[node]
+        best = min(
+            ((-weight, part) for part, weight in pull.items() if self.sizes[part] <= room),
+            default=None,
+        )
+        return None if best is None else (-best[0] - stay, best[1])
+
+    def _has_other_move(self, node: int, part: int) -> bool:
+        found = self._best_move(node)
+        return found is not None and found[1] != part
+
+    def _may_move(self, node: int, part: int) -> bool:
+        size, own = self.level.sizes[node], self.sizes[self.part_of[node]]
+        # A part may become empty, but not too small.
+        return self.sizes[part] + size <= self.bounds.high and (
+            own == size or own - size >= self.bounds.low
+        )
+
+    def _move(self, node: int, part: int) -> None:
+        size = self.level.sizes[node]
+        self.sizes[self.part_of[node]] -= size
+        self.sizes[part] += size
+        self.part_of[node] = part
