@@ -172,7 +172,7 @@ class PlanMerge:
         `before_write` is called when nothing can prevent it any more.
         """
         await asyncio.to_thread(clear_leftovers, self._root, self._notify)
-        plan, imports = await asyncio.to_thread(self._job.divide)
+        plan, imports = await asyncio.to_thread(self._job.divide, strict=False)
         source = await asyncio.to_thread(self._snapshots.take, self._root)
         ownership = self._ownership(plan)
 
@@ -263,7 +263,7 @@ class PlanMerge:
             leaf.id: [path for path in leaf.files if path not in taken] for leaf in plan.leaves
         }
         leaves = {leaf: files for leaf, files in others.items() if leaf not in had} | had
-        return Ownership(leaves, list_submodules(self._root))
+        return Ownership(leaves, list_submodules(self._root), plan.left_out)
 
     async def _check(self, whole: CheckedMerge) -> CheckResult:
         looked = await check_imports(whole)

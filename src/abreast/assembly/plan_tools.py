@@ -24,6 +24,7 @@ from abreast.jobs.plan.work.functions import FunctionTask, WorkFunction
 from abreast.jobs.plan.work.held_results import clear_leftovers
 from abreast.jobs.plan.work.in_worktrees import WORKTREES, StartTrees, Task, in_worktrees
 from abreast.jobs.plan.work.ownership import Ownership
+from abreast.jobs.plan.written.division import written_needs
 from abreast.limits.limit import Limit
 from abreast.limits.pool import Pool
 from abreast.models.port import Request
@@ -88,13 +89,20 @@ class PlanTools:
         """Whether a model does the work of subplans."""
         return self._job.command is None and self._job.call is None and self._function is None
 
-    def divide(self) -> Imports:
-        """Divide the directory, which blocks; raises `PlanInvalid` if it can't be divided."""
+    def divide(self, *, strict: bool = True) -> Imports:
+        """Divide the directory, which blocks; raises `PlanInvalid` if it can't be divided.
+
+        If not `strict`, parts may name files that are not there any more.
+        """
         if shutil.which("git") is None:
             raise PlanInvalid("a plan needs git, which is not on the PATH")
-        self.plan, imports = self._job.divide()
+        self.plan, imports = self._job.divide(strict=strict)
         ordered = self._job.order == "dependencies"
-        self._needs = in_groups(dependencies(self.plan, imports)) if ordered else None
+        self._needs = (
+            in_groups(dependencies(self.plan, imports))
+            if ordered
+            else written_needs(self.plan, self._job.parts)
+        )
         return imports
 
     async def open(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -45,6 +45,9 @@ async def plan(
     min_files: int | None = None,
     max_files: int | None = None,
     max_tokens: int | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    parts: Sequence[Mapping[str, object]] | None = None,
     store: str | PathLike[str] | Store | None = None,
     name: str = "plan",
     resume: Resume = "auto",
@@ -93,6 +96,11 @@ async def plan(
         min_files: leave parts of so few files whole; 10 by default.
         max_files: divide parts that have more.
         max_tokens: divide parts that have more.
+        include: divide only files of these patterns, such as `"src/"` and `"*.py"`.
+        exclude: leave files of these patterns out: they are in no part.
+        parts: the parts, if the directory is not to be divided: each has `name` and `files` (paths,
+            directories that end with a slash, patterns), and may have `id`, `instructions` and
+            `after`, the parts that it waits for.
         store: where the run is recorded: a path, a URL or a Store; None for a run in memory.
         name: what the run is called.
         resume: `"auto"` goes on with the newest run of that name if it has not ended and has the
@@ -137,6 +145,9 @@ async def plan(
             "min_files": min_files,
             "max_files": max_files,
             "max_tokens": max_tokens,
+            "include": list(include) or None,
+            "exclude": list(exclude) or None,
+            "parts": None if parts is None else [dict(part) for part in parts],
         },
         str(Path.cwd()),
         lambda word: "work" if word in ("command", "call") else word,

@@ -9,14 +9,25 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import UsageError, os_error_text, refusing, tell
-from abreast.cli.jobs.plan.job import flag, make_plan, print_plan, recorded_job, repair_tree
+from abreast.cli.jobs.model_options import configured_lanes, find_known_price
+from abreast.cli.jobs.plan.job import (
+    ShownPlan,
+    flag,
+    given_flags,
+    make_plan,
+    plan_node,
+    print_plan,
+    read_job,
+    recorded_job,
+    repair_tree,
+    write_plan_file,
+)
 from abreast.cli.jobs.request import new_request
 from abreast.cli.stores import StoreChoice, find_run
-from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import score as score_of
 from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.forecast import forecast_cost
 from abreast.jobs.plan.settings import KIND, ORDERS, PlanJob
-from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.work.held_results import clear_leftovers
 
 
@@ -30,6 +41,18 @@ division_options = options.group_of(
     click.option("--min-files", metavar="N", help="Leave parts of so few files whole.  [10]"),
     click.option("--max-files", metavar="N", help="Divide parts that have more."),
     click.option("--max-tokens", metavar="N", help="Divide parts that have more."),
+    click.option(
+        "--include",
+        metavar="PATTERN",
+        multiple=True,
+        help="Divide only such files: src/, '*.py'; may be repeated.",
+    ),
+    click.option(
+        "--exclude",
+        metavar="PATTERN",
+        multiple=True,
+        help="Leave such files out: they are in no part; may be repeated.",
+    ),
 )
 
 
@@ -49,31 +72,55 @@ check_option = click.option(
     metavar="FILE",
     help="Write a page with a map of the subplans, for a browser, offline.",
 )
+@click.option("-o", "--output", metavar="FILE", help="Write the plan to a YAML file, to edit it.")
 @options.as_json
 @options.verbose
 @click.argument("path", metavar="[PATH]", default=".")
-def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any) -> int:
-    """Show the tree of subplans that PATH is divided into, and why each part is divided or not."""
-    plan, imports = _plan_of(path, given)
-    return (
-        _write_page(plan, imports, path, html)
-        if html is not None
-        else print_plan(plan, imports, ids=ids, as_json=as_json)
-    )
+def show(
+    *,
+    path: str,
+    ids: bool,
+    html: str | None,
+    output: str | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Show the tree of subplans that PATH is divided into, and why each part is divided or not.
+
+    PATH is a directory, or the file of a plan. With -o the plan becomes a file: merge, split and
+    rename its parts, move files, give each part instructions, then `abreast plan run FILE`.
+    """
+    shown = _plan_of(path, given)
+    if output is not None:
+        return write_plan_file(shown, output)
+    if html is not None:
+        return _write_page(shown, html)
+    return print_plan(shown.plan, shown.imports, ids=ids, as_json=as_json)
 
 
 @command.command("score")
 @division_options
+@click.option(
+    "--model", "-m", metavar="NAME", help="Also forecast what it costs if this model does the work."
+)
+@click.option("--prompt", metavar="TEXT", default="", help="What is to be done, for the forecast.")
 @options.as_json
 @options.verbose
 @click.argument("path", metavar="[PATH]", default=".")
-def score(*, path: str, as_json: bool, **given: Any) -> int:
+def score(*, path: str, model: str | None, prompt: str, as_json: bool, **given: Any) -> int:
     """Say how well PATH divides, before anything is spent.
 
-    It shows cuts, hubs, likely conflicts, and the gain of each width.
+    It shows cuts, balance, hubs, likely conflicts, the gain of each width, and with a model what
+    its work would cost. PATH is a directory, or the file of a plan.
     """
-    plan, imports = _plan_of(path, given)
-    return print_plan(plan, imports, as_json=as_json, only_score=True)
+    shown = _plan_of(path, given)
+    model = model or shown.options.get("model")
+    prompt = prompt or str(shown.options.get("prompt") or "")
+    cost = None
+    if model is not None:
+        name, price = find_known_price(str(model), configured_lanes(Config.load()))
+        cost = forecast_cost(shown.plan, name, price, prompt)
+    return print_plan(shown.plan, shown.imports, as_json=as_json, only_score=True, cost=cost)
 
 
 @command.command("run")
@@ -82,7 +129,8 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
     "--command",
     metavar="TEXT",
     help="What to run in each worktree, by sh: {files} are its files; $ABREAST_FILE_LIST has them "
-    "one per line, $ABREAST_SUBPLAN its name, $ABREAST_INSTRUCTION the prompt.",
+    "one per line, $ABREAST_SUBPLAN its name, $ABREAST_INSTRUCTION the prompt, {instructions} and "
+    "$ABREAST_INSTRUCTIONS what this part alone is told.",
 )
 @click.option(
     "--call",
@@ -129,9 +177,7 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
 @click.option(
     "--order",
     type=click.Choice(ORDERS),
-    default="parallel",
-    show_default=True,
-    help="Whether subplans wait for those whose files theirs import.",
+    help="Whether subplans wait for those whose files theirs import.  [parallel]",
 )
 @click.option("--fail-fast", is_flag=True, help="Stop all at the first failure.")
 @options.retries
@@ -154,23 +200,29 @@ def run(*, name: str, **given: Any) -> int:
     """Run a command, a function or a model on every subplan of PATH, each in its own worktree.
 
     The subplans run side by side. PATH itself is not touched: `abreast plan apply RUN` merges what
-    was done into it.
+    was done into it. PATH may be the file of a plan, which `abreast plan show -o` writes.
 
     \b
       abreast plan run --command 'ruff format {files}' -w 10
       abreast plan run --call codemods:rename_keyword
       abreast plan run -m openai/gpt-4o-mini --prompt "Add type hints."
+      abreast plan run plan.yaml --command './agent.sh {instructions} {files}'
     """  # noqa: D301 - click wants the character itself
     from abreast.cli.jobs.driver import drive
     from abreast.cli.jobs.plan.driver import PlanDriver
 
     config = Config.load()
     shared = {word: given.pop(word) for word in ("tags", "seed", "store", "as_json", "quiet")}
-    facts = {**given, "budget": config.get(BUDGET, given["budget"])}
-    with refusing("", PlanInvalid):
-        job = PlanJob.of(facts, os.getcwd(), flag)  # noqa: PTH109 - text
+    path = given.pop("path")
+    facts = given_flags({**given, "budget": config.get(BUDGET, given["budget"])})
+    file = path if Path(path).is_file() else ""
+    if file:
+        job = read_job(file, plan_node(file), facts, flag)
+    else:
+        with refusing("", PlanInvalid):
+            job = PlanJob.of({**facts, "path": path}, os.getcwd(), flag)  # noqa: PTH109 - text
     request = new_request(config, name, shared)
-    return drive(PlanDriver(job, request), request)
+    return drive(PlanDriver(job, request, file), request)
 
 
 @command.command("resume")
@@ -269,18 +321,19 @@ def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) ->
     return undo_run(run, StoreChoice(Config.load(), store), dry_run=dry_run, as_json=as_json)
 
 
-def _plan_of(path: str, given: dict[str, Any]) -> tuple[Plan, Imports]:
+def _plan_of(path: str, given: dict[str, Any]) -> ShownPlan:
     """The plan of a directory, after the worktrees of killed plans are cleaned up."""
     made = make_plan(path, given)
-    clear_leftovers(Path(path), tell)
+    clear_leftovers(Path(made.path), tell)
     return made
 
 
-def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:
+def _write_page(shown: ShownPlan, html: str) -> int:
     from abreast.jobs.plan.page import write_page
 
+    name = Path(shown.path).resolve().name or shown.path
     try:
-        write_page(plan, score_of(plan, imports), Path(path).resolve().name or path, html)
+        write_page(shown.plan, score_of(shown.plan, shown.imports), name, html)
     except OSError as error:
         raise UsageError(f"--html: {html} can't be written ({os_error_text(error)})") from None
     tell(f"wrote {html}")

@@ -193,7 +193,8 @@ def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple
 
 
 def _item_value(leaf: PlanNode, around: str) -> dict[str, Any]:
-    return {"files": list(leaf.files), "around": around}
+    value: dict[str, Any] = {"files": list(leaf.files), "around": around}
+    return value | ({"instructions": leaf.instructions} if leaf.instructions else {})
 
 
 def _subplan(outcome: Outcome[Any]) -> Subplan:

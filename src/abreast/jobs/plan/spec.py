@@ -12,12 +12,14 @@ ROOT: Final = "root"
 
 
 class Reason(StrEnum):
-    """Why a leaf is not divided (the first four), or how an inner node is (the others)."""
+    """Why a leaf is not divided (the first five), or how an inner node is (the others)."""
 
     MAX_DEPTH = "max_depth"
     MIN_FILES = "min_files"
     NO_PROGRESS = "no_progress"
     FITS = "fits"
+    GIVEN = "given"
+    """A person or a model has put it together."""
 
     DIRECTORIES = "directories"
     IMPORTS = "imports"
@@ -26,7 +28,7 @@ class Reason(StrEnum):
 
 
 LEAF_REASONS: Final = frozenset(
-    {Reason.MAX_DEPTH, Reason.MIN_FILES, Reason.NO_PROGRESS, Reason.FITS}
+    {Reason.MAX_DEPTH, Reason.MIN_FILES, Reason.NO_PROGRESS, Reason.FITS, Reason.GIVEN}
 )
 
 
@@ -41,6 +43,8 @@ class NodeKind(StrEnum):
     """Files of one directory that belong together."""
     HUBS = "hubs"
     """Files of one directory that many others of it import; they get one common writer."""
+    PART = "part"
+    """Files that a person or a model has put together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ class PlanNode:
 
     `src/core/` is a directory, `src/core/*` the files in it, `src/core/{a.py, ..}` some of these.
     """
+    instructions: str = ""
+    """What this part is told, besides what all are told."""
 
     @property
     def leaf(self) -> bool:
@@ -121,6 +127,8 @@ class Plan:
     steps: int
     notes: tuple[str, ...] = ()
     """What was left out or could not be read."""
+    left_out: tuple[str, ...] = ()
+    """Files that belong to no leaf, and that none may write."""
     _by_id: dict[str, PlanNode] = field(init=False, repr=False, compare=False)
     _owners: dict[str, str] = field(init=False, repr=False, compare=False)
 

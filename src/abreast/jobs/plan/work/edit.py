@@ -42,6 +42,10 @@ Answer with every file that changes, whole, from its first line to its last, in 
 A file that is to be deleted is one line: === {mark} DELETE path/of/the/file
 Use the paths as they are shown. If nothing has to change, answer: {nothing}"""
 
+_ASKED: Final = """\
+Others who work on other files need these changes in yours. Make them too, in your files, unless \
+they are wrong:"""
+
 
 @dataclass(frozen=True, slots=True)
 class _ShownFiles:
@@ -67,7 +71,7 @@ class _ShownFiles:
                 others.append(file)
             else:
                 texts[file] = text
-        return cls(texts, tuple(others), _mark((*texts.values(), assignment.instruction)))
+        return cls(texts, tuple(others), _mark((*texts.values(), _task_text(assignment))))
 
     def prompt(self, instruction: str) -> str:
         parts = [instruction.rstrip(), ""]
@@ -89,6 +93,15 @@ class _ShownFiles:
             REPLY_TOKENS,
             sum(map(len, self.texts.values())) // _CHARACTERS_PER_TOKEN + REPLY_TOKENS // 2,
         )
+
+
+def _task_text(assignment: Assignment) -> str:
+    """What is to be done: the prompt, the part's own instructions, and what others ask for."""
+    asked = assignment.request_text
+    texts = [assignment.instruction, assignment.instructions]
+    if asked:
+        texts.append(f"{_ASKED}\n\n{asked}")
+    return "\n\n".join(text.rstrip() for text in texts if text.strip())
 
 
 def _mark(texts: Iterable[str]) -> str:
@@ -123,7 +136,7 @@ class EditTask:
         shown = _ShownFiles.of(assignment)
         rules = _SYSTEM.format(mark=shown.mark, nothing=_NOTHING)
         system = f"{self._request.system}\n\n{rules}" if self._request.system else rules
-        turns = [Message("user", shown.prompt(assignment.instruction))]
+        turns = [Message("user", shown.prompt(_task_text(assignment)))]
         settings = replace(
             self._request,
             system=system,

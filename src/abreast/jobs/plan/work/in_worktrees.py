@@ -76,7 +76,15 @@ def in_worktrees(
         begin(slot, snapshots, run, leaf.id, base)
         try:
             facts = await task(
-                Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root, slot.scratch)
+                Assignment(
+                    leaf.id,
+                    leaf.scope,
+                    leaf.files,
+                    instruction,
+                    slot.root,
+                    slot.scratch,
+                    leaf.instructions,
+                )
             )
             tree = await asyncio.to_thread(take_snapshot, slot)
             changed = await asyncio.to_thread(snapshots.changes, base, tree)
