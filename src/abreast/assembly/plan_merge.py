@@ -15,13 +15,14 @@ from abreast.assembly.process_groups import ProcessGroups
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED
 from abreast.executors.commands import Commands
-from abreast.jobs.plan.job import PLAN_DIVIDED, SUBPLANS, PlanResult
+from abreast.jobs.plan.job import PLAN_DIVIDED, PlanResult
 from abreast.jobs.plan.settings import PlanJob
-from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.spec import Plan, round_of
 from abreast.jobs.plan.work.checks import CheckedMerge, CheckResult, MergeCheck, check_imports
 from abreast.jobs.plan.work.commands import Processes
 from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
 from abreast.jobs.plan.work.ownership import Ownership
+from abreast.jobs.plan.work.requests import all_answered
 from abreast.store.codec import codec
 from abreast.store.port import RunRow, Store, each_event
 from abreast.worktrees.merge.apply import apply
@@ -56,6 +57,8 @@ class RecordedPlan:
     """All subplans of the run; None for an old run that did not record them."""
     replaced: list[str] = field(default_factory=list)
     """Subplans of an earlier division of the tree whose files another subplan has done again."""
+    answered: frozenset[tuple[str, str]] = frozenset()
+    """Subplans, and the files of others that they wrote and the owners have worked on since."""
 
     @classmethod
     def of_result(cls, result: PlanResult) -> Self:
@@ -66,6 +69,7 @@ class RecordedPlan:
             {leaf: done[leaf]["files"] for leaf in sorted(done)},
             {one.leaf: one.state for one in result.subplans},
             [one.leaf for one in result.subplans],
+            answered=all_answered(done.values()),
         )
 
     def not_done(self, plan: Plan) -> dict[str, str]:
@@ -86,7 +90,7 @@ def read_recorded(store: Store, row: RunRow) -> RecordedPlan:
             leaves = [node["id"] for node in nodes if node["id"] not in inner]
             continue
         parts = event.path.split("/")
-        if len(parts) != 3 or parts[1] != SUBPLANS:  # noqa: PLR2004 - run/subplans/leaf
+        if len(parts) != 3 or round_of(parts[1]) is None:  # noqa: PLR2004 - run/subplans/leaf
             continue
         leaf = parts[2]
         states[leaf] = str(event.data.get("state"))
@@ -103,6 +107,7 @@ def read_recorded(store: Store, row: RunRow) -> RecordedPlan:
         states,
         leaves,
         replaced,
+        all_answered(found.values()),
     )
 
 
@@ -151,10 +156,11 @@ class PlanMerge:
         notify: Callable[[str], None],
         groups: ProcessGroups | None = None,
         partial: str = "--partial",
+        allow: str = "--outside allow",
     ) -> None:
         """Nothing is read before `merge`; `groups` are told of the processes of a check.
 
-        `partial` is how that option is written, for messages.
+        `partial` and `allow` are how these options are written, for messages.
         """
         self._job = job
         self._run = run
@@ -163,6 +169,7 @@ class PlanMerge:
         self._notify = notify
         self._groups = groups or ProcessGroups()
         self._partial = partial
+        self._let_through = f"{allow} lets it through"
         self._root = Path(job.path)
         self._snapshots: Snapshots = snapshots_of(job.path)
 
@@ -184,16 +191,18 @@ class PlanMerge:
                 ownership=ownership,
                 strategy=MergeStrategy(self._options.strategy),
                 outside=Outside(self._options.outside),
+                answered=self._recorded.answered,
             )
 
         changes = self._in_order(plan)
         merged = await asyncio.to_thread(merge_some, changes)
         left = merged.requests if self._options.leave_requests else ()
-        blocked = [line for line in merged.blocked if line not in set(map(str, left))]
+        blocked = self._blocking(merged, {str(each) for each in left})
         missing = self._recorded.not_done(plan)
         notes = [
             f"{leaf}: left out, as its files were done again" for leaf in self._recorded.replaced
         ]
+        notes += [f"{each}, which has worked on it since: left out" for each in merged.answered]
         if missing and self._options.partial:
             whole = len(missing) + len(self._recorded.files)
             notes.append(f"{len(missing)} of {whole} subplans are not done, and left out")
@@ -215,6 +224,15 @@ class PlanMerge:
             before_write()
             paths = self._write(merged, set(merged.merged) - {each.leaf for each in left})
         return ApplyResult(merged, blocked, notes, paths, [str(each) for each in left])
+
+    def _blocking(self, merged: Merged, left: set[str]) -> list[str]:
+        """What stands in the way, with the option that lets a write outside through."""
+        outside = {str(each) for each in (*merged.refused, *merged.requests)}
+        return [
+            f"{line}; {self._let_through}" if line in outside else line
+            for line in merged.blocked
+            if line not in left
+        ]
 
     def count_files(self, result: ApplyResult) -> int:
         """How many files were written; a renamed file counts once."""

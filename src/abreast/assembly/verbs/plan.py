@@ -36,6 +36,7 @@ async def plan(
     retries: int = 0,
     timeout: float | str | None = None,
     check: str | None = None,
+    rounds: int = 2,
     apply: bool = False,
     repairs: int | None = None,
     temperature: float | None = None,
@@ -86,6 +87,9 @@ async def plan(
             stopped: it is waited for.
         check: a command that must pass on the merge if it passed before; `{tests}` are the tests
             that import what was changed.
+        rounds: a part that wrote to the files of another asks for that change: the other runs again
+            with it, in `requests` of its `Assignment`, for at most so many rounds in all. 1 lets
+            none ask.
         apply: merge the parts into the directory at the end, if all are done and nothing stands in
             the way; `result.applied` says.
         repairs: how often a model may answer again if a reply breaks a rule; 2 by default.
@@ -137,6 +141,7 @@ async def plan(
             "timeout": timeout,
             "budget": budget if isinstance(budget, str) else None,
             "check": check,
+            "rounds": rounds,
             "repairs": repairs,
             "temperature": temperature,
             "reply_tokens": reply_tokens,

@@ -179,6 +179,12 @@ def score(*, path: str, model: str | None, prompt: str, as_json: bool, **given: 
     type=click.Choice(ORDERS),
     help="Whether subplans wait for those whose files theirs import.  [parallel]",
 )
+@click.option(
+    "--rounds",
+    metavar="N",
+    help="Run a subplan again if others wrote to its files, with what they ask for, in at most "
+    "so many rounds; 1 turns it off.  [2]",
+)
 @click.option("--fail-fast", is_flag=True, help="Stop all at the first failure.")
 @options.retries
 @options.timeout
@@ -269,10 +275,11 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
 )
 @click.option(
     "--outside",
-    type=click.Choice(["refuse", "request"]),
+    type=click.Choice(["refuse", "request", "allow"]),
     default="refuse",
     show_default=True,
-    help="What becomes of writes outside of a subplan's files.",
+    help="What becomes of writes outside of a subplan's files: nothing is merged, they are listed "
+    "for their owners, or they are merged.",
 )
 @click.option(
     "--leave-requests", is_flag=True, help="With --outside request: merge all but those writes."

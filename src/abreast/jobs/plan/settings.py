@@ -23,7 +23,7 @@ from abreast.store.port import JsonValue, RunRow
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
 # Keys that manifests leave out unless they are set.
-_LATER: Final = ("reasoning", "include", "exclude", "parts")
+_LATER: Final = ("reasoning", "include", "exclude", "parts", "rounds")
 DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens")
 """The keys that decide how far to divide."""
 CHOOSING: Final = ("include", "exclude")
@@ -114,6 +114,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "temperature": _Key(_temperature, {"type": "number", "minimum": 0}),
     "reply_tokens": _integer_key(1),
     "reasoning": _Key(_reasoning, {"enum": list(EFFORTS)}),
+    "rounds": _integer_key(1),
     "max_depth": _integer_key(0),
     "min_files": _integer_key(1),
     "max_files": _integer_key(1),
@@ -175,6 +176,8 @@ class PlanJob:
     exclude: tuple[str, ...] = ()
     parts: tuple[PartSpec, ...] = ()
     """The parts that a person has written; empty if the directory is to be divided."""
+    rounds: int = 2
+    """How often a part may run, if others ask for changes of its files; 1 lets none ask."""
 
     @classmethod
     def of(

@@ -1,5 +1,6 @@
 """A plan: a tree of nodes that divide the files of a repository, each with its reason."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,6 +10,20 @@ from abreast.jobs.plan.errors import PlanInvalid
 
 ROOT: Final = "root"
 """The id of the node that has all files."""
+SUBPLANS: Final = "subplans"
+"""The name of the map that runs the subplans."""
+_ROUND_NAME: Final = re.compile(rf"{SUBPLANS}(?:-([2-9]|[1-9]\d+))?")
+
+
+def round_name(number: int) -> str:
+    """The name of the map that runs the subplans of a round."""
+    return SUBPLANS if number == 1 else f"{SUBPLANS}-{number}"
+
+
+def round_of(map_name: str) -> int | None:
+    """The number of the round that a map runs; None if it is another map."""
+    found = _ROUND_NAME.fullmatch(map_name)
+    return None if found is None else int(found[1] or 1)
 
 
 class Reason(StrEnum):

@@ -11,7 +11,7 @@ neither. All that is not merged is listed: as a conflict, a refusal, a request t
 with `last-wins`, as overwritten.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -29,6 +29,7 @@ __all__ = [
     "Outside",
     "WriteRules",
     "merge",
+    "steps_by_owner",
 ]
 
 
@@ -62,6 +63,7 @@ class Outside(StrEnum):
 
     REFUSE = "refuse"  # the whole change is left out: half of it may be worse than none
     REQUEST = "request"  # files that it owns are merged; the rest is a request to the owners
+    ALLOW = "allow"  # it is merged as if the subplan owned them
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ class Merged:
     refused: tuple[MergeRequest, ...] = ()
     requests: tuple[MergeRequest, ...] = ()
     overwritten: tuple[Conflict, ...] = ()
+    # Writes outside that their owners have worked on since, and that are left out for that.
+    answered: tuple[MergeRequest, ...] = ()
 
     @property
     def blocked(self) -> tuple[str, ...]:
@@ -115,15 +119,25 @@ def merge(
     ownership: WriteRules | None = None,
     strategy: MergeStrategy = MergeStrategy.THREE_WAY,
     outside: Outside = Outside.REFUSE,
+    answered: Collection[tuple[str, str]] = (),
 ) -> Merged:
     """Merge changes, in their order, into the snapshot `source` of the tree as it is now.
 
     Without an ownership every leaf may write everything. Only the object database of `snapshots` is
-    written to.
+    written to. `answered` are leaves and the paths outside of them that the owners have worked on
+    at their request: these writes are left out.
     """
     differences = {change: snapshots.changes(change.base, change.result) for change in changes}
+    outside = Outside(outside)
+    rules = None if outside is Outside.ALLOW else ownership
     work = _Merge(
-        snapshots, source, MergeStrategy(strategy), Outside(outside), ownership, differences
+        snapshots,
+        source,
+        MergeStrategy(strategy),
+        outside,
+        rules,
+        differences,
+        frozenset(answered),
     )
     for place, change in enumerate(changes):
         if not work.merge_change(change):
@@ -140,12 +154,14 @@ class _Merge:
     outside: Outside
     ownership: WriteRules | None
     differences: Mapping[Change, TreeDifference]
+    answers: frozenset[tuple[str, str]]
     merged: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
     refused: list[MergeRequest] = field(default_factory=list)
     requests: list[MergeRequest] = field(default_factory=list)
     overwritten: list[Conflict] = field(default_factory=list)
+    answered: list[MergeRequest] = field(default_factory=list)
     so_far: MergedSoFar = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +169,11 @@ class _Merge:
 
     def merge_change(self, change: Change) -> bool:
         """Merge a change; returns whether to continue with the next one."""
-        own, foreign = self._by_owner(change.leaf, self.differences[change])
+        own, outside = steps_by_owner(change.leaf, self.differences[change], self.ownership)
+        foreign: list[MergeRequest] = []
+        for each in outside:
+            known = (each.leaf, each.change.path) in self.answers
+            (self.answered if known else foreign).append(each)
         if foreign and self.outside is Outside.REFUSE:
             self.refused += foreign
             self.left_out.append(change.leaf)
@@ -185,40 +205,43 @@ class _Merge:
             tuple(self.refused),
             tuple(self.requests),
             tuple(self.overwritten),
+            tuple(self.answered),
         )
 
-    def _by_owner(
-        self, leaf: str, difference: TreeDifference
-    ) -> tuple[list[ChangeStep], list[MergeRequest]]:
-        """The steps that a leaf may take, and requests for the others.
 
-        A rename of which it owns only one half is a request.
-        """
-        own: list[ChangeStep] = []
-        foreign: list[MergeRequest] = []
-        moved: set[str] = set()
-        steps = [*difference.steps()]
-        for move in _moves(steps) if self.ownership is not None else ():
-            if (request := self._request(leaf, move)) is not None:
-                foreign.append(request)
-                moved.update(each.path for each in move.changed)
-        for step in steps:
-            if step.changed[0].path in moved:
-                continue
-            if (request := self._request(leaf, step)) is None:
-                own.append(step)
-            else:
-                foreign.append(request)
-        return own, foreign
+def steps_by_owner(
+    leaf: str, difference: TreeDifference, rules: WriteRules | None
+) -> tuple[list[ChangeStep], list[MergeRequest]]:
+    """The steps that a leaf may take, and requests for the others.
 
-    def _request(self, leaf: str, step: ChangeStep) -> MergeRequest | None:
-        if self.ownership is None:
-            return None
-        outside = [each for each in step.changed if not self.ownership.allows(leaf, each.path)]
-        if not outside:
-            return None
-        owners = sorted({owner for each in outside for owner in self.ownership.owners(each.path)})
-        return MergeRequest(leaf, tuple(owners), outside[0], step.rename)
+    A rename of which it owns only one half is a request.
+    """
+    steps = [*difference.steps()]
+    if rules is None:
+        return steps, []
+    own: list[ChangeStep] = []
+    foreign: list[MergeRequest] = []
+    moved: set[str] = set()
+    for move in _moves(steps):
+        if (request := _request(leaf, move, rules)) is not None:
+            foreign.append(request)
+            moved.update(each.path for each in move.changed)
+    for step in steps:
+        if step.changed[0].path in moved:
+            continue
+        if (request := _request(leaf, step, rules)) is None:
+            own.append(step)
+        else:
+            foreign.append(request)
+    return own, foreign
+
+
+def _request(leaf: str, step: ChangeStep, rules: WriteRules) -> MergeRequest | None:
+    outside = [each for each in step.changed if not rules.allows(leaf, each.path)]
+    if not outside:
+        return None
+    owners = sorted({owner for each in outside for owner in rules.owners(each.path)})
+    return MergeRequest(leaf, tuple(owners), outside[0], step.rename)
 
 
 def _moves(steps: Sequence[ChangeStep]) -> list[ChangeStep]:
