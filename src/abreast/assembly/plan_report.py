@@ -171,7 +171,7 @@ class PlanReport:
             RecordedPlan.of_result(self._result),
             options,
             notify=self._notify,
-            partial="partial=True",
+            partly="partial=True",
             allow="outside='allow'",
         )
         found = await merge.merge()

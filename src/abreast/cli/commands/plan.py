@@ -295,10 +295,15 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
     help="Look first whether it compiles, imports resolve, checks pass.",
 )
 @check_option
+@click.option(
+    "--branches",
+    is_flag=True,
+    help="Make a branch with one commit for each subplan, abreast/RUN/PART, and leave the tree.",
+)
 @options.dry_run
 @options.common
 @options.run
-def apply(*, run: str, store: str | None, **given: Any) -> int:
+def apply(*, run: str, store: str | None, branches: bool, **given: Any) -> int:
     """Merge what the subplans of RUN did into its tree: all of it, or nothing on a problem.
 
     What the merge would break is a fault that the tree doesn't have now; it is printed with the
@@ -308,8 +313,60 @@ def apply(*, run: str, store: str | None, **given: Any) -> int:
     from abreast.cli.jobs.plan.apply import ApplyOptions, apply_run
 
     as_json = given.pop("as_json")
+    if branches:
+        from abreast.cli.jobs.plan.review import branches_run
+
+        choice = StoreChoice(Config.load(), store)
+        return branches_run(run, choice, MergeOptions(**given), as_json=as_json)
     options = ApplyOptions(MergeOptions(**given), as_json)
     return apply_run(run, StoreChoice(Config.load(), store), options)
+
+
+@command.command("diff")
+@click.option("--stat", is_flag=True, help="Only how many lines of each file.")
+@click.option(
+    "--conflicts", is_flag=True, help="Show what can't be merged, both sides with markers."
+)
+@options.common
+@options.run
+@click.argument("part", metavar="[PART]", required=False)
+def diff(*, run: str, part: str | None, store: str | None, **given: Any) -> int:
+    """Show what the subplans of RUN changed, or one of them, as a unified diff."""
+    from abreast.cli.jobs.plan.review import diff_run
+
+    return diff_run(run, part, StoreChoice(Config.load(), store), given)
+
+
+@command.command("resolve")
+@click.option(
+    "--take",
+    metavar="PART|source|edit",
+    help="What becomes of FILE: what that subplan made of it, the file as it is in the tree, or "
+    "a text of your own.",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="TEXT_FILE",
+    help="With --take edit: where the text is, - for the standard input; else an editor opens.",
+)
+@options.store
+@options.verbose
+@options.run
+@click.argument("file", metavar="FILE")
+def resolve(*, run: str, file: str, take: str | None, source: str | None, store: str | None) -> int:
+    """Choose what becomes of FILE, which subplans of RUN changed in ways that conflict.
+
+    Without --take it prints both sides with markers. `abreast plan apply` uses what was chosen, as
+    long as all sides are what they were.
+
+    \b
+      abreast plan resolve last src/a.py > merged.py
+      abreast plan resolve last src/a.py --take edit --from merged.py
+    """  # noqa: D301 - click wants the character itself
+    from abreast.cli.jobs.plan.review import resolve_run
+
+    return resolve_run(run, file, StoreChoice(Config.load(), store), take, source)
 
 
 @command.command("undo")

@@ -11,13 +11,20 @@ neither. All that is not merged is listed: as a conflict, a refusal, a request t
 with `last-wins`, as overwritten.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from abreast.worktrees.merge.merge_change import SOURCE, Change, Conflict, MergedSoFar, TreeDraft
-from abreast.worktrees.merge.snapshots import Changed, ChangeStep, Snapshots, TreeDifference
+from abreast.worktrees.merge.snapshots import (
+    Changed,
+    ChangeStep,
+    Snapshots,
+    TreeDifference,
+    TreeEntry,
+)
+from abreast.worktrees.merge.three_way import ConflictKind
 
 __all__ = [
     "SOURCE",
@@ -31,6 +38,10 @@ __all__ = [
     "merge",
     "steps_by_owner",
 ]
+
+
+RESOLVED: Final = "what was chosen"
+"""One side of a conflict with a choice that was made before."""
 
 
 class WriteRules(Protocol):
@@ -120,12 +131,14 @@ def merge(
     strategy: MergeStrategy = MergeStrategy.THREE_WAY,
     outside: Outside = Outside.REFUSE,
     answered: Collection[tuple[str, str]] = (),
+    resolved: Mapping[str, TreeEntry | None] | None = None,
 ) -> Merged:
     """Merge changes, in their order, into the snapshot `source` of the tree as it is now.
 
     Without an ownership every leaf may write everything. Only the object database of `snapshots` is
     written to. `answered` are leaves and the paths outside of them that the owners have worked on
-    at their request: these writes are left out.
+    at their request: these writes are left out. `resolved` has what becomes of files that were
+    decided before: what the changes make of these does not count.
     """
     differences = {change: snapshots.changes(change.base, change.result) for change in changes}
     outside = Outside(outside)
@@ -138,6 +151,7 @@ def merge(
         rules,
         differences,
         frozenset(answered),
+        resolved or {},
     )
     for place, change in enumerate(changes):
         if not work.merge_change(change):
@@ -155,6 +169,7 @@ class _Merge:
     ownership: WriteRules | None
     differences: Mapping[Change, TreeDifference]
     answers: frozenset[tuple[str, str]]
+    resolved: Mapping[str, TreeEntry | None]
     merged: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
@@ -170,8 +185,11 @@ class _Merge:
     def merge_change(self, change: Change) -> bool:
         """Merge a change; returns whether to continue with the next one."""
         own, outside = steps_by_owner(change.leaf, self.differences[change], self.ownership)
+        own = [step for step in own if self._is_open(each.path for each in step.changed)]
         foreign: list[MergeRequest] = []
         for each in outside:
+            if not self._is_open(each.rename or (each.change.path,)):
+                continue
             known = (each.leaf, each.change.path) in self.answers
             (self.answered if known else foreign).append(each)
         if foreign and self.outside is Outside.REFUSE:
@@ -194,7 +212,29 @@ class _Merge:
         self.merged.append(change.leaf)
         return True
 
+    def _is_open(self, paths: Iterable[str]) -> bool:
+        """Whether none of these paths was decided before."""
+        return self.resolved.keys().isdisjoint(paths)
+
+    def _put_resolved(self) -> None:
+        """Put what was decided in its place, for paths that one of the changes touches."""
+        touched = [
+            path
+            for path in self.resolved
+            if any(found.at(path) is not None for found in self.differences.values())
+        ]
+        for path in sorted(touched, key=lambda one: (self.resolved[one] is not None, one)):
+            entry = self.resolved[path]
+            blocking = () if entry is None else self.so_far.in_the_way(path)
+            for other in blocking:
+                kind, who = ConflictKind.DIRECTORY, self.so_far.who(other)
+                detail = f"{other} is in its place"
+                self.conflicts.append(Conflict(kind, path, RESOLVED, who, detail))
+            if not blocking:
+                self.so_far.put(path, entry)
+
     def result(self) -> Merged:
+        self._put_resolved()
         return Merged(
             self.source,
             self.snapshots.write_tree(self.so_far.entries),
