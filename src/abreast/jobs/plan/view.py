@@ -117,6 +117,7 @@ class PlanView:
         touched = Counter(leaf for _, leaves in clashes for leaf in leaves)
         facts = manifest_of(run, "plan")
         return {
+            "run": run.id,
             "directory": short(facts.get("path"), _TEXT_CHARACTERS),
             "order": facts.get("order"),
             "state": state,
