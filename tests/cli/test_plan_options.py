@@ -11,6 +11,8 @@ from aiohttp import web
 
 from abreast.jobs.plan.settings import PlanJob
 from abreast.testing.storm import open_storm
+from tests.cli import test_plan_edited as plan_edited
+from tests.cli import test_plan_requests as plan_requests
 from tests.cli import test_plan_work as plan_work
 from tests.cli.commands.test_plan import MARK, project
 from tests.cli.shell import PATIENCE
@@ -377,6 +379,12 @@ SHOWN_BY = {
     "max_files": test_how_far_it_is_divided_is_as_told,
     "max_tokens": test_a_part_of_more_tokens_than_are_allowed_is_divided,
     "min_tokens": test_with_bounds_of_tokens_it_is_divided_by_imports,
+    "include": plan_edited.test_only_chosen_files_are_divided_also_when_it_goes_on,
+    "exclude": plan_edited.test_only_chosen_files_are_divided_also_when_it_goes_on,
+    "parts": plan_edited.test_a_plan_is_written_edited_run_and_applied,
+    "rounds": (
+        plan_requests.test_an_owner_runs_again_with_what_it_is_asked_for_and_nothing_else_does
+    ),
 }
 """The test that shows what each fact of a plan does."""
 

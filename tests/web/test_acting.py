@@ -18,6 +18,7 @@ from abreast.web.actions import ActionRefused, act
 from abreast.web.export import html
 from tests.cli.shell import Shell
 from tests.cli.test_workflow import GATED
+from tests.jobs.plan.repositories import repository
 from tests.web.conftest import serving
 from tests.web.test_page import EVIL, expect, made
 
@@ -85,6 +86,7 @@ def test_what_a_run_without_a_driver_needs_is_started_and_noted(
         ("paused", "approve", {"gate": "g", "option": "maybe"}),  # none of its options
         # Not a gate; it may be an input.
         ("paused", "approve", {"gate": "language", "option": "approve"}),
+        ("done", "apply", {}),  # no plan
     ],
 )
 def test_what_can_not_be_done_is_refused_and_nothing_starts(store, state, action, fields):
@@ -132,6 +134,46 @@ def test_a_gate_is_approved_in_the_page_and_the_run_goes_on(abreast, open_page):
         page.get_by_role("dialog").get_by_role("button", name="approve").click()
         expect(page.locator(".title .badge")).to_have_text("done")
     assert (abreast.folder / "log").read_text() == "a\nb\n"
+
+
+def test_a_plan_is_reviewed_applied_and_taken_back_in_the_page(abreast, open_page):
+    (abreast.folder / ".git").rmdir()
+    repository(abreast.folder, {"a/one.py": "x = 1\n", "b/two.py": "y = 2\n"})
+    abreast.file(
+        "plan.yaml",
+        "plan:\n  parts:\n  - {id: a, name: a, files: [a/]}\n  - {id: b, name: b, files: [b/]}\n",
+    )
+    work = 'echo "z = 3" >> $ABREAST_FILES'
+    assert abreast("plan", "run", "plan.yaml", "--command", work).code == 0
+    with (
+        closing(SqliteStore(abreast.store)) as store,
+        serving(store, launch=Launcher(store.path)) as served,
+    ):
+        page = open_page(served, "/run/plan-1")
+        page.locator("[data-key=node-a]").click()
+        page.get_by_role("button", name="Show the diff").click()
+        expect(page.locator(".patch [data-line=added]")).to_have_text("+z = 3\n")
+        review = page.get_by_role("article", name="Review")
+        review.get_by_role("button", name="Look what a merge would be").click()
+        review.get_by_role("button", name="Apply").click()
+        page.get_by_role("dialog").get_by_role("button", name="Apply it").click()
+        expect(review.locator(".badge")).to_have_text("applied")
+        assert (abreast.folder / "a/one.py").read_text() == "x = 1\nz = 3\n"
+        review.get_by_role("button", name="Undo").click()
+        page.get_by_role("dialog").get_by_role("button", name="Take it back").click()
+        expect(review.locator(".badge")).to_have_count(0)
+        assert (abreast.folder / "a/one.py").read_text() == "x = 1\n"
+        # What a user has changed meanwhile conflicts; the page shows both sides, and the command.
+        abreast.file("a/one.py", "x = 'mine'\n")
+        assert abreast("plan", "run", "plan.yaml", "--command", "echo k > $ABREAST_FILES").code == 0
+        abreast.file("a/one.py", "x = 'again'\n")
+        page = open_page(served, "/run/plan-2")
+        review = page.get_by_role("article", name="Review")
+        review.get_by_role("button", name="Look what a merge would be").click()
+        review.locator("summary").click()
+        expect(review.locator(".patch")).to_contain_text("<<<<<<< source")
+        expect(review).to_contain_text("abreast plan resolve plan-2 a/one.py --take a|source|edit")
+        expect(review.get_by_role("button", name="Apply")).to_have_count(0)
 
 
 def test_a_run_that_crashed_is_resumed_in_the_page(abreast, open_page):

@@ -6,7 +6,8 @@ The command line and `abreast.plan` both drive it.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,18 +16,31 @@ from abreast.assembly.process_groups import ProcessGroups
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED
 from abreast.executors.commands import Commands
-from abreast.jobs.plan.job import PLAN_DIVIDED, SUBPLANS, PlanResult
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.job import PLAN_DIVIDED, PlanResult
+from abreast.jobs.plan.review.branches import Branches, PartBranch, PartCommit, commit_message
+from abreast.jobs.plan.review.diffs import conflict_facts
+from abreast.jobs.plan.review.resolutions import Resolution, Resolutions, Sides
 from abreast.jobs.plan.settings import PlanJob
-from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.spec import Plan, round_of
 from abreast.jobs.plan.work.checks import CheckedMerge, CheckResult, MergeCheck, check_imports
 from abreast.jobs.plan.work.commands import Processes
 from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
 from abreast.jobs.plan.work.ownership import Ownership
+from abreast.jobs.plan.work.requests import all_answered
 from abreast.store.codec import codec
 from abreast.store.port import RunRow, Store, each_event
 from abreast.worktrees.merge.apply import apply
 from abreast.worktrees.merge.listing import list_submodules
-from abreast.worktrees.merge.merge import Change, Merged, MergeStrategy, Outside, merge
+from abreast.worktrees.merge.merge import (
+    Change,
+    Merged,
+    MergeRequest,
+    MergeStrategy,
+    Outside,
+    merge,
+)
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import open_worktrees
 
@@ -56,6 +70,10 @@ class RecordedPlan:
     """All subplans of the run; None for an old run that did not record them."""
     replaced: list[str] = field(default_factory=list)
     """Subplans of an earlier division of the tree whose files another subplan has done again."""
+    answered: frozenset[tuple[str, str]] = frozenset()
+    """Subplans, and the files of others that they wrote and the owners have worked on since."""
+    scopes: dict[str, str] = field(default_factory=dict)
+    """The readable names of the subplans."""
 
     @classmethod
     def of_result(cls, result: PlanResult) -> Self:
@@ -66,7 +84,12 @@ class RecordedPlan:
             {leaf: done[leaf]["files"] for leaf in sorted(done)},
             {one.leaf: one.state for one in result.subplans},
             [one.leaf for one in result.subplans],
+            answered=all_answered(done.values()),
         )
+
+    def not_done_ids(self) -> list[str]:
+        """The recorded subplans that are not done."""
+        return [leaf for leaf in self.leaves or () if leaf not in self.files]
 
     def not_done(self, plan: Plan) -> dict[str, str]:
         """The subplans that are not done, and the state of each."""
@@ -79,14 +102,16 @@ def read_recorded(store: Store, row: RunRow) -> RecordedPlan:
     found: dict[str, Any] = {}
     states: dict[str, str] = {}
     leaves: list[str] | None = None
+    scopes: dict[str, str] = {}
     for event in each_event(store, row.id, {ITEM_SETTLED, PLAN_DIVIDED}):
         if event.kind == PLAN_DIVIDED:
             nodes: Any = codec.decode(event.body) if event.body else []
             inner = {node["parent"] for node in nodes}
             leaves = [node["id"] for node in nodes if node["id"] not in inner]
+            scopes |= {node["id"]: str(node["scope"]) for node in nodes}
             continue
         parts = event.path.split("/")
-        if len(parts) != 3 or parts[1] != SUBPLANS:  # noqa: PLR2004 - run/subplans/leaf
+        if len(parts) != 3 or round_of(parts[1]) is None:  # noqa: PLR2004 - run/subplans/leaf
             continue
         leaf = parts[2]
         states[leaf] = str(event.data.get("state"))
@@ -103,6 +128,8 @@ def read_recorded(store: Store, row: RunRow) -> RecordedPlan:
         states,
         leaves,
         replaced,
+        all_answered(found.values()),
+        scopes,
     )
 
 
@@ -128,14 +155,61 @@ class ApplyResult:
     """The files that were written or removed."""
     left: list[str]
     """Requests that `leave_requests` left out."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Subplans that are not done, and the state of each."""
+    faults: list[str] = field(default_factory=list)
+    """What the checks found, one line each."""
+    resolved: Mapping[str, Resolution] = field(default_factory=dict)
+    """The choices by `plan resolve` that it has."""
 
     @property
     def ok(self) -> bool:
         """Whether nothing stands in the way."""
         return not self.blocked
 
+    def plain(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        merged = self.merged
+        return {
+            "merged": list(merged.merged),
+            "blocked": self.blocked,
+            "notes": self.notes,
+            "written": list(self.paths),
+            "overwritten": [str(each) for each in merged.overwritten],
+            "left": self.left,
+            "conflicts": [conflict_facts(each) for each in merged.conflicts],
+            "refused": [_request_facts(each) for each in merged.refused],
+            "requests": [_request_facts(each) for each in merged.requests],
+            "answered": [_request_facts(each) for each in merged.answered],
+            "not_done": self.missing,
+            "faults": self.faults,
+            "resolved": {file: one.take for file, one in self.resolved.items()},
+        }
+
     def __repr__(self) -> str:
         return f"<ApplyResult: {len(self.paths)} files written, {len(self.blocked)} in the way>"
+
+
+def _request_facts(request: MergeRequest) -> dict[str, Any]:
+    facts = {"file": request.change.path, "part": request.leaf, "owners": list(request.owners)}
+    return facts | ({"rename": list(request.rename)} if request.rename else {})
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDraft:
+    """A merge that is not checked and not written."""
+
+    plan: Plan
+    imports: Imports
+    changes: list[Change]
+    merged: Merged
+    merge_some: Callable[[Sequence[Change]], Merged]
+    """Merges some of the changes in the same way."""
+    sides: Callable[[], Sides]
+    resolved: dict[str, Resolution]
+    """The choices that hold, by file."""
+    stale: list[str]
+    """Files with choices for other contents."""
 
 
 class PlanMerge:
@@ -150,11 +224,12 @@ class PlanMerge:
         *,
         notify: Callable[[str], None],
         groups: ProcessGroups | None = None,
-        partial: str = "--partial",
+        partly: str = "--partial",
+        allow: str = "--outside allow",
     ) -> None:
         """Nothing is read before `merge`; `groups` are told of the processes of a check.
 
-        `partial` is how that option is written, for messages.
+        `partly` and `allow` are how these options are written, for messages.
         """
         self._job = job
         self._run = run
@@ -162,7 +237,8 @@ class PlanMerge:
         self._options = options
         self._notify = notify
         self._groups = groups or ProcessGroups()
-        self._partial = partial
+        self._partial = partly
+        self._let_through = f"{allow} lets it through"
         self._root = Path(job.path)
         self._snapshots: Snapshots = snapshots_of(job.path)
 
@@ -172,28 +248,12 @@ class PlanMerge:
         `before_write` is called when nothing can prevent it any more.
         """
         await asyncio.to_thread(clear_leftovers, self._root, self._notify)
-        plan, imports = await asyncio.to_thread(self._job.divide)
-        source = await asyncio.to_thread(self._snapshots.take, self._root)
-        ownership = self._ownership(plan)
-
-        def merge_some(changes: Sequence[Change]) -> Merged:
-            return merge(
-                self._snapshots,
-                source,
-                changes,
-                ownership=ownership,
-                strategy=MergeStrategy(self._options.strategy),
-                outside=Outside(self._options.outside),
-            )
-
-        changes = self._in_order(plan)
-        merged = await asyncio.to_thread(merge_some, changes)
+        draft = await asyncio.to_thread(self.prepare)
+        merged = draft.merged
         left = merged.requests if self._options.leave_requests else ()
-        blocked = [line for line in merged.blocked if line not in set(map(str, left))]
-        missing = self._recorded.not_done(plan)
-        notes = [
-            f"{leaf}: left out, as its files were done again" for leaf in self._recorded.replaced
-        ]
+        blocked = self._blocking(merged, {str(each) for each in left})
+        missing = self._recorded.not_done(draft.plan)
+        notes = self._notes(draft)
         if missing and self._options.partial:
             whole = len(missing) + len(self._recorded.files)
             notes.append(f"{len(missing)} of {whole} subplans are not done, and left out")
@@ -206,15 +266,100 @@ class PlanMerge:
                 *blocked,
             ]
         paths: tuple[str, ...] = ()
+        faults: list[str] = []
         if not blocked and self._options.gate:
             looked = await self._check(
-                CheckedMerge(merged, changes, merge_some, imports, self._snapshots)
+                CheckedMerge(
+                    merged, draft.changes, draft.merge_some, draft.imports, self._snapshots
+                )
             )
-            blocked, notes = [str(each) for each in looked.faults], [*notes, *looked.notes]
+            blocked = faults = [str(each) for each in looked.faults]
+            notes += looked.notes
         if not blocked and not self._options.dry_run:
             before_write()
             paths = self._write(merged, set(merged.merged) - {each.leaf for each in left})
-        return ApplyResult(merged, blocked, notes, paths, [str(each) for each in left])
+        return ApplyResult(
+            merged,
+            blocked,
+            notes,
+            paths,
+            [str(each) for each in left],
+            missing,
+            faults,
+            draft.resolved,
+        )
+
+    def make_branches(self, recorded: RecordedPlan) -> list[PartBranch]:
+        """Make a branch with one commit for each part that is done; this blocks.
+
+        Conflicts between parts don't matter: each branch is for itself. Raises `PlanInvalid` for
+        writes outside of a part's files, unless these are let through, asked for or left out.
+        """
+        merged = self.prepare().merged
+        if blocked := self._blocking(replace(merged, conflicts=(), left_out=()), set()):
+            raise PlanInvalid("; ".join(blocked))
+        task = self._job.prompt or self._job.command or self._job.call or ""
+        commits = [
+            PartCommit(
+                each,
+                frozenset(path for leaf, path in recorded.answered if leaf == each.leaf),
+                commit_message(
+                    recorded.scopes.get(each.leaf, each.leaf), self._run, each.leaf, task
+                ),
+            )
+            for each in recorded.changes
+        ]
+        return Branches(self._root, self._snapshots).make(self._run, commits)
+
+    def prepare(self) -> MergeDraft:
+        """Merge the results in memory, with the choices that were made; this blocks."""
+        plan, imports = self._job.divide(strict=False)
+        source = self._snapshots.take(self._root)
+        changes = self._in_order(plan)
+        ownership = self._ownership(plan)
+        sides = partial(Sides.of, self._snapshots, source, changes)
+        chosen = Resolutions(self._root, self._run).read()
+        now = sides() if chosen else None
+        resolved = {file: one for file, one in chosen.items() if now and now.holds(one)}
+        entries = {path: entry for one in resolved.values() for path, entry in one.entries.items()}
+
+        def merge_some(some: Sequence[Change]) -> Merged:
+            return merge(
+                self._snapshots,
+                source,
+                some,
+                ownership=ownership,
+                strategy=MergeStrategy(self._options.strategy),
+                outside=Outside(self._options.outside),
+                answered=self._recorded.answered,
+                resolved=entries,
+            )
+
+        stale = sorted(chosen.keys() - resolved.keys())
+        return MergeDraft(
+            plan, imports, changes, merge_some(changes), merge_some, sides, resolved, stale
+        )
+
+    def _notes(self, draft: MergeDraft) -> list[str]:
+        replaced = self._recorded.replaced
+        return [
+            *(f"{leaf}: left out, as its files were done again" for leaf in replaced),
+            *(f"{each}, which has worked on it since: left out" for each in draft.merged.answered),
+            *(f"{one.file}: as chosen, {one.take}" for one in draft.resolved.values()),
+            *(
+                f"{file}: what was chosen was for other contents, and does not count"
+                for file in draft.stale
+            ),
+        ]
+
+    def _blocking(self, merged: Merged, left: set[str]) -> list[str]:
+        """What stands in the way, with the option that lets a write outside through."""
+        outside = {str(each) for each in (*merged.refused, *merged.requests)}
+        return [
+            f"{line}; {self._let_through}" if line in outside else line
+            for line in merged.blocked
+            if line not in left
+        ]
 
     def count_files(self, result: ApplyResult) -> int:
         """How many files were written; a renamed file counts once."""
@@ -263,7 +408,7 @@ class PlanMerge:
             leaf.id: [path for path in leaf.files if path not in taken] for leaf in plan.leaves
         }
         leaves = {leaf: files for leaf, files in others.items() if leaf not in had} | had
-        return Ownership(leaves, list_submodules(self._root))
+        return Ownership(leaves, list_submodules(self._root), plan.left_out)
 
     async def _check(self, whole: CheckedMerge) -> CheckResult:
         looked = await check_imports(whole)

@@ -128,7 +128,7 @@ class PlanReport:
         self,
         *,
         strategy: Strategy = "three-way",
-        outside: Literal["refuse", "request"] = "refuse",
+        outside: Literal["refuse", "request", "allow"] = "refuse",
         leave_requests: bool = False,
         partial: bool = False,
         gate: bool = True,
@@ -142,7 +142,8 @@ class PlanReport:
 
         Args:
             strategy: what becomes of a part that conflicts with those before it.
-            outside: whether writes outside of a part's files are refused, or listed for the owner.
+            outside: whether writes outside of a part's files are refused, listed for the owner, or
+                merged.
             leave_requests: with `outside="request"`, merge all but those writes.
             partial: merge what is done, though other parts failed.
             gate: look first whether it compiles, imports resolve and the check passes.
@@ -170,7 +171,8 @@ class PlanReport:
             RecordedPlan.of_result(self._result),
             options,
             notify=self._notify,
-            partial="partial=True",
+            partly="partial=True",
+            allow="outside='allow'",
         )
         found = await merge.merge()
         self._merged = found.merged

@@ -6,7 +6,7 @@ The command line and `abreast.plan` both drive it.
 import asyncio
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -16,14 +16,23 @@ from abreast.executors.commands import Commands
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import dependencies, in_groups
 from abreast.jobs.plan.errors import PlanInvalid
-from abreast.jobs.plan.job import PlanOptions, PlanResult, all_needs, run_plan
+from abreast.jobs.plan.job import PlanOptions, PlanResult, PlanRound, all_needs, run_plan
 from abreast.jobs.plan.settings import PlanJob
 from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.work.assignment import PartRequest
 from abreast.jobs.plan.work.commands import CallTask, CommandTask, Processes
 from abreast.jobs.plan.work.functions import FunctionTask, WorkFunction
 from abreast.jobs.plan.work.held_results import clear_leftovers
-from abreast.jobs.plan.work.in_worktrees import WORKTREES, StartTrees, Task, in_worktrees
+from abreast.jobs.plan.work.in_worktrees import (
+    WORKTREES,
+    RoundRequests,
+    StartTrees,
+    Task,
+    in_worktrees,
+)
 from abreast.jobs.plan.work.ownership import Ownership
+from abreast.jobs.plan.work.requests import find_requests
+from abreast.jobs.plan.written.division import listed, written_needs
 from abreast.limits.limit import Limit
 from abreast.limits.pool import Pool
 from abreast.models.port import Request
@@ -32,12 +41,21 @@ from abreast.run.run import Run
 from abreast.store.port import Store
 from abreast.store.rows import busy
 from abreast.worktrees.merge.apply import HOME
+from abreast.worktrees.merge.listing import list_submodules
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import Worktrees, open_worktrees
 
 PROGRAM: Final = "program"
 """The key of a manifest that is true if the work of subplans is a function of a program."""
+
+
+def _asked_lines(number: int, requests: Mapping[str, Sequence[PartRequest]]) -> list[str]:
+    return [
+        f"round {number}: {leaf} is asked by {', '.join(sorted({each.by for each in asked}))} "
+        f"for changes of {listed([*dict.fromkeys(each.file for each in asked)])}"
+        for leaf, asked in requests.items()
+    ]
 
 
 def snapshots_of(path: str) -> Snapshots:
@@ -88,13 +106,20 @@ class PlanTools:
         """Whether a model does the work of subplans."""
         return self._job.command is None and self._job.call is None and self._function is None
 
-    def divide(self) -> Imports:
-        """Divide the directory, which blocks; raises `PlanInvalid` if it can't be divided."""
+    def divide(self, *, strict: bool = True) -> Imports:
+        """Divide the directory, which blocks; raises `PlanInvalid` if it can't be divided.
+
+        If not `strict`, parts may name files that are not there any more.
+        """
         if shutil.which("git") is None:
             raise PlanInvalid("a plan needs git, which is not on the PATH")
-        self.plan, imports = self._job.divide()
+        self.plan, imports = self._job.divide(strict=strict)
         ordered = self._job.order == "dependencies"
-        self._needs = in_groups(dependencies(self.plan, imports)) if ordered else None
+        self._needs = (
+            in_groups(dependencies(self.plan, imports))
+            if ordered
+            else written_needs(self.plan, self._job.parts)
+        )
         return imports
 
     async def open(
@@ -131,15 +156,32 @@ class PlanTools:
         width = 1 if job.order == "sequential" else len(self._trees.slots)
         task = await self._task(stack)
         start_state = StartTrees(self.base, all_needs(self.plan, self._needs or {}))
-        work = in_worktrees(task, self.snapshots, start_state, self.run_id, job.prompt or "")
-        return await run_plan(
-            run,
-            self.plan,
-            work,
-            PlanOptions(width, job.fail_fast, job.retries, job.timeout, WORKTREES, self._needs),
-            job.work_digest(),
-            done=start_state.done,
+        asked = RoundRequests()
+        work = in_worktrees(
+            task, self.snapshots, start_state, self.run_id, job.prompt or "", asked=asked
         )
+        how = PlanOptions(width, job.fail_fast, job.retries, job.timeout, WORKTREES, self._needs)
+        around, done = job.work_digest(), start_state.done
+        result = await run_plan(run, self.plan, work, how, around, done=done)
+        for number in range(2, job.rounds + 1):
+            requests = await self._requests(done) if result.ok else {}
+            if not requests:
+                break
+            for line in _asked_lines(number, requests):
+                self._notify(line)
+            asked.number, asked.requests = number, requests
+            which = PlanRound(number, requests)
+            again = await run_plan(run, self.plan, work, how, around, done=done, which=which)
+            result = result.with_round(again)
+        return result
+
+    async def _requests(
+        self, done: dict[str, dict[str, Any]]
+    ) -> dict[str, tuple[PartRequest, ...]]:
+        submodules = await asyncio.to_thread(list_submodules, Path(self._job.path))
+        leaves = {leaf.id: leaf.files for leaf in self.plan.leaves}
+        rules = Ownership(leaves, submodules, self.plan.left_out)
+        return await asyncio.to_thread(find_requests, self.snapshots, self.plan, rules, done)
 
     async def _task(self, stack: AsyncExitStack) -> Task:
         job, caller = self._job, self._caller
@@ -152,7 +194,13 @@ class PlanTools:
                 max_tokens=job.reply_tokens,
                 reasoning=job.reasoning,
             )
-            return EditTask(caller, Ownership.of(self.plan), repairs=job.repairs, request=request)
+            return EditTask(
+                caller,
+                Ownership.of(self.plan),
+                repairs=job.repairs,
+                request=request,
+                asks=job.rounds > 1,
+            )
         if self._function is not None:
             return FunctionTask(self._function)
         processes = Processes(

@@ -1,4 +1,4 @@
-"""Actions of the page: cancel, resume and approve a run.
+"""Actions of the page: cancel, resume and approve a run, apply a plan and take that back.
 
 A run with a driver gets its request through the requests table of the store. A run without one
 needs a new driver, which the `launch` callable starts; the request is recorded all the same.
@@ -57,7 +57,19 @@ def act(
         arguments = ["resume", "--input", f"{gate}={option}", "--", row.id]
         request = {"action": "approve", "gate": gate, "option": option}
         return _resume(store, launch, row, state, arguments=arguments, request=request)
+    if action in ("apply", "undo"):
+        return _merge(launch, row, state, action)
     raise ActionRefused(f"there is no action {action!r}")
+
+
+def _merge(launch: Launch | None, row: RunRow, state: str, action: str) -> str:
+    """Write what a plan did into its directory, or take that back, by the command for it."""
+    if row.kind != "plan":
+        raise ActionRefused(f"{row.id} is no plan")
+    if state == "running":
+        raise ActionRefused(f"{row.id} is running")
+    _start(launch, ["plan", action, "--", row.id])
+    return f"{row.id} is {'applied' if action == 'apply' else 'taken back'}"
 
 
 def _cancel(store: Store, launch: Launch | None, row: RunRow, state: str, reason: str) -> str:

@@ -56,6 +56,7 @@ def make_app(site: Site) -> ASGIApp:
         "items": pages.items,
         "item": pages.item,
         "job": pages.job,
+        "review": pages.review,
     }
     routes = [
         Route("/", server.shell),

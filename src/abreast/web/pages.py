@@ -226,6 +226,17 @@ def job(source: PageSource, run_id: str, _: Query) -> Answer:
     return {"kind": shown.kind, "view": view, "read": round(read, 3)}
 
 
+def review(source: PageSource, run_id: str, query: Query) -> Answer:
+    """The diff of a `part` of a plan, or what a merge of all its parts would be."""
+    from abreast.assembly.plan_review import merge_preview, part_diff
+
+    row = source.store.get(run_id)
+    if row.kind != "plan":
+        return {"error": f"{run_id} is no plan"}
+    part = query.get("part", "")
+    return part_diff(source.store, row, part) if part else merge_preview(source.store, row)
+
+
 def _whole(query: Query, name: str, default: int = 0) -> int:
     text = query.get(name, "")
     return int(text) if text.isdecimal() and len(text) < 12 else default  # noqa: PLR2004 - no number here is longer

@@ -194,3 +194,38 @@ async def test_a_wrong_argument_is_one_sentence(shop, options, error, words):
 async def test_a_directory_that_is_not_there_is_a_sentence(tmp_path):
     with pytest.raises(ValueError, match="is no directory"):
         await abreast.plan(tmp_path / "nowhere", work="true")
+
+
+async def test_a_part_is_asked_for_a_change_and_a_stop_between_rounds_repeats_nothing(
+    shop, tmp_path
+):
+    ran = []
+    stop = True
+
+    async def work(part):
+        ran.append((part.scope, len(part.requests)))
+        if part.scope == "alpha/":
+            for name in ("alpha/a.py", "beta/a.py"):
+                (part.path / name).write_text("cost = 'a'\n")
+        for asked in part.requests:
+            if stop:
+                first.cancel()
+                await asyncio.Event().wait()
+            assert (asked.by.split("-")[0], asked.file) == ("alpha", "beta/a.py")
+            assert "+cost = 'a'" in asked.diff
+            (part.path / asked.file).write_text("cost = 'by beta'\n")
+
+    first = asyncio.ensure_future(planned(shop, work, store=tmp_path / "s.db", width=1))
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert ran == [("alpha/", 0), ("beta/", 0), ("gamma/", 0), ("beta/", 1)]
+    stop, ran[:] = False, []
+    result = await planned(shop, work, store=tmp_path / "s.db", width=1)
+    assert ran == [("beta/", 1)]
+    assert result.ok
+    assert not result.conflicts
+    applied = await result.apply()
+    assert applied.ok
+    assert "beta/a.py" in "".join(applied.notes)
+    assert (shop / "beta/a.py").read_text() == "cost = 'by beta'\n"
+    assert (shop / "alpha/a.py").read_text() == "cost = 'a'\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -36,6 +36,7 @@ async def plan(
     retries: int = 0,
     timeout: float | str | None = None,
     check: str | None = None,
+    rounds: int = 2,
     apply: bool = False,
     repairs: int | None = None,
     temperature: float | None = None,
@@ -46,6 +47,9 @@ async def plan(
     max_files: int | None = None,
     max_tokens: int | None = None,
     min_tokens: int | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    parts: Sequence[Mapping[str, object]] | None = None,
     store: str | PathLike[str] | Store | None = None,
     name: str = "plan",
     resume: Resume = "auto",
@@ -84,6 +88,9 @@ async def plan(
             stopped: it is waited for.
         check: a command that must pass on the merge if it passed before; `{tests}` are the tests
             that import what was changed.
+        rounds: a part that wrote to the files of another asks for that change: the other runs again
+            with it, in `requests` of its `Assignment`, for at most so many rounds in all. 1 lets
+            none ask.
         apply: merge the parts into the directory at the end, if all are done and nothing stands in
             the way; `result.applied` says.
         repairs: how often a model may answer again if a reply breaks a rule; 2 by default.
@@ -95,6 +102,11 @@ async def plan(
         max_files: divide parts that have more.
         max_tokens: divide parts that have more.
         min_tokens: divide by imports, into parts of at least so many tokens; needs `max_tokens`.
+        include: divide only files of these patterns, such as `"src/"` and `"*.py"`.
+        exclude: leave files of these patterns out: they are in no part.
+        parts: the parts, if the directory is not to be divided: each has `name` and `files` (paths,
+            directories that end with a slash, patterns), and may have `id`, `instructions` and
+            `after`, the parts that it waits for.
         store: where the run is recorded: a path, a URL or a Store; None for a run in memory.
         name: what the run is called.
         resume: `"auto"` goes on with the newest run of that name if it has not ended and has the
@@ -131,6 +143,7 @@ async def plan(
             "timeout": timeout,
             "budget": budget if isinstance(budget, str) else None,
             "check": check,
+            "rounds": rounds,
             "repairs": repairs,
             "temperature": temperature,
             "reply_tokens": reply_tokens,
@@ -140,6 +153,9 @@ async def plan(
             "max_files": max_files,
             "max_tokens": max_tokens,
             "min_tokens": min_tokens,
+            "include": list(include) or None,
+            "exclude": list(exclude) or None,
+            "parts": None if parts is None else [dict(part) for part in parts],
         },
         str(Path.cwd()),
         lambda word: "work" if word in ("command", "call") else word,

@@ -9,14 +9,25 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import UsageError, os_error_text, refusing, tell
-from abreast.cli.jobs.plan.job import flag, make_plan, print_plan, recorded_job, repair_tree
+from abreast.cli.jobs.model_options import configured_lanes, find_known_price
+from abreast.cli.jobs.plan.job import (
+    ShownPlan,
+    flag,
+    given_flags,
+    make_plan,
+    plan_node,
+    print_plan,
+    read_job,
+    recorded_job,
+    repair_tree,
+    write_plan_file,
+)
 from abreast.cli.jobs.request import new_request
 from abreast.cli.stores import StoreChoice, find_run
-from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import score as score_of
 from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.forecast import forecast_cost
 from abreast.jobs.plan.settings import KIND, ORDERS, PlanJob
-from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.work.held_results import clear_leftovers
 
 
@@ -34,6 +45,18 @@ division_options = options.group_of(
         "--min-tokens",
         metavar="N",
         help="Divide by imports; no part has fewer.",
+    ),
+    click.option(
+        "--include",
+        metavar="PATTERN",
+        multiple=True,
+        help="Divide only such files: src/, '*.py'; may be repeated.",
+    ),
+    click.option(
+        "--exclude",
+        metavar="PATTERN",
+        multiple=True,
+        help="Leave such files out: they are in no part; may be repeated.",
     ),
 )
 
@@ -54,31 +77,55 @@ check_option = click.option(
     metavar="FILE",
     help="Write a page with a map of the subplans, for a browser, offline.",
 )
+@click.option("-o", "--output", metavar="FILE", help="Write the plan to a YAML file, to edit it.")
 @options.as_json
 @options.verbose
 @click.argument("path", metavar="[PATH]", default=".")
-def show(*, path: str, ids: bool, html: str | None, as_json: bool, **given: Any) -> int:
-    """Show the tree of subplans that PATH is divided into, and why each part is divided or not."""
-    plan, imports = _plan_of(path, given)
-    return (
-        _write_page(plan, imports, path, html)
-        if html is not None
-        else print_plan(plan, imports, ids=ids, as_json=as_json)
-    )
+def show(
+    *,
+    path: str,
+    ids: bool,
+    html: str | None,
+    output: str | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Show the tree of subplans that PATH is divided into, and why each part is divided or not.
+
+    PATH is a directory, or the file of a plan. With -o the plan becomes a file: merge, split and
+    rename its parts, move files, give each part instructions, then `abreast plan run FILE`.
+    """
+    shown = _plan_of(path, given)
+    if output is not None:
+        return write_plan_file(shown, output)
+    if html is not None:
+        return _write_page(shown, html)
+    return print_plan(shown.plan, shown.imports, ids=ids, as_json=as_json)
 
 
 @command.command("score")
 @division_options
+@click.option(
+    "--model", "-m", metavar="NAME", help="Also forecast what it costs if this model does the work."
+)
+@click.option("--prompt", metavar="TEXT", default="", help="What is to be done, for the forecast.")
 @options.as_json
 @options.verbose
 @click.argument("path", metavar="[PATH]", default=".")
-def score(*, path: str, as_json: bool, **given: Any) -> int:
+def score(*, path: str, model: str | None, prompt: str, as_json: bool, **given: Any) -> int:
     """Say how well PATH divides, before anything is spent.
 
-    It shows cuts, hubs, likely conflicts, and the gain of each width.
+    It shows cuts, balance, hubs, likely conflicts, the gain of each width, and with a model what
+    its work would cost. PATH is a directory, or the file of a plan.
     """
-    plan, imports = _plan_of(path, given)
-    return print_plan(plan, imports, as_json=as_json, only_score=True)
+    shown = _plan_of(path, given)
+    model = model or shown.options.get("model")
+    prompt = prompt or str(shown.options.get("prompt") or "")
+    cost = None
+    if model is not None:
+        name, price = find_known_price(str(model), configured_lanes(Config.load()))
+        cost = forecast_cost(shown.plan, name, price, prompt)
+    return print_plan(shown.plan, shown.imports, as_json=as_json, only_score=True, cost=cost)
 
 
 @command.command("run")
@@ -87,7 +134,8 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
     "--command",
     metavar="TEXT",
     help="What to run in each worktree, by sh: {files} are its files; $ABREAST_FILE_LIST has them "
-    "one per line, $ABREAST_SUBPLAN its name, $ABREAST_INSTRUCTION the prompt.",
+    "one per line, $ABREAST_SUBPLAN its name, $ABREAST_INSTRUCTION the prompt, {instructions} and "
+    "$ABREAST_INSTRUCTIONS what this part alone is told.",
 )
 @click.option(
     "--call",
@@ -134,9 +182,13 @@ def score(*, path: str, as_json: bool, **given: Any) -> int:
 @click.option(
     "--order",
     type=click.Choice(ORDERS),
-    default="parallel",
-    show_default=True,
-    help="Whether subplans wait for those whose files theirs import.",
+    help="Whether subplans wait for those whose files theirs import.  [parallel]",
+)
+@click.option(
+    "--rounds",
+    metavar="N",
+    help="Run a subplan again if others wrote to its files, with what they ask for, in at most "
+    "so many rounds; 1 turns it off.  [2]",
 )
 @click.option("--fail-fast", is_flag=True, help="Stop all at the first failure.")
 @options.retries
@@ -159,23 +211,29 @@ def run(*, name: str, **given: Any) -> int:
     """Run a command, a function or a model on every subplan of PATH, each in its own worktree.
 
     The subplans run side by side. PATH itself is not touched: `abreast plan apply RUN` merges what
-    was done into it.
+    was done into it. PATH may be the file of a plan, which `abreast plan show -o` writes.
 
     \b
       abreast plan run --command 'ruff format {files}' -w 10
       abreast plan run --call codemods:rename_keyword
       abreast plan run -m openai/gpt-4o-mini --prompt "Add type hints."
+      abreast plan run plan.yaml --command './agent.sh {instructions} {files}'
     """  # noqa: D301 - click wants the character itself
     from abreast.cli.jobs.driver import drive
     from abreast.cli.jobs.plan.driver import PlanDriver
 
     config = Config.load()
     shared = {word: given.pop(word) for word in ("tags", "seed", "store", "as_json", "quiet")}
-    facts = {**given, "budget": config.get(BUDGET, given["budget"])}
-    with refusing("", PlanInvalid):
-        job = PlanJob.of(facts, os.getcwd(), flag)  # noqa: PTH109 - text
+    path = given.pop("path")
+    facts = given_flags({**given, "budget": config.get(BUDGET, given["budget"])})
+    file = path if Path(path).is_file() else ""
+    if file:
+        job = read_job(file, plan_node(file), facts, flag)
+    else:
+        with refusing("", PlanInvalid):
+            job = PlanJob.of({**facts, "path": path}, os.getcwd(), flag)  # noqa: PTH109 - text
     request = new_request(config, name, shared)
-    return drive(PlanDriver(job, request), request)
+    return drive(PlanDriver(job, request, file), request)
 
 
 @command.command("resume")
@@ -222,10 +280,11 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
 )
 @click.option(
     "--outside",
-    type=click.Choice(["refuse", "request"]),
+    type=click.Choice(["refuse", "request", "allow"]),
     default="refuse",
     show_default=True,
-    help="What becomes of writes outside of a subplan's files.",
+    help="What becomes of writes outside of a subplan's files: nothing is merged, they are listed "
+    "for their owners, or they are merged.",
 )
 @click.option(
     "--leave-requests", is_flag=True, help="With --outside request: merge all but those writes."
@@ -241,10 +300,15 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
     help="Look first whether it compiles, imports resolve, checks pass.",
 )
 @check_option
+@click.option(
+    "--branches",
+    is_flag=True,
+    help="Make a branch with one commit for each subplan, abreast/RUN/PART, and leave the tree.",
+)
 @options.dry_run
 @options.common
 @options.run
-def apply(*, run: str, store: str | None, **given: Any) -> int:
+def apply(*, run: str, store: str | None, branches: bool, **given: Any) -> int:
     """Merge what the subplans of RUN did into its tree: all of it, or nothing on a problem.
 
     What the merge would break is a fault that the tree doesn't have now; it is printed with the
@@ -254,8 +318,60 @@ def apply(*, run: str, store: str | None, **given: Any) -> int:
     from abreast.cli.jobs.plan.apply import ApplyOptions, apply_run
 
     as_json = given.pop("as_json")
+    if branches:
+        from abreast.cli.jobs.plan.review import branches_run
+
+        choice = StoreChoice(Config.load(), store)
+        return branches_run(run, choice, MergeOptions(**given), as_json=as_json)
     options = ApplyOptions(MergeOptions(**given), as_json)
     return apply_run(run, StoreChoice(Config.load(), store), options)
+
+
+@command.command("diff")
+@click.option("--stat", is_flag=True, help="Only how many lines of each file.")
+@click.option(
+    "--conflicts", is_flag=True, help="Show what can't be merged, both sides with markers."
+)
+@options.common
+@options.run
+@click.argument("part", metavar="[PART]", required=False)
+def diff(*, run: str, part: str | None, store: str | None, **given: Any) -> int:
+    """Show what the subplans of RUN changed, or one of them, as a unified diff."""
+    from abreast.cli.jobs.plan.review import diff_run
+
+    return diff_run(run, part, StoreChoice(Config.load(), store), given)
+
+
+@command.command("resolve")
+@click.option(
+    "--take",
+    metavar="PART|source|edit",
+    help="What becomes of FILE: what that subplan made of it, the file as it is in the tree, or "
+    "a text of your own.",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="TEXT_FILE",
+    help="With --take edit: where the text is, - for the standard input; else an editor opens.",
+)
+@options.store
+@options.verbose
+@options.run
+@click.argument("file", metavar="FILE")
+def resolve(*, run: str, file: str, take: str | None, source: str | None, store: str | None) -> int:
+    """Choose what becomes of FILE, which subplans of RUN changed in ways that conflict.
+
+    Without --take it prints both sides with markers. `abreast plan apply` uses what was chosen, as
+    long as all sides are what they were.
+
+    \b
+      abreast plan resolve last src/a.py > merged.py
+      abreast plan resolve last src/a.py --take edit --from merged.py
+    """  # noqa: D301 - click wants the character itself
+    from abreast.cli.jobs.plan.review import resolve_run
+
+    return resolve_run(run, file, StoreChoice(Config.load(), store), take, source)
 
 
 @command.command("undo")
@@ -274,18 +390,19 @@ def undo(*, run: str | None, store: str | None, dry_run: bool, as_json: bool) ->
     return undo_run(run, StoreChoice(Config.load(), store), dry_run=dry_run, as_json=as_json)
 
 
-def _plan_of(path: str, given: dict[str, Any]) -> tuple[Plan, Imports]:
+def _plan_of(path: str, given: dict[str, Any]) -> ShownPlan:
     """The plan of a directory, after the worktrees of killed plans are cleaned up."""
     made = make_plan(path, given)
-    clear_leftovers(Path(path), tell)
+    clear_leftovers(Path(made.path), tell)
     return made
 
 
-def _write_page(plan: Plan, imports: Imports, path: str, html: str) -> int:
+def _write_page(shown: ShownPlan, html: str) -> int:
     from abreast.jobs.plan.page import write_page
 
+    name = Path(shown.path).resolve().name or shown.path
     try:
-        write_page(plan, score_of(plan, imports), Path(path).resolve().name or path, html)
+        write_page(shown.plan, score_of(shown.plan, shown.imports), name, html)
     except OSError as error:
         raise UsageError(f"--html: {html} can't be written ({os_error_text(error)})") from None
     tell(f"wrote {html}")

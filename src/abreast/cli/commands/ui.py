@@ -163,6 +163,7 @@ def prompt_of(row: RunRow, key: str, value: object) -> str | None:
 
 
 _START_TIMEOUT: Final = 2.0  # seconds to wait for a command that fails at its start
+_GROUP: Final = "plan"  # its commands have two words; apply and undo fail with 1 if nothing is done
 _MAX_OUTPUT_BYTES: Final = 4000  # of its stderr that are read
 
 
@@ -174,9 +175,11 @@ class Launcher:
 
     def __call__(self, words: Sequence[str]) -> str | None:
         """Start a command; return its error message if it fails within two seconds, else None."""
+        names = 2 if words[0] == _GROUP else 1
+        command = [*words[:names], "--store", self.place, *words[names:]]
         with tempfile.TemporaryFile() as output:
             child = subprocess.Popen(
-                [sys.executable, "-m", "abreast", words[0], "--store", self.place, *words[1:]],
+                [sys.executable, "-m", "abreast", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=output,
@@ -196,6 +199,6 @@ class Launcher:
         # Exit code 1 means that the run went on and items failed: the run's page shows these.
         return (
             (one_line(lines[-1]).removeprefix("abreast: ") if lines else f"exit code {code}")
-            if code > 1
+            if code > (words[0] != _GROUP)
             else None
         )

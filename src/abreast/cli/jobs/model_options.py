@@ -12,9 +12,11 @@ from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.cli.jobs.request import read_number
 from abreast.core.outcome import TOKEN_PARTS
 from abreast.jobs.files import units
-from abreast.models.lanes import LaneSettings, refuses_files, split_name
+from abreast.models.lane_fields import HTTP_KINDS
+from abreast.models.lanes import LaneSettings, price_names, refuses_files, split_name
 from abreast.models.media import MediaFile, read_files
-from abreast.models.port import Reply, check_effort
+from abreast.models.port import Reply, check_effort, full_name
+from abreast.models.price import Price, find_price
 from abreast.run.calls.model import Caller
 from abreast.store.port import Store
 
@@ -53,6 +55,16 @@ def open_named(
     """Open the model of that name; raises `UsageError` if there is none."""
     with refusing("--model", (ValueError, OSError)):
         return open_model(name, lanes=lanes, store=store, **where)
+
+
+def find_known_price(name: str, lanes: Mapping[str, LaneSettings]) -> tuple[str, Price | None]:
+    """The whole name of a model, and its price if that is known; its key is not needed."""
+    with refusing("--model"):
+        name = full_name(name)
+        settings, model = split_name(name, lanes)
+    if settings.price is not None or settings.kind not in HTTP_KINDS:
+        return name, settings.price
+    return name, find_price(*price_names(settings, model))
 
 
 def read_images(paths: Sequence[str], folder: str = "") -> tuple[MediaFile, ...]:

@@ -7,7 +7,7 @@ are done, the longest chain first; one that needs a failed subplan is blocked, a
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from typing import Any, Final, Literal, TypeAlias
@@ -15,14 +15,14 @@ from typing import Any, Final, Literal, TypeAlias
 from abreast.core.item import Item, escape
 from abreast.core.outcome import Cancelled, Done, Outcome
 from abreast.jobs.plan.errors import PlanInvalid
-from abreast.jobs.plan.spec import Plan, PlanNode
+from abreast.jobs.plan.spec import Plan, PlanNode, round_name
+from abreast.jobs.plan.work.assignment import PartRequest
 from abreast.run.current import current_item
 from abreast.run.outcome_record import restore
 from abreast.run.run import Run
 from abreast.store.codec import codec
 from abreast.store.port import Recorded
 
-SUBPLANS: Final = "subplans"
 MAX_PARALLEL: Final = 5
 PLAN_DIVIDED: Final = "plan-divided"
 """The event that records the tree of a plan as its newest driver divided it."""
@@ -40,6 +40,8 @@ class Subplan:
     value: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     attempts: int = 1
+    round: int = 1
+    """Its newest round; it has more than one if other subplans asked for changes of its files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,13 @@ class PlanResult:
         """The subplans that failed."""
         return tuple(one for one in self.subplans if one.state == "failed")
 
+    def with_round(self, newer: "PlanResult") -> "PlanResult":
+        """The result after another round of some of the subplans."""
+        again = {one.leaf: one for one in newer.subplans}
+        return PlanResult(
+            tuple(again.get(one.leaf, one) for one in self.subplans), max(self.peak, newer.peak)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
@@ -73,6 +82,25 @@ class PlanOptions:
     """The leaves that each leaf needs; None if there are no dependencies."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlanRound:
+    """A round of a plan.
+
+    The first has all subplans, a later one those that others ask for changes of their files.
+    """
+
+    number: int = 1
+    requests: Mapping[str, Sequence[PartRequest]] = field(default_factory=dict)
+
+    @property
+    def map_name(self) -> str:
+        """The name of its map in the run."""
+        return round_name(self.number)
+
+
+FIRST_ROUND: Final = PlanRound()
+
+
 async def run_plan(
     run: Run,
     plan: Plan,
@@ -81,16 +109,25 @@ async def run_plan(
     around: str = "",
     *,
     done: dict[str, dict[str, Any]] | None = None,
+    which: PlanRound = FIRST_ROUND,
 ) -> PlanResult:
     """Run the leaves of `plan` within `run`; `around` names everything else that work depends on.
 
-    A subplan that is recorded as done is not run again, unless its files or `around` have changed.
-    The value of each is put into `done`, where work finds the values that its leaf needs.
+    A subplan that is recorded as done is not run again, unless its files, `around` or what others
+    ask of it have changed. The value of each is put into `done`, where work finds the values that
+    its leaf needs.
     """
-    _record_division(run, plan, how)
+    if which.number == 1:
+        _record_division(run, plan, how)
     values = {} if done is None else done
-    leaves = {leaf.id: leaf for leaf in plan.leaves}
-    order = _LeafOrder(leaves, how.needs or {})
+    leaves = {
+        leaf.id: leaf for leaf in plan.leaves if which.number == 1 or leaf.id in which.requests
+    }
+    made_of = {
+        name: _item_value(leaf, around, which.requests.get(name, ()))
+        for name, leaf in leaves.items()
+    }
+    order = _LeafOrder(leaves, _among(leaves, how.needs or {}))
     found: dict[str, Subplan] = {}
 
     async def do(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,9 +142,9 @@ async def run_plan(
 
     mapped = run.map(
         do,
-        order.ready({name: _item_value(leaf, around) for name, leaf in leaves.items()}),
+        order.ready(made_of),
         width=how.width,
-        name=SUBPLANS,
+        name=which.map_name,
         order="completion" if how.needs else "item",
         on_error="halt" if how.fail_fast else "collect",
         retry=how.max_retries or None,
@@ -117,22 +154,38 @@ async def run_plan(
     )
     async with mapped:
         async for outcome in mapped:
-            found[outcome.key] = _subplan(outcome)
+            found[outcome.key] = _subplan(outcome, which.number)
             if isinstance(outcome, Done):
                 values[outcome.key] = outcome.value
             order.ended(outcome.key, ok=isinstance(outcome, Done))
-    found |= {one.key: _subplan(one) for one in mapped.losers}
-    missing = {
-        name: _item_value(leaf, around) for name, leaf in leaves.items() if name not in found
-    }
-    found |= await _recorded_done(run, missing, values)
+    found |= {one.key: _subplan(one, which.number) for one in mapped.losers}
+    missing = {name: value for name, value in made_of.items() if name not in found}
+    found |= await _recorded_done(run, missing, values, which)
     return PlanResult(
         tuple(found.get(name) or order.unfinished(name) for name in leaves), mapped.peak
     )
 
 
+def _among(
+    leaves: Mapping[str, PlanNode], needs: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Which of these leaves each of them needs, also through others that are not among them."""
+    found: dict[str, set[str]] = {}
+    if needs and not set(needs) <= set(leaves):
+        for name in TopologicalSorter(needs).static_order():
+            direct = needs.get(name, ())
+            found[name] = {one for one in direct if one in leaves}.union(
+                *(found[one] for one in direct if one not in leaves)
+            )
+        return {name: tuple(sorted(found.get(name, ()))) for name in leaves}
+    return {name: tuple(needs.get(name, ())) for name in leaves}
+
+
 async def _recorded_done(
-    run: Run, made_of: Mapping[str, Mapping[str, Any]], done: Mapping[str, dict[str, Any]]
+    run: Run,
+    made_of: Mapping[str, Mapping[str, Any]],
+    done: Mapping[str, dict[str, Any]],
+    which: PlanRound,
 ) -> dict[str, Subplan]:
     """The subplans among these that are recorded as done.
 
@@ -141,10 +194,14 @@ async def _recorded_done(
     context = run.context
     store, row, writer = context.store, context.row, context.writer
     if store is None or row is None or writer is None:
-        return {name: Subplan(name, "done", done[name]) for name in made_of if name in done}
+        return {
+            name: Subplan(name, "done", done[name], round=which.number)
+            for name in made_of
+            if name in done and done[name].get("round", 1) == which.number
+        }
     if not made_of:
         return {}
-    paths = {f"{run.path}/{SUBPLANS}/{escape(name)}": name for name in made_of}
+    paths = {f"{run.path}/{which.map_name}/{escape(name)}": name for name in made_of}
     recorded: Mapping[str, Recorded] = await writer.read(
         lambda: store.recorded(row.id, list(paths))
     )
@@ -152,7 +209,7 @@ async def _recorded_done(
     for path, one in recorded.items():
         name, outcome = paths[path], restore(one)
         if isinstance(outcome, Done) and one.data.get("digest") == codec.digest(made_of[name]):
-            found[name] = replace(_subplan(outcome), leaf=name)
+            found[name] = replace(_subplan(outcome, which.number), leaf=name)
     return found
 
 
@@ -192,21 +249,28 @@ def all_needs(plan: Plan, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple
     }
 
 
-def _item_value(leaf: PlanNode, around: str) -> dict[str, Any]:
-    return {"files": list(leaf.files), "around": around}
+def _item_value(
+    leaf: PlanNode, around: str, requests: Sequence[PartRequest] = ()
+) -> dict[str, Any]:
+    value: dict[str, Any] = {"files": list(leaf.files), "around": around}
+    value |= {"instructions": leaf.instructions} if leaf.instructions else {}
+    return value | ({"requests": [asdict(each) for each in requests]} if requests else {})
 
 
-def _subplan(outcome: Outcome[Any]) -> Subplan:
+def _subplan(outcome: Outcome[Any], number: int) -> Subplan:
     attempts = max(1, len(outcome.times) - 3)
     if isinstance(outcome, Done):
-        return Subplan(outcome.key, "done", outcome.value, None, attempts)
+        return Subplan(outcome.key, "done", outcome.value, None, attempts, number)
     if isinstance(outcome, Cancelled):
-        return Subplan(outcome.key, "cancelled", error=outcome.reason, attempts=attempts)
+        return Subplan(
+            outcome.key, "cancelled", error=outcome.reason, attempts=attempts, round=number
+        )
     return Subplan(
         outcome.key,
         "failed",
         error=str(outcome.error) or type(outcome.error).__name__,
         attempts=attempts,
+        round=number,
     )
 
 

@@ -58,7 +58,7 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--ink); pointer-events: n
 svg rect { stroke: var(--line); stroke-width: 1; }
 svg a:hover rect, svg a:focus rect { stroke: var(--ink); stroke-width: 2; }
 .inner { fill: var(--inner); } .min_files { fill: var(--few); } .no_progress { fill: var(--whole); }
-.max_depth { fill: var(--deep); } .fits { fill: var(--fits); } .hubs { fill: var(--hub); }
+.max_depth { fill: var(--deep); } .fits, .given { fill: var(--fits); } .hubs { fill: var(--hub); }
 .over { stroke: var(--over) !important; stroke-width: 2.5 !important; }
 .key { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; padding: 0; list-style: none;
   color: var(--dim); }

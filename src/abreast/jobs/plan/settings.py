@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Self
@@ -11,17 +11,23 @@ from typing import Any, Final, Self
 from abreast.jobs.files import units
 from abreast.jobs.plan.decompose.decompose import decompose
 from abreast.jobs.plan.decompose.imports import Imports, read_imports
-from abreast.jobs.plan.decompose.inventory import take_inventory
+from abreast.jobs.plan.decompose.inventory import Inventory, take_inventory
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.spec import Options, Plan
+from abreast.jobs.plan.written.division import plan_of_parts
+from abreast.jobs.plan.written.parts import PartSpec, parts_schema, read_parts
+from abreast.jobs.plan.written.patterns import chosen
 from abreast.models.port import EFFORTS, Effort
 from abreast.store.port import JsonValue, RunRow
 
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
-_LATER: Final = ("reasoning", "min_tokens")  # keys that manifests leave out unless they are set
+# Keys that manifests leave out unless they are set.
+_LATER: Final = ("reasoning", "min_tokens", "include", "exclude", "parts", "rounds")
 DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens", "min_tokens")
 """The keys that decide how far to divide."""
+CHOOSING: Final = ("include", "exclude")
+"""The keys that decide which files are divided."""
 
 
 def _number(least: int) -> Callable[[object], int]:
@@ -60,6 +66,15 @@ def _temperature(given: object) -> float:
     return found
 
 
+def _patterns(given: object) -> tuple[str, ...]:
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, list | tuple) or not all(
+        isinstance(one, str) and one.strip("/") for one in listed
+    ):
+        raise ValueError(f"it must be a list of patterns such as docs/, not {units.quoted(given)}")
+    return tuple(listed)
+
+
 def _reasoning(given: object) -> str:
     if given not in EFFORTS:
         raise ValueError(f"it must be one of {', '.join(EFFORTS)}, not {units.quoted(given)}")
@@ -79,6 +94,9 @@ def _integer_key(least: int) -> _Key:
 
 
 _TEXT_KEY: Final = _Key(_text, {"type": "string", "minLength": 1})
+_PATTERNS_KEY: Final = _Key(
+    _patterns, {"type": ["array", "string"], "items": {"type": "string", "minLength": 1}}
+)
 _KEYS: Final[dict[str, _Key]] = {
     "path": _TEXT_KEY,
     "command": _TEXT_KEY,
@@ -96,11 +114,15 @@ _KEYS: Final[dict[str, _Key]] = {
     "temperature": _Key(_temperature, {"type": "number", "minimum": 0}),
     "reply_tokens": _integer_key(1),
     "reasoning": _Key(_reasoning, {"enum": list(EFFORTS)}),
+    "rounds": _integer_key(1),
     "max_depth": _integer_key(0),
     "min_files": _integer_key(1),
     "max_files": _integer_key(1),
     "max_tokens": _integer_key(1),
     "min_tokens": _integer_key(0),
+    "include": _PATTERNS_KEY,
+    "exclude": _PATTERNS_KEY,
+    "parts": _Key(read_parts, parts_schema()),
 }
 """The keys of a plan, in flags and files."""
 
@@ -152,15 +174,27 @@ class PlanJob:
     max_tokens: int | None = None
     reasoning: Effort | None = None
     min_tokens: int | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    parts: tuple[PartSpec, ...] = ()
+    """The parts that a person has written; empty if the directory is to be divided."""
+    rounds: int = 2
+    """How often a part may run, if others ask for changes of its files; 1 lets none ask."""
 
     @classmethod
     def of(
-        cls, facts: Mapping[str, Any], home: str, spell: Callable[[str], str], place: str = ""
+        cls,
+        facts: Mapping[str, Any],
+        home: str,
+        spell: Callable[[str], str],
+        place: str = "",
+        *,
+        works: bool = True,
     ) -> Self:
         """Read a job from its keys and values.
 
         For error messages, `spell` says how and where a key is written, and `place` where the
-        plan is.
+        plan is. It must say what to do, unless it is only shown (`works` is false).
         """
         read: dict[str, Any] = {}
         for word, given in facts.items():
@@ -172,9 +206,13 @@ class PlanJob:
                 continue
             try:
                 read[word] = _KEYS[word].read(given)
+            except PlanInvalid:  # of the parts, and says where
+                raise
             except (ValueError, TypeError) as error:
                 raise PlanInvalid(f"{spell(word)}: {error}") from None
-        _check_work(read, spell, place)
+        _check_division(read, spell)
+        if works:
+            _check_work(read, spell, place)
         return cls(str((Path(home) / read.pop("path", ".")).resolve()), home, **read)
 
     @classmethod
@@ -186,11 +224,15 @@ class PlanJob:
                 f"{row.id} was made by another version of abreast, "
                 "and this one doesn't know all of it"
             )
-        return cls(**facts)
+        own = {word: tuple(facts[word]) for word in CHOOSING if word in facts}
+        own |= {"parts": read_parts(facts["parts"])} if "parts" in facts else {}
+        return cls(**{**facts, **own})
 
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""
-        facts = asdict(self)
+        facts = asdict(replace(self, parts=()))
+        facts |= {word: list(facts[word]) for word in CHOOSING}
+        facts["parts"] = [part.plain() for part in self.parts]
         return {KIND: {word: facts[word] for word in facts if word not in _LATER or facts[word]}}
 
     def work_digest(self) -> str:
@@ -209,9 +251,30 @@ class PlanJob:
         ]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=8).hexdigest()
 
-    def divide(self) -> tuple[Plan, Imports]:
-        """The plan of the directory as it is now; raises `PlanInvalid` if it can't be divided."""
-        return divide(self.path, {word: getattr(self, word) for word in DIVIDING})
+    def divide(self, *, strict: bool = True) -> tuple[Plan, Imports]:
+        """The plan of the directory as it is now; raises `PlanInvalid` if it can't be divided.
+
+        If not `strict`, parts may name files that are not there any more.
+        """
+        words = (*DIVIDING, *CHOOSING, "parts")
+        return divide(self.path, {word: getattr(self, word) for word in words}, strict=strict)
+
+
+def _check_division(read: Mapping[str, Any], spell: Callable[[str], str]) -> None:
+    """Raise `PlanInvalid` if parts are given, and options that would divide or order them."""
+    if not read.get("parts"):
+        return
+    for word in DIVIDING:
+        if word in read:
+            raise PlanInvalid(
+                f"{spell(word)} is for a directory that is to be divided, and the parts are given; "
+                "leave it out"
+            )
+    if read.get("order") == "dependencies" and any(part.after for part in read["parts"]):
+        raise PlanInvalid(
+            f"{spell('order')}: parts say by `after` what they wait for, "
+            "or wait by their imports; leave one of these out"
+        )
 
 
 def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str) -> None:
@@ -236,22 +299,47 @@ def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str
 
 
 def divide(
-    path: str, given: Mapping[str, Any], spell: Callable[[str], str] = str
+    path: str,
+    given: Mapping[str, Any],
+    spell: Callable[[str], str] = str,
+    *,
+    strict: bool = True,
 ) -> tuple[Plan, Imports]:
     """The plan of a directory; raises `PlanInvalid` if it can't be divided.
 
-    `spell` says how a key is written, for errors.
+    `spell` says how a key is written, for errors. If not `strict`, given parts may name files that
+    are not there.
     """
     root = Path(path)
     if not root.is_dir():
         raise PlanInvalid(f"{path} is no directory")
-    numbers: dict[str, Any] = {}
-    for word in DIVIDING:
+    read: dict[str, Any] = {}
+    for word in (*DIVIDING, *CHOOSING):
         if given.get(word) is not None:
             try:
-                numbers[word] = _KEYS[word].read(given[word])
+                read[word] = _KEYS[word].read(given[word])
             except ValueError as error:
                 raise PlanInvalid(f"{spell(word)}: {error}") from None
+    include, exclude = read.pop("include", ()), read.pop("exclude", ())
     inventory = take_inventory(root).without_submodules()
-    imports = read_imports(root, inventory)
-    return decompose(inventory, imports, Options(**numbers)), imports
+    wanted, left_out = choose_files(inventory, include, exclude)
+    imports = read_imports(root, wanted)
+    if given.get("parts"):
+        plan = plan_of_parts(wanted, given["parts"], left_out, strict=strict)
+    else:
+        plan = decompose(wanted, imports, Options(**read))
+    return replace(plan, left_out=(*plan.left_out, *left_out)), imports
+
+
+def choose_files(
+    inventory: Inventory, include: Sequence[str], exclude: Sequence[str]
+) -> tuple[Inventory, tuple[str, ...]]:
+    """The files that are to be divided, and the paths of the others."""
+    if not include and not exclude:
+        return inventory, ()
+    kept = tuple(file for file in inventory.files if chosen(file.path, include, exclude))
+    if not kept:
+        raise PlanInvalid("no file is left by the patterns of include and exclude")
+    held = {file.path for file in kept}
+    left_out = tuple(path for path in inventory.paths if path not in held)
+    return replace(inventory, files=kept), left_out

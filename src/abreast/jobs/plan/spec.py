@@ -11,6 +11,20 @@ from abreast.jobs.plan.errors import PlanInvalid
 
 ROOT: Final = "root"
 """The id of the node that has all files."""
+SUBPLANS: Final = "subplans"
+"""The name of the map that runs the subplans."""
+_ROUND_NAME: Final = re.compile(rf"{SUBPLANS}(?:-([2-9]|[1-9]\d+))?")
+
+
+def round_name(number: int) -> str:
+    """The name of the map that runs the subplans of a round."""
+    return SUBPLANS if number == 1 else f"{SUBPLANS}-{number}"
+
+
+def round_of(map_name: str) -> int | None:
+    """The number of the round that a map runs; None if it is another map."""
+    found = _ROUND_NAME.fullmatch(map_name)
+    return None if found is None else int(found[1] or 1)
 
 
 # Hexadecimal digits: with 48 bits, two of 10,000 nodes collide once in five million plans.
@@ -20,12 +34,14 @@ _NOT_IN_SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 
 class Reason(StrEnum):
-    """Why a leaf is not divided (the first four), or how an inner node is (the others)."""
+    """Why a leaf is not divided (the first five), or how an inner node is (the others)."""
 
     MAX_DEPTH = "max_depth"
     MIN_FILES = "min_files"
     NO_PROGRESS = "no_progress"
     FITS = "fits"
+    GIVEN = "given"
+    """A person or a model has put it together."""
 
     DIRECTORIES = "directories"
     IMPORTS = "imports"
@@ -34,7 +50,7 @@ class Reason(StrEnum):
 
 
 LEAF_REASONS: Final = frozenset(
-    {Reason.MAX_DEPTH, Reason.MIN_FILES, Reason.NO_PROGRESS, Reason.FITS}
+    {Reason.MAX_DEPTH, Reason.MIN_FILES, Reason.NO_PROGRESS, Reason.FITS, Reason.GIVEN}
 )
 
 
@@ -51,6 +67,8 @@ class NodeKind(StrEnum):
     """Files of one directory that many others of it import; they get one common writer."""
     GROUP = "group"
     """Parts within bounds of tokens that are mostly in one directory."""
+    PART = "part"
+    """Files that a person or a model has put together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +147,8 @@ class PlanNode:
 
     `src/core/` is a directory, `src/core/*` the files in it, `src/core/{a.py, ..}` some of these.
     """
+    instructions: str = ""
+    """What this part is told, besides what all are told."""
 
     @property
     def leaf(self) -> bool:
@@ -148,6 +168,8 @@ class Plan:
     steps: int
     notes: tuple[str, ...] = ()
     """What was left out or could not be read."""
+    left_out: tuple[str, ...] = ()
+    """Files that belong to no leaf, and that none may write."""
     _by_id: dict[str, PlanNode] = field(init=False, repr=False, compare=False)
     _owners: dict[str, str] = field(init=False, repr=False, compare=False)
 

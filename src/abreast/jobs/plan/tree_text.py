@@ -19,6 +19,7 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
     Reason.MIN_FILES: "few files",
     Reason.NO_PROGRESS: "nothing divides it",
     Reason.FITS: "within the budget",
+    Reason.GIVEN: "as given",
     Reason.DIRECTORIES: "by directories",
     Reason.IMPORTS: "by imports",
     Reason.COMMUNITIES: "by communities of imports",
@@ -47,7 +48,7 @@ def to_json(plan: Plan, report: Score | None = None) -> dict[str, Any]:
             for node in plan.nodes
         ],
         "max_depth_reached": plan.max_depth_reached,
-        "score": None if report is None else asdict(report),
+        "score": None if report is None else {**asdict(report), "balance": balance(report)},
     }
 
 
@@ -93,6 +94,7 @@ def score_lines(plan: Plan, report: Score) -> list[str]:
             f"tokens of a subplan: {spread}"
         ),
         f"imports that lead from one subplan to another: {report.cut_ratio:.0%}",
+        f"balance: the largest subplan is {balance(report):.1f} times the mean",
         (
             f"critical path: {_many(len(report.critical_path), 'subplan')}, "
             f"{_many(report.critical_tokens, 'token')}"
@@ -122,6 +124,12 @@ def score_lines(plan: Plan, report: Score) -> list[str]:
         f"circle of {len(circle)} subplans, by dependency one group" for circle in report.cycles
     ]
     return [*lines, *hubs, *pairs, *_listed(circles)]
+
+
+def balance(report: Score) -> float:
+    """The tokens of the largest subplan, in multiples of the mean; 1 is best."""
+    sizes = report.tokens.values()
+    return max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else 1.0
 
 
 def _listed(lines: list[str]) -> list[str]:

@@ -14,6 +14,7 @@ from abreast.core.events import (
     Event,
 )
 from abreast.core.item import unescape
+from abreast.jobs.plan.spec import round_of
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
     failure_in,
@@ -27,7 +28,6 @@ from abreast.views.job_view import (
 )
 
 _DIVIDED: Final = "plan-divided"
-_SUBPLANS: Final = "subplans"
 _MAX_NODES: Final = 600
 _MAX_CLASHES: Final = 50
 _MAX_FILES: Final = 20  # listed of a subplan
@@ -41,6 +41,8 @@ class _Leaf:
     message: str = ""
     seconds: float = 0.0
     attempts: int = 0
+    round: int = 1
+    requests: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
 
@@ -67,9 +69,11 @@ class PlanView:
             self._divided = bool(self._nodes)
         elif event.kind in (RUN_RESUMED, RUN_ENDED):
             self._stop()
-        elif len(parts) > 2 and parts[1] == _SUBPLANS:  # noqa: PLR2004 - run, map, leaf
+        elif len(parts) > 2 and (number := round_of(parts[1])):  # noqa: PLR2004 - run, map, leaf
             leaf = self._leaves.setdefault(unescape(parts[2]), _Leaf())
-            leaf.path = "/".join(parts[:3])
+            path = "/".join(parts[:3])
+            if path != leaf.path:  # its first event, or the first of another round
+                leaf.path, leaf.round, leaf.state = path, number, "pending"
             if event.kind == ITEM_SETTLED and event.path == leaf.path:
                 self._settled(event, leaf)
             elif event.kind != ITEM_SETTLED and leaf.state != "done":
@@ -88,6 +92,8 @@ class PlanView:
             facts = mapping(value_in(event))
             leaf.files = [str(path) for path in listed(facts.get("files"))]
             leaf.changed = [str(path) for path in listed(facts.get("changed"))]
+            asked = map(mapping, listed(facts.get("requests")))
+            leaf.requests = [f"{one.get('by')}: {one.get('file')}" for one in asked]
         elif leaf.state == "failed":
             leaf.message = short(failure_in(event), _TEXT_CHARACTERS)
         else:
@@ -111,6 +117,7 @@ class PlanView:
         touched = Counter(leaf for _, leaves in clashes for leaf in leaves)
         facts = manifest_of(run, "plan")
         return {
+            "run": run.id,
             "directory": short(facts.get("path"), _TEXT_CHARACTERS),
             "order": facts.get("order"),
             "state": state,
@@ -154,6 +161,8 @@ class PlanView:
             "state": state,
             "seconds": round(leaf.seconds, 3),
             "attempts": leaf.attempts,
+            "round": leaf.round,
+            "requests": [short(one, _TEXT_CHARACTERS) for one in leaf.requests[:_MAX_FILES]],
             "path": leaf.path or None,
             "said": leaf.message
             or (f"it needs {self._blocker(name)}" if state == "blocked" else ""),

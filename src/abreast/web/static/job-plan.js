@@ -1,6 +1,7 @@
 // A plan: the tree of subplans with their states and sizes, and the files that several of them changed.
 import { el } from "./dom.js";
 import { brief, count, many, span } from "./format.js";
+import { get, of } from "./net.js";
 import { cut, facts, stage } from "./stage.js";
 
 export function draw(container, data, page) {
@@ -27,8 +28,9 @@ function picture(data, chosen, again, page) {
     facts([["Directory", el("code", {}, data.directory)], ["Order", data.order], ["Work", data.what ? el("code", {}, data.what) : ""]]),
     el("div", { class: "two" },
       el("div", { class: "plantree", dataset: { scroll: "tree" } }, data.nodes.length ? branch(children, null, { shown, most, choose }) : el("p", { class: "muted" }, "It is not divided yet.")),
-      shown ? detail(shown, page) : null),
+      shown ? detail(shown, page, data, chosen, again) : null),
     clashes(data),
+    page.alone || !data.counts.done ? null : review(data, chosen, again, page),
     cut(data.cut),
   ];
 }
@@ -66,13 +68,21 @@ function leaf(node, { shown, most, choose }) {
       el("i", { class: "weight", "aria-hidden": "true", style: { width: `${(100 * (node.tokens ?? 0)) / most}%` } })));
 }
 
-function detail(node, page) {
+function detail(node, page, data, chosen, again) {
+  const diff = chosen.diffs?.[node.id];
+  const look = async () => {
+    chosen.diffs = { ...chosen.diffs, [node.id]: await fetched(data, { part: node.id }) };
+    again();
+  };
   return el("article", { class: "chosen", "aria-live": "polite" },
     el("h3", {}, node.scope, " ", node.state ? el("span", { class: "badge", dataset: { state: node.state } }, node.state) : null),
-    facts([["Subplan", el("code", {}, node.id)], ["Files", count(node.files)], ["Tokens", brief(node.tokens)], ["Took", node.seconds ? span(node.seconds) : ""], ["Attempts", node.attempts > 1 ? node.attempts : ""]]),
+    facts([["Subplan", el("code", {}, node.id)], ["Files", count(node.files)], ["Tokens", brief(node.tokens)], ["Took", node.seconds ? span(node.seconds) : ""], ["Attempts", node.attempts > 1 ? node.attempts : ""], ["Round", node.round > 1 ? node.round : ""]]),
+    node.requests?.length ? [el("h4", {}, "It was asked for changes by"), el("ul", { class: "files" }, node.requests.map((one) => el("li", {}, el("code", {}, one))))] : null,
     node.said ? el("p", { class: "wrong" }, node.said) : null,
     node.changed ? [el("h4", {}, `It changed ${many(node.changed, "file")}`), el("ul", { class: "files" }, node.changes.map((path) => el("li", {}, el("code", {}, path))), node.changed > node.changes.length ? el("li", { class: "muted" }, `and ${count(node.changed - node.changes.length)} more`) : null)] : node.state === "done" ? el("p", { class: "muted" }, "It changed nothing.") : null,
-    node.path ? el("button", { type: "button", dataset: { key: "open" }, onclick: () => page.open(node.path) }, "Open the subplan") : null);
+    node.path ? el("button", { type: "button", dataset: { key: "open" }, onclick: () => page.open(node.path) }, "Open the subplan") : null,
+    node.changed && !page.alone ? el("button", { type: "button", dataset: { key: "diff" }, onclick: look }, diff ? "Read the diff again" : "Show the diff") : null,
+    diff ? (diff.error ? el("p", { class: "wrong" }, diff.error) : patch(diff.diff, `diff-${node.id}`)) : null);
 }
 
 function clashes(data) {
@@ -85,4 +95,50 @@ function clashes(data) {
     data.outside.length ? [el("p", { class: "muted" }, "Changes of files that another subplan owns: refused, unless the owners are asked."),
       el("ul", { class: "files" }, data.outside.map((one) => el("li", {}, el("code", {}, one.file), el("small", {}, `changed by ${one.leaves.join(", ")}`))))] : null,
     data.more_outside ? el("p", { class: "muted" }, `and ${count(data.more_outside)} more`) : null);
+}
+
+// --- review --------------------------------------------------------------------------------------------------------------
+
+/** What the server says of a plan's results; an error is a sentence of it. */
+async function fetched(data, fields = {}) {
+  try {
+    return await get(of(data.run, "/review.json"), fields);
+  } catch (error) {
+    return { error: error.message };
+  }
+}
+
+/** What a merge would be, and the buttons that apply it and take it back after a question. */
+function review(data, chosen, again, page) {
+  const found = chosen.review;
+  const look = async () => {
+    chosen.review = await fetched(data);
+    again();
+  };
+  const decide = async (action, title, what, yes) => {
+    if (!(await page.ask(title, what, { yes, no: "Not now", danger: action === "undo" }))) return;
+    await page.act(action);
+    await look();
+  };
+  const free = found && !found.error && !found.blocked.length;
+  return el("article", { class: "gate", "aria-label": "Review" },
+    el("h3", {}, "Review ", found?.applied ? el("span", { class: "badge", dataset: { state: "done" } }, "applied") : null),
+    el("div", { class: "choices" },
+      el("button", { type: "button", dataset: { key: "review" }, onclick: look }, found ? "Look again" : "Look what a merge would be"),
+      free && !found.applied ? el("button", { type: "button", class: "primary", dataset: { key: "apply" }, onclick: () => decide("apply", `Apply ${data.run}?`, `What its subplans did is merged into ${data.directory}, after the checks: all of it, or nothing.`, "Apply it") }, "Apply") : null,
+      found?.applied ? el("button", { type: "button", class: "danger", dataset: { key: "undo" }, onclick: () => decide("undo", `Take ${data.run} back?`, `The files of ${data.directory} become what they were before it was applied. If one was changed since, nothing is.`, "Take it back") }, "Undo") : null),
+    found?.error ? el("p", { class: "wrong" }, found.error) : null,
+    free ? el("p", { class: "muted" }, `${many(found.merged, "subplan")} can be merged.`) : null,
+    found?.blocked?.length ? [el("p", {}, "In the way of a merge:"), el("ul", { class: "files" }, found.blocked.map((line) => el("li", {}, line)))] : null,
+    found?.conflicts?.map((one) => el("details", { dataset: { key: `conflict-${one.file}` } },
+      el("summary", {}, el("code", {}, one.file), " ", el("small", {}, `${one.kind}, ${one.parts.join(" and ")}`)),
+      one.marked ? patch(one.marked, `marked-${one.file}`) : el("p", { class: "muted" }, one.detail),
+      el("p", {}, "Choose with: ", el("code", {}, `abreast plan resolve ${data.run} ${one.file} --take ${[...one.parts.filter((part) => part !== "source"), "source", "edit"].join("|")}`)))),
+    found?.answered?.length ? [el("p", { class: "muted" }, "Asked of their owners, and left out:"), el("ul", { class: "files" }, found.answered.map((line) => el("li", {}, line)))] : null);
+}
+
+/** A diff, or a text with markers, each line by its kind. */
+function patch(text, key) {
+  const kinds = [[/^(\+\+\+|---|diff |index |@@)/, "head"], [/^(<{7}|\|{7}|={7}|>{7})/, "head"], [/^\+/, "added"], [/^-/, "removed"]];
+  return el("pre", { class: "patch", tabindex: 0, dataset: { scroll: key } }, text.split("\n").map((line) => el("span", { dataset: { line: kinds.find(([form]) => form.test(line))?.[1] ?? "" } }, `${line}\n`)));
 }

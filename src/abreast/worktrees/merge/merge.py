@@ -11,13 +11,20 @@ neither. All that is not merged is listed: as a conflict, a refusal, a request t
 with `last-wins`, as overwritten.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from abreast.worktrees.merge.merge_change import SOURCE, Change, Conflict, MergedSoFar, TreeDraft
-from abreast.worktrees.merge.snapshots import Changed, ChangeStep, Snapshots, TreeDifference
+from abreast.worktrees.merge.snapshots import (
+    Changed,
+    ChangeStep,
+    Snapshots,
+    TreeDifference,
+    TreeEntry,
+)
+from abreast.worktrees.merge.three_way import ConflictKind
 
 __all__ = [
     "SOURCE",
@@ -29,7 +36,12 @@ __all__ = [
     "Outside",
     "WriteRules",
     "merge",
+    "steps_by_owner",
 ]
+
+
+RESOLVED: Final = "what was chosen"
+"""One side of a conflict with a choice that was made before."""
 
 
 class WriteRules(Protocol):
@@ -62,6 +74,7 @@ class Outside(StrEnum):
 
     REFUSE = "refuse"  # the whole change is left out: half of it may be worse than none
     REQUEST = "request"  # files that it owns are merged; the rest is a request to the owners
+    ALLOW = "allow"  # it is merged as if the subplan owned them
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,8 @@ class Merged:
     refused: tuple[MergeRequest, ...] = ()
     requests: tuple[MergeRequest, ...] = ()
     overwritten: tuple[Conflict, ...] = ()
+    # Writes outside that their owners have worked on since, and that are left out for that.
+    answered: tuple[MergeRequest, ...] = ()
 
     @property
     def blocked(self) -> tuple[str, ...]:
@@ -115,15 +130,28 @@ def merge(
     ownership: WriteRules | None = None,
     strategy: MergeStrategy = MergeStrategy.THREE_WAY,
     outside: Outside = Outside.REFUSE,
+    answered: Collection[tuple[str, str]] = (),
+    resolved: Mapping[str, TreeEntry | None] | None = None,
 ) -> Merged:
     """Merge changes, in their order, into the snapshot `source` of the tree as it is now.
 
     Without an ownership every leaf may write everything. Only the object database of `snapshots` is
-    written to.
+    written to. `answered` are leaves and the paths outside of them that the owners have worked on
+    at their request: these writes are left out. `resolved` has what becomes of files that were
+    decided before: what the changes make of these does not count.
     """
     differences = {change: snapshots.changes(change.base, change.result) for change in changes}
+    outside = Outside(outside)
+    rules = None if outside is Outside.ALLOW else ownership
     work = _Merge(
-        snapshots, source, MergeStrategy(strategy), Outside(outside), ownership, differences
+        snapshots,
+        source,
+        MergeStrategy(strategy),
+        outside,
+        rules,
+        differences,
+        frozenset(answered),
+        resolved or {},
     )
     for place, change in enumerate(changes):
         if not work.merge_change(change):
@@ -140,12 +168,15 @@ class _Merge:
     outside: Outside
     ownership: WriteRules | None
     differences: Mapping[Change, TreeDifference]
+    answers: frozenset[tuple[str, str]]
+    resolved: Mapping[str, TreeEntry | None]
     merged: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
     refused: list[MergeRequest] = field(default_factory=list)
     requests: list[MergeRequest] = field(default_factory=list)
     overwritten: list[Conflict] = field(default_factory=list)
+    answered: list[MergeRequest] = field(default_factory=list)
     so_far: MergedSoFar = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +184,14 @@ class _Merge:
 
     def merge_change(self, change: Change) -> bool:
         """Merge a change; returns whether to continue with the next one."""
-        own, foreign = self._by_owner(change.leaf, self.differences[change])
+        own, outside = steps_by_owner(change.leaf, self.differences[change], self.ownership)
+        own = [step for step in own if self._is_open(each.path for each in step.changed)]
+        foreign: list[MergeRequest] = []
+        for each in outside:
+            if not self._is_open(each.rename or (each.change.path,)):
+                continue
+            known = (each.leaf, each.change.path) in self.answers
+            (self.answered if known else foreign).append(each)
         if foreign and self.outside is Outside.REFUSE:
             self.refused += foreign
             self.left_out.append(change.leaf)
@@ -174,7 +212,29 @@ class _Merge:
         self.merged.append(change.leaf)
         return True
 
+    def _is_open(self, paths: Iterable[str]) -> bool:
+        """Whether none of these paths was decided before."""
+        return self.resolved.keys().isdisjoint(paths)
+
+    def _put_resolved(self) -> None:
+        """Put what was decided in its place, for paths that one of the changes touches."""
+        touched = [
+            path
+            for path in self.resolved
+            if any(found.at(path) is not None for found in self.differences.values())
+        ]
+        for path in sorted(touched, key=lambda one: (self.resolved[one] is not None, one)):
+            entry = self.resolved[path]
+            blocking = () if entry is None else self.so_far.in_the_way(path)
+            for other in blocking:
+                kind, who = ConflictKind.DIRECTORY, self.so_far.who(other)
+                detail = f"{other} is in its place"
+                self.conflicts.append(Conflict(kind, path, RESOLVED, who, detail))
+            if not blocking:
+                self.so_far.put(path, entry)
+
     def result(self) -> Merged:
+        self._put_resolved()
         return Merged(
             self.source,
             self.snapshots.write_tree(self.so_far.entries),
@@ -185,40 +245,43 @@ class _Merge:
             tuple(self.refused),
             tuple(self.requests),
             tuple(self.overwritten),
+            tuple(self.answered),
         )
 
-    def _by_owner(
-        self, leaf: str, difference: TreeDifference
-    ) -> tuple[list[ChangeStep], list[MergeRequest]]:
-        """The steps that a leaf may take, and requests for the others.
 
-        A rename of which it owns only one half is a request.
-        """
-        own: list[ChangeStep] = []
-        foreign: list[MergeRequest] = []
-        moved: set[str] = set()
-        steps = [*difference.steps()]
-        for move in _moves(steps) if self.ownership is not None else ():
-            if (request := self._request(leaf, move)) is not None:
-                foreign.append(request)
-                moved.update(each.path for each in move.changed)
-        for step in steps:
-            if step.changed[0].path in moved:
-                continue
-            if (request := self._request(leaf, step)) is None:
-                own.append(step)
-            else:
-                foreign.append(request)
-        return own, foreign
+def steps_by_owner(
+    leaf: str, difference: TreeDifference, rules: WriteRules | None
+) -> tuple[list[ChangeStep], list[MergeRequest]]:
+    """The steps that a leaf may take, and requests for the others.
 
-    def _request(self, leaf: str, step: ChangeStep) -> MergeRequest | None:
-        if self.ownership is None:
-            return None
-        outside = [each for each in step.changed if not self.ownership.allows(leaf, each.path)]
-        if not outside:
-            return None
-        owners = sorted({owner for each in outside for owner in self.ownership.owners(each.path)})
-        return MergeRequest(leaf, tuple(owners), outside[0], step.rename)
+    A rename of which it owns only one half is a request.
+    """
+    steps = [*difference.steps()]
+    if rules is None:
+        return steps, []
+    own: list[ChangeStep] = []
+    foreign: list[MergeRequest] = []
+    moved: set[str] = set()
+    for move in _moves(steps):
+        if (request := _request(leaf, move, rules)) is not None:
+            foreign.append(request)
+            moved.update(each.path for each in move.changed)
+    for step in steps:
+        if step.changed[0].path in moved:
+            continue
+        if (request := _request(leaf, step, rules)) is None:
+            own.append(step)
+        else:
+            foreign.append(request)
+    return own, foreign
+
+
+def _request(leaf: str, step: ChangeStep, rules: WriteRules) -> MergeRequest | None:
+    outside = [each for each in step.changed if not rules.allows(leaf, each.path)]
+    if not outside:
+        return None
+    owners = sorted({owner for each in outside for owner in rules.owners(each.path)})
+    return MergeRequest(leaf, tuple(owners), outside[0], step.rename)
 
 
 def _moves(steps: Sequence[ChangeStep]) -> list[ChangeStep]:

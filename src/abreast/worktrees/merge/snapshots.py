@@ -208,6 +208,17 @@ class Snapshots:
                 changed.append(Changed(path, before, after))
         return TreeDifference(tuple(sorted(changed, key=lambda each: each.path)), renames)
 
+    def patch(self, base: str, result: str, paths: Sequence[str] = (), *options: str) -> str:
+        """The unified diff of two trees, of some paths or of all; bytes that are no text are kept.
+
+        Options are those of `git diff-tree`, such as `--numstat`, in place of `-p`.
+        """
+        literal = {"GIT_LITERAL_PATHSPECS": "1"}
+        how = options or ("-p", "--full-index")
+        return os.fsdecode(
+            self._git("diff-tree", "-r", "-M", *how, base, result, "--", *paths, extra=literal)
+        )
+
     def read(self, blob: str) -> bytes:
         """The content of a blob."""
         return self._git("cat-file", "blob", blob)

@@ -83,13 +83,29 @@ def _merge_text(snapshots: Snapshots, base: str, ours: str, theirs: str) -> str 
     return Clash(ConflictKind.CRLF if only_ends else ConflictKind.CONTENT, snapshots.write(text))
 
 
-def _merge_file(sides: list[bytes]) -> tuple[bool, bytes]:
+def mark_conflict(
+    snapshots: Snapshots, base: str | None, ours: str, theirs: str, labels: tuple[str, str]
+) -> bytes | None:
+    """Two blobs in one text, with markers where they differ from each other and from `base`.
+
+    `labels` name the two in the markers. None if one of them is no text.
+    """
+    contents = snapshots.read_many(one for one in (base, ours, theirs) if one is not None)
+    sides = [contents[ours], b"" if base is None else contents[base], contents[theirs]]
+    if any(map(is_binary, sides)):
+        return None
+    return _merge_file(sides, (labels[0], "base", labels[1]))[1]
+
+
+def _merge_file(
+    sides: list[bytes], names: tuple[str, str, str] = ("ours", "base", "theirs")
+) -> tuple[bool, bytes]:
     """Whether ours, base and theirs merge without conflict; and the text, else with markers."""
     with tempfile.TemporaryDirectory(prefix="abreast-merge-") as place:
         files = [Path(place, name) for name in ("ours", "base", "theirs")]
         for file, side in zip(files, sides, strict=True):
             file.write_bytes(side)
-        labels = ("-L", "ours", "-L", "base", "-L", "theirs")
+        labels = [word for name in names for word in ("-L", name)]
         done = run_git(
             "merge-file",
             "-p",

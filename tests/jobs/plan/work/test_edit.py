@@ -9,7 +9,7 @@ import re
 import pytest
 
 from abreast.jobs.plan.errors import EditRefused
-from abreast.jobs.plan.work.assignment import Assignment
+from abreast.jobs.plan.work.assignment import Assignment, PartRequest
 from abreast.jobs.plan.work.edit import EditTask
 from abreast.jobs.plan.work.ownership import Ownership
 from abreast.models.port import Reply, Request
@@ -188,3 +188,33 @@ async def test_files_whose_names_are_no_line_of_text_are_named_but_not_shown(tmp
         r"not to be changed: a/new\nline.py, a/non\udcff.py, a/esc\x1b[2J.py, a/space.py" in prompt
     )
     prompt.encode()  # it can be sent
+
+
+async def test_a_reply_may_ask_for_changes_of_others_and_is_told_whose_they_are(tmp_path):
+    fill(tmp_path, FILES)
+
+    def say(request):
+        mark = mark_of(request)
+        if len(request.messages) == 1:
+            return block(request, "b/other.py", "z = 4\n")
+        return f"=== {mark} ASK b/other.py\nMake z 4.\n=== {mark} END\n"
+
+    model = ScriptedModel(say)
+    task = EditTask(model, OWNERS, repairs=1, asks=True)
+    part = Assignment(
+        "a",
+        "a/",
+        ("a/one.py",),
+        "Do it.",
+        tmp_path,
+        None,
+        "Mind it.",
+        (PartRequest("b", "x", "D"),),
+    )
+    facts = await task(part)
+    assert facts["asks"] == [{"file": "b/other.py", "text": "Make z 4.\n"}]
+    assert facts["written"] == []
+    first, second = model.calls
+    assert first.messages[0].content.startswith("Do it.\n\nMind it.\n\nOthers who work")
+    assert "Part b asks for this change of x:\nD" in first.messages[0].content
+    assert "it belongs to b" in second.messages[-1].content

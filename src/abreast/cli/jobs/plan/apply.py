@@ -38,7 +38,7 @@ def apply_run(wanted: str, choice: StoreChoice, options: ApplyOptions) -> int:
     """Merge, check, write; return the exit code."""
     row, job, recorded = find_plan(wanted, choice)
     with asyncio.Runner() as runner:
-        return runner.run(_ApplyDriver(job, row.id, recorded, options).drive())
+        return runner.run(_ApplyDriver(job, row.id, recorded, options, choice.flag).drive())
 
 
 def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, RecordedPlan]:
@@ -60,9 +60,10 @@ def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, Record
 
 class _ApplyDriver:
     def __init__(
-        self, job: PlanJob, run: str, recorded: RecordedPlan, options: ApplyOptions
+        self, job: PlanJob, run: str, recorded: RecordedPlan, options: ApplyOptions, flag: str
     ) -> None:
         self._options = options
+        self._run, self._flag = run, flag
         self._groups = ProcessGroups()
         self._root = Path(job.path)
         self._merge = PlanMerge(
@@ -89,16 +90,7 @@ class _ApplyDriver:
         merged, blocked = result.merged, result.blocked
         overwritten = [str(each) for each in merged.overwritten]
         if self._options.as_json:
-            say_json(
-                {
-                    "merged": list(merged.merged),
-                    "blocked": blocked,
-                    "notes": result.notes,
-                    "written": list(result.paths),
-                    "overwritten": overwritten,
-                    "left": result.left,
-                }
-            )
+            say_json(result.plain())
             return FAILED if blocked else DONE
         for line in blocked:
             say(printable(line))
@@ -106,6 +98,11 @@ class _ApplyDriver:
             tell(printable(line))
         if blocked:
             tell(f"nothing was written: {len(blocked)} thing(s) stand in the way")
+            if merged.conflicts:
+                tell(
+                    f"choose for each file: abreast plan resolve {self._run} FILE "
+                    f"--take PART|source|edit{self._flag}"
+                )
             return FAILED
         for line in overwritten:
             say(printable(f"overwritten: {line}"))

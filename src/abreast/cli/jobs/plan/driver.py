@@ -94,7 +94,9 @@ class PlanDriver(JobDriver):
         if Path(job.path).is_dir():
             repair_tree(Path(job.path))
         with refusing("", PlanInvalid):
-            self._tools.divide()
+            self._tools.divide(strict=self._resumed_run is None)
+        for note in self._tools.plan.notes if self._job.parts else ():
+            tell(one_line(note))
 
     def _open_model(self, store: Store | None) -> Caller:
         config = Config.load(Path(self._job.home))

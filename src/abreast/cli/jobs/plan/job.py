@@ -1,27 +1,39 @@
 """The options of a plan, from flags or a file, and the plan that they make, as it is printed."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from abreast.cli.errors import FAILED, UsageError, refusing, tell
+from abreast.cli.errors import FAILED, UsageError, one_line, os_error_text, refusing, tell
+from abreast.cli.jobs.job_file import read_node, read_text
 from abreast.cli.terminal.tables import say_json
 from abreast.core.errors import AbreastError
 from abreast.jobs.files.yaml_nodes import YamlNode
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import score as score_of
 from abreast.jobs.plan.errors import PlanInvalid
-from abreast.jobs.plan.settings import PlanJob, divide
+from abreast.jobs.plan.forecast import CostForecast
+from abreast.jobs.plan.settings import CHOOSING, KIND, PlanJob, divide
 from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.written.division import written_needs
+from abreast.jobs.plan.written.parts import read_parts
+from abreast.jobs.plan.written.plan_file import PlanFile
 from abreast.store.port import RunRow
 from abreast.worktrees.merge.errors import ApplyRunning
 from abreast.worktrees.merge.repair import repair
 
 
-def read_job(file: str, node: YamlNode, flags: dict[str, Any]) -> PlanJob:
-    """The job of a file; `flags` override its keys.
+def read_job(
+    file: str,
+    node: YamlNode,
+    flags: Mapping[str, Any],
+    spell_flag: Callable[[str], str] = str,
+    *,
+    works: bool = True,
+) -> PlanJob:
+    """The job of a file; `flags` override its keys, and `spell_flag` says how they are written.
 
     Raises `UsageError` with the line of an error.
     """
@@ -31,14 +43,28 @@ def read_job(file: str, node: YamlNode, flags: dict[str, Any]) -> PlanJob:
             f"{place}plan must be a mapping, "
             "such as {command: 'ruff format {files}', width: 10}"
         )
+    given = {word: value for word, value in flags.items() if value is not None}
 
     def spell(word: str) -> str:
-        return f"{file}:{node.line_of(word)}: {word}" if word in node.pairs else word
+        if word in node.pairs and word not in given:
+            return f"{file}:{node.line_of(word)}: {word}"
+        return spell_flag(word)
 
-    facts = {word: value.plain() for word, value in node.items()}
-    given = {word: value for word, value in flags.items() if value is not None}
     with refusing("", PlanInvalid):
-        return PlanJob.of({**facts, **given}, os.getcwd(), spell, place)  # noqa: PTH109 - stored as text
+        facts = {
+            word: read_parts(value, file) if word == "parts" else value.plain()
+            for word, value in node.items()
+        }
+        home = os.getcwd()  # noqa: PTH109 - stored as text
+        return PlanJob.of({**facts, **given}, home, spell, place, works=works)
+
+
+def plan_node(file: str) -> YamlNode:
+    """The plan of a file; raises `UsageError` if it holds none."""
+    node = read_node(read_text(file), file)
+    if node is None or KIND not in node.pairs or len(node.pairs) > 1:
+        raise UsageError(f"{file}:1: the file of a plan has one top-level key, plan")
+    return node.pairs[KIND][1]
 
 
 def recorded_job(row: RunRow, budget: str | None = None) -> PlanJob:
@@ -70,15 +96,64 @@ def repair_tree(root: Path) -> None:
         raise UsageError(f"a merge was cut off, and can't be taken back: {error}", FAILED) from None
 
 
-def make_plan(path: str, given: Mapping[str, Any]) -> tuple[Plan, Imports]:
-    """The plan of a directory, after a killed apply is repaired.
+@dataclass(frozen=True, slots=True)
+class ShownPlan:
+    """The plan of a directory or of a file, and the options that make it, as a file has them."""
+
+    plan: Plan
+    imports: Imports
+    path: str
+    options: Mapping[str, Any]
+    needs: Mapping[str, Sequence[str]] | None = None
+
+
+def make_plan(path: str, given: Mapping[str, Any]) -> ShownPlan:
+    """The plan of a directory, or of the file of a plan, after a killed apply is repaired.
 
     Raises `UsageError` if the directory can't be divided.
     """
+    flags = given_flags(given)
+    if Path(path).is_file():
+        node = plan_node(path)
+        job = read_job(path, node, flags, flag, works=False)
+        plan, imports = current_plan(job)
+        written = {word: value.plain() for word, value in node.items() if word != "parts"}
+        options = {"path": None, **written, **flags}
+        return ShownPlan(plan, imports, job.path, options, written_needs(plan, job.parts))
     if Path(path).is_dir():
         repair_tree(Path(path))
     with refusing("", PlanInvalid):
-        return divide(path, given, flag)
+        plan, imports = divide(path, flags, flag)
+    options = {"path": None if path == "." else path}
+    options |= {word: flags.get(word) for word in CHOOSING}
+    return ShownPlan(plan, imports, path, options)
+
+
+def given_flags(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that are given: not those that are None, off, or an empty list."""
+    return {
+        word: list(value) if isinstance(value, tuple) else value
+        for word, value in given.items()
+        if value not in (None, False, ())
+    }
+
+
+def write_plan_file(shown: ShownPlan, file: str) -> int:
+    """Write a plan as a file to edit; `UsageError` if another file is in its place."""
+    text = PlanFile.of(shown.plan, shown.options, shown.needs).text()
+    place = Path(file)
+    try:
+        if place.exists() and place.read_text("utf-8", "replace") != text:
+            raise UsageError(
+                f"-o: {file} is there, and may have been edited; remove it, or name another file"
+            )
+        place.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"-o: {file} can't be written ({os_error_text(error)})") from None
+    for note in shown.plan.notes:
+        tell(one_line(note))
+    tell(f"wrote {len(shown.plan.leaves)} parts to {file}; run them with: abreast plan run {file}")
+    return 0
 
 
 def flag(word: str) -> str:
@@ -93,14 +168,16 @@ def print_plan(
     ids: bool = False,
     as_json: bool = False,
     only_score: bool = False,
+    cost: CostForecast | None = None,
 ) -> int:
-    """Print a plan: as JSON, as a tree with its score, or the score alone."""
+    """Print a plan: as JSON, as a tree with its score, or the score alone, with its cost."""
     from abreast.jobs.plan.tree_text import score_lines, show, to_json
     from abreast.worktrees.merge.names import printable
 
     report = score_of(plan, imports)
     if as_json:
-        say_json(to_json(plan, report))
+        more = {} if cost is None else {"forecast": asdict(cost)}
+        say_json({**to_json(plan, report), **more})
         return 0
     from rich.console import Console
 
@@ -108,7 +185,7 @@ def print_plan(
         highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False
     )
     if only_score:
-        for line in score_lines(plan, report):
+        for line in [*score_lines(plan, report), *([] if cost is None else [cost.line()])]:
             console.print(printable(line), markup=False)
     else:
         console.print(show(plan, report, ids=ids))

@@ -1,7 +1,19 @@
 """The input of a subplan's work."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class PartRequest:
+    """A change that another subplan made in a file of this one, and that it is asked for."""
+
+    by: str
+    """The id of the subplan that asks."""
+    file: str
+    diff: str
+    """The change as a unified diff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +43,24 @@ class Assignment:
 
     It is removed with the worktree.
     """
+    instructions: str = ""
+    """What this subplan alone is told, as the file of the plan says."""
+    requests: tuple[PartRequest, ...] = ()
+    """Changes in its files that other subplans ask for; only in a second round."""
 
     @property
     def places(self) -> tuple[Path, ...]:
         """The absolute paths of its files."""
         return tuple(self.path / file for file in self.files)
+
+    @property
+    def request_text(self) -> str:
+        """The requests as text; empty if there are none."""
+        return requests_as_text(self.requests)
+
+
+def requests_as_text(requests: Sequence[PartRequest]) -> str:
+    """Requests as text: who asks, for which file, and the diff of each."""
+    return "\n".join(
+        f"Part {each.by} asks for this change of {each.file}:\n{each.diff}" for each in requests
+    )

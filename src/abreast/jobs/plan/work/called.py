@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from abreast.jobs.plan.work.assignment import Assignment
+from abreast.jobs.plan.work.assignment import Assignment, PartRequest
 
 
 def main() -> None:
@@ -44,6 +44,8 @@ def _call(call_facts: dict[str, Any]) -> object:
         tuple(call_facts["files"]),
         call_facts["instruction"],
         Path(call_facts["path"]),
+        instructions=call_facts["instructions"],
+        requests=tuple(PartRequest(**each) for each in call_facts["requests"]),
     )
     return _result(function, assignment)
 

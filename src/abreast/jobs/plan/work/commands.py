@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,12 @@ _REPOSITORY_VARIABLES: Final = re.compile(
     r"|NAMESPACE|NO_REPLACE_OBJECTS|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE"
     r"|SHALLOW_FILE|WORK_TREE)"
 )
+_WORDS: Final = {
+    "{files}": '"$@"',
+    "{instructions}": '"$ABREAST_INSTRUCTIONS"',
+    "{requests}": '"$ABREAST_REQUESTS"',
+}
+"""What a command may have in it, and the words of sh that take its place."""
 _CEILING: Final = "GIT_CEILING_DIRECTORIES"
 _CALL_CODE: Final = "from abreast.jobs.plan.work.called import main; main()"
 
@@ -75,6 +81,10 @@ class CommandTask:
     with the instruction. $ABREAST_FILES and $ABREAST_INSTRUCTION are the first and the last as
     text, unless that is too long for a variable. A name that starts with a dash has ./ before it,
     so that no command takes it for an option.
+
+    `{instructions}` and $ABREAST_INSTRUCTIONS are what this subplan alone is told. In a second
+    round, `{requests}`, $ABREAST_REQUESTS and the file $ABREAST_REQUESTS_FILE are the changes that
+    other subplans ask for.
     """
 
     command: str
@@ -85,7 +95,10 @@ class CommandTask:
         with _exchange_directory(assignment) as place:
             env = {**os.environ, **_variables(assignment, Path(place))}
             words = ["sh", *map(as_word, assignment.files)] if "{files}" in self.command else []
-            argv = ["sh", "-c", self.command.replace("{files}", '"$@"'), *words]
+            text = self.command
+            for written, word in _WORDS.items():
+                text = text.replace(written, word)
+            argv = ["sh", "-c", text, *words]
             finished = await self.processes.run(argv, assignment.path, env)
         output = _output(finished)
         if finished.exit_code:
@@ -116,6 +129,8 @@ class CallTask:
                 "scope": assignment.scope,
                 "files": list(assignment.files),
                 "instruction": assignment.instruction,
+                "instructions": assignment.instructions,
+                "requests": [asdict(each) for each in assignment.requests],
                 "path": str(assignment.path),
             }
             (place / "asked.json").write_text(json.dumps(facts), "utf-8")
@@ -155,12 +170,17 @@ def _variables(assignment: Assignment, place: Path) -> dict[str, str]:
     by_line.write_bytes(os.fsencode(f"{files}\n" if files else ""))
     by_nul.write_bytes(b"".join(os.fsencode(name) + b"\0" for name in names))
     instruction.write_text(assignment.instruction, "utf-8")
+    requests, asked = place / "requests", assignment.request_text
+    requests.write_bytes(os.fsencode(asked))
     found = {
         "ABREAST_SUBPLAN": assignment.id,
         "ABREAST_SCOPE": as_word(assignment.scope),
         "ABREAST_FILE_LIST": str(by_line),
         "ABREAST_FILE_LIST0": str(by_nul),
         "ABREAST_INSTRUCTION_FILE": str(instruction),
+        "ABREAST_INSTRUCTIONS": assignment.instructions,
+        "ABREAST_REQUESTS": _cut(asked, requests),
+        "ABREAST_REQUESTS_FILE": str(requests),
     }
     if assignment.scratch is not None:
         # If the worktree loses its `.git`, git must not find a repository above it.
@@ -171,6 +191,14 @@ def _variables(assignment: Assignment, place: Path) -> dict[str, str]:
     return found | {
         name: text for name, text in texts.items() if len(os.fsencode(text)) < _MAX_VARIABLE_BYTES
     }
+
+
+def _cut(text: str, place: Path) -> str:
+    """The text, or so much of it as a variable holds, and where the rest is."""
+    content = os.fsencode(text)
+    if len(content) < _MAX_VARIABLE_BYTES:
+        return text
+    return f"{content[:_MAX_VARIABLE_BYTES].decode(errors='ignore')}\n[the rest is in {place}]\n"
 
 
 def _output(finished: Finished) -> dict[str, Any]:

@@ -41,6 +41,16 @@ Answer with every file that changes, whole, from its first line to its last, in 
 
 A file that is to be deleted is one line: === {mark} DELETE path/of/the/file
 Use the paths as they are shown. If nothing has to change, answer: {nothing}"""
+_MAY_ASK: Final = """
+If your change needs a change of a file that you are not shown, ask the one who works on it:
+
+=== {mark} ASK path/of/that/file
+(what has to change there, and why)
+=== {mark} END"""
+
+_ASKED: Final = """\
+Others who work on other files need these changes in yours. Make them too, in your files, unless \
+they are wrong:"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,7 @@ class _ShownFiles:
                 others.append(file)
             else:
                 texts[file] = text
-        return cls(texts, tuple(others), _mark((*texts.values(), assignment.instruction)))
+        return cls(texts, tuple(others), _mark((*texts.values(), _task_text(assignment))))
 
     def prompt(self, instruction: str) -> str:
         parts = [instruction.rstrip(), ""]
@@ -91,6 +101,15 @@ class _ShownFiles:
         )
 
 
+def _task_text(assignment: Assignment) -> str:
+    """What is to be done: the prompt, the part's own instructions, and what others ask for."""
+    asked = assignment.request_text
+    texts = [assignment.instruction, assignment.instructions]
+    if asked:
+        texts.append(f"{_ASKED}\n\n{asked}")
+    return "\n\n".join(text.rstrip() for text in texts if text.strip())
+
+
 def _mark(texts: Iterable[str]) -> str:
     digest = blake2b("\0".join(texts).encode(), digest_size=4)
     while any(digest.hexdigest() in text for text in texts):
@@ -108,22 +127,25 @@ class EditTask:
         *,
         repairs: int = REPAIRS,
         request: Request | None = None,
+        asks: bool = False,
     ) -> None:
         """`request` has further settings of the calls, such as a temperature.
 
-        Its system text is put before that of this module.
+        Its system text is put before that of this module. With `asks`, a reply may ask for changes
+        of files that other subplans own; the requests are `asks` of the value.
         """
         self._model = model
         self._ownership = ownership
         self._repairs = repairs
+        self._rules = _SYSTEM + (_MAY_ASK if asks else "")
         self._request = request or Request(())
 
     async def __call__(self, assignment: Assignment) -> dict[str, Any]:
         """Call the model, check its reply, write it; raises `EditRefused` if none is valid."""
         shown = _ShownFiles.of(assignment)
-        rules = _SYSTEM.format(mark=shown.mark, nothing=_NOTHING)
+        rules = self._rules.format(mark=shown.mark, nothing=_NOTHING)
         system = f"{self._request.system}\n\n{rules}" if self._request.system else rules
-        turns = [Message("user", shown.prompt(assignment.instruction))]
+        turns = [Message("user", shown.prompt(_task_text(assignment)))]
         settings = replace(
             self._request,
             system=system,
@@ -131,14 +153,16 @@ class EditTask:
         )
         for tried in range(self._repairs + 1):
             reply = await self._model.complete(replace(settings, messages=tuple(turns)))
-            edits, faults = _read_edits(reply, shown, assignment, self._ownership)
+            asks: list[dict[str, str]] = []
+            edits, faults = _read_edits(reply, shown, assignment, self._ownership, asks)
             if not faults:
                 _write(edits, assignment, shown)
-                return {
+                facts: dict[str, Any] = {
                     "written": sorted(edits),
                     "replies": tried + 1,
                     "model": reply.model or self._model.name,
                 }
+                return facts | ({"asks": asks} if asks else {})
             listed = "\n".join(f"- {fault}" for fault in faults)
             repair = f"Nothing of that was written:\n{listed}\nAnswer once more, whole."
             turns += [Message("assistant", reply.text), Message("user", repair)]
@@ -149,39 +173,64 @@ class EditTask:
 
 
 def _read_edits(
-    reply: Reply, shown: _ShownFiles, assignment: Assignment, ownership: Ownership
+    reply: Reply,
+    shown: _ShownFiles,
+    assignment: Assignment,
+    ownership: Ownership,
+    asks: list[dict[str, str]],
 ) -> tuple[dict[str, str | None], list[str]]:
-    """The new contents of a reply (None for a file to delete), and the reply's faults."""
+    """The new contents of a reply (None for a file to delete), and the reply's faults.
+
+    What it asks others for is put into `asks`.
+    """
     if reply.finish == "length":
         return {}, [
             "the reply was cut off before its end: answer with fewer files, or allow longer replies"
         ]
     edits: dict[str, str | None] = {}
     faults: list[str] = []
-    for path, content in _blocks(reply.text, shown.mark, faults):
-        if path in edits:
-            faults.append(f"{path} comes twice")
-        elif path in shown.others:
-            faults.append(f"{path} is no text, and can't be written")
-        elif path not in shown.texts and not _may_create(path, assignment, ownership):
-            faults.append(f"{path} is not among the files of this part")
-        elif content is None and path not in shown.texts:
-            faults.append(f"{path} is not there, and can't be deleted")
-        else:
+    for path, content, is_ask in _blocks(reply.text, shown.mark, faults):
+        if is_ask:
+            asks.append({"file": path, "text": content or ""})
+            fault = f"{path} is your own: change it, and don't ask" if path in shown.texts else None
+        elif path in edits:
+            fault = f"{path} comes twice"
+        elif (fault := _path_fault(path, content, shown, assignment, ownership)) is None:
             before = shown.texts.get(path)
             edits[path] = edited = None if content is None else _adapted(content, before)
-            if edited is not None and (fault := _compile_fault(path, edited, before)):
-                faults.append(fault)
-    if not edits and not faults and _NOTHING not in reply.text:
+            fault = None if edited is None else _compile_fault(path, edited, before)
+        faults += [] if fault is None else [fault]
+    if not edits and not asks and not faults and _NOTHING not in reply.text:
         faults.append(
             f"there is no file in the reply, in the form that was asked for, nor {_NOTHING}"
         )
     return edits, faults
 
 
-def _blocks(text: str, mark: str, faults: list[str]) -> Iterable[tuple[str, str | None]]:
-    head = re.compile(rf"^=== {mark} (FILE|DELETE|END)(?: +(.+?))?\s*$")
+def _path_fault(
+    path: str,
+    content: str | None,
+    shown: _ShownFiles,
+    assignment: Assignment,
+    ownership: Ownership,
+) -> str | None:
+    """Why a reply may not write or delete a path; None if it may."""
+    if path in shown.others:
+        return f"{path} is no text, and can't be written"
+    if path in shown.texts:
+        return None
+    if not _may_create(path, assignment, ownership):
+        owners = [one for one in ownership.owners(path) if one != assignment.id]
+        whose = f": it belongs to {', '.join(owners)}" if owners else ""
+        return f"{path} is not among the files of this part{whose}"
+    return f"{path} is not there, and can't be deleted" if content is None else None
+
+
+def _blocks(text: str, mark: str, faults: list[str]) -> Iterable[tuple[str, str | None, bool]]:
+    """Each path of a reply, its text, and whether it is a request to another."""
+    head = re.compile(rf"^=== {mark} (FILE|ASK|DELETE|END)(?: +(.+?))?\s*$")
     path: str | None = None
+    is_ask = False
     lines: list[str] = []
     for line in text.splitlines(keepends=True):
         found = head.match(line)
@@ -190,14 +239,14 @@ def _blocks(text: str, mark: str, faults: list[str]) -> Iterable[tuple[str, str 
             continue
         word, name = found.groups()
         if word == "END" and path is not None:
-            yield path, "".join(lines)
+            yield path, "".join(lines), is_ask
         elif path is not None:
             faults.append(f"{path} has no end")
         path = None
         if word == "DELETE" and name:
-            yield name, None
-        elif word == "FILE" and name:
-            path, lines = name, []
+            yield name, None, False
+        elif word in ("FILE", "ASK") and name:
+            path, lines, is_ask = name, [], word == "ASK"
     if path is not None:
         faults.append(f"{path} has no end")
 

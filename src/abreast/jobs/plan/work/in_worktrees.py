@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from abreast.jobs.plan.errors import SubplanFailed
 from abreast.jobs.plan.job import Work
 from abreast.jobs.plan.spec import PlanNode
-from abreast.jobs.plan.work.assignment import Assignment
+from abreast.jobs.plan.work.assignment import Assignment, PartRequest
 from abreast.jobs.plan.work.held_results import HeldResults, begin
 from abreast.run.current import current_item
 from abreast.worktrees.git import GitFailed
@@ -45,14 +45,40 @@ class StartTrees:
         return merge(snapshots, self.base, changes).tree if changes else self.base
 
 
+@dataclass(slots=True)
+class RoundRequests:
+    """What other subplans ask of each leaf in the round that is under way."""
+
+    number: int = 1
+    requests: Mapping[str, tuple[PartRequest, ...]] = field(default_factory=dict)
+
+    def facts(self, leaf: str, *, changed: bool) -> dict[str, Any]:
+        """What the value of a leaf records of them.
+
+        They count as answered if its result has `changed` since the round before: work that does
+        not look at requests gives the same result again.
+        """
+        if self.number == 1:
+            return {}
+        asked = [{"by": each.by, "file": each.file} for each in self.requests.get(leaf, ())]
+        return {"round": self.number, "requests": asked, "answered": changed}
+
+
 def in_worktrees(
-    task: Task, snapshots: Snapshots, start: StartTrees, run: str, instruction: str = ""
+    task: Task,
+    snapshots: Snapshots,
+    start: StartTrees,
+    run: str,
+    instruction: str = "",
+    *,
+    asked: RoundRequests | None = None,
 ) -> Work:
     """The work of a leaf: `task` in the worktree that its item holds, then a snapshot of it.
 
     However the task ends, the content of the worktree is kept by a reference; a failure has it in
-    its details.
+    its details. A leaf that runs again in another round (`asked`) starts from where it began.
     """
+    asked = RoundRequests() if asked is None else asked
     kept = HeldResults(snapshots)
     locks: defaultdict[int, Lock] = defaultdict(Lock)
     seen: dict[int, SeenTree] = {}
@@ -70,13 +96,23 @@ def in_worktrees(
         slot = _slot()
         await slot.reset()
         base = await asyncio.to_thread(start.tree, leaf.id, snapshots)
+        earlier = start.done.get(leaf.id, {}).get("result")
         if base != start.base:
             await asyncio.to_thread(put, snapshots, slot.root, base)
             await slot.begin_here()
         begin(slot, snapshots, run, leaf.id, base)
         try:
             facts = await task(
-                Assignment(leaf.id, leaf.scope, leaf.files, instruction, slot.root, slot.scratch)
+                Assignment(
+                    leaf.id,
+                    leaf.scope,
+                    leaf.files,
+                    instruction,
+                    slot.root,
+                    slot.scratch,
+                    leaf.instructions,
+                    asked.requests.get(leaf.id, ()),
+                )
             )
             tree = await asyncio.to_thread(take_snapshot, slot)
             changed = await asyncio.to_thread(snapshots.changes, base, tree)
@@ -98,6 +134,7 @@ def in_worktrees(
             "result": tree,
             "files": list(leaf.files),
             "changed": [one.path for one in changed.changed],
+            **asked.facts(leaf.id, changed=tree != earlier),
             **facts,
         }
 

@@ -1,0 +1,76 @@
+"""What a person reviews of a plan: the diff of a part, conflicts, and whether it is applied."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from abreast.assembly.plan_merge import MergeOptions, PlanMerge, read_recorded
+from abreast.core.errors import AbreastError
+from abreast.jobs.plan.review.diffs import conflict_facts, diff_of, marked_text
+from abreast.jobs.plan.settings import PlanJob
+from abreast.store.port import RunRow, Store
+from abreast.worktrees.merge.apply import HOME
+from abreast.worktrees.merge.snapshots import Snapshots
+from abreast.worktrees.merge.undo import applies
+
+_MAX_CHARACTERS: Final = 200_000  # of a diff or a conflict
+_MAX_CONFLICTS: Final = 50
+
+
+def part_diff(store: Store, row: RunRow, part: str) -> dict[str, object]:
+    """The diff of a part; `error` says why there is none."""
+    try:
+        root = _root_of(row)
+        change = next(
+            (each for each in read_recorded(store, row).changes if each.leaf == part), None
+        )
+        if change is None:
+            return {"error": f"{part} has no result"}
+        diff = diff_of(Snapshots(root / HOME / "plan.git"), change)
+    except (AbreastError, OSError) as error:
+        return {"error": str(error)}
+    return {"part": part, "diff": _cut(diff)}
+
+
+def merge_preview(store: Store, row: RunRow) -> dict[str, object]:
+    """What stands in the way of a merge, its conflicts with markers, and whether it is applied."""
+    try:
+        root = _root_of(row)
+        recorded = read_recorded(store, row)
+        options = MergeOptions(gate=False, dry_run=True)
+        merge = PlanMerge(PlanJob.recorded(row), row.id, recorded, options, notify=_ignore)
+        draft = merge.prepare()
+        snapshots = Snapshots(root / HOME / "plan.git")
+        conflicts: list[dict[str, Any]] = []
+        for each in draft.merged.conflicts[:_MAX_CONFLICTS]:
+            marked = marked_text(snapshots, each)
+            text = None if marked is None else _cut(marked.decode("utf-8", "replace"))
+            conflicts.append({**conflict_facts(each), "marked": text})
+        missing = [f"{leaf}: {state}" for leaf, state in recorded.not_done(draft.plan).items()]
+        return {
+            "applied": any(each.record["run"] == row.id for each in applies(root)),
+            "blocked": [*missing, *draft.merged.blocked],
+            "conflicts": conflicts,
+            "resolved": {file: one.take for file, one in draft.resolved.items()},
+            "answered": [str(each) for each in draft.merged.answered],
+            "merged": len(draft.merged.merged),
+        }
+    except (AbreastError, OSError) as error:
+        return {"error": str(error)}
+
+
+def _root_of(row: RunRow) -> Path:
+    """The directory of a plan; raises `FileNotFoundError` if its results are not there."""
+    root = Path(PlanJob.recorded(row).path)
+    if not (root / HOME / "plan.git").is_dir():
+        raise FileNotFoundError(f"{root} has no results of plans")
+    return root
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    return f"{text[:_MAX_CHARACTERS]}\n[cut: it has {len(text):,} characters]\n"
+
+
+def _ignore(message: str) -> None:
+    del message

@@ -1,0 +1,1 @@
+"""Review of a plan's results: diffs, conflicts and how they are resolved, and branches."""

@@ -1,0 +1,93 @@
+"""`plan show -o`, and `plan run` of what people make of that file."""
+
+import json
+
+from tests.cli.commands.test_plan import project
+
+__all__ = ["project"]
+
+TOLD = 'echo "$ABREAST_SCOPE:" {instructions} >> "$(head -1 "$ABREAST_FILE_LIST")"'
+
+
+def test_a_plan_is_written_edited_run_and_applied(project):
+    project.file("docs/a.md", "a\n")
+    project.file("src/beta/new.md", "b\n")
+    project.git("add", "-A")
+    assert project("plan", "show", "-o", "plan.yaml").code == 0
+    text = (project.folder / "plan.yaml").read_text()
+    assert "- src/beta/" in text
+    # Once more the same; with other options it would overwrite what was edited.
+    assert project("plan", "show", "-o", "plan.yaml").code == 0
+    said = project("plan", "show", "--min-files", "1", "-o", "plan.yaml")
+    assert (said.code, "is there, and may have been edited" in said.err) == (2, True)
+    project.file(
+        "plan.yaml",
+        """
+plan:
+  exclude: ["*.md"]
+  parts:
+    - id: greek
+      name: greek letters
+      files: [src/alpha/, src/beta/]
+      instructions: |
+        Keep "$HOME" as it is.
+    - name: late
+      files: [src/gamma/m5.py, "src/delta/m[0-2].py"]
+      after: [greek letters]
+""",
+    )
+    said = project("plan", "run", "plan.yaml", "--command", TOLD, "--json")
+    assert said.code == 0, said
+    subplans = json.loads(said.out)["subplans"]
+    assert [one["leaf"][:5] for one in subplans] == ["greek", "late-"]
+    assert "in no part, and not worked on: .gitignore, src/delta/m3.py" in said.err
+    # The second starts from what the first has done.
+    assert subplans[1]["value"]["base"] == subplans[0]["value"]["result"]
+    assert project("plan", "apply", "last", "--no-gate").code == 0
+    first = (project.folder / "src/alpha/m0.py").read_text()
+    assert first == 'x = 0\ny = 1\ngreek letters: Keep "$HOME" as it is.\n'
+    assert (project.folder / "src/delta/m0.py").read_text() == "x = 0\nlate: \n"
+    # The same file by `abreast run`, shown, and scored with a price.
+    project.file("abreast.toml", "[lanes.local]\nprice = {input = 1000, output = 1000}\n")
+    found = json.loads(project("plan", "score", "plan.yaml", "-m", "local/smollm2", "--json").out)
+    assert [node["id"] for node in found["nodes"]][:2] == ["root", "greek"]
+    assert found["score"]["balance"] >= 1
+    assert found["forecast"]["requests"] == 2
+    assert 0 < found["forecast"]["usd"][0] < found["forecast"]["usd"][1]
+
+
+def test_what_no_part_has_is_not_written(project):
+    project.file(
+        "plan.yaml",
+        "plan: {parts: [{name: a, id: a, files: [src/alpha/m0.py]}, {name: b, files: src/beta/}]}",
+    )
+    stray = "echo y >> src/alpha/m1.py; echo z >> src/alpha/m0.py"
+    assert project("plan", "run", "plan.yaml", "--command", stray).code == 0
+    said = project("plan", "apply", "last")
+    assert said.code == 1
+    assert "src/alpha/m1.py: written by a, owned by no part" in said.out
+
+
+def test_a_wrong_file_of_a_plan_is_one_sentence_and_exit_2(project):
+    for text, said in (
+        ("steps: []", "plan.yaml:1: the file of a plan has one top-level key"),
+        ("plan:\n  parts: [{name: a, files: [src/nope.py]}]", "plan.yaml:2: there is no file"),
+        ("plan:\n  max_files: 3\n  parts: [{name: a, files: [src/]}]", "plan.yaml:2: max_files is"),
+    ):
+        project.file("plan.yaml", text)
+        found = project("plan", "run", "plan.yaml", "--command", "true")
+        assert (found.code, found.err.count("\n")) == (2, 1)
+        assert said in found.err
+    assert project("plan", "show", "--exclude", "*").code == 2
+
+
+def test_only_chosen_files_are_divided_also_when_it_goes_on(project):
+    command = 'echo "$ABREAST_FILES" >> "$LOG/seen"; [ -e "$LOG/fixed" ]'
+    log = project.folder / ".abreast/log"
+    log.mkdir(parents=True)
+    options = ("--include", "src/alpha", "--include", "*.toml", "--exclude", "m[1-5].py")
+    said = project("plan", "run", *options, "--command", command, LOG=str(log))
+    assert said.code == 1
+    (log / "fixed").touch()
+    assert project("plan", "resume", LOG=str(log)).code == 0
+    assert (log / "seen").read_text() == "src/alpha/m0.py\n" * 2

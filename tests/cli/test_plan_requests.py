@@ -1,0 +1,73 @@
+"""A write to another part's file is a request: its owner runs again with it, once."""
+
+import json
+
+from tests.cli.commands.test_plan import project
+
+__all__ = ["project"]
+
+# alpha renames x in its own file and in one of beta; beta does what it is asked for with `patch`.
+ASKING = r"""
+echo "$ABREAST_SUBPLAN" >> "$LOG/ran"
+case $ABREAST_SCOPE in
+    src/alpha/) sed -i 's/^x/z/' src/alpha/m1.py src/beta/m1.py ;;
+    src/beta/)
+        echo "# of beta" >> src/beta/m2.py
+        if [ -n "$ABREAST_REQUESTS" ]; then
+            printf '%s' {requests} > "$LOG/asked"
+            [ -e "$LOG/fixed" ] || exit 7
+            sed 1d "$ABREAST_REQUESTS_FILE" | git apply
+        fi ;;
+esac
+"""
+
+
+def ran(log):
+    """How often each part ran."""
+    counts = {}
+    for line in (log / "ran").read_text().splitlines():
+        counts[line.split("-")[1]] = counts.get(line.split("-")[1], 0) + 1
+    return counts
+
+
+def test_an_owner_runs_again_with_what_it_is_asked_for_and_nothing_else_does(project):
+    log = project.folder / ".abreast/log"
+    log.mkdir(parents=True)
+    command = ("plan", "run", "--command", ASKING, "--include", "src")
+    said = project(*command, LOG=str(log))
+    # It failed in the second round, and is the only one that runs when it goes on.
+    assert said.code == 1
+    assert "round 2: src-beta-" in said.err
+    assert "for changes of src/beta/m1.py" in said.err
+    assert ran(log) == {"alpha": 1, "beta": 2, "delta": 1, "gamma": 1}
+    asked = (log / "asked").read_text()
+    assert asked.startswith("Part src-alpha-")
+    assert "asks for this change of src/beta/m1.py:\ndiff --git" in asked
+    assert "\n-x = 1\n+z = 1" in asked
+    (log / "fixed").touch()
+    said = project("plan", "resume", "--json", LOG=str(log))
+    assert said.code == 0, said
+    assert ran(log) == {"alpha": 1, "beta": 3, "delta": 1, "gamma": 1}
+    rounds = {one["leaf"].split("-")[1]: one["round"] for one in json.loads(said.out)["subplans"]}
+    assert rounds == {"alpha": 1, "beta": 2, "delta": 1, "gamma": 1}
+    assert "is done" in project("resume", "plan-1").err
+    said = project("plan", "apply", "plan-1", "--no-gate")
+    assert said.code == 0, said
+    assert "src/beta/m1.py: written by src-alpha-" in said.err
+    assert (project.folder / "src/beta/m1.py").read_text() == "z = 1\n"
+    # It started again from where it began: nothing is done twice.
+    assert (project.folder / "src/beta/m2.py").read_text() == "x = 2\n# of beta\n"
+
+
+def test_with_one_round_the_write_is_refused_and_the_option_that_lets_it_through_is_named(project):
+    log = project.folder / ".abreast/log"
+    log.mkdir(parents=True)
+    options = ("--include", "src", "--rounds", "1")
+    assert project("plan", "run", "--command", ASKING, *options, LOG=str(log)).code == 0
+    assert ran(log) == {"alpha": 1, "beta": 1, "delta": 1, "gamma": 1}
+    said = project("plan", "apply", "last")
+    assert said.code == 1
+    assert said.out.count("--outside allow lets it through") == 1
+    assert project("plan", "apply", "last", "--outside", "allow", "--no-gate").code == 0
+    assert (project.folder / "src/beta/m1.py").read_text() == "z = 1\n"
+    assert (project.folder / "src/beta/m2.py").read_text() == "x = 2\n# of beta\n"
