@@ -65,6 +65,78 @@ def test_every_way_to_import(tmp_path, line, wanted):
     )
 
 
+SHOP = {
+    "shop/__init__.py": (
+        "from shop.cart import Cart, Cart as Basket\n"
+        "from .parts import *\n"
+        "from .web import page as start, render\n"
+        "from elsewhere import Other\n"
+        "VERSION = 1\n"
+    ),
+    "shop/cart.py": "from shop.money import Cents\nclass Cart:\n    pass\n",
+    "shop/money.py": "class Cents:\n    pass\n",
+    "shop/parts/__init__.py": "from .screw import *\nfrom .nail import *\nfrom .glue import *\n",
+    "shop/parts/screw.py": "__all__ = ['Screw', 'both']\nclass Screw: pass\nclass Hidden: pass\n",
+    "shop/parts/nail.py": "if 1:\n    def nail(): pass\nelse:\n    nail = 2\nboth, _own = 1, 2\n",
+    "shop/parts/glue.py": "import os\nx = dict(\n    inner=1,\n)\ndef f():\n    deep = 1\n",
+    "shop/web/__init__.py": "from shop.web.page import render\nfrom shop import web\n",
+    "shop/web/page.py": "def render(): pass\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("from shop import Cart", ["cart.py"]),
+        ("from shop import Basket as B", ["cart.py"]),
+        ("from shop.cart import Cents", ["money.py"]),  # passed on by a module that is no package
+        ("from shop import VERSION, Other, nowhere", ["__init__.py"]),
+        ("from shop import Screw, nail", ["parts/nail.py", "parts/screw.py"]),
+        ("from shop import both", ["parts/nail.py"]),  # the last one has it
+        ("from shop import Hidden, _own", ["__init__.py"]),
+        ("from shop.parts import inner", ["parts/__init__.py"]),
+        ("from shop.parts import deep", ["parts/__init__.py"]),
+        ("from shop import start, render", ["web/page.py"]),
+        ("from shop import web", ["web/__init__.py"]),
+        ("from shop import web\nweb.render()", ["web/page.py"]),
+        ("from shop import *", ["__init__.py"]),
+        ("import shop", ["__init__.py"]),
+        ("import shop\nshop.Cart()", ["cart.py"]),
+        (
+            "import shop as s\nprint(s.Cart, s.web.page.render.x, t.nail)",
+            ["cart.py", "web/page.py"],
+        ),
+        ("import shop\nshop.VERSION, shop.nail", ["__init__.py", "parts/nail.py"]),
+        ("import shop\n'shop.Cart'  # shop.nail\nmy_shop.nail, my.shop.nail", ["__init__.py"]),
+        ("import shop.web\nshop.Cart, shop.web.render", ["cart.py", "web/page.py"]),
+        ("import shop.web\nshop.Cart", ["cart.py", "web/__init__.py"]),
+        ("import shop.web as w\nw.render()", ["web/page.py"]),
+    ],
+)
+def test_an_import_leads_to_the_file_that_defines_the_name(tmp_path, code, wanted):
+    found = edges(tmp_path, {**SHOP, "user.py": code})
+    assert found["user.py"] == [f"shop/{path}" for path in wanted]
+
+
+def test_modules_that_import_all_of_each_other_have_an_end(tmp_path):
+    found = read(
+        tmp_path,
+        {
+            "p/__init__.py": "from p.a import *\nfrom p import same",
+            "p/a.py": "from p.b import *\nfrom p import *\none = 1",
+            "p/b.py": "from p.a import *\ntwo = 2",
+            "user.py": "from p import one, two, same",
+        },
+    )
+    assert found.edges["user.py"] == ("p/__init__.py", "p/a.py", "p/b.py")
+
+
+def test_what_an_import_passes_through_is_known(tmp_path):
+    code = "import shop\nfrom shop.web import page\nshop.Cart"
+    found = read(tmp_path, {**SHOP, "user.py": code})
+    assert found.through["user.py"] == ("shop/__init__.py",)
+
+
 def test_packages_need_no_init_and_no_src(tmp_path):
     found = edges(
         tmp_path,

@@ -159,7 +159,7 @@ except ImportError:
 
 def test_our_own_files_have_no_fault(pytestconfig):
     """Imports of this repository resolve, so none may be reported."""
-    from abreast.jobs.plan.decompose.imports import Modules
+    from abreast.jobs.plan.decompose.languages.python_modules import Modules
     from abreast.jobs.plan.decompose.module_facts import ModuleFacts, read_module
 
     root = pytestconfig.rootpath
@@ -190,6 +190,8 @@ def test_importers_are_found_near_and_far():
     imports = Imports.of({"b": ["a"], "c": ["b"], "d": ["c"], "x": ["y"]})
     assert importers(imports, ["a"]) == {"a", "b"}
     assert importers(imports, ["a"], all_of_them=True) == {"a", "b", "c", "d"}
+    passed_on = Imports({"b": ("a",)}, through={"b": ("__init__",)})
+    assert importers(passed_on, ["__init__"]) == {"__init__", "b"}
 
 
 def test_the_same_tree_has_the_same_faults_whatever_was_looked_at_before(tmp_path):

@@ -8,13 +8,44 @@ are not looked for.
 """
 
 import ast
+import keyword
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, Self
 
-Statement: TypeAlias = ast.Import | ast.ImportFrom
+
+class Statement(NamedTuple):
+    """An import statement: a fifth of the memory of the parser's, of which there may be 100,000."""
+
+    names: tuple[tuple[str, str | None], ...]
+    """Each name, and the one that it is given by `as`."""
+    module: str | None = None
+    level: int | None = None
+    """The dots of `from`; None if it is no `from`."""
+
+    @classmethod
+    def of(cls, node: ast.Import | ast.ImportFrom) -> Self:
+        """The statement of a node."""
+        names = tuple((alias.name, alias.asname) for alias in node.names)
+        if isinstance(node, ast.Import):
+            return cls(names)
+        return cls(names, node.module, node.level)
+
+    @property
+    def is_star(self) -> bool:
+        """Whether it is `from module import *`."""
+        return self.names[0][0] == "*"
+
+    def bindings(self) -> list[tuple[str, str]]:
+        """The names that it binds, each with the name that it imports for it."""
+        if self.level is not None:
+            return [(other or name, name) for name, other in self.names]
+        return [
+            (other, name) if other else (name.partition(".")[0],) * 2 for name, other in self.names
+        ]
+
 
 # Each loop is unrolled (plain characters, then any number of: one special, plain characters), and
 # each branch begins with a plain character, to which the search can jump: five times as fast as the
@@ -38,6 +69,18 @@ _PYTHON_2: Final = re.compile(
     r"^[ \t]*(?:print[ \t]+(?:[^ \t=(.,:)]|$)|except [^\n:(]*,)", re.MULTILINE
 )
 _EXCEPT: Final = re.compile(r"except [^\n:(]*,")
+_PLAIN_IMPORT: Final = re.compile(
+    r"import[ \t]+([^\W\d]\w*(?:\.[^\W\d]\w*)*)(?:[ \t]+as[ \t]+([^\W\d]\w*))?[ \t]*", re.ASCII
+)
+_PLAIN_FROM: Final = re.compile(
+    r"""from[ \t]+(?=[.\w])(\.*)((?:[^\W\d]\w*(?:\.[^\W\d]\w*)*)?)[ \t]+import
+        (?:[ \t]+(\*|[\w, \t]+)|[ \t]*\(([\w,\s]+)\)[ \t]*)""",
+    re.ASCII | re.VERBOSE,
+)
+_PLAIN_NAME: Final = re.compile(r"\s*([^\W\d]\w*)(?:\s+as\s+([^\W\d]\w*))?\s*", re.ASCII)
+_WORDS: Final = re.compile(r"\w+")
+_LAST_COMMA: Final = re.compile(r",\s*\Z")
+_KEYWORDS: Final = frozenset(keyword.kwlist)
 
 
 @dataclass(slots=True)
@@ -79,9 +122,18 @@ class ImportScanner:
     def _statements(self, spelled: str) -> list[Statement]:
         known = self._known.get(spelled)
         if known is None:
-            self.parsed_bytes += len(spelled)
-            known = self._known[spelled] = list(_walk(ast.parse(spelled).body))
+            known = _plain_statement(spelled)
+            if known is None:
+                self.parsed_bytes += len(spelled)
+                known = list(_walk(ast.parse(spelled).body))
+            self._known[spelled] = known
         return known
+
+
+def read_code(source: bytes) -> str | None:
+    """A file as text without strings and comments; None if only the parser can read it."""
+    text = _text(source)
+    return None if text is None else _code(text)
 
 
 def parse_imports(source: bytes) -> list[Statement]:
@@ -100,7 +152,7 @@ def _walk(body: Sequence[ast.AST]) -> Iterator[Statement]:
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
+            yield Statement.of(node)
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             found = getattr(node, name, None)
             if isinstance(found, list):
@@ -132,6 +184,29 @@ def _statement_texts(code: str) -> Iterator[str]:
         if head is None or tail is None:
             raise ValueError("an import that is no statement")
         yield f"{head[1] or ''}import{tail[0]}"
+
+
+def _plain_statement(spelled: str) -> list[Statement] | None:
+    """A statement of plain names, in a third of the parser's time; None for others."""
+    if found := _PLAIN_IMPORT.fullmatch(spelled):
+        made = Statement(((found[1], found[2]),))
+        keywords = 1
+    elif found := _PLAIN_FROM.fullmatch(spelled):
+        dots, module, listed, enclosed = found.groups()
+        texts = [] if listed == "*" else (listed or _LAST_COMMA.sub("", enclosed)).split(",")
+        names = tuple(
+            (each[1], each[2]) for each in map(_PLAIN_NAME.fullmatch, texts) if each is not None
+        )
+        if len(names) < len(texts):
+            return None
+        made = Statement(names or (("*", None),), module or None, len(dots))
+        keywords = 2
+    else:
+        return None
+    keywords += sum(other is not None for _, other in made.names)
+    # `import import` and `from a import in` are left to the parser.
+    given = sum(word in _KEYWORDS for word in _WORDS.findall(spelled))
+    return [made] if given == keywords else None
 
 
 def _looks_broken(text: str) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from abreast.jobs.plan.decompose.imports import Modules
+from abreast.jobs.plan.decompose.import_scanner import Statement
+from abreast.jobs.plan.decompose.languages.python_modules import Modules
 
 _IMPORT_ERRORS: Final = frozenset(
     {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
@@ -36,9 +37,9 @@ class Module:
     """A Python file: its syntax error, its imports that must succeed, and its names."""
 
     fault: str | None = None
-    imports: tuple[ast.Import | ast.ImportFrom, ...] = ()
+    imports: tuple[Statement, ...] = ()
     names: frozenset[str] = frozenset()
-    stars: tuple[ast.ImportFrom, ...] = ()
+    stars: tuple[Statement, ...] = ()
     listed: frozenset[str] | None = None
     """The names in `__all__`, if that is a plain list."""
     open: bool = False
@@ -73,9 +74,9 @@ def read_module(content: bytes) -> Module:
 class _StatementWalker:
     """Collects the names at the top of a module, and the imports anywhere in it."""
 
-    imports: list[ast.Import | ast.ImportFrom] = field(default_factory=list)
+    imports: list[Statement] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
-    stars: list[ast.ImportFrom] = field(default_factory=list)
+    stars: list[Statement] = field(default_factory=list)
     listed: frozenset[str] | None = None
 
     def body(self, statements: Sequence[ast.stmt], *, guarded: bool, top: bool) -> None:
@@ -105,14 +106,13 @@ class _StatementWalker:
             self.body(getattr(node, name, []), guarded=guarded, top=top)
 
     def _import(self, node: ast.Import | ast.ImportFrom, *, guarded: bool, top: bool) -> None:
+        statement = Statement.of(node)
         if not guarded:
-            self.imports.append(node)
-        if top:
-            for alias in node.names:
-                if alias.name == "*" and isinstance(node, ast.ImportFrom):
-                    self.stars.append(node)
-                else:
-                    self.names.add(alias.asname or alias.name.partition(".")[0])
+            self.imports.append(statement)
+        if top and statement.is_star:
+            self.stars.append(statement)
+        elif top:
+            self.names.update(bound for bound, _ in statement.bindings())
 
     def _bind(self, node: ast.stmt) -> None:
         """Add the names that a statement binds, in its targets or by `:=`.

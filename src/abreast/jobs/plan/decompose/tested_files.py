@@ -1,82 +1,189 @@
-"""Which file each test is a test of: by its name, else by what it imports.
+"""Finds for each test the file that it tests, by names, or else by imports.
 
-sources_of_tests(["shop/cart.py", "shop/tests/test_cart.py"], {})
-# {"shop/tests/test_cart.py": "shop/cart.py"}
+    sources_of_tests(paths, imports.edges)["tests/test_cart.py"]     # "src/shop/cart.py"
+
+A test is named as its language does: `test_x.py`, `x_test.go`, `x.test.ts`, `XTest.java`; of
+JavaScript and Rust, all sources in a directory of tests are tests. Of several files of the right
+name the nearest in the tree is taken. Directories of tests and layouts (`tests`, `src`) don't
+count, so that `tests/shop/test_cart.py` is as near to `src/shop/cart.py` as
+`shop/tests/test_cart.py` is to `shop/cart.py`.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from abreast.jobs.plan.decompose.inventory import folders_between
-
-_TEST_FOLDERS: Final = frozenset({"test", "tests", "__tests__", "testing"})
-# What is left of a test's name is that of its source.
-_TEST_NAME: Final = re.compile(
-    r"(?:test_(?P<before>.+)|(?P<after>.+?)(?:_tests?|\.test|\.spec|-test|Tests?))$"
+_NEAR: Final = 2
+"""Steps in the tree up to which one of several files of the right name is taken."""
+_FEW: Final = 3
+"""A test that imports at most so many files tests one of them, however far away it is."""
+_FAMILIES: Final = {
+    ending: family
+    for family, endings in {
+        "c": "c cc cpp cxx h hpp",
+        "csharp": "cs",
+        "go": "go",
+        "java": "java kt scala",
+        "js": "js jsx mjs cjs ts tsx mts cts vue",
+        "php": "php",
+        "py": "py",
+        "ruby": "rb",
+        "rust": "rs",
+        "swift": "swift",
+    }.items()
+    for ending in endings.split()
+}
+_TEST_FOLDERS: Final = frozenset({"test", "tests", "__tests__", "spec", "specs", "unit"})
+_NEVER_TESTED: Final = _TEST_FOLDERS - {"test", "unit"}  # which are also names of packages
+_ALL_ARE_TESTS: Final = frozenset({"js", "rust"})
+_HELPERS: Final = frozenset(
+    {"fixture", "fixtures", "mock", "mocks", "helper", "helpers", "data", "util", "utils", "common"}
 )
-_UNCOUNTED: Final = _TEST_FOLDERS | {"src", "lib", "main", "java", "python"}
-_MAX_DISTANCE: Final = 2  # directories between a test and its source, test directories not counted
-_SUPPORT: Final = frozenset({"__init__", "conftest", "mod", "index"})
+_LAYOUT_FOLDERS: Final = frozenset({"src", "lib", "main", "java", "kotlin", "scala"})
+_WHOLE_FOLDER: Final = frozenset({"__init__", "index", "mod", "lib"})
+"""Files that stand for their directory."""
+_PLAIN_TEST: Final = re.compile(r"tests?[_-](?P<after>.+)|(?P<before>.+?)[._-](?:tests?|spec)")
+_CAMEL_TEST: Final = re.compile(r"(?P<before>[A-Z]\w*?)(?:Tests?|Spec|IT)|Test(?P<after>[A-Z]\w*)")
+_CAMEL_FAMILIES: Final = frozenset({"java", "csharp", "swift", "php", "c"})
 
 
-def sources_of_tests(paths: Iterable[str], edges: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The source of each test that has one.
+class _File(NamedTuple):
+    path: str
+    subject: str
+    """Its name, as far as it says what the file is about; for a test, what it tests."""
+    folders: tuple[str, ...]
+    family: str
+    is_test: bool
 
-    The nearest file of that name, if it is near enough; else, of the files that it imports, the
-    nearest one, and of several the one that fewest others import.
+
+def sources_of_tests(paths: Iterable[str], edges: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """For each test the file that it tests; tests for which none is found are left out.
+
+    Neither the order of the paths nor that of the edges matters. The file that is tested is among
+    the paths, and is no test.
     """
-    listed = sorted(paths)
-    tests = {path: stem for path in listed if (stem := _tested_stem(path)) is not None}
-    by_name: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for path in listed:
-        if path not in tests:
-            by_name[_stem(path), _suffix(path)].append(path)
-    importers = Counter(to for targets in edges.values() for to in targets)
-    found: dict[str, str] = {}
-    for test, stem in tests.items():
-        named = _nearest(test, by_name.get((stem, _suffix(test)), ()), _MAX_DISTANCE, importers)
-        imported = [to for to in edges.get(test, ()) if to not in tests]
-        source = named or _nearest(test, imported, _MAX_DISTANCE - 1, importers)
-        if source is not None:
-            found[test] = source
-    return found
+    files = [file for file in map(_read, sorted(set(paths))) if file is not None]
+    index = _Index()
+    for file in files:
+        if not file.is_test:
+            index.add(file)
+    importers = Counter(to for targets in edges.values() for to in set(targets))
+    found = {
+        file.path: index.by_name(file, set(edges.get(file.path, ())))
+        or index.by_import(file, set(edges.get(file.path, ())), importers)
+        for file in files
+        if file.is_test
+    }
+    return {test: source for test, source in found.items() if source is not None}
 
 
-def _nearest(
-    test: str, sources: Sequence[str], most: int, importers: Mapping[str, int]
-) -> str | None:
-    ranked = [(_distance(test, each), importers.get(each, 0), each) for each in sources]
-    return min((each for each in ranked if each[0] <= most), default=(0, 0, None))[2]
+def is_test(path: str) -> bool:
+    """Whether a path is that of a test."""
+    file = _read(path)
+    return file is not None and file.is_test
 
 
-def _tested_stem(path: str) -> str | None:
-    """The name that the source of a test has; None for a file that is no test."""
-    stem = _stem(path)
-    named = _TEST_NAME.match(stem)
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The files that may be tested, by what they are about."""
+
+    sources: dict[str, _File] = field(default_factory=dict)
+    by_subject: dict[tuple[str, str], list[_File]] = field(default_factory=dict)
+
+    def add(self, file: _File) -> None:
+        self.sources[file.path] = file
+        self.by_subject.setdefault((file.family, file.subject), []).append(file)
+
+    def by_name(self, test: _File, imported: set[str]) -> str | None:
+        for subject in _shorter_and_shorter(test.subject):
+            named = self.by_subject.get((test.family, subject), [])
+            ranked = sorted(
+                (file.path not in imported, _distance(test, file), file.path) for file in named
+            )
+            near = [
+                path
+                for strange, distance, path in ranked
+                if distance <= _NEAR
+                or not strange
+                or (len(ranked) == 1 and subject == test.subject)
+            ]
+            if near:
+                return near[0]
+        return None
+
+    def by_import(
+        self, test: _File, imported: set[str], importers: Mapping[str, int]
+    ) -> str | None:
+        """The nearest file that it imports; of several, the one that the fewest files import."""
+        files = [self.sources[path] for path in imported if path in self.sources]
+        ranked = sorted((_distance(test, file), importers[file.path], file.path) for file in files)
+        if ranked and (ranked[0][0] <= 1 or len(ranked) <= _FEW):
+            return ranked[0][2]
+        return None
+
+
+def _read(path: str) -> _File | None:
+    """What a path says; None if it is no source."""
+    above, _, name = path.rpartition("/")
+    stem, _, ending = name.rpartition(".")
+    family = _FAMILIES.get(ending)
+    if family is None or not stem:
+        return None
+    folders = above.split("/") if above else []
+    kept = tuple(each for each in folders if each not in _TEST_FOLDERS | _LAYOUT_FOLDERS)
+    whole = (stem in _WHOLE_FOLDER or stem == "tests") and len(kept) > 0
+    subject = kept[-1] if whole else stem
+    tested = _tested(stem, family, folders)
+    if tested is None and not _NEVER_TESTED.isdisjoint(folders):
+        return None  # helps tests
+    return _File(
+        path,
+        _normal(tested or subject),
+        kept[:-1] if whole else kept,
+        family,
+        is_test=tested is not None,
+    )
+
+
+def _tested(stem: str, family: str, folders: Sequence[str]) -> str | None:
+    """What a test is about, empty if its name doesn't say; None if it is no test."""
+    named = _PLAIN_TEST.fullmatch(stem)
+    if named is None and family in _CAMEL_FAMILIES:
+        named = _CAMEL_TEST.fullmatch(stem)
     if named is not None:
-        return named["before"] or named["after"]
-    in_tests = _TEST_FOLDERS.intersection(path.split("/")[:-1])
-    return stem if in_tests and stem not in _SUPPORT and "." in path else None
+        return str(named["before"] or named["after"])
+    if stem == "tests":
+        return ""
+    among_tests = family in _ALL_ARE_TESTS and not _TEST_FOLDERS.isdisjoint(folders)
+    helps = not _HELPERS.isdisjoint(map(_normal, (*folders, stem)))
+    return stem if among_tests and not helps else None
 
 
-def _distance(test: str, source: str) -> int:
-    """The directories between two files, those for tests and the roots of sources not counted.
-
-    `tests/cart/test_price.py` is one away from `shop/cart/price.py`: they end alike.
-    """
-    one, other = _plain_folders(test), _plain_folders(source)
-    return min(folders_between(one, other), folders_between(one[::-1], other[::-1]))
+def _normal(name: str) -> str:
+    return name.casefold().replace("-", "_").replace(".", "_").strip("_")
 
 
-def _plain_folders(path: str) -> list[str]:
-    return [part for part in path.split("/")[:-1] if part not in _UNCOUNTED]
+def _shorter_and_shorter(subject: str) -> Iterator[str]:
+    """`cart_empty`, then `cart`."""
+    while subject:
+        yield subject
+        subject = subject.rpartition("_")[0]
 
 
-def _stem(path: str) -> str:
-    return path.rpartition("/")[2].rpartition(".")[0]
+def _distance(one: _File, other: _File) -> int:
+    """Steps between two directories in the tree, or in a tree that mirrors it."""
+    return (
+        len(one.folders)
+        + len(other.folders)
+        - 2
+        * max(_common(one.folders, other.folders), _common(one.folders[::-1], other.folders[::-1]))
+    )
 
 
-def _suffix(path: str) -> str:
-    return path.rpartition(".")[2]
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )

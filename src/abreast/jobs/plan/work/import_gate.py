@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from abreast.jobs.plan.decompose.imports import Imports, Modules
+from abreast.jobs.plan.decompose.imports import Imports
+from abreast.jobs.plan.decompose.languages.python_modules import Modules
 from abreast.jobs.plan.decompose.module_facts import Module, ModuleFacts, read_module
 from abreast.worktrees.merge.snapshots import LINK, Snapshots
 
@@ -81,11 +82,15 @@ class ImportGate:
 
 
 def importers(imports: Imports, changed: Iterable[str], *, all_of_them: bool = False) -> set[str]:
-    """The changed files and the files that import one, with `all_of_them` also through others."""
+    """The changed files and the files that import one, with `all_of_them` also through others.
+
+    A file that an import only passes through counts: it may pass the name on no more.
+    """
     by: dict[str, list[str]] = {}
-    for path, targets in imports.edges.items():
-        for to in targets:
-            by.setdefault(to, []).append(path)
+    for edges in (imports.edges, imports.through):
+        for path, targets in edges.items():
+            for to in targets:
+                by.setdefault(to, []).append(path)
     found = set(changed)
     waiting = list(found)
     while waiting:

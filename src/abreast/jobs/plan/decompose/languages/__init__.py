@@ -1,0 +1,1 @@
+"""Reads the imports of one language each, from syntax; no code is run."""
