@@ -2,6 +2,8 @@
 
 import json
 
+from abreast.jobs.plan.settings import divide
+from abreast.jobs.plan.written.planner import planner_prompt
 from tests.cli.commands.test_plan import project
 
 __all__ = ["project"]
@@ -91,3 +93,32 @@ def test_only_chosen_files_are_divided_also_when_it_goes_on(project):
     (log / "fixed").touch()
     assert project("plan", "resume", LOG=str(log)).code == 0
     assert (log / "seen").read_text() == "src/alpha/m0.py\n" * 2
+
+
+def test_a_model_proposes_parts_once_also_when_the_run_goes_on(project):
+    plan, _ = divide(str(project.folder), {"include": ["src"]})
+    alpha, beta, delta, gamma = (leaf.id for leaf in plan.leaves)
+    parts = [
+        {"name": "greek", "parts": [alpha, beta], "files": [], "instructions": "Be brief."},
+        {"name": "kept", "parts": [delta], "files": [], "instructions": ""},
+        {"name": "more", "parts": [gamma], "files": ["src/delta/m0.py"], "instructions": ""},
+    ]
+    command = f'{TOLD}; echo x >> "$LOG/ran"; [ -e "$LOG/fixed" ]'
+    script = {"prompt": planner_prompt(plan, command), "reply": json.dumps({"parts": parts})}
+    project.file("planner.jsonl", json.dumps(script))
+    log = project.folder / ".abreast/log"
+    log.mkdir(parents=True)
+    options = ("--include", "src", "--command", command, "--planner", "scripted/planner.jsonl")
+    said = project("plan", "run", *options, LOG=str(log))
+    assert said.code == 1, said
+    assert "scripted/planner.jsonl proposes 3 parts: greek, kept, more" in said.err
+    project.file("planner.jsonl", json.dumps({**script, "reply": "nonsense"}))
+    (log / "fixed").touch()
+    said = project("plan", "resume", "--json", LOG=str(log))
+    assert said.code == 0, said
+    found = json.loads(said.out)["subplans"]
+    assert [one["leaf"].rpartition("-")[0] for one in found] == ["greek", "src-delta", "more"]
+    assert found[1]["leaf"] == delta
+    assert [len(one["value"]["files"]) for one in found] == [12, 5, 7]
+    assert project("plan", "apply", "last", "--no-gate").code == 0
+    assert (project.folder / "src/alpha/m0.py").read_text().endswith("greek: Be brief.\n")

@@ -382,6 +382,7 @@ SHOWN_BY = {
     "include": plan_edited.test_only_chosen_files_are_divided_also_when_it_goes_on,
     "exclude": plan_edited.test_only_chosen_files_are_divided_also_when_it_goes_on,
     "parts": plan_edited.test_a_plan_is_written_edited_run_and_applied,
+    "planner": plan_edited.test_a_model_proposes_parts_once_also_when_the_run_goes_on,
     "rounds": (
         plan_requests.test_an_owner_runs_again_with_what_it_is_asked_for_and_nothing_else_does
     ),

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 
-from abreast.cli.commands.ui import Launcher, prompt_of, secrets_here
+from abreast.cli.commands.ui import Launcher, prompt_of, review_of, secrets_here
 from abreast.cli.jobs.map.job import MapJob
 from abreast.core.events import Event
 from abreast.store.port import Driver
@@ -147,7 +147,7 @@ def test_a_plan_is_reviewed_applied_and_taken_back_in_the_page(abreast, open_pag
     assert abreast("plan", "run", "plan.yaml", "--command", work).code == 0
     with (
         closing(SqliteStore(abreast.store)) as store,
-        serving(store, launch=Launcher(store.path)) as served,
+        serving(store, launch=Launcher(store.path), review_of=review_of) as served,
     ):
         page = open_page(served, "/run/plan-1")
         page.locator("[data-key=node-a]").click()

@@ -8,6 +8,8 @@ import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +35,8 @@ from abreast.jobs.plan.work.in_worktrees import (
 from abreast.jobs.plan.work.ownership import Ownership
 from abreast.jobs.plan.work.requests import find_requests
 from abreast.jobs.plan.written.division import listed, written_needs
+from abreast.jobs.plan.written.parts import read_parts
+from abreast.jobs.plan.written.planner import PLANNER, propose_parts
 from abreast.limits.limit import Limit
 from abreast.limits.pool import Pool
 from abreast.models.port import Request
@@ -82,20 +86,21 @@ class PlanTools:
     _trees: Worktrees
     _needs: dict[str, tuple[str, ...]] | None
     _caller: Caller | None = None
+    _planner: Caller | None = None
 
     def __init__(
         self,
         job: PlanJob,
         *,
-        open_caller: Callable[[Store | None], Caller],
+        open_caller: Callable[[str | None, Store | None], Caller],
         notify: Callable[[str], None],
         function: WorkFunction | None = None,
         groups: ProcessGroups | None = None,
     ) -> None:
         """Open nothing yet.
 
-        `open_caller` opens the model of a job that has one. `function` is the work of a subplan in
-        this process, in place of the job's call. `groups` are told of processes.
+        `open_caller` opens a model by its name, or the default for None. `function` is the work of
+        a subplan in this process, in place of the job's call. `groups` are told of processes.
         """
         self._job, self._open_caller, self._notify = job, open_caller, notify
         self._function = function
@@ -135,7 +140,7 @@ class PlanTools:
         self.snapshots = await asyncio.to_thread(snapshots_of, job.path)
         await asyncio.to_thread(clear_leftovers, Path(job.path), self._notify)
         self._trees = trees = await stack.enter_async_context(
-            open_worktrees(job.path, min(job.width, len(self.plan.leaves)), own_git=True)
+            open_worktrees(job.path, self._most_at_once(), own_git=True)
         )
         for failure in trees.failures:
             self._notify(f"worktree {failure.index} could not be made: {failure.reason}")
@@ -145,12 +150,37 @@ class PlanTools:
         self.base = await asyncio.to_thread(self.snapshots.take, first.root, git_dir=first.git_dir)
         lanes: dict[str, Limit | list[Limit]] = {WORKTREES: Pool(trees.slots)}
         if self.asks_model:
-            self._caller = await stack.enter_async_context(self._open_caller(store))
+            self._caller = await stack.enter_async_context(self._open_caller(job.model, store))
             lanes[self._caller.lane.name] = list(self._caller.lane.limits)
+        if job.planner is not None:
+            self._planner = await stack.enter_async_context(self._open_caller(job.planner, store))
+            lanes.setdefault(self._planner.lane.name, list(self._planner.lane.limits))
         return {"budget": job.budget, "manifest": job.manifest(), "lanes": lanes}
+
+    def _most_at_once(self) -> int:
+        """How many subplans can run at once; how many a model will propose is not known yet."""
+        width = self._job.width
+        return width if self._job.planner is not None else min(width, len(self.plan.leaves))
+
+    async def _propose(self, run: Run, planner: Caller) -> None:
+        """Replace the plan by what a model proposes; a recorded proposal is not made again."""
+        plan, task = self.plan, self._job.prompt or self._job.command or ""
+
+        async def ask(given: str) -> list[dict[str, Any]]:
+            return await propose_parts(planner, plan, given)
+
+        parts = read_parts(await run.step(PLANNER, ask, task))
+        self._job = replace(self._job, parts=parts)
+        await asyncio.to_thread(partial(self.divide, strict=False))
+        self._notify(
+            f"{planner.name} proposes {len(self.plan.leaves)} parts: "
+            + listed([leaf.scope for leaf in self.plan.leaves])
+        )
 
     async def work(self, run: Run, stack: AsyncExitStack) -> PlanResult:
         """Run the subplans."""
+        if self._planner is not None:
+            await self._propose(run, self._planner)
         job = self._job
         self.run_id = run.id or f"{run.name}-{secrets.token_hex(6)}"
         width = 1 if job.order == "sequential" else len(self._trees.slots)

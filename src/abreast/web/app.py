@@ -40,6 +40,7 @@ class Site:
     secrets: Collection[str] = field(default=(), repr=False)
     launch: Launch | None = None
     prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
+    review_of: pages.ReviewOf | None = None
     base: str = field(default_factory=lambda: f"/{token_urlsafe(24)}/", repr=False)
     """The path prefix of the page. It can't be guessed, and the cookie is bound to it."""
     closing: threading.Event = field(default_factory=threading.Event)
@@ -89,7 +90,7 @@ class _Server:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._source = pages.PageSource(site.store, site.prompt_of)
+        self._source = pages.PageSource(site.store, site.prompt_of, site.review_of)
 
     async def shell(self, _: Request) -> Response:
         """The page without data; its links get the path prefix of the page."""

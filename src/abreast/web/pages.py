@@ -20,6 +20,9 @@ from abreast.web.store_reader import JOB_VIEWS, READ_SECONDS, OpenRun, StoreRead
 Query: TypeAlias = Mapping[str, str]
 Answer: TypeAlias = dict[str, object]
 
+ReviewOf: TypeAlias = Callable[[Store, RunRow, str], Answer]
+"""The diff of a part of a plan; without a part, what a merge would be."""
+
 _RUNS_PER_PAGE: Final = 100
 _MAX_SEARCHED_RUNS: Final = 2000
 _MAX_ITEMS_PER_PAGE: Final = 200
@@ -33,9 +36,12 @@ class PageSource:
     """What pages are made from: the store, and what is read of it already."""
 
     def __init__(
-        self, store: Store, prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None
+        self,
+        store: Store,
+        prompt_of: Callable[[RunRow, str, object], str | None] = lambda *_: None,
+        review_of: ReviewOf | None = None,
     ) -> None:
-        self.store, self.prompt_of = store, prompt_of
+        self.store, self.prompt_of, self.review_of = store, prompt_of, review_of
         self.reader, self.tallies = StoreReader(store), Tallies(store)
 
 
@@ -228,13 +234,10 @@ def job(source: PageSource, run_id: str, _: Query) -> Answer:
 
 def review(source: PageSource, run_id: str, query: Query) -> Answer:
     """The diff of a `part` of a plan, or what a merge of all its parts would be."""
-    from abreast.assembly.plan_review import merge_preview, part_diff
-
     row = source.store.get(run_id)
-    if row.kind != "plan":
-        return {"error": f"{run_id} is no plan"}
-    part = query.get("part", "")
-    return part_diff(source.store, row, part) if part else merge_preview(source.store, row)
+    if row.kind != "plan" or source.review_of is None:
+        return {"error": f"{run_id} can't be reviewed here"}
+    return source.review_of(source.store, row, query.get("part", ""))
 
 
 def _whole(query: Query, name: str, default: int = 0) -> int:

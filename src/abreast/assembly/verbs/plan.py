@@ -50,6 +50,7 @@ async def plan(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     parts: Sequence[Mapping[str, object]] | None = None,
+    planner: str | None = None,
     store: str | PathLike[str] | Store | None = None,
     name: str = "plan",
     resume: Resume = "auto",
@@ -107,6 +108,7 @@ async def plan(
         parts: the parts, if the directory is not to be divided: each has `name` and `files` (paths,
             directories that end with a slash, patterns), and may have `id`, `instructions` and
             `after`, the parts that it waits for.
+        planner: a model that proposes the parts, their names and instructions, for the prompt.
         store: where the run is recorded: a path, a URL or a Store; None for a run in memory.
         name: what the run is called.
         resume: `"auto"` goes on with the newest run of that name if it has not ended and has the
@@ -155,6 +157,7 @@ async def plan(
             "min_tokens": min_tokens,
             "include": list(include) or None,
             "exclude": list(exclude) or None,
+            "planner": planner,
             "parts": None if parts is None else [dict(part) for part in parts],
         },
         str(Path.cwd()),
@@ -163,7 +166,7 @@ async def plan(
     tell = notify or _ignore
     tools = PlanTools(
         job,
-        open_caller=lambda opened: open_model(job.model or "local/smollm2", store=opened),
+        open_caller=lambda model, opened: open_model(model or "local/smollm2", store=opened),
         notify=tell,
         function=function,
     )

@@ -17,6 +17,7 @@ from abreast.cli.jobs.plan.job import (
     make_plan,
     plan_node,
     print_plan,
+    proposed_plan,
     read_job,
     recorded_job,
     repair_tree,
@@ -61,6 +62,11 @@ division_options = options.group_of(
 )
 
 
+planner_option = click.option(
+    "--planner",
+    metavar="MODEL",
+    help="A model that proposes the parts: what to merge and to split, names, instructions.",
+)
 check_option = click.option(
     "--check",
     metavar="TEXT",
@@ -78,6 +84,8 @@ check_option = click.option(
     help="Write a page with a map of the subplans, for a browser, offline.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a YAML file, to edit it.")
+@planner_option
+@click.option("--prompt", metavar="TEXT", default="", help="What is to be done, for --planner.")
 @options.as_json
 @options.verbose
 @click.argument("path", metavar="[PATH]", default=".")
@@ -87,6 +95,8 @@ def show(
     ids: bool,
     html: str | None,
     output: str | None,
+    planner: str | None,
+    prompt: str,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -96,6 +106,8 @@ def show(
     rename its parts, move files, give each part instructions, then `abreast plan run FILE`.
     """
     shown = _plan_of(path, given)
+    if planner is not None:
+        shown = proposed_plan(shown, planner, prompt)
     if output is not None:
         return write_plan_file(shown, output)
     if html is not None:
@@ -184,6 +196,7 @@ def score(*, path: str, model: str | None, prompt: str, as_json: bool, **given: 
     type=click.Choice(ORDERS),
     help="Whether subplans wait for those whose files theirs import.  [parallel]",
 )
+@planner_option
 @click.option(
     "--rounds",
     metavar="N",

@@ -24,7 +24,7 @@ from abreast.cli.jobs.map.template import UnstartedItem
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say, say_json
 from abreast.jobs.files import units
-from abreast.store.port import RunRow
+from abreast.store.port import RunRow, Store
 from abreast.system.installation import install_hint
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -86,6 +86,7 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
             secrets=secrets_here(os.environ),
             launch=Launcher(choice.place),
             prompt_of=prompt_of,
+            review_of=review_of,
         )
         address = f"http://{_bracketed(host)}:{number}{site.base}?token={token}"
         say_json({"address": address}) if as_json else say(address)
@@ -160,6 +161,13 @@ def prompt_of(row: RunRow, key: str, value: object) -> str | None:
     facts = row.manifest.get(row.kind)
     prompt = facts.get("prompt") if isinstance(facts, Mapping) else None
     return prompt if isinstance(prompt, str) else None
+
+
+def review_of(store: Store, row: RunRow, part: str) -> dict[str, object]:
+    """The diff of a part of a plan; without a part, what a merge would be."""
+    from abreast.assembly.plan_review import merge_preview, part_diff
+
+    return part_diff(store, row, part) if part else merge_preview(store, row)
 
 
 _START_TIMEOUT: Final = 2.0  # seconds to wait for a command that fails at its start

@@ -23,7 +23,7 @@ from abreast.store.port import JsonValue, RunRow
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
 # Keys that manifests leave out unless they are set.
-_LATER: Final = ("reasoning", "min_tokens", "include", "exclude", "parts", "rounds")
+_LATER: Final = ("reasoning", "min_tokens", "include", "exclude", "parts", "rounds", "planner")
 DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens", "min_tokens")
 """The keys that decide how far to divide."""
 CHOOSING: Final = ("include", "exclude")
@@ -115,6 +115,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "reply_tokens": _integer_key(1),
     "reasoning": _Key(_reasoning, {"enum": list(EFFORTS)}),
     "rounds": _integer_key(1),
+    "planner": _TEXT_KEY,
     "max_depth": _integer_key(0),
     "min_files": _integer_key(1),
     "max_files": _integer_key(1),
@@ -180,6 +181,8 @@ class PlanJob:
     """The parts that a person has written; empty if the directory is to be divided."""
     rounds: int = 2
     """How often a part may run, if others ask for changes of its files; 1 lets none ask."""
+    planner: str | None = None
+    """The model that proposes the parts."""
 
     @classmethod
     def of(
@@ -264,7 +267,7 @@ def _check_division(read: Mapping[str, Any], spell: Callable[[str], str]) -> Non
     """Raise `PlanInvalid` if parts are given, and options that would divide or order them."""
     if not read.get("parts"):
         return
-    for word in DIVIDING:
+    for word in (*DIVIDING, "planner"):
         if word in read:
             raise PlanInvalid(
                 f"{spell(word)} is for a directory that is to be divided, and the parts are given; "

@@ -90,7 +90,9 @@ class PlanDriver(JobDriver):
         # The replies of a replay are in the store, which isn't open yet.
         elif job.command is None and not full_name(job.model or "").startswith("replay/"):
             budgets = (Budget.parse(job.budget),) if job.budget else ()
-            self._open_model(None).reserve(Request(()), budgets)
+            self._open_model(job.model, None).reserve(Request(()), budgets)
+        if job.planner is not None and not full_name(job.planner).startswith("replay/"):
+            self._open_model(job.planner, None)
         if Path(job.path).is_dir():
             repair_tree(Path(job.path))
         with refusing("", PlanInvalid):
@@ -98,9 +100,9 @@ class PlanDriver(JobDriver):
         for note in self._tools.plan.notes if self._job.parts else ():
             tell(one_line(note))
 
-    def _open_model(self, store: Store | None) -> Caller:
+    def _open_model(self, name: str | None, store: Store | None) -> Caller:
         config = Config.load(Path(self._job.home))
-        return open_named(config.get(MODEL, self._job.model), configured_lanes(config), store)
+        return open_named(config.get(MODEL, name), configured_lanes(config), store)
 
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
         """Make the worktrees, and take a snapshot of the directory."""

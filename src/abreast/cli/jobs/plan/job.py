@@ -1,13 +1,24 @@
 """The options of a plan, from flags or a file, and the plan that they make, as it is printed."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from abreast.cli.errors import FAILED, UsageError, one_line, os_error_text, refusing, tell
+from abreast.cli.config import Config
+from abreast.cli.errors import (
+    FAILED,
+    UsageError,
+    explain,
+    one_line,
+    os_error_text,
+    refusing,
+    tell,
+)
 from abreast.cli.jobs.job_file import read_node, read_text
+from abreast.cli.jobs.model_options import configured_lanes, open_named
 from abreast.cli.terminal.tables import say_json
 from abreast.core.errors import AbreastError
 from abreast.jobs.files.yaml_nodes import YamlNode
@@ -20,6 +31,7 @@ from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.written.division import written_needs
 from abreast.jobs.plan.written.parts import read_parts
 from abreast.jobs.plan.written.plan_file import PlanFile
+from abreast.jobs.plan.written.planner import propose_parts
 from abreast.store.port import RunRow
 from abreast.worktrees.merge.errors import ApplyRunning
 from abreast.worktrees.merge.repair import repair
@@ -127,6 +139,27 @@ def make_plan(path: str, given: Mapping[str, Any]) -> ShownPlan:
     options = {"path": None if path == "." else path}
     options |= {word: flags.get(word) for word in CHOOSING}
     return ShownPlan(plan, imports, path, options)
+
+
+def proposed_plan(shown: ShownPlan, model: str, prompt: str) -> ShownPlan:
+    """The plan that a model proposes in place of one; raises `UsageError` if it proposes none."""
+    config = Config.load()
+    task = prompt or str(shown.options.get("prompt") or shown.options.get("command") or "")
+
+    async def ask() -> list[dict[str, Any]]:
+        async with open_named(model, configured_lanes(config)) as caller:
+            return await propose_parts(caller, shown.plan, task)
+
+    try:
+        with asyncio.Runner() as runner:
+            parts = read_parts(runner.run(ask()))
+    except AbreastError as error:
+        why, code = explain(error)
+        raise UsageError(why, code) from None
+    given = {word: shown.options.get(word) for word in CHOOSING}
+    with refusing("", PlanInvalid):
+        plan, imports = divide(shown.path, {**given, "parts": parts})
+    return replace(shown, plan=plan, imports=imports, needs=None)
 
 
 def given_flags(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,18 +47,24 @@ class PlanFile:
         lines = [_HEAD + "plan:"]
         lines += [f"  {word}: {_scalar(value)}" for word, value in self.options.items()]
         lines.append("  parts:")
-        whole = _whole_folders(self.plan)
+        files_of = written_files(self.plan)
         for leaf in self.plan.leaves:
             lines += [f"    - id: {leaf.id}", f"      name: {_scalar(_writable(leaf.scope))}"]
             files = "file" if len(leaf.files) == 1 else "files"
             lines.append(f"      files:  # {len(leaf.files):,} {files}, {leaf.tokens:,} tokens")
-            lines += [f"        - {_scalar(entry)}" for entry in _entries(leaf, whole)]
+            lines += [f"        - {_scalar(entry)}" for entry in files_of[leaf.id]]
             if leaf.instructions:
                 lines.append("      instructions: |")
                 lines += [f"        {line}".rstrip() for line in leaf.instructions.splitlines()]
             if self.needs.get(leaf.id):
                 lines.append(f"      after: {_scalar(list(self.needs[leaf.id]))}")
         return "\n".join(lines) + "\n"
+
+
+def written_files(plan: Plan) -> dict[str, list[str]]:
+    """The files of each leaf as the file of a plan has them, by its id."""
+    whole = _whole_folders(plan)
+    return {leaf.id: _entries(leaf, whole) for leaf in plan.leaves}
 
 
 def _whole_folders(plan: Plan) -> dict[str, str]:
