@@ -4,9 +4,9 @@
 
 It is a multilevel partition, as graph libraries have: files are combined step by step along their
 strongest ties, the groups are combined into parts, and on the way back, from large groups to single
-files, whatever lowers the cut moves to a neighbouring part. Compared with METIS it cuts as much
-(`python -m benchmarks.decomposition` prints both), needs no compiler, and gives the same parts on
-every machine. Files that are next to each other are tied weakly, which decides where imports don't.
+files, whatever lowers the cut moves to a neighbouring part. It needs no compiler, as METIS would,
+and gives the same parts on every machine. Files that are next to each other are tied weakly, which
+decides where imports don't.
 """
 
 from collections import defaultdict
