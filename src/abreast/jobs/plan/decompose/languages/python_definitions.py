@@ -3,9 +3,10 @@
     from shop import Cart         # shop/cart.py, not shop/__init__.py, which imports it from there
     import shop                   # with shop.Cart in the code: shop/cart.py
 
-It follows the imports of other modules, also under another name and by `import *`. Where a name is
-made at run time, or none of a package's names is used, the module itself is imported. Uses within
-f-strings are not seen.
+It follows the imports of packages (`__init__.py`), also under another name and by `import *`. What
+another module imports for itself is not followed: who imports it from there depends on that module.
+Where a name is made at run time, or none of a package's names is used, the package itself is
+imported. Uses within f-strings are not seen.
 """
 
 import ast
@@ -169,11 +170,13 @@ class Definitions:
 
     def find(self, place: str, name: str) -> Found:
         """Where a name of a module is defined; the module itself if that can't be told."""
+        own = self.modules.file(place)
+        if own is not None and not own.endswith(INITS):
+            return self._itself(own)
         key = (place, name)
         known = self._found.get(key)
         if known is None:
             # The module itself while it is searched, for names that are imported in a circle.
-            own = self.modules.file(place)
             self._found[key] = self._itself(own)
             known = self._found[key] = self._find(place, own, name)
         return known
@@ -186,28 +189,17 @@ class Definitions:
         return known
 
     def _find(self, place: str, own: str | None, name: str) -> Found:
-        if own is None or own.endswith(INITS):
-            inside = join(place, name)
-            if self.modules.has(inside) and (own is None or name not in self._definitions(own)):
-                return Found(self.modules.file(inside), inside)
-        if own is None or not self._may_bind(own, name):
-            return self._itself(own)
+        inside = join(place, name)
+        if self.modules.has(inside) and (own is None or name not in self._definitions(own)):
+            return Found(self.modules.file(inside), inside)
+        if own is None:
+            return self._itself(None)
         bound = self._bound(own)
         binding = bound.get(name)
         if binding is not None and name not in self._definitions(own):
             return self._follow(own, *binding) or self._itself(own)
         stars = self._stars(own) if binding is None and "*" in bound else {}
         return stars.get(name) or self._itself(own)
-
-    def _may_bind(self, own: str, name: str) -> bool:
-        """Whether an import of a file may bind a name: most don't, and this is quick."""
-        if own in self._bindings:
-            return True
-        for each in self.statements.get(own, ()):
-            for imported, other in each.names:
-                if other == name or imported == "*" or imported.startswith(name):
-                    return True
-        return False
 
     def _bound(self, path: str) -> Mapping[str, tuple[Statement, str]]:
         """What the imports of a file bind, each with its statement and the name in there."""
