@@ -8,6 +8,7 @@ are not looked for.
 """
 
 import ast
+import itertools
 import keyword
 import re
 import warnings
@@ -78,7 +79,6 @@ _PLAIN_FROM: Final = re.compile(
     re.ASCII | re.VERBOSE,
 )
 _PLAIN_NAME: Final = re.compile(r"\s*([^\W\d]\w*)(?:\s+as\s+([^\W\d]\w*))?\s*", re.ASCII)
-_WORDS: Final = re.compile(r"\w+")
 _LAST_COMMA: Final = re.compile(r",\s*\Z")
 _KEYWORDS: Final = frozenset(keyword.kwlist)
 
@@ -189,24 +189,22 @@ def _statement_texts(code: str) -> Iterator[str]:
 def _plain_statement(spelled: str) -> list[Statement] | None:
     """A statement of plain names, in a third of the parser's time; None for others."""
     if found := _PLAIN_IMPORT.fullmatch(spelled):
-        made = Statement(((found[1], found[2]),))
-        keywords = 1
+        module, other = found.groups()
+        made = Statement(((module, other),))
+        words: list[str | None] = [*module.split("."), other]
     elif found := _PLAIN_FROM.fullmatch(spelled):
         dots, module, listed, enclosed = found.groups()
         texts = [] if listed == "*" else (listed or _LAST_COMMA.sub("", enclosed)).split(",")
-        names = tuple(
-            (each[1], each[2]) for each in map(_PLAIN_NAME.fullmatch, texts) if each is not None
-        )
-        if len(names) < len(texts):
+        matches = list(map(_PLAIN_NAME.fullmatch, texts))
+        if None in matches:
             return None
+        names = tuple([(each[1], each[2]) for each in matches if each is not None])
         made = Statement(names or (("*", None),), module or None, len(dots))
-        keywords = 2
+        words = [*module.split("."), *itertools.chain.from_iterable(names)]
     else:
         return None
-    keywords += sum(other is not None for _, other in made.names)
     # `import import` and `from a import in` are left to the parser.
-    given = sum(word in _KEYWORDS for word in _WORDS.findall(spelled))
-    return [made] if given == keywords else None
+    return [made] if _KEYWORDS.isdisjoint(words) else None
 
 
 def _looks_broken(text: str) -> bool:

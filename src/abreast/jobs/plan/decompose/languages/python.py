@@ -37,9 +37,11 @@ def read_python(paths: Sequence[str], tree: SourceTree) -> LanguageImports:
     modules = Modules(sorted(path for path in tree.paths if path.endswith(SUFFIXES)))
     modules.name_root(each for one in statements.values() for each in one)
     definitions = Definitions(modules, statements, uses, tree.read)
-    edges, through = {}, {}
+    edges: dict[str, tuple[str, ...]] = {}
+    through: dict[str, tuple[str, ...]] = {}
     for path in statements:
-        edges[path], through[path] = definitions.imported(path)
+        ends, passed = definitions.imported(path)
+        edges[path], through[path] = tuple(ends), tuple(passed)
     return LanguageImports(edges, through, unread)
 
 

@@ -155,8 +155,10 @@ class Definitions:
         if found.place != join(base, name):
             through.add(whole)
 
-    def _used(self, place: str, chains: Iterable[str]) -> _Files:
+    def _used(self, place: str, chains: Sequence[str]) -> _Files:
         """The files of what is used of a module; its own if nothing is."""
+        if not chains:
+            return {self.modules.file(place)}
         whole = Found(self.modules.file(place), place)
         found: _Files = set()
         for chain in chains:
@@ -166,7 +168,7 @@ class Definitions:
                     break  # an attribute of an object
                 end = self.find(end.place, name)
             found.add(end.file or whole.file)
-        return found or {whole.file}
+        return found
 
     def find(self, place: str, name: str) -> Found:
         """Where a name of a module is defined; the module itself if that can't be told."""
