@@ -250,9 +250,5 @@ def test_a_file_that_is_gone_by_now_is_said(tmp_path):
     assert found.edges == {"a.py": ("b.py",)}
 
 
-def test_other_languages_have_no_edges(tmp_path):
-    assert edges(tmp_path, {"a.js": "import b from './b.js'", "b.js": "", "c.py": ""}) == {}
-
-
 def test_edges_are_sorted_each_once_and_never_to_itself():
     assert Imports.of({"b": ["c", "a", "c", "b"], "a": ["a"]}).edges == {"b": ("a", "c")}

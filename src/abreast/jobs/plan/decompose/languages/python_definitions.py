@@ -247,7 +247,7 @@ class Definitions:
                 *self._stars(path),
                 *self._submodules(place, path),
             }
-            names = [name for name in every if not name.startswith(("_", "*"))]
+            names = sorted(name for name in every if not name.startswith(("_", "*")))
         return {name: self.find(place, name) for name in names}
 
     def _submodules(self, place: str, path: str) -> set[str]:
