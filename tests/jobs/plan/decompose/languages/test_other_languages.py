@@ -90,7 +90,7 @@ SHOP, USES = "example.org/shop", "var x = cart.New() + money.Cents"
 GO = {
     "go.mod": "module example.org/shop\n\ngo 1.22\n",
     "cart/cart.go": "package cart\n\ntype Cart struct{}\n\nfunc New() Cart { return helper() }\n",
-    "cart/help.go": "package cart\n\nvar (\n\tLimit = 3\n\tx, y = 1, 2\n)\n\nfunc helper() Cart {}\n",
+    "cart/help.go": "package cart\n\nvar (\n\tLimit = 3\n\ta, b = 1, 2\n)\nfunc helper() Cart {}\n",
     "cart/cart_test.go": "package cart_test\n\nfunc New() {}\n",
     "money/v2/cents.go": "package money\n\nconst Cents = 1\n",
     "tools/go.mod": "module example.org/tools\n",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from abreast.jobs.plan.decompose.import_scanner import Statement, read_code
+from abreast.jobs.plan.decompose.import_scanner import Statement, read_text, without_strings
 from abreast.jobs.plan.decompose.languages.python_modules import Modules, join
 
 INITS: Final = ("__init__.py", "__init__.pyi")
@@ -64,12 +64,12 @@ def package_names(statements: Iterable[Statement], packages: Collection[str]) ->
                 yield name.partition(".")[0]
 
 
-def attribute_uses(source: bytes, spelled: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def attribute_uses(text: str, spelled: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """What is used of each name: `{"nx": ("Graph", "utils.pairwise")}`, outside of strings."""
-    names = sorted({name for name in spelled if f"{name}.".encode() in source})
-    code = read_code(source) if names else None
-    if code is None:
+    names = {name for name in spelled if f"{name}." in text}
+    if not names:
         return {}
+    code = without_strings(text)
     return {name: tuple(sorted(set(_attributes(name).findall(code)))) for name in names}
 
 
@@ -142,7 +142,7 @@ class Definitions:
         """Add what a name of `from base import name` leads to."""
         name, other = names
         whole = self.modules.file(base)
-        if name == "*":
+        if name == "*" or (whole is not None and not whole.endswith(INITS)):
             ends.add(whole)
             return
         found = self.find(base, name)
@@ -172,15 +172,15 @@ class Definitions:
 
     def find(self, place: str, name: str) -> Found:
         """Where a name of a module is defined; the module itself if that can't be told."""
-        own = self.modules.file(place)
-        if own is not None and not own.endswith(INITS):
-            return self._itself(own)
         key = (place, name)
         known = self._found.get(key)
         if known is None:
+            own = self.modules.file(place)
             # The module itself while it is searched, for names that are imported in a circle.
-            self._found[key] = self._itself(own)
-            known = self._found[key] = self._find(place, own, name)
+            known = self._itself(own)
+            if own is None or own.endswith(INITS):
+                self._found[key] = known
+                known = self._found[key] = self._find(place, own, name)
         return known
 
     def _itself(self, own: str | None) -> Found:
@@ -266,7 +266,9 @@ class Definitions:
     def _definitions(self, path: str) -> frozenset[str]:
         """The names that a module defines itself."""
         if path not in self._defined:
-            self._defined[path] = frozenset(_defined_names(read_code(self._content(path)) or ""))
+            self._defined[path] = frozenset(
+                _defined_names(without_strings(read_text(self._content(path)) or ""))
+            )
         return self._defined[path]
 
     def _content(self, path: str) -> bytes:
