@@ -107,4 +107,5 @@ def test_doctor_finds_what_is_wrong(abreast):
         "store",
         "disk",
         "pyarrow",
+        "tree_sitter",
     }

@@ -34,6 +34,7 @@ _EXTRAS: Final = (
     ("genai_prices", "what models cost", "prices"),
     ("opentelemetry", "spans of calls", "otel"),
     ("pyarrow", "export to Parquet", "parquet"),
+    ("tree_sitter", "imports of JavaScript, Go, Rust and Java in plans", "plan"),
     ("starlette", "the web page, abreast ui", "ui"),
     ("plotly", "the charts of the page and of reports", "ui"),
     ("scipy", "the statistics of studies", "report"),

@@ -8,6 +8,7 @@ are not looked for.
 """
 
 import ast
+import itertools
 import keyword
 import re
 import warnings
@@ -77,63 +78,78 @@ _PLAIN_FROM: Final = re.compile(
         (?:[ \t]+(\*|[\w, \t]+)|[ \t]*\(([\w,\s]+)\)[ \t]*)""",
     re.ASCII | re.VERBOSE,
 )
-_PLAIN_NAME: Final = re.compile(r"\s*([^\W\d]\w*)(?:\s+as\s+([^\W\d]\w*))?\s*", re.ASCII)
-_WORDS: Final = re.compile(r"\w+")
+_RENAMED: Final = re.compile(r"([^\W\d]\w*)\s+as\s+([^\W\d]\w*)", re.ASCII)
 _LAST_COMMA: Final = re.compile(r",\s*\Z")
 _KEYWORDS: Final = frozenset(keyword.kwlist)
 
 
 @dataclass(slots=True)
 class ImportScanner:
-    """Reads the imports of many files; a statement that comes again is not parsed again."""
+    """Reads the imports of many files; a line that comes again is not read again."""
 
     _known: dict[str, list[Statement]] = field(default_factory=dict)
     parsed_bytes: int = 0
     """Bytes that the parser read: single statements, and files that were parsed whole."""
 
-    def read(self, source: bytes) -> list[Statement]:
-        """All imports of a file, also in functions.
+    def read(self, source: bytes, text: str | None = None) -> list[Statement]:
+        """All imports of a file, also in functions; `text` is that of `read_text`, if known.
 
         Raises what `ast.parse` raises if the file is parsed whole.
         """
         if b"import" not in source:
             return []
-        found = self._scan(source)
+        found = self._scan(read_text(source) if text is None else text)
         if found is None:
             self.parsed_bytes += len(source)
             found = parse_imports(source)
         return found
 
-    def _scan(self, source: bytes) -> list[Statement] | None:
+    def _scan(self, text: str | None) -> list[Statement] | None:
         """The imports found by scanning the text; None if that may be wrong."""
-        text = _text(source)
         if text is None or _looks_broken(text):
             return None
-        code = _code(text[: _end_of_line(text, text.rindex("import"))])
+        code = without_strings(text[: _end_of_line(text, text.rindex("import"))])
         if "'" in code or '"' in code:
             return None
+        found: list[Statement] = []
+        end = 0
         try:
-            return [
-                each for spelled in _statement_texts(code) for each in self._statements(spelled)
-            ]
+            while (at := code.find("import", end)) >= 0:
+                start, end = code.rfind("\n", 0, at) + 1, code.find("\n", at)
+                end = len(code) if end < 0 else end
+                line = code[start:end]
+                known = self._known.get(line)
+                if known is None:
+                    known = self._statements(code, start, end)
+                    if "(" not in line:  # else it may go on in the next line
+                        self._known[line] = known
+                found += known
         except (SyntaxError, ValueError):
             return None
+        return found
 
-    def _statements(self, spelled: str) -> list[Statement]:
-        known = self._known.get(spelled)
-        if known is None:
-            known = _plain_statement(spelled)
-            if known is None:
+    def _statements(self, code: str, start: int, end: int) -> list[Statement]:
+        """Those that begin in a line; raises `ValueError` if an `import` is in none."""
+        found: list[Statement] = []
+        for word in _WORD.finditer(code, start, end):
+            head = _HEAD.fullmatch(code, start, word.start())
+            tail = _TAIL.match(code, word.end())
+            if head is None or tail is None:
+                raise ValueError("an import that is no statement")
+            spelled = f"{head[1] or ''}import{tail[0]}"
+            plain = _plain_statement(spelled)
+            if plain is None:
                 self.parsed_bytes += len(spelled)
-                known = list(_walk(ast.parse(spelled).body))
-            self._known[spelled] = known
-        return known
+                found += _walk(ast.parse(spelled).body)
+            else:
+                found.append(plain)
+        return found
 
 
-def read_code(source: bytes) -> str | None:
-    """A file as text without strings and comments; None if only the parser can read it."""
-    text = _text(source)
-    return None if text is None else _code(text)
+def without_strings(text: str) -> str:
+    """The text without strings and comments, with continued lines joined."""
+    code = _BLANKED.sub(" ", text)
+    return code.replace("\\\n", " ") if "\\" in code else code
 
 
 def parse_imports(source: bytes) -> list[Statement]:
@@ -159,7 +175,7 @@ def _walk(body: Sequence[ast.AST]) -> Iterator[Statement]:
                 pending.extend(found)
 
 
-def _text(source: bytes) -> str | None:
+def read_text(source: bytes) -> str | None:
     """The file as text with plain line ends; None if only the parser can find its encoding."""
     if b"\0" in source or _CODING.search(source):
         return None
@@ -170,43 +186,31 @@ def _text(source: bytes) -> str | None:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def _code(text: str) -> str:
-    """The text without strings and comments, with continued lines joined."""
-    code = _BLANKED.sub(" ", text)
-    return code.replace("\\\n", " ") if "\\" in code else code
-
-
-def _statement_texts(code: str) -> Iterator[str]:
-    """The text of each import statement; raises `ValueError` if an `import` is in none."""
-    for word in _WORD.finditer(code):
-        head = _HEAD.fullmatch(code, code.rfind("\n", 0, word.start()) + 1, word.start())
-        tail = _TAIL.match(code, word.end())
-        if head is None or tail is None:
-            raise ValueError("an import that is no statement")
-        yield f"{head[1] or ''}import{tail[0]}"
-
-
-def _plain_statement(spelled: str) -> list[Statement] | None:
+def _plain_statement(spelled: str) -> Statement | None:
     """A statement of plain names, in a third of the parser's time; None for others."""
     if found := _PLAIN_IMPORT.fullmatch(spelled):
-        made = Statement(((found[1], found[2]),))
-        keywords = 1
+        module, other = found.groups()
+        made = Statement(((module, other),))
+        words: list[str | None] = [*module.split("."), other]
     elif found := _PLAIN_FROM.fullmatch(spelled):
         dots, module, listed, enclosed = found.groups()
-        texts = [] if listed == "*" else (listed or _LAST_COMMA.sub("", enclosed)).split(",")
-        names = tuple(
-            (each[1], each[2]) for each in map(_PLAIN_NAME.fullmatch, texts) if each is not None
-        )
-        if len(names) < len(texts):
-            return None
-        made = Statement(names or (("*", None),), module or None, len(dots))
-        keywords = 2
+        names: list[tuple[str, str | None]] = []
+        for each in (listed or _LAST_COMMA.sub("", enclosed)).split(","):
+            name = each.strip()
+            if name.isidentifier():
+                names.append((name, None))
+            elif one := _RENAMED.fullmatch(name):
+                names.append((one[1], one[2]))
+            elif name == "*" == listed:
+                names.append((name, None))
+            else:
+                return None
+        made = Statement(tuple(names), module or None, len(dots))
+        words = [*module.split("."), *itertools.chain.from_iterable(names)]
     else:
         return None
-    keywords += sum(other is not None for _, other in made.names)
     # `import import` and `from a import in` are left to the parser.
-    given = sum(word in _KEYWORDS for word in _WORDS.findall(spelled))
-    return [made] if given == keywords else None
+    return made if _KEYWORDS.isdisjoint(words) else None
 
 
 def _looks_broken(text: str) -> bool:
@@ -217,7 +221,7 @@ def _looks_broken(text: str) -> bool:
     uneven = text.count("(") != text.count(")")
     if not uneven and "print " not in text and not _EXCEPT.search(text):
         return False
-    code = _code(text)
+    code = without_strings(text)
     return code.count("(") != code.count(")") or _PYTHON_2.search(code) is not None
 
 

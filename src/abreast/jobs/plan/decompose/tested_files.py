@@ -45,7 +45,9 @@ _LAYOUT_FOLDERS: Final = frozenset({"src", "lib", "main", "java", "kotlin", "sca
 _WHOLE_FOLDER: Final = frozenset({"__init__", "index", "mod", "lib"})
 """Files that stand for their directory."""
 _PLAIN_TEST: Final = re.compile(r"tests?[_-](?P<after>.+)|(?P<before>.+?)[._-](?:tests?|spec)")
-_CAMEL_TEST: Final = re.compile(r"(?P<before>[A-Z]\w*?)(?:Tests?|Spec|IT)|Test(?P<after>[A-Z]\w*)")
+_CAMEL_TEST: Final = re.compile(
+    r"(?P<before>[A-Z]\w*?)(?:Tests?|Spec|(?<=[a-z0-9])IT)|Test(?P<after>[A-Z]\w*)"
+)
 _CAMEL_FAMILIES: Final = frozenset({"java", "csharp", "swift", "php", "c"})
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from abreast.jobs.plan.decompose.import_scanner import ImportScanner, Statement
+from abreast.jobs.plan.decompose.import_scanner import ImportScanner, Statement, read_text
 from abreast.jobs.plan.decompose.languages.python_definitions import (
     INITS,
     Definitions,
@@ -25,21 +25,24 @@ def read_python(paths: Sequence[str], tree: SourceTree) -> LanguageImports:
     for path in sorted(paths, key=lambda path: not path.endswith(INITS)):
         try:
             source = tree.read(path)
-            found = statements[path] = scanner.read(source)
+            text = read_text(source) if b"import" in source else ""
+            found = statements[path] = scanner.read(source, text)
         except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
             unread.append((path, _reason(error)))
             continue
         whole = path.endswith(INITS)
         if found and whole:
             packages.add(_package_name(path))
-        if used := attribute_uses(source, package_names(found, every if whole else packages)):
+        if used := attribute_uses(text or "", package_names(found, every if whole else packages)):
             uses[path] = used
     modules = Modules(sorted(path for path in tree.paths if path.endswith(SUFFIXES)))
     modules.name_root(each for one in statements.values() for each in one)
     definitions = Definitions(modules, statements, uses, tree.read)
-    edges, through = {}, {}
+    edges: dict[str, tuple[str, ...]] = {}
+    through: dict[str, tuple[str, ...]] = {}
     for path in statements:
-        edges[path], through[path] = definitions.imported(path)
+        ends, passed = definitions.imported(path)
+        edges[path], through[path] = tuple(ends), tuple(passed)
     return LanguageImports(edges, through, unread)
 
 

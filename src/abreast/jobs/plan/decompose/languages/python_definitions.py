@@ -3,9 +3,10 @@
     from shop import Cart         # shop/cart.py, not shop/__init__.py, which imports it from there
     import shop                   # with shop.Cart in the code: shop/cart.py
 
-It follows the imports of other modules, also under another name and by `import *`. Where a name is
-made at run time, or none of a package's names is used, the module itself is imported. Uses within
-f-strings are not seen.
+It follows the imports of packages (`__init__.py`), also under another name and by `import *`. What
+another module imports for itself is not followed: who imports it from there depends on that module.
+Where a name is made at run time, or none of a package's names is used, the package itself is
+imported. Uses within f-strings are not seen.
 """
 
 import ast
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from abreast.jobs.plan.decompose.import_scanner import Statement, read_code
+from abreast.jobs.plan.decompose.import_scanner import Statement, read_text, without_strings
 from abreast.jobs.plan.decompose.languages.python_modules import Modules, join
 
 INITS: Final = ("__init__.py", "__init__.pyi")
@@ -63,12 +64,12 @@ def package_names(statements: Iterable[Statement], packages: Collection[str]) ->
                 yield name.partition(".")[0]
 
 
-def attribute_uses(source: bytes, spelled: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def attribute_uses(text: str, spelled: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """What is used of each name: `{"nx": ("Graph", "utils.pairwise")}`, outside of strings."""
-    names = sorted({name for name in spelled if f"{name}.".encode() in source})
-    code = read_code(source) if names else None
-    if code is None:
+    names = {name for name in spelled if f"{name}." in text}
+    if not names:
         return {}
+    code = without_strings(text)
     return {name: tuple(sorted(set(_attributes(name).findall(code)))) for name in names}
 
 
@@ -141,7 +142,7 @@ class Definitions:
         """Add what a name of `from base import name` leads to."""
         name, other = names
         whole = self.modules.file(base)
-        if name == "*":
+        if name == "*" or (whole is not None and not whole.endswith(INITS)):
             ends.add(whole)
             return
         found = self.find(base, name)
@@ -154,8 +155,10 @@ class Definitions:
         if found.place != join(base, name):
             through.add(whole)
 
-    def _used(self, place: str, chains: Iterable[str]) -> _Files:
+    def _used(self, place: str, chains: Sequence[str]) -> _Files:
         """The files of what is used of a module; its own if nothing is."""
+        if not chains:
+            return {self.modules.file(place)}
         whole = Found(self.modules.file(place), place)
         found: _Files = set()
         for chain in chains:
@@ -165,17 +168,19 @@ class Definitions:
                     break  # an attribute of an object
                 end = self.find(end.place, name)
             found.add(end.file or whole.file)
-        return found or {whole.file}
+        return found
 
     def find(self, place: str, name: str) -> Found:
         """Where a name of a module is defined; the module itself if that can't be told."""
         key = (place, name)
         known = self._found.get(key)
         if known is None:
-            # The module itself while it is searched, for names that are imported in a circle.
             own = self.modules.file(place)
-            self._found[key] = self._itself(own)
-            known = self._found[key] = self._find(place, own, name)
+            # The module itself while it is searched, for names that are imported in a circle.
+            known = self._itself(own)
+            if own is None or own.endswith(INITS):
+                self._found[key] = known
+                known = self._found[key] = self._find(place, own, name)
         return known
 
     def _itself(self, own: str | None) -> Found:
@@ -186,28 +191,17 @@ class Definitions:
         return known
 
     def _find(self, place: str, own: str | None, name: str) -> Found:
-        if own is None or own.endswith(INITS):
-            inside = join(place, name)
-            if self.modules.has(inside) and (own is None or name not in self._definitions(own)):
-                return Found(self.modules.file(inside), inside)
-        if own is None or not self._may_bind(own, name):
-            return self._itself(own)
+        inside = join(place, name)
+        if self.modules.has(inside) and (own is None or name not in self._definitions(own)):
+            return Found(self.modules.file(inside), inside)
+        if own is None:
+            return self._itself(None)
         bound = self._bound(own)
         binding = bound.get(name)
         if binding is not None and name not in self._definitions(own):
             return self._follow(own, *binding) or self._itself(own)
         stars = self._stars(own) if binding is None and "*" in bound else {}
         return stars.get(name) or self._itself(own)
-
-    def _may_bind(self, own: str, name: str) -> bool:
-        """Whether an import of a file may bind a name: most don't, and this is quick."""
-        if own in self._bindings:
-            return True
-        for each in self.statements.get(own, ()):
-            for imported, other in each.names:
-                if other == name or imported == "*" or imported.startswith(name):
-                    return True
-        return False
 
     def _bound(self, path: str) -> Mapping[str, tuple[Statement, str]]:
         """What the imports of a file bind, each with its statement and the name in there."""
@@ -253,7 +247,7 @@ class Definitions:
                 *self._stars(path),
                 *self._submodules(place, path),
             }
-            names = [name for name in every if not name.startswith(("_", "*"))]
+            names = sorted(name for name in every if not name.startswith(("_", "*")))
         return {name: self.find(place, name) for name in names}
 
     def _submodules(self, place: str, path: str) -> set[str]:
@@ -272,7 +266,9 @@ class Definitions:
     def _definitions(self, path: str) -> frozenset[str]:
         """The names that a module defines itself."""
         if path not in self._defined:
-            self._defined[path] = frozenset(_defined_names(read_code(self._content(path)) or ""))
+            self._defined[path] = frozenset(
+                _defined_names(without_strings(read_text(self._content(path)) or ""))
+            )
         return self._defined[path]
 
     def _content(self, path: str) -> bytes:

@@ -58,7 +58,7 @@ class Modules:
         for found in self._homes_of.values():
             found.sort(key=ranks.__getitem__)
         self._tops: dict[tuple[str, str], str | None] = {}  # answers of `_top`
-        self._places: dict[tuple[str, str], str | None] = {}  # answers of `place`
+        self._places: dict[str, dict[str, str | None]] = {home: {} for home in homes}
 
     def name_root(self, statements: Iterable[Statement]) -> None:
         """Find the package name of the root, if it is a package.
@@ -118,10 +118,11 @@ class Modules:
         A place is the path of a module without a suffix, or that of a package's directory; nothing
         may be there.
         """
-        key = (self._home_of[_above(path)], name)
-        if key not in self._places:
-            self._places[key] = self._find_place(*key)
-        return self._places[key]
+        home = self._home_of[path.rpartition("/")[0]]
+        places = self._places[home]
+        if name not in places:
+            places[name] = self._find_place(home, name)
+        return places[name]
 
     def _find_place(self, home: str, name: str) -> str | None:
         first, _, rest = name.partition(".")

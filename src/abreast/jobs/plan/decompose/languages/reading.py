@@ -1,8 +1,9 @@
 """What the reader of a language is given, and what it returns."""
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from abreast.jobs.plan.decompose.inventory import read_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,16 +15,7 @@ class SourceTree:
 
     def read(self, path: str) -> bytes:
         """The content of a file; raises `OSError`."""
-        # Three times as fast as through pathlib: it is done for every file.
-        opened = os.open(f"{self.root}/{path}", os.O_RDONLY)
-        try:
-            size = os.fstat(opened).st_size
-            content = os.read(opened, size + 1)
-            while len(content) > size and (more := os.read(opened, size + 1)):
-                content += more  # it has grown
-            return content
-        finally:
-            os.close(opened)
+        return read_bytes(f"{self.root}/{path}")
 
     def read_text(self, path: str) -> str:
         """The content as text; empty if the file can't be read."""
