@@ -6,9 +6,12 @@ How a store uses them:
   signed 64-bit integer: `event_sum(run_key(run_id), sum of the event before, columns)`. It covers
   the run's id and all columns of the event as they are stored; a long body that lies elsewhere is
   covered as if it were in the row. NULL in both: written before there were checksums.
-- Each run has four more columns: `checked_from`, the `seq` of its first event with a checksum;
-  `tail`, the sum of its newest event; `settled`, how many of its events are `item-settled`; and
-  `sum`, which is `run_sum` of all its columns. The transaction that writes events writes these.
+- Each run has five more columns: `checked_from`, the `seq` of its first event with a checksum;
+  `tail`, the sum of its newest event; `settled`, how many of its events are `item-settled`;
+  `fixed`, which is `fixed_sum` of the columns that never change; and `sum`, which is `run_sum` of
+  all others. The transaction that writes events, or takes or ends the run, writes these.
+- A new run has `checked_from` 1 and `settled` 0; a run of before, once a driver takes it over,
+  `last_seq + 1` and NULL. NULL in all five: no driver took it over since there are checksums.
 - To check a run, give its row to `run_fault`, and its events, in order of `seq`, to a `ChainCheck`.
 - A row that belongs to no run (a request, a cached reply) has one column `sum`: `row_sum`.
 
@@ -66,22 +69,28 @@ class StoredRun(NamedTuple):
     id: str
     name: str
     kind: str
-    state: str
     seed: str
-    epoch: int
     created: float
+    tags: str
+    manifest: str
+    state: str
+    epoch: int
     ended: float | None
     beat: float
     last_seq: int
     driver: str | None
     reason: str
-    tags: str
     spent: str
-    manifest: str
     checked_from: int | None = None
     tail: int | None = None
     settled: int | None = None
+    fixed: int | None = None
     sum: int | None = None
+
+
+RUN_COLUMNS: Final = StoredRun._fields
+FIXED_COLUMNS: Final = RUN_COLUMNS[:7]  # the columns that never change
+CHANGING_COLUMNS: Final = RUN_COLUMNS[7:]  # the others; the last is the checksum of those before it
 
 
 class Fault(NamedTuple):
@@ -147,9 +156,14 @@ def row_sum(columns: Iterable[Column]) -> int:
     return total
 
 
-def run_sum(run: Sequence[Column]) -> int:
-    """The checksum of a run's own row: all columns of a `StoredRun` but the last."""
-    return row_sum(run[:18])
+def fixed_sum(run: StoredRun) -> int:
+    """The checksum of the columns of a run that never change; they can be long."""
+    return row_sum(run[: len(FIXED_COLUMNS)])
+
+
+def run_sum(run: StoredRun) -> int:
+    """The checksum of a run's changing columns and of `fixed`."""
+    return row_sum(run[len(FIXED_COLUMNS) : -1])
 
 
 def is_whole(key: int, event: StoredEvent) -> bool:
@@ -165,11 +179,11 @@ def is_whole(key: int, event: StoredEvent) -> bool:
 def run_fault(run: StoredRun) -> Fault | None:
     """What is wrong with a run's own row, if anything; None also if it has no checksum."""
     if run.sum is None:
-        if run.checked_from is run.tail is run.settled is None:
+        if run.checked_from is run.tail is run.settled is run.fixed is None:
             return None
         return Fault(0, 0, "the checksum of the run's own row is missing")
     try:
-        is_as_written = run_sum(run) == run.sum
+        is_as_written = run.sum == run_sum(run) and run.fixed == fixed_sum(run)
     except _DAMAGE_ERRORS:
         is_as_written = False
     return None if is_as_written else Fault(0, 0, "the run's own row was changed")
