@@ -29,7 +29,7 @@ accidents: whoever can write the store can write checksums too.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -176,17 +176,29 @@ def is_whole(key: int, event: StoredEvent) -> bool:
         return False
 
 
+def state_fault(run: StoredRun) -> Fault | None:
+    """What is wrong with the changing columns of a run's own row; the others are not read."""
+    if run.sum is None:
+        if run.checked_from is run.tail is run.settled is run.fixed is None:
+            return None  # a run of before
+        return Fault(0, 0, "the checksum of the run's own row is missing")
+    return _changed_unless(lambda: run.sum == run_sum(run))
+
+
 def run_fault(run: StoredRun) -> Fault | None:
     """What is wrong with a run's own row, if anything; None also if it has no checksum."""
     if run.sum is None:
-        if run.checked_from is run.tail is run.settled is run.fixed is None:
-            return None
-        return Fault(0, 0, "the checksum of the run's own row is missing")
+        return state_fault(run)
+    return state_fault(run) or _changed_unless(lambda: run.fixed == fixed_sum(run))
+
+
+def _changed_unless(is_as_written: Callable[[], bool]) -> Fault | None:
     try:
-        is_as_written = run.sum == run_sum(run) and run.fixed == fixed_sum(run)
+        if is_as_written():
+            return None
     except _DAMAGE_ERRORS:
-        is_as_written = False
-    return None if is_as_written else Fault(0, 0, "the run's own row was changed")
+        pass
+    return Fault(0, 0, "the run's own row was changed")
 
 
 class ChainCheck:
@@ -226,6 +238,26 @@ class ChainCheck:
         holds = self._holds(event)
         self._before, self._before_holds = event.sum, holds
         return holds
+
+    def add_all(self, events: Iterable[StoredEvent]) -> None:
+        """Check the next events; quicker than `add`, and plain tuples of the columns will do."""
+        key = self._key
+        for event in events:
+            try:
+                is_next = (
+                    self._before_holds
+                    and event[0] == self.seq + 1
+                    and event[9] is not None
+                    and event_sum(key, self._before, event) == event[9]
+                )
+            except _DAMAGE_ERRORS:
+                is_next = False
+            if is_next:
+                self.seq += 1
+                self._before = event[9]
+                self.settled += event[1] == ITEM_SETTLED
+            else:
+                self.add(StoredEvent(*event))
 
     def finish(self, last_seq: int, tail: int | None, settled: int | None) -> None:
         """Compare the end with what the run's own row says of it."""
