@@ -98,6 +98,7 @@ class MemoryStore(SqliteStore):
         self._verifier = RunVerifier(_NAME)
         self._locks = MemoryLocks()
         self._driving = {}
+        self._written = {}
 
     @classmethod
     def load(cls, path: str) -> Self:

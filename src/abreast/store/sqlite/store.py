@@ -39,7 +39,16 @@ from abreast.store.rows import (
     replaced,
 )
 from abreast.store.sqlite.database import Database
-from abreast.store.sqlite.run_rows import Commit, RunEnd, end_run, run_of, seal_run, take_run
+from abreast.store.sqlite.run_rows import (
+    Commit,
+    DrivenRun,
+    RunEnd,
+    end_run,
+    read_driven,
+    run_of,
+    seal_run,
+    take_run,
+)
 from abreast.store.sqlite.sql import sql
 from abreast.store.sqlite.verify import RunVerifier, check_run_list, damaged
 
@@ -87,6 +96,7 @@ class SqliteStore:
         self._locks = DriverLocks(f"{real_path}-locks")
         # Numbers of the runs that this store drives; a number is never used again.
         self._driving: dict[str, int] = {}
+        self._written: dict[str, DrivenRun] = {}  # their rows, as this store last wrote them
         for number in self._locks.written_in():
             self._recover(number)
 
@@ -167,10 +177,17 @@ class SqliteStore:
         """
         number = self._driving.get(run_id) or self._number(run_id)
         # Encoded before the write lock is taken, so that other writers don't wait for it.
-        commit = Commit(run_id, number, epoch, events, spent)
+        commit = Commit(number, events, spent)
+        driven = self._written.get(run_id)
         with self._db.writing(sync=False) as db:
-            if not commit.write(db, self.path):
+            written = commit.write(db, driven) if driven and driven.run.epoch == epoch else None
+            if written is None or driven is None:  # the first commit, or the row was changed
+                driven = read_driven(db, self.path, run_id, number)
+                written = commit.write(db, driven) if driven.run.epoch == epoch else None
+            if written is None:
                 raise replaced(self.get(run_id), epoch)
+        driven.run = written
+        self._written[run_id] = driven
 
     def sync(self) -> None:
         """Flush everything committed so far to the disk."""
@@ -190,6 +207,7 @@ class SqliteStore:
 
         With `for_good`, nothing is left of its lock.
         """
+        self._written.pop(run_id, None)
         number = self._driving.pop(run_id, None)
         if number is not None:
             self._locks.free(number, for_good=for_good)
@@ -379,6 +397,7 @@ class SqliteStore:
         self._db.close()
         self._locks.close()
         self._driving.clear()
+        self._written.clear()
 
     def _number(self, run_id: str) -> int:
         with self._db.reading() as db:
@@ -449,7 +468,8 @@ class SqliteStore:
                 for name in noted_spent.keys() | committed_spent.keys()
             }
             [run_id] = db.execute(sql("find_id"), (number,)).fetchone()
-            Commit(run_id, number, epoch, events, spent).write(db, self.path)
+            driven = read_driven(db, self.path, run_id, number)
+            Commit(number, events, spent).write(db, driven)
         return True
 
     def _recover(self, number: int) -> None:
