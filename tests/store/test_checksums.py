@@ -12,13 +12,13 @@ from abreast.store.checksums import (
     StoredEvent,
     StoredRun,
     event_sum,
-    event_sums,
     fixed_sum,
     is_whole,
     row_sum,
     run_fault,
     run_key,
     run_sum,
+    with_sums,
 )
 
 RUN = "job-1"
@@ -200,4 +200,5 @@ def test_the_sums_of_a_commit_are_those_of_its_events_one_by_one(texts):
         stored = StoredEvent(*event[:3], event.lane, event.mono, event.wall, "{}", event.body, 4)
         before = event_sum(key, before, stored)
         sums.append(before)
-    assert event_sums(key, None, 4, events, ["{}"] * len(events)) == sums
+    rows = [(0, 1, 2, 3, 4, 5, 6, "{}")] * len(events)
+    assert [row[8:] for row in with_sums(key, None, 4, events, rows)] == [(4, s) for s in sums]

@@ -15,8 +15,8 @@ How a store uses them:
 - To check a run, give its row to `run_fault`, and its events, in order of `seq`, to a `ChainCheck`.
 - A row that belongs to no run (a request, a cached reply) has one column `sum`: `row_sum`.
 
-Texts are covered as UTF-8, so a store has to keep the text of `data` as it was written, not as
-parsed JSON. Times are covered as 64-bit floats, everything else as what it is.
+Texts are covered as UTF-8 with a separator between them, NULL as "None"; so a store has to keep the
+text of `data` as it was written, not as parsed JSON. Times are covered as 64-bit floats.
 
 The upper half of an event's sum is the CRC-32 of the row, so that a single row can be checked
 alone. The lower half is made of the upper half and of the lower half of the row before: a row that
@@ -29,19 +29,23 @@ accidents: whoever can write the store can write checksums too.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from abreast.core.events import ITEM_SETTLED, Event
 
 Column: TypeAlias = str | int | float | None
+_Row: TypeAlias = tuple[Column, ...]
+
+# beat, last_seq, spent, tail and settled of a run.
+Progress: TypeAlias = tuple[float, int, str, int | None, int | None]
 
 _LOW: Final = (1 << 32) - 1
 _SIGN: Final = 1 << 63  # moves the unsigned sum into the range of a signed 64-bit integer
-_ABSENT: Final = -1  # the length of a text that is NULL; 0 is the empty text
-# seq, epoch, mono, wall, and the lengths of kind, path, lane, data and body.
-_pack_head: Final = struct.Struct("<qqddiiiii").pack
+_pack_times: Final = struct.Struct("<qdd").pack  # seq, mono, wall
+_pack_progress: Final = struct.Struct("<dqqq").pack  # beat, last_seq, tail, settled
+_NONE: Final = -1  # `settled` if it is NULL
 # Odd, so that a link is different for each own sum and for each link before it.
 _MULTIPLIER: Final = 0x9E3779B1
 _pack_float: Final = struct.Struct("<d").pack
@@ -123,49 +127,29 @@ def event_sum(key: int, before: int | None, event: StoredEvent) -> int:
     none. The event's own `sum` is not read, and a plain tuple of its columns will do.
     """
     seq, kind, path, lane, mono, wall, data, body, epoch, _ = event
-    head = _pack_head(
-        seq,
-        epoch,
-        mono,
-        wall,
-        len(kind),
-        len(path),
-        _ABSENT if lane is None else len(lane),
-        _ABSENT if data is None else len(data),
-        _ABSENT if body is None else len(body),
-    )
-    text = f"{kind}{path}{lane or ''}{data or ''}{body or ''}".encode("utf-8", "surrogatepass")
-    own = crc32(text, crc32(head, key))
+    text = f"{kind}\x1f{path}\x1f{lane}\x1f{data}\x1f{body}"
+    own = crc32(_pack_times(seq, mono, wall) + text.encode(), crc32(b"%d" % (epoch or 0), key))
     link = key if before is None else before & _LOW
     return (own << 32 | (link * _MULTIPLIER + own) & _LOW) - _SIGN
 
 
-def event_sums(
-    key: int, before: int | None, epoch: int, events: Sequence[Event], data: Sequence[str | None]
-) -> list[int]:
-    """The checksums of new events in sequence, as `event_sum` gives them, but quicker.
+def with_sums(
+    key: int, before: int | None, epoch: int, events: Iterable[Event], rows: Iterable[_Row]
+) -> list[_Row]:
+    """The rows of new events in sequence, each with `epoch` and its checksum at its end.
 
-    `data` are the texts that are stored of each event's data.
+    `rows` are those of `event_columns`: the eighth column is the text of the event's data. The
+    checksums are those of `event_sum`, but quicker. `UnicodeEncodeError` for what is no UTF-8.
     """
     link = key if before is None else before & _LOW
-    sums = []
-    for (seq, kind, path, mono, wall, lane, _, body), facts in zip(events, data, strict=True):
-        head = _pack_head(
-            seq,
-            epoch,
-            mono,
-            wall,
-            len(kind),
-            len(path),
-            _ABSENT if lane is None else len(lane),
-            _ABSENT if facts is None else len(facts),
-            _ABSENT if body is None else len(body),
-        )
-        text = f"{kind}{path}{lane or ''}{facts or ''}{body or ''}".encode("utf-8", "surrogatepass")
-        own = crc32(text, crc32(head, key))
+    start = crc32(b"%d" % epoch, key)
+    summed = []
+    for (seq, kind, path, mono, wall, lane, _, body), row in zip(events, rows, strict=True):
+        text = f"{kind}\x1f{path}\x1f{lane}\x1f{row[7]}\x1f{body}"
+        own = crc32(_pack_times(seq, mono, wall) + text.encode(), start)
         link = (link * _MULTIPLIER + own) & _LOW
-        sums.append((own << 32 | link) - _SIGN)
-    return sums
+        summed.append((*row, epoch, (own << 32 | link) - _SIGN))
+    return summed
 
 
 def row_sum(columns: Iterable[Column], before: int = 0) -> int:
@@ -195,12 +179,19 @@ def fixed_sum(run: StoredRun) -> int:
 
 def run_sum(run: StoredRun) -> int:
     """The checksum of a run's changing columns and of `fixed`."""
-    return row_sum(run[DRIVEN_COUNT:-1], driven_sum(run))
+    return progress_sum(driven_sum(run), run[DRIVEN_COUNT:-1])
 
 
 def driven_sum(run: StoredRun) -> int:
     """The first part of `run_sum`, which stays the same while a driver has the run."""
     return row_sum(run[FIXED_COUNT:DRIVEN_COUNT])
+
+
+def progress_sum(before: int, progress: Progress) -> int:
+    """The second part of `run_sum`, of what each commit changes; `before` is the first part."""
+    beat, last_seq, spent, tail, settled = progress
+    numbers = _pack_progress(beat, last_seq, tail or 0, _NONE if settled is None else settled)
+    return crc32(numbers + spent.encode(), before)
 
 
 def is_whole(key: int, event: StoredEvent) -> bool:

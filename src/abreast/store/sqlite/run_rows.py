@@ -10,13 +10,13 @@ from abreast.store.checksums import (
     FIXED_COUNT,
     StoredRun,
     driven_sum,
-    event_sums,
     fixed_sum,
-    row_sum,
+    progress_sum,
     run_fault,
     run_key,
     run_sum,
     state_fault,
+    with_sums,
 )
 from abreast.store.port import RunRow
 from abreast.store.rows import Row, event_columns, facts_text, run_row
@@ -107,11 +107,12 @@ def end_run(db: sqlite3.Connection, number: int, epoch: int, end: RunEnd) -> boo
 class DrivenRun:
     """The row of a run as its driver last wrote it, so that it need not be read for each commit."""
 
-    __slots__ = ("_prefix", "number", "run")
+    __slots__ = ("_driven", "_prefix", "number", "run")
 
     def __init__(self, number: int, run: StoredRun) -> None:
         self.number = number
         self.run = run
+        self._driven = run[:DRIVEN_COUNT]
         self._prefix = driven_sum(run)
 
     def after(self, events: Sequence[Event], spent: str, tail: int | None) -> StoredRun:
@@ -121,9 +122,9 @@ class DrivenRun:
         if events:
             beat, last_seq = max(beat, float(events[-1].wall)), max(last_seq, events[-1].seq)
             if settled is not None:
-                settled += sum([event[1] == ITEM_SETTLED for event in events])
-        changed = (beat, last_seq, spent, tail, settled)
-        return StoredRun(*run[:DRIVEN_COUNT], *changed, row_sum(changed, self._prefix))
+                settled += [event[1] for event in events].count(ITEM_SETTLED)
+        progress = (beat, last_seq, spent, tail, settled)
+        return StoredRun(*self._driven, *progress, progress_sum(self._prefix, progress))
 
 
 def read_driven(db: sqlite3.Connection, path: str, run_id: str, number: int) -> DrivenRun:
@@ -154,20 +155,12 @@ class Commit:
         None, and nothing is written, if the row is not as `driven` has it.
         """
         run, tail = driven.run, driven.run.tail
-        sums: list[int] = []
-        if self._events:
-            data = [row[7] for row in self._rows]
-            sums = event_sums(run_key(run.id), tail, run.epoch, self._events, data)
-            tail = sums[-1]
-        after = driven.after(self._events, self._spent, tail)
+        rows = with_sums(run_key(run.id), tail, run.epoch, self._events, self._rows)
+        after = driven.after(self._events, self._spent, int(rows[-1][-1] or 0) if rows else tail)
         place = (driven.number, run.epoch, run.sum)
         if not db.execute(sql("advance_run"), (*after[DRIVEN_COUNT:], *place)).rowcount:
             return None
-        epoch = run.epoch
-        db.executemany(
-            sql("insert_event"),
-            [(*row, epoch, total) for row, total in zip(self._rows, sums, strict=True)],
-        )
+        db.executemany(sql("insert_event"), rows)
         if self._blobs:
             db.executemany(sql("insert_blob"), self._blobs)
         return after
