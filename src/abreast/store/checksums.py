@@ -29,7 +29,7 @@ accidents: whoever can write the store can write checksums too.
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -40,6 +40,8 @@ _Row: TypeAlias = tuple[Column, ...]
 
 # beat, last_seq, spent, tail and settled of a run.
 Progress: TypeAlias = tuple[float, int, str, int | None, int | None]
+
+MAX_NAMED: Final = 5  # faults that a message names; `abreast store check --json` lists all
 
 _LOW: Final = (1 << 32) - 1
 _SIGN: Final = 1 << 63  # moves the unsigned sum into the range of a signed 64-bit integer
@@ -113,6 +115,12 @@ class Fault(NamedTuple):
             return self.what
         rows = f"row {self.first}" if self.first == self.last else f"rows {self.first}-{self.last}"
         return f"{rows}: {self.what}"
+
+
+def named(faults: Sequence[Fault]) -> str:
+    """The first faults as one text."""
+    more = len(faults) - MAX_NAMED
+    return "; ".join(map(str, faults[:MAX_NAMED])) + (f"; and {more} more" if more > 0 else "")
 
 
 def run_key(run_id: str) -> int:

@@ -41,6 +41,8 @@ class MemoryDatabase(Database):
         with self._holding, as_store_error(self.path):
             yield self.connection
 
+    reading_damaged = reading
+
     def sync(self) -> None:
         """Do nothing: there is no disk."""
 

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Final
 from abreast.core.clock import pause
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
-from abreast.store.checksums import Fault, row_sum
+from abreast.store.checksums import Fault, StoredEvent, StoredRun, row_sum
 from abreast.store.driver_locks import DriverLocks
 from abreast.store.notes import read_notes
 from abreast.store.os_errors import as_store_error
@@ -50,6 +50,13 @@ from abreast.store.sqlite.run_rows import (
     take_run,
 )
 from abreast.store.sqlite.sql import sql
+from abreast.store.sqlite.stored_rows import (
+    add_copy,
+    integrity_faults,
+    read_anything,
+    stored_events,
+    stored_runs,
+)
 from abreast.store.sqlite.verify import RunVerifier, check_run_list, damaged
 
 # Outcomes beneath a prefix are found by the index if they fill at most this many pages.
@@ -388,6 +395,31 @@ class SqliteStore:
         ):
             db.backup(copy)
 
+    def stored_runs(self) -> list[StoredRun]:
+        """All runs as they are stored, oldest first; nothing is checked."""
+        with self._reading_anything() as db:
+            return stored_runs(db)
+
+    def stored_events(self, run_id: str, last: int | None = None) -> Iterator[StoredEvent]:
+        """All events of a run as they are stored, in order; nothing is checked."""
+        with self._reading_anything() as db:
+            number, _, _, last_seq, _ = _select_run(db, "find_mark", run_id, self.path)
+            for event in stored_events(db, number, last_seq):
+                if last is not None and event.seq > last:
+                    break
+                yield event
+
+    def add_copy(self, run: StoredRun, events: Iterable[StoredEvent]) -> None:
+        """Add a run as it is stored elsewhere; `RunExists` if there is one of its id."""
+        with self._db.writing() as db:
+            _free_id(db, run.id)
+            add_copy(db, run, events)
+
+    def integrity_faults(self) -> list[str]:
+        """What SQLite finds wrong with the file, and the rows that belong to no run."""
+        with self._reading_anything() as db:
+            return list(integrity_faults(db))
+
     def vacuum(self) -> None:
         """Give the disk space of removed runs back."""
         self._db.tidy()
@@ -398,6 +430,17 @@ class SqliteStore:
         self._locks.close()
         self._driving.clear()
         self._written.clear()
+
+    @contextmanager
+    def _reading_anything(self) -> Iterator[sqlite3.Connection]:
+        """A connection on which a text that is no UTF-8 is no error."""
+        with self._db.reading_damaged() as db:
+            usual = db.text_factory
+            read_anything(db)
+            try:
+                yield db
+            finally:
+                db.text_factory = usual
 
     def _number(self, run_id: str) -> int:
         with self._db.reading() as db:
