@@ -1,5 +1,6 @@
 """A damaged store is said to be damaged: it never gives fewer or other rows."""
 
+import signal
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -18,9 +19,13 @@ from abreast.core.events import (
     ITEMS_COMPLETE,
     MAP_STARTED,
 )
+from abreast.store.check import check_store
+from abreast.store.memory import MemoryStore
 from abreast.store.port import each_event, each_outcome
+from abreast.store.recovery import recover_store
 from abreast.store.sqlite.store import SqliteStore
 from tests.properties import tried
+from tests.store.children import child
 from tests.store.contract import BOB, begin, event, forget_checksums, settled
 
 ITEMS = 120
@@ -253,3 +258,55 @@ def test_a_row_that_another_process_changed_between_commits_stops_its_driver(tmp
         alter(path, "UPDATE runs SET sum = sum + 1")
         with pytest.raises(StoreDamaged, match="own row was changed"):
             store.commit("job-1", 1, [settled(2, "m/2")], {})
+
+
+KILLED_INSIDE_A_COMMIT = """
+import signal
+from abreast.store.sqlite.run_rows import Commit
+
+store = SqliteStore(sys.argv[1])
+begin(store)
+store.commit("job-1", 1, [settled(n, f"m/{n}") for n in range(1, 6)], {})
+with store._db.writing(sync=False) as db:
+    commit = Commit(1, [settled(n, f"m/{n}") for n in range(6, 9)], {})
+    assert commit.write(db, store._written["job-1"])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_after_a_kill_inside_a_commit_the_chain_goes_on_where_it_was(path):
+    with child(KILLED_INSIDE_A_COMMIT, path) as driver:
+        assert driver.wait(60) == -signal.SIGKILL
+    with closing(SqliteStore(path)) as store:
+        row = store.take_over("job-1", BOB)
+        assert row.last_seq == 5
+        store.commit("job-1", row.epoch, [settled(n, f"m/{n}") for n in range(6, 12)], {})
+        store.end("job-1", row.epoch, "done", "", 2.0)
+    with closing(SqliteStore(path)) as store:
+        found = check_store(store)
+        assert found.is_whole
+        assert [(run.verdict, run.events) for run in found.runs] == [("ok", 11)]
+
+
+@tried(30)
+@given(st.data())
+def test_of_a_damaged_file_a_recovery_keeps_only_rows_as_they_were_written(data):
+    content = bytearray(finished_file())
+    for _ in range(data.draw(st.integers(1, 4), "flips")):
+        place = data.draw(st.integers(100, len(content) - 1), "byte")
+        content[place] ^= 1 << data.draw(st.integers(0, 7), "bit")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "runs.db")
+        path.write_bytes(content)
+        whole = {(found.path, found.body) for found in whole_answers()[4]}
+        try:
+            with closing(SqliteStore(path)) as damaged, closing(MemoryStore()) as target:
+                kept = {one.run_id: one for one in recover_store(damaged, target, 1.0)}
+                if "job-1" not in kept:
+                    return
+                found = {(one.path, one.body) for one in each_outcome(target, "job-1")}
+                assert found <= whole
+                assert found == whole or target.get("job-1").state == "interrupted"
+                assert check_store(target).is_whole
+        except StoreError:  # it can't even be opened, or the list of runs is damaged
+            pass
