@@ -2,13 +2,13 @@
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from abreast.core.clock import pause
+from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
 from abreast.store.driver_locks import DriverLocks
@@ -286,6 +286,18 @@ class SqliteStore:
         """Cache a model's reply under a key; it is on disk when this returns."""
         with self._db.writing() as db:
             db.execute(sql("keep_reply"), (key, model, body, at))
+
+    def change_ledger(self, name: str, change: Callable[[str | None, float], str]) -> None:
+        """Replace the ledger of a lane by `change(text, now)`, in one transaction."""
+        with self._db.writing() as db:
+            found = db.execute(sql("find_ledger"), (name,)).fetchone()
+            text = change(found[0] if found else None, SYSTEM_CLOCK.wall())
+            db.execute(sql("write_ledger"), (name, text))
+
+    def ledgers(self) -> dict[str, str]:
+        """The ledgers of all shared lanes, by name."""
+        with self._db.reading() as db:
+            return dict(db.execute(sql("list_ledgers")).fetchall())
 
     def replies(self) -> list[Replies]:
         """Statistics of the cached replies, by model."""

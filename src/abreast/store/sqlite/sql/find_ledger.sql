@@ -1,0 +1,2 @@
+-- The ledger of a shared lane.
+SELECT body FROM ledgers WHERE name = ?
