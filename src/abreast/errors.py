@@ -62,6 +62,7 @@
     |-- SourceChanged    the source tree is no longer what was merged into: merge again
     |-- ApplyInterrupted  an apply was interrupted and is not rolled back yet
     |-- ApplyRunning     an apply or an undo is under way in the same tree
+    |-- LaneNeedsStore   a lane is shared, and there is no store for its permits
     |-- PriceUnknown     a cap on money can't be kept: the model's price is unknown
     |-- KeysMissing      keys of lanes that are needed are not set; names them all
     |-- ModelUnknown     no provider or model has that name
@@ -111,6 +112,7 @@ from abreast.core.errors import (
     KeyRefused,
     KeyReused,
     KeysMissing,
+    LaneNeedsStore,
     LaneParked,
     ModelUnknown,
     NoSuchModel,
@@ -208,6 +210,7 @@ __all__ = [
     "KeyRefused",
     "KeyReused",
     "KeysMissing",
+    "LaneNeedsStore",
     "LaneParked",
     "MergeBlocked",
     "ModelUnknown",

@@ -5,6 +5,7 @@ import json
 import os
 import traceback
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import trustme
 
 import abreast
+from abreast.assembly.names import lane_of
 from abreast.core.errors import (
     ConnectionLost,
     KeyRefused,
@@ -521,3 +523,36 @@ def test_an_address_may_have_variables_in_it(monkeypatch):
     assert lanes["mine"].address == "https://here.example/v1?api-version=2026-01-01"
     monkeypatch.setenv("LANE_VERSION", "preview")
     assert lanes["mine"].address == "https://here.example/v1?api-version=preview"
+
+
+# --- shared lanes
+
+
+def test_a_shared_lane_has_limits_of_the_user_and_is_not_searched():
+    table = {"openai": {"shared": True, "width": 12, "rpm": 600, "budget": "20usd/day"}}
+    lane = read_lanes(table, "abreast.toml")["openai"]
+    assert (lane.shared, lane.adaptive, lane.budget) == (True, False, "20usd/day")
+    terms = lane_of(lane).terms
+    assert (terms.slots, terms.rates, terms.caps) == (12, {"requests": 600.0}, {"usd": 20.0})
+    assert lane_of(lane) is not lane_of(replace(lane, shared=False, budget=None))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"shared": True}, "no width"),
+        ({"shared": True, "width": 4, "adaptive": True}, "adaptive = true"),
+        ({"budget": "20usd"}, "is for a lane with shared = true"),
+        ({"shared": "yes"}, "must be true or false"),
+    ],
+)
+def test_a_shared_lane_without_limits_is_refused(table, said):
+    with pytest.raises(ValueError, match=said):
+        read_lanes({"openai": table}, "abreast.toml")
+
+
+def test_a_budget_that_is_none_is_refused_with_its_place():
+    table = {"openai": {"shared": True, "width": 4, "budget": "20usd/year"}}
+    lane = read_lanes(table, "abreast.toml")["openai"]
+    with pytest.raises(ValueError, match=r"lanes\.openai\.budget: there is no period 'year'"):
+        lane_of(lane)

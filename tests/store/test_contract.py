@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import ITEM_READ, ITEM_SETTLED, ITEM_STARTED, ITEMS_COMPLETE, MAP_STARTED
 from abreast.store.port import ControlRequest, Driver, RunRow, each_event, each_outcome
@@ -561,6 +562,42 @@ def test_replies_are_kept_by_key_counted_by_model_and_forgotten(store):
     assert store.find_reply("a") == "second"
     assert store.forget_replies(100.0) == 2
     assert store.replies() == []
+
+
+def test_a_ledger_is_changed_by_one_at_a_time(store, other):
+    before = SYSTEM_CLOCK.wall() - 3600
+    store.change_ledger("a", lambda text, now: f"{text} {now > before}")
+    assert store.ledgers() == {"a": "None True"}
+    store.change_ledger("b", lambda _, now: "0")
+
+    def count():
+        for _ in range(20):
+            other.change_ledger("b", lambda text, now: str(int(text) + 1))
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.ledgers()["b"] == "80"
+
+
+def test_a_ledger_whose_change_fails_stays_as_it_was(store):
+    store.change_ledger("a", lambda text, now: "first")
+
+    def fails(text, now):
+        raise KeyError(text)
+
+    with pytest.raises(KeyError):
+        store.change_ledger("a", fails)
+    assert store.ledgers() == {"a": "first"}
+
+
+def test_a_ledger_can_be_forgotten(store):
+    store.change_ledger("a", lambda text, now: "first")
+    assert store.remove_ledger("a")
+    assert not store.remove_ledger("a")
+    assert store.ledgers() == {}
 
 
 def test_settled_calls_are_found_beneath_their_item(store):

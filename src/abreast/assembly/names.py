@@ -19,6 +19,7 @@ from abreast.run.lifetime import RESUME
 from abreast.run.run import Resume, Run
 
 if TYPE_CHECKING:
+    from abreast.limits.shared.ledger import Terms
     from abreast.models.http.client import HttpOptions
     from abreast.models.http.key_command import KeyCommand
     from abreast.models.lanes import LaneSettings
@@ -392,10 +393,17 @@ def lane_of(settings: LaneSettings) -> ModelLane:
     from abreast.run.calls.lane import ModelLane
 
     numbers = (settings.width, settings.rpm, settings.tpm, settings.adaptive, settings.capped)
-    key = (settings.name, settings.address, settings.outage, *numbers)
+    key = (settings.name, settings.address, settings.outage, settings.shared, *numbers)
     if (lane := _LANES.get(key)) is not None:
         return lane
-    if settings.adaptive:
+    if settings.shared:
+        lane = ModelLane(
+            settings.name,
+            held=[Slots(settings.width)],
+            terms=_terms(settings),
+            outage=settings.outage,
+        )
+    elif settings.adaptive:
         lane = _adaptive_lane(settings)
     else:
         requests = [] if settings.rpm is None else [Rate(settings.rpm)]
@@ -404,6 +412,21 @@ def lane_of(settings: LaneSettings) -> ModelLane:
             settings.name, [Slots(settings.width), *requests, *tokens], outage=settings.outage
         )
     return _LANES.setdefault(key, lane)
+
+
+def _terms(settings: LaneSettings) -> Terms:
+    """The limits that all processes share; ValueError if the budget is none."""
+    from abreast.limits.shared.ledger import read_terms
+
+    rates = {"requests": settings.rpm, "tokens": settings.tpm}
+    try:
+        return read_terms(
+            settings.width,
+            {name: rate for name, rate in rates.items() if rate is not None},
+            settings.budget,
+        )
+    except ValueError as error:
+        raise ValueError(f"{settings.place}.budget: {error}") from None
 
 
 def _adaptive_lane(settings: LaneSettings) -> ModelLane:

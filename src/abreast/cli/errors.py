@@ -16,6 +16,7 @@ from abreast.core.errors import (
     ItemChanged,
     KeyReused,
     KeysMissing,
+    LaneNeedsStore,
     ModelUnknown,
     NoSuchRun,
     PriceUnknown,
@@ -77,6 +78,7 @@ _EXIT_CODES_AND_FIXES: Final[tuple[tuple[type[AbreastError], int, str], ...]] = 
     (KeysMissing, USAGE, ""),
     (ModelUnknown, USAGE, ""),
     (PriceUnknown, USAGE, ""),
+    (LaneNeedsStore, USAGE, ""),
     (StoreNewer, USAGE, f"update abreast, or {_OTHER_STORE}"),
     (
         StoreDamaged,

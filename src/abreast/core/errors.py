@@ -284,6 +284,10 @@ class PriceUnknown(AbreastError, retryable=False):
     """A cap on money can't be kept, as the model's price is unknown."""
 
 
+class LaneNeedsStore(AbreastError, retryable=False):
+    """A lane is shared between processes, and there is no store that its permits could be in."""
+
+
 class KeysMissing(AbreastError, retryable=False):
     """Keys that are needed are not set.
 

@@ -208,6 +208,8 @@ _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "ca_file": _text,
     "width": _width,
     "adaptive": _reader("true or false", lambda given: isinstance(given, bool)),
+    "shared": _reader("true or false", lambda given: isinstance(given, bool)),
+    "budget": _text,
     "rpm": _positive,
     "tpm": _positive,
     "price": _price,

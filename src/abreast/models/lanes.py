@@ -55,6 +55,9 @@ class LaneSettings:
     capped: bool = False  # whether the width is set by the user, and never exceeded
     rpm: float | None = None
     tpm: float | None = None
+    # Whether its limits are for all processes with runs in the same store.
+    shared: bool = False
+    budget: str | None = None  # of a shared lane: "20usd", or "20usd/day"
     price: FlatPrice | None = None
     timeout: float | None = None  # seconds after which a call fails
     first_byte: float | None = None  # seconds until the first byte of an answer
@@ -408,6 +411,18 @@ def _key_source(lane: LaneSettings) -> str:
     return " or ".join(f"{what} {name}" for what, name in places.items() if name)
 
 
+def _check_shared(lane: LaneSettings, given: Mapping[str, Any], where: str) -> None:
+    if not lane.shared:
+        if lane.budget is not None:
+            raise ValueError(
+                f"{where}.budget is for a lane with shared = true; a run has its own, --budget"
+            )
+    elif lane.adaptive:
+        why = "the limits of a shared lane are not found out"
+        has = "adaptive = true" if given.get("adaptive") else "no width"
+        raise ValueError(f"{where} has {has}, and {why}: give width = ..., for all processes")
+
+
 def _lane(
     name: str, given: Mapping[str, Any], where: str, before: LaneSettings | None
 ) -> LaneSettings:
@@ -420,6 +435,7 @@ def _lane(
     elif "api_key_env" in given or "api_key_file" in given:
         own |= {"api_key_command": None}
     lane = replace(lane, **{"place": where, **own, **read})
+    _check_shared(lane, given, where)
     if not lane.has_models and set(given) != {"width"}:
         only = "; one that is only for steps of workflows has a width and nothing else"
         raise ValueError(f"{where} needs a base_url, such as http://127.0.0.1:8000/v1{only}")

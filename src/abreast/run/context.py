@@ -17,7 +17,10 @@ from abreast.limits.gate import LimitGate
 
 if TYPE_CHECKING:
     from abreast.limits.budget import Budget
+    from abreast.limits.shared.ledger import Terms
+    from abreast.limits.shared.share import LaneShare
     from abreast.run.journal import Journal
+    from abreast.run.shared_lanes import SharedLanes
     from abreast.store.port import JsonValue, RunRow, Store
     from abreast.store.writer import CommitWriter
 
@@ -110,6 +113,7 @@ class RunContext:
     journal: Journal | None = None
     writer: CommitWriter | None = None
     store: Store | None = None
+    shared_lanes: SharedLanes | None = None  # those that calls have used
     row: RunRow | None = None
     resumed: bool = False
     retry_failed: bool = False
@@ -129,6 +133,21 @@ class RunContext:
     def seeded_part(self, path: str) -> str:
         """The part of a path that seeds are derived from, by the run's own rule."""
         return seeded_part(path, self.seed_rule)
+
+    def share_of(self, lane: str, terms: Terms) -> LaneShare | None:
+        """The run's share of a lane that several processes use; None without a store."""
+        if self.store is None:
+            return None
+        if self.shared_lanes is None:
+            from abreast.run.shared_lanes import SharedLanes
+
+            self.shared_lanes = SharedLanes(self.store, self.clock)
+        return self.shared_lanes.share(lane, terms)
+
+    async def give_back_lanes(self) -> None:
+        """Give back what the run holds of shared lanes."""
+        if self.shared_lanes is not None:
+            await self.shared_lanes.close()
 
     @property
     def stored(self) -> bool:

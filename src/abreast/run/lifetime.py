@@ -95,6 +95,7 @@ async def close_run(context: RunContext, error: BaseException | None) -> None:
         if state in ("halted", "spent", "cancelled", "interrupted", "paused"):
             journal.emit(RUN_HALTED, context.root.path, data={"reason": reason or state})
         journal.emit(RUN_ENDED, context.root.path, data={"state": state, "reason": reason})
+    await context.give_back_lanes()
     try:
         if writer is not None and store is not None and row is not None:
             await writer.close()

@@ -5,7 +5,7 @@ raises a `StoreError` in one clear sentence. `abreast.store.writer` decides for 
 thread calls them and how commits are grouped.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -207,6 +207,20 @@ class Store(Protocol):
 
     def forget_replies(self, before: float, model: str | None = None) -> int:
         """Delete replies cached before that time, of one model or of all; returns how many."""
+
+    def change_ledger(self, name: str, change: Callable[[str | None, float], str]) -> None:
+        """Replace the ledger of a shared lane by `change(text, now)`, in one transaction.
+
+        The text is None at first; `now` is the store's time in seconds since 1970. `change` may be
+        called again if the transaction has to be repeated. On disk when this returns. Raises
+        `StoreCorrupt` if the ledger is damaged.
+        """
+
+    def ledgers(self) -> dict[str, str]:
+        """The ledgers of all shared lanes, by name."""
+
+    def remove_ledger(self, name: str) -> bool:
+        """Forget what is held and spent of a shared lane; False if there is no such ledger."""
 
     def remove(self, run_id: str) -> None:
         """Delete a run and all its records. `RunBusy` while it is driven."""

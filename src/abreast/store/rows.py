@@ -138,3 +138,11 @@ def replaced(row: RunRow, epoch: int) -> DriverReplaced:
         f"run {row.id} was taken over{by} (driver number {row.epoch}); "
         f"driver number {epoch} may write nothing more"
     )
+
+
+def damaged_ledger(name: str, store: str) -> str:
+    """What to say of a ledger that can't be read."""
+    return (
+        f"{store}: what is held and spent of the shared lane {name} is damaged; "
+        f"`abreast store lanes --forget {name}` begins anew"
+    )

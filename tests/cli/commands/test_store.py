@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from abreast.core.errors import StoreCorrupt
+from abreast.limits.shared.exchange import exchange
+from abreast.limits.shared.ledger import Report, Terms, Wish, ledger_text, read_ledger
+from abreast.store.sqlite.store import SqliteStore
+
 ITEMS = 30
 LINES = "\n".join(map(str, range(ITEMS))) + "\n"
 
@@ -136,3 +141,44 @@ def test_an_unfinished_run_is_not_reported_as_complete(ran):
     with closing(sqlite3.connect(ran.folder / "runs.db")) as db, db:
         db.execute("UPDATE events SET id = id + 500 WHERE kind = 'run-ended'")
     assert ran("show", "last", "--store", "runs.db").code == 2
+
+
+# --- shared lanes
+
+
+def test_shared_lanes_are_shown_and_forgotten(ran):
+    path = ran.folder / "runs.db"
+    assert "no lane is shared here" in ran("store", "lanes", "--store", "runs.db").err
+    terms = Terms(4, {}, {"usd": 1.0}, "day")
+    with closing(SqliteStore(path)) as store:
+
+        def change(text, now):
+            report = Report("a", 1, slots_wanted=2, budget=Wish({"usd": 0.5}, {"usd": 0.5}))
+            ledger, _ = exchange(read_ledger(text), terms, report, now)
+            report = Report(
+                "a", 2, slots_taken=2, slots_wanted=2, freed={"usd": 0.5}, spent={"usd": 0.25}
+            )
+            return ledger_text(exchange(ledger, terms, report, now)[0])
+
+        store.change_ledger("team", change)
+    [row] = ran("store", "lanes", "--store", "runs.db", "--json").rows
+    assert (row["lane"], row["spent"]) == ("team", {"usd": 0.25})
+    said = ran("store", "lanes", "--store", "runs.db").out
+    assert "team" in said
+    assert "0.25 usd" in said
+    said = ran("store", "lanes", "--store", "runs.db", "--forget", "other")
+    assert (said.code, "lanes: team" in said.err) == (2, True)
+    assert ran("store", "lanes", "--store", "runs.db", "--forget", "team").code == 0
+    assert ran("store", "lanes", "--store", "runs.db", "--json").rows == []
+
+
+def test_a_damaged_ledger_is_named_with_the_way_out(ran):
+    path = ran.folder / "runs.db"
+    with closing(SqliteStore(path)) as store:
+        store.change_ledger("team", lambda text, now: "not a ledger")
+    said = ran("store", "lanes", "--store", "runs.db")
+    assert (said.code, "--forget team" in said.err) == (2, True)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE ledgers SET body = '{}'")
+    with closing(SqliteStore(path)) as store, pytest.raises(StoreCorrupt, match="--forget team"):
+        store.change_ledger("team", lambda text, now: "{}")

@@ -105,6 +105,8 @@ def _facts(lane: LaneSettings) -> dict[str, Any]:
         "key": _key(lane),
         "width": lane.width,
         "adaptive": lane.adaptive,
+        "shared": lane.shared,
+        "budget": lane.budget,
         "rpm": lane.rpm,
         "tpm": lane.tpm,
         "learned": _learned_text(lane),
@@ -157,5 +159,7 @@ def _address_text(lane: LaneSettings) -> str | None:
 
 
 def _cell_text(row: dict[str, Any], name: str) -> object:
-    value = "found out" if name == "width" and row["adaptive"] else row[name]
+    value = row[name]
+    if name == "width" and (row["adaptive"] or row["shared"]):
+        value = "found out" if row["adaptive"] else f"{row[name]}, shared"
     return f"{value:g}" if isinstance(value, float) else "-" if value is None else value

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,6 +15,8 @@ from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import RunExists, StoreCorrupt
+from abreast.limits.shared.exchange import LEASE
+from abreast.limits.shared.ledger import read_ledger
 from abreast.store.check import RunCheck, StoreCheck, check_store, copy_run
 from abreast.store.checksums import named
 from abreast.store.port import Store
@@ -124,6 +127,55 @@ def copy(*, runs: tuple[str, ...], target: str, store: str | None, as_json: bool
                 say_json({"run": row.id, "rows": copied.events, "state": copied.verdict})
             else:
                 tell(f"copied {row.id}: {copied.events} rows, {copied.verdict}")
+
+
+@command.command("lanes")
+@click.option("--forget", metavar="LANE", help="Forget what is held and spent of this lane.")
+@options.common
+def lanes(*, forget: str | None, store: str | None, as_json: bool) -> None:
+    """Show what drivers hold of shared lanes, and what is spent of their budgets.
+
+    --forget begins anew: the budget of the lane is whole again, and permits are not counted that
+    drivers hold just now.
+    """
+    with StoreChoice(Config.load(), store).existing() as opened:
+        if forget is not None:
+            if not opened.remove_ledger(forget):
+                known = ", ".join(opened.ledgers()) or "there are none"
+                raise UsageError(f"there is no shared lane {forget!r} here; lanes: {known}")
+            tell(f"lane {forget} begins anew")
+            return
+        rows = [_lane_facts(name, text) for name, text in opened.ledgers().items()]
+    if as_json:
+        for row in rows:
+            say_json(row)
+    elif rows:
+        say_table(
+            ["LANE", "DRIVERS", "SLOTS HELD", "SPENT", "PERIOD"], [_lane_cells(row) for row in rows]
+        )
+    else:
+        tell("no lane is shared here; `shared = true` in [lanes.NAME] of abreast.toml makes it so")
+
+
+def _lane_facts(name: str, text: str) -> dict[str, Any]:
+    try:
+        ledger = read_ledger(text)
+    except (TypeError, ValueError, LookupError):
+        raise UsageError(f"the ledger of lane {name} can't be read; --forget {name}") from None
+    alive = [each for each in ledger.holders.values() if SYSTEM_CLOCK.wall() - each.seen <= LEASE]
+    return {
+        "lane": name,
+        "drivers": len(alive),
+        "slots": sum(each.slots for each in alive),
+        "spent": dict(ledger.spent),
+        "period": ledger.period or None,
+    }
+
+
+def _lane_cells(row: dict[str, Any]) -> list[str]:
+    spent = ", ".join(f"{amount:g} {name}" for name, amount in row["spent"].items() if amount)
+    numbers = [str(row["drivers"]), str(row["slots"])]
+    return [row["lane"], *numbers, spent or "-", row["period"] or "-"]
 
 
 def find_id(store: Store, wanted: str | None) -> str | None:

@@ -19,7 +19,7 @@ from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.live_line import LiveLine, closing_line, wants_progress
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError, BudgetSpent, StoreGone
+from abreast.core.errors import AbreastError, BudgetSpent, LaneParked, StoreGone
 from abreast.run.run import Resume, Run
 from abreast.store.port import RunRow, Store
 
@@ -123,7 +123,8 @@ class JobDriver:
     def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
         """The early exit for one of the `STOPS` or `failures`."""
         if isinstance(error, BudgetSpent):
-            return EarlyExit(str(error), SPENT, " --budget MORE")
+            more = "" if isinstance(error, LaneParked) else " --budget MORE"
+            return EarlyExit(str(error), SPENT, more)
         if isinstance(error, AbreastError):
             return EarlyExit(*explain(error), resumable=not isinstance(error, StoreGone))
         return EarlyExit(interrupts.word, interrupts.code)

@@ -81,7 +81,7 @@ class CallAttempts:
         self._call_journal = call_journal
         self._clock = caller.clock_for(item)
         self._gate = caller.gate_for(item)
-        self._budgets = item.place.scope.lanes.budgets if item is not None else ()
+        self._budgets = caller.budgets_for(item)
         self._is_capped = limits_spending(self._budgets)
         self._most = TokenEstimate(0, 0)
         self._request = caller.capped(request, self._budgets)
@@ -238,7 +238,7 @@ class CallAttempts:
             lane.outage.got_through(sent_in, now)
             try:  # before the slot is given back, or the next waiting call would be sent
                 changes = (
-                    lane.throttled(error, episode, now)
+                    self._throttled(error, episode, now)
                     if permit is None
                     else lane.rejected(permit, error, now)
                 )
@@ -269,6 +269,15 @@ class CallAttempts:
             raise
         lane.outage.got_through(sent_in, clock.now())
         return self._succeed(grant, reply, permit), None
+
+    def _throttled(self, error: Throttled, sent_in: int, now: float) -> list[Facts]:
+        """Hold a lane without a governor, for all that share it."""
+        lane = self._caller.lane
+        changes = lane.throttled(error, sent_in, now)
+        share = self._caller.share_for(self._item)
+        if share is not None:
+            share.hold(lane.server.until - now, now)
+        return changes
 
     def _retry(self, grant: _Grant, error: CallFailed, sent_in: int, sent: float) -> float | None:
         """Settle a failed attempt; returns the seconds of backoff, or raises the error."""

@@ -3,10 +3,12 @@
 A provider's limits are read from the headers of its replies, in one common form.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import LaneParked, QuotaSpent, Throttled
@@ -27,6 +29,9 @@ from abreast.models.lanes import DEFAULT_OUTAGE
 from abreast.models.providers.errors import seconds_of
 from abreast.run.calls.learned_limits import LearnedLimits
 from abreast.run.calls.outage import Facts, LaneOutage
+
+if TYPE_CHECKING:
+    from abreast.limits.shared.ledger import Terms
 
 # Seconds to hold the lane after a 429 without a retry-after. Doubled with each further episode
 # until a call succeeds, up to the longest.
@@ -51,12 +56,14 @@ class ModelLane:
         profile: LearnedLimits | None = None,
         held: Sequence[Limit] = (),
         *,
+        terms: Terms | None = None,
         outage: float = DEFAULT_OUTAGE,
     ) -> None:
         """`limits` and `governed` apply unless a run declares a lane of that name.
 
         `profile` stores what the governor learned. Items of a run that declares just this lane
-        hold `held`; by default the `limits`, which its calls hold too. `outage` is how many
+        hold `held`; by default the `limits`, which its calls hold too. With `terms` the limits
+        are those that all drivers share whose runs are in the same store. `outage` is how many
         seconds the provider may be down before the lane is parked.
         """
         self.name = name
@@ -66,6 +73,7 @@ class ModelLane:
         # calls only.
         self.every = self.limits if governed is None else (governed, *self.limits)
         self.held = tuple(held) or self.limits
+        self.terms = terms
         self._learned_limits = profile
         self.server = ServerHold()
         self.outage = LaneOutage(name, self.server, outage)

@@ -1,10 +1,13 @@
 """A model with its lane, price and retries: what the attempts of its calls need."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 from abreast.core.clock import Clock
-from abreast.core.errors import PriceUnknown
-from abreast.limits.budget import Budget
+from abreast.core.errors import LaneNeedsStore, PriceUnknown
 from abreast.limits.gate import LimitGate
 from abreast.limits.limit import Limit, Need
 from abreast.models.estimate import REPLY_CAP, TokenEstimate, TokenEstimates, most_tokens
@@ -15,8 +18,19 @@ from abreast.run.item_state import ItemState
 from abreast.run.retry import Retry
 from abreast.system.installation import install_hint
 
+if TYPE_CHECKING:
+    from abreast.limits.shared.share import LaneShare
 
-def limits_spending(budgets: tuple[Budget, ...]) -> bool:
+
+class SpendingLimit(Limit, Protocol):
+    """A budget: of a run, or of a shared lane."""
+
+    @property
+    def caps(self) -> Mapping[str, float]:
+        """The most that may be spent, by dimension."""
+
+
+def limits_spending(budgets: tuple[SpendingLimit, ...]) -> bool:
     """Whether one of the budgets limits tokens or money."""
     return any("usd" in budget.caps or "tokens" in budget.caps for budget in budgets)
 
@@ -60,9 +74,31 @@ class PricedModel:
     def limits_for(self, item: ItemState | None) -> tuple[Limit, ...]:
         """The lane's limits: the run's, if it declares a lane of that name."""
         declared = item.place.scope.lanes.declared(self.lane.name) if item is not None else None
-        return declared or self.lane.every
+        if declared:
+            return declared
+        share = self.share_for(item)
+        return self.lane.every if share is None else share.limits
 
-    def capped(self, request: Request, budgets: tuple[Budget, ...]) -> Request:
+    def budgets_for(self, item: ItemState | None) -> tuple[SpendingLimit, ...]:
+        """The budgets of the run, and that of a shared lane."""
+        budgets = item.place.scope.lanes.budgets if item is not None else ()
+        share = self.share_for(item)
+        return budgets if share is None or not share.terms.caps else (*budgets, share.budget)
+
+    def share_for(self, item: ItemState | None) -> LaneShare | None:
+        """The run's share of a lane that several processes use; None for other lanes."""
+        terms = self.lane.terms
+        if terms is None:
+            return None
+        share = None if item is None else item.context.share_of(self.lane.name, terms)
+        if share is None:
+            raise LaneNeedsStore(
+                f"lane {self.lane.name} is shared, and its permits are in the store of a run: "
+                "make the call in a run with a store"
+            )
+        return share
+
+    def capped(self, request: Request, budgets: tuple[SpendingLimit, ...]) -> Request:
         """The request as it is sent under these budgets: one without `max_tokens` gets a cap.
 
         Without it, no budget in tokens or money could be held. Models that cost nothing get none.
@@ -79,7 +115,9 @@ class PricedModel:
         usd = 0.0 if self.price is None else self.price.most(*most)
         return Need(1, 1, sum(most), usd, most.output_tokens), most
 
-    def reserve(self, request: Request, budgets: tuple[Budget, ...]) -> tuple[Need, TokenEstimate]:
+    def reserve(
+        self, request: Request, budgets: tuple[SpendingLimit, ...]
+    ) -> tuple[Need, TokenEstimate]:
         """What a call is expected to take; `PriceUnknown` if a cap on money can't be enforced."""
         estimate = self.estimates.of(request)
         usd = 0.0

@@ -2,14 +2,14 @@
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from abreast.core.clock import pause
-from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreError
+from abreast.core.clock import SYSTEM_CLOCK, pause
+from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreCorrupt, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
 from abreast.store.checksums import Fault, StoredEvent, StoredRun, row_sum
 from abreast.store.driver_locks import DriverLocks
@@ -31,6 +31,7 @@ from abreast.store.rows import (
     Row,
     beneath,
     busy,
+    damaged_ledger,
     event_row,
     facts_of,
     facts_text,
@@ -340,6 +341,25 @@ class SqliteStore:
         with self._db.writing() as db:
             columns = (key, model, body, float(at))
             db.execute(sql("keep_reply"), (*columns, row_sum(columns)))
+
+    def change_ledger(self, name: str, change: Callable[[str | None, float], str]) -> None:
+        """Replace the ledger of a lane by `change(text, now)`, in one transaction."""
+        with self._db.writing() as db:
+            text, total = db.execute(sql("find_ledger"), (name,)).fetchone() or (None, None)
+            if text is not None and total != row_sum((name, text)):
+                raise StoreCorrupt(damaged_ledger(name, self.path))
+            text = change(text, SYSTEM_CLOCK.wall())
+            db.execute(sql("write_ledger"), (name, text, row_sum((name, text))))
+
+    def ledgers(self) -> dict[str, str]:
+        """The ledgers of all shared lanes, by name."""
+        with self._db.reading() as db:
+            return dict(db.execute(sql("list_ledgers")).fetchall())
+
+    def remove_ledger(self, name: str) -> bool:
+        """Forget what is held and spent of a shared lane; False if there is no such ledger."""
+        with self._db.writing() as db:
+            return db.execute(sql("remove_ledger"), (name,)).rowcount > 0
 
     def replies(self) -> list[Replies]:
         """Statistics of the cached replies, by model."""
