@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from abreast.cli.config import Config
 from abreast.cli.errors import (
@@ -35,6 +35,8 @@ from abreast.jobs.plan.written.planner import propose_parts
 from abreast.store.port import RunRow
 from abreast.worktrees.merge.errors import ApplyRunning
 from abreast.worktrees.merge.repair import repair
+
+_UNCUT_COLUMNS: Final = 5_000
 
 
 def read_job(
@@ -214,8 +216,13 @@ def print_plan(
         return 0
     from rich.console import Console
 
+    terminal = os.isatty(1)
     console = Console(
-        highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False
+        highlight=False,
+        soft_wrap=True,
+        force_terminal=None if terminal else False,
+        # A tree is cut at the width of a terminal; in a file or a pipe nothing is.
+        width=None if terminal else _UNCUT_COLUMNS,
     )
     if only_score:
         for line in [*score_lines(plan, report), *([] if cost is None else [cost.line()])]:
