@@ -71,3 +71,34 @@ def test_with_one_round_the_write_is_refused_and_the_option_that_lets_it_through
     assert project("plan", "apply", "last", "--outside", "allow", "--no-gate").code == 0
     assert (project.folder / "src/beta/m1.py").read_text() == "z = 1\n"
     assert (project.folder / "src/beta/m2.py").read_text() == "x = 2\n# of beta\n"
+
+
+# Every part renames x in all files, those of the others too; beta writes more into its own.
+EVERYWHERE = """
+sed -i 's/^x/z/' src/*/*.py
+case $ABREAST_SCOPE in src/beta/) echo "y = 1" >> src/beta/m1.py ;; esac
+"""
+
+
+def test_what_an_owner_has_made_itself_is_neither_asked_nor_refused(project):
+    project.file("src/beta/m1.py", "x = 1\na = 1\nb = 1\n")
+    said = project("plan", "run", "--command", EVERYWHERE, "--include", "src", "--json")
+    assert said.code == 0, said
+    assert "round 2" not in said.err
+    said = project("plan", "apply", "last", "--json")
+    assert said.code == 0, said
+    found = json.loads(said.out)
+    assert (found["refused"], found["answered"], len(found["written"])) == ([], [], 24)
+    assert (project.folder / "src/beta/m1.py").read_text() == "z = 1\na = 1\nb = 1\ny = 1\n"
+
+
+def test_what_an_owner_has_made_only_in_part_is_asked(project):
+    more = "src/alpha/) echo 'y = 2' >> src/beta/m1.py ;; src/beta/)"
+    work = EVERYWHERE.replace("src/beta/)", more)
+    said = project("plan", "run", "--command", work, "--include", "src")
+    assert said.code == 0, said
+    assert "src-beta-" in said.err
+    assert "for changes of src/beta/m1.py" in said.err
+    said = project("plan", "apply", "last")
+    assert said.code == 1  # beta has not looked at the request
+    assert "--outside allow lets it through" in said.out

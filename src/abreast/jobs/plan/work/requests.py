@@ -5,8 +5,8 @@ from typing import Any
 
 from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.work.assignment import PartRequest
-from abreast.worktrees.merge.merge import WriteRules, steps_by_owner
-from abreast.worktrees.merge.snapshots import Snapshots
+from abreast.worktrees.merge.merge import WriteRules, is_met, steps_by_owner
+from abreast.worktrees.merge.snapshots import Snapshots, TreeDifference
 
 
 def find_requests(
@@ -18,12 +18,17 @@ def find_requests(
     """For each leaf what others ask of it, in the order of the plan.
 
     `done` has the newest value of each leaf. What a leaf was asked for before in the same way is
-    not asked again.
+    not asked again, and what it has made itself is not asked at all.
     """
     found: dict[str, list[PartRequest]] = {}
     leaves = [leaf.id for leaf in plan.leaves]
+    made = {
+        leaf: snapshots.changes(done[leaf]["base"], done[leaf]["result"])
+        for leaf in leaves
+        if done.get(leaf)
+    }
     for leaf in leaves:
-        for owners, request in _requests_by(snapshots, leaf, done.get(leaf, {}), rules):
+        for owners, request in _requests_by(snapshots, leaf, done.get(leaf, {}), rules, made):
             owner = next((one for one in owners if one in leaves), None)
             if owner is not None and (leaf, request.file) not in _asked(done.get(owner, {})):
                 found.setdefault(owner, []).append(request)
@@ -40,14 +45,20 @@ def _asked(value: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _requests_by(
-    snapshots: Snapshots, leaf: str, value: Mapping[str, Any], rules: WriteRules
+    snapshots: Snapshots,
+    leaf: str,
+    value: Mapping[str, Any],
+    rules: WriteRules,
+    made: Mapping[str, TreeDifference],
 ) -> list[tuple[Sequence[str], PartRequest]]:
     if not value:
         return []
     base, result = value["base"], value["result"]
-    _, outside = steps_by_owner(leaf, snapshots.changes(base, result), rules)
+    _, outside = steps_by_owner(leaf, made[leaf], rules)
     found: list[tuple[Sequence[str], PartRequest]] = []
     for each in outside:
+        if is_met(snapshots, each, [made[owner] for owner in each.owners if owner in made]):
+            continue
         diff = snapshots.patch(base, result, each.rename or (each.change.path,))
         found.append((each.owners, PartRequest(leaf, each.change.path, _as_text(diff))))
     found += [
