@@ -86,7 +86,7 @@ def test_a_conflict_is_shown_with_markers_and_chosen_file_by_file(run):
         (run.folder / "mine").write_text("mine\n")
         said = run(*take, choice, *(("--from", "mine") if choice == "edit" else ()))
         assert said.code == 0, said
-        assert "0 files with conflicts are left" in said.err
+        assert "no conflict is left" in said.err
         said = run("plan", "apply", "last", "--json")
         assert said.code == 0, said
         assert json.loads(said.out)["resolved"] == {new: choice}

@@ -19,7 +19,9 @@ from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.review.diffs import conflict_facts, diff_of, file_counts, marked_text
 from abreast.jobs.plan.review.resolutions import Resolutions
 from abreast.jobs.plan.settings import PlanJob
+from abreast.jobs.plan.written.division import listed
 from abreast.jobs.plan.written.parts import EDIT
+from abreast.views.job_view import many
 from abreast.worktrees.merge.merge import SOURCE, Change, Conflict
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
@@ -50,7 +52,7 @@ def diff_run(wanted: str, part: str | None, choice: StoreChoice, given: Mapping[
     elif given["conflicts"]:
         for each in conflicts:
             _print_conflict(snapshots, each)
-        tell(f"{len(conflicts)} conflicts")
+        tell("no conflicts" if not conflicts else many(len(conflicts), "conflict"))
     elif given["stat"]:
         _print_counts(snapshots, recorded, changes)
     else:
@@ -93,8 +95,9 @@ def _print_counts(snapshots: Snapshots, recorded: RecordedPlan, changes: Sequenc
     say_table(("part", "file", "added", "removed"), rows)
     unchanged = len(changes) - len({row[0] for row in rows})
     tell(
-        f"{len(rows)} files of {len(changes) - unchanged} parts are changed; "
-        f"{unchanged} parts changed nothing, {len(recorded.not_done_ids())} are not done"
+        f"changed: {many(len(rows), 'file')} of {many(len(changes) - unchanged, 'part')}; "
+        f"nothing was changed by {many(unchanged, 'part')}, "
+        f"not done: {many(len(recorded.not_done_ids()), 'part')}"
     )
 
 
@@ -141,11 +144,13 @@ def resolve_run(
     Resolutions(Path(job.path), row.id).keep(chosen)
     others = [printable(path) for path in chosen.entries if path != file]
     also = f", and with it {', '.join(others)}" if others else ""
-    left = {each.path for each in draft.merged.conflicts} - set(chosen.entries)
-    tell(
-        f"{printable(file)}{also}: as chosen, {take}; {len(left)} files with conflicts are left; "
-        f"merge with: abreast plan apply {row.id}{choice.flag}"
+    left = sorted({each.path for each in draft.merged.conflicts} - set(chosen.entries))
+    then = (
+        f"conflicts are left in {listed(left)}"
+        if left
+        else f"no conflict is left; merge with: abreast plan apply {row.id}{choice.flag}"
     )
+    tell(f"{printable(file)}{also}: as chosen, {take}; {then}")
     return DONE
 
 
