@@ -114,6 +114,8 @@ class Merged:
     overwritten: tuple[Conflict, ...] = ()
     # Writes outside that their owners have worked on since, and that are left out for that.
     answered: tuple[MergeRequest, ...] = ()
+    # Writes outside that their owners have made too; what the owners made counts.
+    met: tuple[MergeRequest, ...] = ()
 
     @property
     def blocked(self) -> tuple[str, ...]:
@@ -179,6 +181,7 @@ class _Merge:
     requests: list[MergeRequest] = field(default_factory=list)
     overwritten: list[Conflict] = field(default_factory=list)
     answered: list[MergeRequest] = field(default_factory=list)
+    met: list[MergeRequest] = field(default_factory=list)
     so_far: MergedSoFar = field(init=False)
 
     def __post_init__(self) -> None:
@@ -192,10 +195,12 @@ class _Merge:
         for each in outside:
             if not self._is_open(each.rename or (each.change.path,)):
                 continue
-            known = (each.leaf, each.change.path) in self.answers
-            if not known and is_met(self.snapshots, each, self._made_by(each.owners)):
-                continue
-            (self.answered if known else foreign).append(each)
+            if (each.leaf, each.change.path) in self.answers:
+                self.answered.append(each)
+            elif is_met(self.snapshots, each, self._made_by(each.owners)):
+                self.met.append(each)
+            else:
+                foreign.append(each)
         if foreign and self.outside is Outside.REFUSE:
             self.refused += foreign
             self.left_out.append(change.leaf)
@@ -253,6 +258,7 @@ class _Merge:
             tuple(self.requests),
             tuple(self.overwritten),
             tuple(self.answered),
+            tuple(self.met),
         )
 
 

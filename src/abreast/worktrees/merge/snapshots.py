@@ -163,6 +163,10 @@ class Snapshots:
             except BaseException:
                 seen.forget()
                 raise
+        return self.take_paths(root, paths)
+
+    def take_paths(self, root: Path, paths: Sequence[str]) -> str:
+        """Take a snapshot of these files of `root`, ignored by git or not; return its tree."""
         with self._index() as index:
             return self._take(root, paths, index, [])
 

@@ -4,13 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from abreast.assembly.plan_merge import (
-    ApplyResult,
-    MergeOptions,
-    PlanMerge,
-    RecordedPlan,
-    read_recorded,
-)
+from abreast.assembly.plan_merge import ApplyResult, MergeOptions, PlanMerge
 from abreast.assembly.plan_tools import snapshots_of
 from abreast.assembly.process_groups import ProcessGroups
 from abreast.cli.errors import DONE, FAILED, UsageError, explain, os_error_text, tell
@@ -19,6 +13,7 @@ from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json
 from abreast.core.errors import AbreastError
+from abreast.jobs.plan.review.recorded_plan import RecordedPlan, read_recorded
 from abreast.jobs.plan.settings import KIND, PlanJob
 from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
 from abreast.store.port import RunRow

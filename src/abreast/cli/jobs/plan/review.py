@@ -9,14 +9,16 @@ from typing import Any, Final
 
 import click
 
-from abreast.assembly.plan_merge import MergeDraft, MergeOptions, PlanMerge, RecordedPlan
+from abreast.assembly.plan_merge import MergeDraft, MergeOptions, PlanMerge
 from abreast.assembly.plan_tools import snapshots_of
 from abreast.cli.errors import DONE, UsageError, os_error_text, refusing, tell
 from abreast.cli.jobs.plan.apply import find_plan
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.review.branches import HEAD
 from abreast.jobs.plan.review.diffs import conflict_facts, diff_of, file_counts, marked_text
+from abreast.jobs.plan.review.recorded_plan import RecordedPlan
 from abreast.jobs.plan.review.resolutions import Resolutions
 from abreast.jobs.plan.settings import PlanJob
 from abreast.jobs.plan.written.division import listed
@@ -201,15 +203,17 @@ def branches_run(wanted: str, choice: StoreChoice, options: MergeOptions, *, as_
     row, job, recorded = find_plan(wanted, choice)
     merge = PlanMerge(job, row.id, recorded, options, notify=tell)
     with refusing("", PlanInvalid):
-        made = merge.make_branches(recorded)
+        made = merge.make_branches()
     if as_json:
         say_json({"run": row.id, "branches": [asdict(each) for each in made]})
         return DONE
     say_table(
-        ("part", "branch", "commit", "files"),
-        [(each.part, each.name, each.commit[:12], each.files) for each in made],
+        ("part", "branch", "base", "commit", "files"),
+        [(each.part, each.name, each.base, each.commit[:12], each.files) for each in made],
     )
-    tell(f"{len(made)} branches, each with one commit on HEAD; the tree is as it was")
+    stacked = sum(each.base != HEAD for each in made)
+    order = f"; {stacked} on top of another, to be merged after it" if stacked else ""
+    tell(f"{many(len(made), 'branch')}, each with one commit{order}; the tree is as it was")
     return DONE
 
 
