@@ -122,3 +122,31 @@ def test_a_model_proposes_parts_once_also_when_the_run_goes_on(project):
     assert [len(one["value"]["files"]) for one in found] == [12, 5, 7]
     assert project("plan", "apply", "last", "--no-gate").code == 0
     assert (project.folder / "src/alpha/m0.py").read_text().endswith("greek: Be brief.\n")
+
+
+def test_a_proposal_is_shown_without_a_run_and_one_that_is_recorded_is_not_paid_again(project):
+    plan, _ = divide(str(project.folder), {"include": ["src"]})
+    parts = [
+        {"name": "all", "parts": [leaf.id for leaf in plan.leaves], "files": [], "instructions": ""}
+    ]
+    script = {"prompt": planner_prompt(plan, "true"), "reply": json.dumps({"parts": parts})}
+    project.file("planner.jsonl", json.dumps(script))
+    options = ("--include", "src", "--prompt", "true", "--planner")
+    said = project("plan", "show", *options, "scripted/planner.jsonl", "-o", "plan.yaml")
+    assert said.code == 0, said
+    assert "scripted/planner.jsonl proposes 1 part: " in said.err
+    assert "name: all" in (project.folder / "plan.yaml").read_text()
+    # A file that is there is not replaced, and the model is not asked: its script is gone.
+    (project.folder / "planner.jsonl").rename(project.folder / "moved.jsonl")
+    for file, why in (("plan.yaml", "may have been edited"), ("no/plan.yaml", "not there")):
+        said = project("plan", "show", *options, "scripted/moved.jsonl", "-o", file)
+        assert (said.code, why in said.err, "proposes" in said.err) == (2, True, False)
+    said = project("plan", "show", *options, "replay/plan-1")
+    assert (said.code, "there is no store" in said.err) == (2, True)
+    run = ("plan", "run", "--include", "src", "--command", "true", "--planner")
+    assert project(*run, "scripted/moved.jsonl").code == 0
+    said = project("plan", "show", *options, "replay/plan-1", "--json")
+    assert said.code == 0, said
+    assert len(json.loads(said.out)["nodes"]) == 1
+    said = project("plan", "show", *options, "scripted/planner.jsonl")
+    assert (said.code, said.err.startswith("abreast: --planner: ")) == (2, True), said

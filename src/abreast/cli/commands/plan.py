@@ -12,6 +12,7 @@ from abreast.cli.errors import UsageError, os_error_text, refusing, tell
 from abreast.cli.jobs.model_options import configured_lanes, find_known_price
 from abreast.cli.jobs.plan.job import (
     ShownPlan,
+    check_free,
     flag,
     given_flags,
     make_plan,
@@ -86,8 +87,7 @@ check_option = click.option(
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a YAML file, to edit it.")
 @planner_option
 @click.option("--prompt", metavar="TEXT", default="", help="What is to be done, for --planner.")
-@options.as_json
-@options.verbose
+@options.common
 @click.argument("path", metavar="[PATH]", default=".")
 def show(
     *,
@@ -98,6 +98,7 @@ def show(
     planner: str | None,
     prompt: str,
     as_json: bool,
+    store: str | None,
     **given: Any,
 ) -> int:
     """Show the tree of subplans that PATH is divided into, and why each part is divided or not.
@@ -107,7 +108,9 @@ def show(
     """
     shown = _plan_of(path, given)
     if planner is not None:
-        shown = proposed_plan(shown, planner, prompt)
+        if output is not None:
+            check_free(output)
+        shown = proposed_plan(shown, planner, prompt, StoreChoice(Config.load(), store))
     if output is not None:
         return write_plan_file(shown, output)
     if html is not None:
