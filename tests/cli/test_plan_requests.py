@@ -102,3 +102,28 @@ def test_what_an_owner_has_made_only_in_part_is_asked(project):
     said = project("plan", "apply", "last")
     assert said.code == 1  # beta has not looked at the request
     assert "--outside allow lets it through" in said.out
+
+
+def test_in_a_directory_of_a_repository_git_applies_requests_and_diffs_as_they_are(project):
+    project.git("commit", "-qam", "two")
+    work = """
+case $ABREAST_SCOPE in
+    alpha/) sed -i 's/^x/z/' beta/m1.py; git mv beta/m2.py beta/moved.py ;;
+    beta/) git apply --allow-empty "$ABREAST_REQUESTS_FILE" ;;
+esac
+"""
+    said = project("plan", "run", "src", "--command", work)
+    assert said.code == 0, said
+    patch = project("plan", "diff", "last", "beta/").out
+    said = project("plan", "apply", "last", "--no-gate")
+    assert said.code == 0, said
+    beta = project.folder / "src/beta"
+    assert (beta / "m1.py").read_text() == "z = 1\n"
+    assert [(beta / name).exists() for name in ("m2.py", "moved.py")] == [False, True]
+    made = project.git("status", "--porcelain")
+    assert project("plan", "undo").code == 0
+    (project.folder / "beta.patch").write_text(patch)
+    for place in (".", "src"):
+        project.git("-C", place, "apply", str(project.folder / "beta.patch"))
+        assert project.git("status", "--porcelain").replace("?? beta.patch\n", "") == made
+        project.git("-C", place, "apply", "-R", str(project.folder / "beta.patch"))

@@ -44,6 +44,7 @@ from abreast.run.calls.model import Caller
 from abreast.run.run import Run
 from abreast.store.port import Store
 from abreast.store.rows import busy
+from abreast.worktrees.git import folder_in_repository
 from abreast.worktrees.merge.apply import HOME
 from abreast.worktrees.merge.listing import list_submodules
 from abreast.worktrees.merge.names import printable
@@ -211,7 +212,12 @@ class PlanTools:
         submodules = await asyncio.to_thread(list_submodules, Path(self._job.path))
         leaves = {leaf.id: leaf.files for leaf in self.plan.leaves}
         rules = Ownership(leaves, submodules, self.plan.left_out)
-        return await asyncio.to_thread(find_requests, self.snapshots, self.plan, rules, done)
+        # A copy without a git directory is no part of a repository.
+        root = Path(self._job.path)
+        folder = folder_in_repository(root) if self._trees.slots[0].git_dir is not None else ""
+        return await asyncio.to_thread(
+            find_requests, self.snapshots, self.plan, rules, done, folder
+        )
 
     async def _task(self, stack: AsyncExitStack) -> Task:
         job, caller = self._job, self._caller

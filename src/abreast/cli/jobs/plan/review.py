@@ -24,6 +24,7 @@ from abreast.jobs.plan.settings import PlanJob
 from abreast.jobs.plan.written.division import listed
 from abreast.jobs.plan.written.parts import EDIT
 from abreast.views.job_view import many
+from abreast.worktrees.git import folder_in_repository
 from abreast.worktrees.merge.merge import SOURCE, Change, Conflict
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
@@ -34,7 +35,7 @@ _MARKERS: Final = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
 def diff_run(wanted: str, part: str | None, choice: StoreChoice, given: Mapping[str, Any]) -> int:
     """Print what the parts of a run changed, or its conflicts; return the exit code."""
     row, job, recorded = find_plan(wanted, choice)
-    snapshots = snapshots_of(job.path)
+    snapshots, folder = snapshots_of(job.path), folder_in_repository(Path(job.path))
     changes = recorded.changes if part is None else [_change_of(recorded, part)]
     draft = _merged(job, row.id, recorded) if given["conflicts"] else None
     leaves = {each.leaf for each in changes}
@@ -47,7 +48,7 @@ def diff_run(wanted: str, part: str | None, choice: StoreChoice, given: Mapping[
         say_json(
             {
                 "run": row.id,
-                "parts": [_facts(snapshots, recorded, each) for each in changes],
+                "parts": [_facts(snapshots, recorded, each, folder) for each in changes],
                 "conflicts": [_conflict_json(snapshots, each) for each in conflicts],
             }
         )
@@ -59,16 +60,19 @@ def diff_run(wanted: str, part: str | None, choice: StoreChoice, given: Mapping[
         _print_counts(snapshots, recorded, changes)
     else:
         for change in changes:
-            _print_diff(snapshots, recorded, change, alone=part is not None)
+            name = "" if part is not None else recorded.scopes.get(change.leaf, change.leaf)
+            _print_diff(change, diff_of(snapshots, change, folder), name)
     return DONE
 
 
-def _facts(snapshots: Snapshots, recorded: RecordedPlan, change: Change) -> dict[str, Any]:
+def _facts(
+    snapshots: Snapshots, recorded: RecordedPlan, change: Change, folder: str
+) -> dict[str, Any]:
     return {
         "id": change.leaf,
         "name": recorded.scopes.get(change.leaf, change.leaf),
         "files": [asdict(each) for each in file_counts(snapshots, change)],
-        "diff": diff_of(snapshots, change),
+        "diff": diff_of(snapshots, change, folder),
     }
 
 
@@ -78,12 +82,9 @@ def _conflict_json(snapshots: Snapshots, conflict: Conflict) -> dict[str, Any]:
     return {**conflict_facts(conflict), "marked": text}
 
 
-def _print_diff(
-    snapshots: Snapshots, recorded: RecordedPlan, change: Change, *, alone: bool
-) -> None:
-    diff = diff_of(snapshots, change)
-    if not alone and diff:
-        name = recorded.scopes.get(change.leaf, "")
+def _print_diff(change: Change, diff: str, name: str) -> None:
+    """Print a diff, with a line above it that names the part."""
+    if name and diff:
         say(printable(f"# part {change.leaf}  {name}"))
     _print_text(os.fsencode(diff))
 

@@ -14,11 +14,13 @@ def find_requests(
     plan: Plan,
     rules: WriteRules,
     done: Mapping[str, Mapping[str, Any]],
+    folder: str = "",
 ) -> dict[str, tuple[PartRequest, ...]]:
     """For each leaf what others ask of it, in the order of the plan.
 
-    `done` has the newest value of each leaf. What a leaf was asked for before in the same way is
-    not asked again, and what it has made itself is not asked at all.
+    `done` has the newest value of each leaf. `folder` is the path of the plan's directory in its
+    repository, for `git apply`, which takes paths from the top. What a leaf was asked for before in
+    the same way is not asked again, and what it has made itself is not asked at all.
     """
     found: dict[str, list[PartRequest]] = {}
     leaves = [leaf.id for leaf in plan.leaves]
@@ -28,7 +30,8 @@ def find_requests(
         if done.get(leaf)
     }
     for leaf in leaves:
-        for owners, request in _requests_by(snapshots, leaf, done.get(leaf, {}), rules, made):
+        asked = _requests_by(snapshots, leaf, done.get(leaf, {}), rules, made, folder=folder)
+        for owners, request in asked:
             owner = next((one for one in owners if one in leaves), None)
             if owner is not None and (leaf, request.file) not in _asked(done.get(owner, {})):
                 found.setdefault(owner, []).append(request)
@@ -50,16 +53,19 @@ def _requests_by(
     value: Mapping[str, Any],
     rules: WriteRules,
     made: Mapping[str, TreeDifference],
+    *,
+    folder: str,
 ) -> list[tuple[Sequence[str], PartRequest]]:
     if not value:
         return []
-    base, result = value["base"], value["result"]
+    base, result = (snapshots.within(value[tree], folder) for tree in ("base", "result"))
     _, outside = steps_by_owner(leaf, made[leaf], rules)
     found: list[tuple[Sequence[str], PartRequest]] = []
     for each in outside:
         if is_met(snapshots, each, [made[owner] for owner in each.owners if owner in made]):
             continue
-        diff = snapshots.patch(base, result, each.rename or (each.change.path,))
+        paths = [f"{folder}{path}" for path in each.rename or (each.change.path,)]
+        diff = snapshots.patch(base, result, paths)
         found.append((each.owners, PartRequest(leaf, each.change.path, _as_text(diff))))
     found += [
         (rules.owners(ask["file"]), PartRequest(leaf, ask["file"], ask["text"]))
