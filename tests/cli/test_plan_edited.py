@@ -150,3 +150,59 @@ def test_a_proposal_is_shown_without_a_run_and_one_that_is_recorded_is_not_paid_
     assert len(json.loads(said.out)["nodes"]) == 1
     said = project("plan", "show", *options, "scripted/planner.jsonl")
     assert (said.code, said.err.startswith("abreast: --planner: ")) == (2, True), said
+
+
+def test_a_written_plan_is_shown_in_its_order_with_what_parts_wait_for(project):
+    project.file(
+        "plan.yaml",
+        """
+plan:
+  include: [src/]
+  parts:
+    - {name: last, files: [src/gamma/], after: [first]}
+    - {name: one, files: [src/alpha/m0.py]}
+    - {name: first, files: [src/beta/], instructions: Be brief.}
+    - {name: rest, files: [src/]}
+    - {name: two, files: [src/alpha/]}
+""",
+    )
+    shown = project("plan", "show", "plan.yaml").out.splitlines()[:7]
+    assert [line.lstrip(" │├└─").partition("  ")[0] for line in shown] == [
+        "./",
+        "last",
+        "src/alpha/",
+        "one",
+        "two",
+        "first",
+        "rest",
+    ]
+    assert shown[1].endswith("  as given  after first")
+    assert shown[5].endswith("  as given  with instructions")
+
+
+def test_a_part_that_waits_does_not_start_from_what_another_wrote_into_its_files(project):
+    project.file(
+        "plan.yaml",
+        """
+plan:
+  include: [src/]
+  parts:
+    - {id: early, files: [src/alpha/]}
+    - {id: late, files: [src/], after: [early]}
+""",
+    )
+    work = """
+case $ABREAST_SUBPLAN in
+    early) echo "y = 1" >> src/alpha/m1.py; echo "y = 1" >> src/beta/m1.py ;;
+    late) grep y src/alpha/m1.py && git apply --allow-empty "$ABREAST_REQUESTS_FILE" ;;
+esac
+"""
+    said = project("plan", "run", "plan.yaml", "--command", work)
+    assert said.code == 0, said
+    assert [line.split()[:4] for line in said.out.splitlines()] == [
+        ["subplan", "state", "attempts", "round"],
+        ["early", "done", "1", "1"],
+        ["late", "done", "1", "2"],
+    ]
+    assert project("plan", "apply", "last").code == 0
+    assert (project.folder / "src/beta/m1.py").read_text() == "x = 1\ny = 1\n"

@@ -115,7 +115,7 @@ def show(
         return write_plan_file(shown, output)
     if html is not None:
         return _write_page(shown, html)
-    return print_plan(shown.plan, shown.imports, ids=ids, as_json=as_json)
+    return print_plan(shown.plan, shown.imports, ids=ids, as_json=as_json, needs=shown.needs)
 
 
 @command.command("score")

@@ -218,7 +218,12 @@ def write_plan_file(shown: ShownPlan, file: str) -> int:
         raise UsageError(f"-o: {file} can't be written ({os_error_text(error)})") from None
     for note in shown.plan.notes:
         tell(one_line(note))
-    tell(f"wrote {len(shown.plan.leaves)} parts to {file}; run them with: abreast plan run {file}")
+    told = any(shown.options.get(word) for word in ("command", "call", "prompt"))
+    work = "" if told else " --command '...'"
+    tell(
+        f"wrote {many(len(shown.plan.leaves), 'part')} to {file}: edit it, then: "
+        f"abreast plan run {file}{work}"
+    )
     return 0
 
 
@@ -235,6 +240,7 @@ def print_plan(
     as_json: bool = False,
     only_score: bool = False,
     cost: CostForecast | None = None,
+    needs: Mapping[str, Sequence[str]] | None = None,
 ) -> int:
     """Print a plan: as JSON, as a tree with its score, or the score alone, with its cost."""
     from abreast.jobs.plan.tree_text import score_lines, show, to_json
@@ -259,5 +265,5 @@ def print_plan(
         for line in [*score_lines(plan, report), *([] if cost is None else [cost.line()])]:
             console.print(printable(line), markup=False)
     else:
-        console.print(show(plan, report, ids=ids))
+        console.print(show(plan, report, ids=ids, needs=needs))
     return 0
