@@ -101,7 +101,7 @@ def test_what_an_owner_has_made_only_in_part_is_asked(project):
     assert "for changes of src/beta/m1.py" in said.err
     said = project("plan", "apply", "last")
     assert said.code == 1  # beta has not looked at the request
-    assert "--outside allow lets it through" in said.out
+    assert "which was asked for it, and made the same as before; --outside allow" in said.out
 
 
 def test_in_a_directory_of_a_repository_git_applies_requests_and_diffs_as_they_are(project):

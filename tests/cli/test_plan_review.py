@@ -90,6 +90,8 @@ def test_a_conflict_is_shown_with_markers_and_chosen_file_by_file(run):
         said = run("plan", "apply", "last", "--json")
         assert said.code == 0, said
         assert json.loads(said.out)["resolved"] == {new: choice}
+        again = run("plan", "apply", "last")
+        assert (again.code, "nothing to write" in again.err) == (0, True), again
         place = run.folder / new
         assert (place.read_text() if place.exists() else None) == text
         assert (run.folder / "src/alpha/m1.py").read_text() == "x = 1\ny = 1\n"

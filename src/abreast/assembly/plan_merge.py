@@ -308,12 +308,14 @@ class PlanMerge:
 
     def _blocking(self, merged: Merged, left: set[str]) -> list[str]:
         """What stands in the way, with the option that lets a write outside through."""
-        outside = {str(each) for each in (*merged.refused, *merged.requests)}
-        return [
-            f"{line}; {self._let_through}" if line in outside else line
-            for line in merged.blocked
-            if line not in left
-        ]
+        outside = {str(each): each for each in (*merged.refused, *merged.requests)}
+        lines = [line for line in merged.blocked if line not in left]
+        return [line + (self._advice(outside[line]) if line in outside else "") for line in lines]
+
+    def _advice(self, request: MergeRequest) -> str:
+        asked = (request.leaf, request.change.path) in self._recorded.declined
+        why = ", which was asked for it, and made the same as before" if asked else ""
+        return f"{why}; {self._let_through}"
 
     def count_files(self, result: ApplyResult) -> int:
         """How many files were written; a renamed file counts once."""

@@ -106,13 +106,14 @@ class _ApplyDriver:
             say(printable(f"overwritten: {line}"))
         for line in result.left:
             say(printable(f"left out: {line}"))
-        tell(
-            f"{many(len(merged.merged), 'subplan')} can be merged"
-            if self._options.merging.dry_run
-            else f"{many(self._merge.count_files(result), 'file')} written, "
-            f"from {many(len(merged.merged), 'subplan')}"
-            f"{self._undo_hint if result.paths else ''}"
-        )
+        parts = many(len(merged.merged), "subplan")
+        if self._options.merging.dry_run:
+            tell(f"{parts} can be merged")
+        elif not result.paths:
+            tell(f"nothing to write: the tree has all that {parts} changed")
+        else:
+            files = many(self._merge.count_files(result), "file")
+            tell(f"{files} written, from {parts}{self._undo_hint}")
         return DONE
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 from abreast.core.events import ITEM_SETTLED
 from abreast.jobs.plan.job import PLAN_DIVIDED, PlanResult
 from abreast.jobs.plan.spec import Plan, round_of
-from abreast.jobs.plan.work.requests import all_answered
+from abreast.jobs.plan.work.requests import all_answered, all_declined
 from abreast.store.codec import codec
 from abreast.store.port import RunRow, Store, each_event
 from abreast.worktrees.merge.merge import Change
@@ -29,6 +29,8 @@ class RecordedPlan:
     """Subplans, and the files of others that they wrote and the owners have worked on since."""
     scopes: dict[str, str] = field(default_factory=dict)
     """The readable names of the subplans."""
+    declined: frozenset[tuple[str, str]] = frozenset()
+    """The same of those whose owners were asked, and made what they had made before."""
     needs: dict[str, list[str]] = field(default_factory=dict)
     """The subplans that each one waited for."""
 
@@ -42,6 +44,7 @@ class RecordedPlan:
             {one.leaf: one.state for one in result.subplans},
             [one.leaf for one in result.subplans],
             answered=all_answered(done.values()),
+            declined=all_declined(done.values()),
         )
 
     def not_done_ids(self) -> list[str]:
@@ -89,6 +92,7 @@ def read_recorded(store: Store, row: RunRow) -> RecordedPlan:
         replaced,
         all_answered(found.values()),
         scopes,
+        all_declined(found.values()),
         needs,
     )
 

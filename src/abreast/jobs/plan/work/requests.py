@@ -43,6 +43,13 @@ def all_answered(values: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, st
     return frozenset(each for value in values if value.get("answered") for each in _asked(value))
 
 
+def all_declined(values: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, str]]:
+    """The leaves and files of the requests whose owners made the same as before."""
+    return frozenset(
+        each for value in values if not value.get("answered") for each in _asked(value)
+    )
+
+
 def _asked(value: Mapping[str, Any]) -> set[tuple[str, str]]:
     return {(each["by"], each["file"]) for each in value.get("requests", ())}
 
