@@ -199,6 +199,22 @@ def test_a_part_that_waited_for_another_is_on_top_of_it(project):
     assert bases == {"two": "HEAD", "one": "abreast/plan-1/two"}
 
 
+def test_a_part_that_wrote_outside_has_its_own_branch_and_what_was_chosen_is_the_owners(project):
+    project.git("commit", "-qam", "two")
+    project.file("plan.yaml", PARTS + "    - {id: other, name: other, files: [src/beta/]}\n")
+    work = f"{WORK}\n[ $ABREAST_SUBPLAN != other ] || echo y >> src/beta/m1.py"
+    assert project("plan", "run", "plan.yaml", "--command", work).code == 0
+    take = ("plan", "resolve", "last", "src/alpha/new.txt", "--take")
+    assert project(*take, "other").code == 0
+    made = branches(project)
+    assert {one["part"]: (one["base"], one["files"]) for one in made.values()} == {
+        "one": ("HEAD", 2),
+        "two": ("abreast/plan-1/one", 1),
+        "other": ("HEAD", 1),
+    }
+    assert project.git("show", "abreast/plan-1/two:src/alpha/new.txt") == "a\nother\nz\n"
+
+
 def test_a_branch_has_what_was_committed_since_too(run):
     assert run("plan", "resolve", "last", "src/alpha/new.txt", "--take", "one").code == 0
     run.file("src/alpha/m1.py", "import os\n\n\nx = 1\n")

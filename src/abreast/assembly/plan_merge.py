@@ -43,6 +43,7 @@ from abreast.worktrees.merge.merge import (
     MergeStrategy,
     Outside,
     merge,
+    steps_by_owner,
 )
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import open_worktrees
@@ -266,11 +267,12 @@ class PlanMerge:
         now = sides() if chosen else None
         resolved = {file: one for file, one in chosen.items() if now and now.holds(one)}
         entries = {path: entry for one in resolved.values() for path, entry in one.entries.items()}
+        ownership = self._ownership(plan)
         merge_these = partial(
             merge,
             self._snapshots,
             source if onto is None else onto,
-            ownership=self._ownership(plan),
+            ownership=ownership,
             strategy=MergeStrategy(self._options.strategy),
             outside=Outside(self._options.outside),
         )
@@ -279,6 +281,8 @@ class PlanMerge:
         not_merged = self._recorded.answered | {
             (each.leaf, each.change.path) for each in merged.met
         }
+        if entries and self._options.outside != Outside.ALLOW:
+            not_merged |= self._decided_writes(changes, ownership, entries)
 
         def merge_some(some: Sequence[Change]) -> Merged:
             leaves = {each.leaf for each in some}
@@ -293,6 +297,19 @@ class PlanMerge:
         return MergeDraft(
             plan, imports, changes, merged, merge_some, sides, resolved, stale, not_merged
         )
+
+    def _decided_writes(
+        self, changes: Sequence[Change], ownership: Ownership, entries: Mapping[str, object]
+    ) -> set[tuple[str, str]]:
+        """Writes outside to files that were decided, which count only by that decision."""
+        return {
+            (each.leaf, each.change.path)
+            for change in changes
+            for each in steps_by_owner(
+                change.leaf, self._snapshots.changes(change.base, change.result), ownership
+            )[1]
+            if not entries.keys().isdisjoint(each.rename or (each.change.path,))
+        }
 
     def _notes(self, draft: MergeDraft) -> list[str]:
         replaced = self._recorded.replaced
