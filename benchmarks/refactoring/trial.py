@@ -137,7 +137,7 @@ class Trial:
         plan = yaml.safe_load(file.read_text("utf-8"))["plan"]
         if self._what.split:
             _split(plan["parts"], self._what.split)
-        plan |= {"prompt": self._what.prompt, "command": f"{sys.executable} -I -S {_AGENT}"}
+        plan["prompt"] = self._what.prompt
         file.write_text(yaml.safe_dump({"plan": plan}, sort_keys=False), "utf-8")
         self.found.parts = len(plan["parts"])
 
@@ -145,8 +145,9 @@ class Trial:
         """Run the agents, ten at once, in two rounds."""
         with Meeting(WIDTH) as meeting:
             self._environment[MEETING] = str(meeting.port)
-            words = ("plan", "run", "plan.yaml", "--width", str(WIDTH), "--rounds", "2")
-            result = self.json(*words)
+            run = ("plan", "run", "plan.yaml", "--width", str(WIDTH), "--rounds", "2", "--json")
+            printed = self.abreast(*run, "--", sys.executable, "-I", "-S", str(_AGENT))
+        result = json.loads(printed.out)
         if meeting.agents and not meeting.met:
             raise TrialFailed(f"{WIDTH} agents never ran at once")
         found, values = self.found, [one["value"] for one in result["subplans"]]

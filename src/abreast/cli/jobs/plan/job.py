@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.forecast import CostForecast
 from abreast.jobs.plan.settings import CHOOSING, KIND, PlanJob, divide
 from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.work.commands import REPLACED
 from abreast.jobs.plan.written.division import written_needs
 from abreast.jobs.plan.written.parts import read_parts
 from abreast.jobs.plan.written.plan_file import PlanFile
@@ -225,6 +227,11 @@ def write_plan_file(shown: ShownPlan, file: str) -> int:
         f"abreast plan run {file}{work}"
     )
     return 0
+
+
+def command_of(words: Sequence[str]) -> str:
+    """Words as a command of `sh`; those that a plan replaces stay as they are."""
+    return " ".join(word if word in REPLACED else shlex.quote(word) for word in words)
 
 
 def flag(word: str) -> str:
