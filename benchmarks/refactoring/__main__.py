@@ -12,6 +12,7 @@ undo brings every byte back. It ends with 1 if anything of that is not so.
 import argparse
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from benchmarks.refactoring.sources import (
@@ -71,7 +72,8 @@ def main() -> int:
         (write_small if small else download_networkx)(root)
         make_repository(root)
         processes = ("-n", "0" if small else "2")
-        trial = Trial(root, IN_SMALL if small else IN_NETWORKX, tests=processes)
+        what = IN_SMALL if small else IN_NETWORKX
+        trial = Trial(root, what, tests=processes, say=partial(print, flush=True))
         try:
             trial.play()
         except TrialFailed as error:

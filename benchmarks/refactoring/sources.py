@@ -35,10 +35,15 @@ IN_SMALL = Refactoring("shop", {"price_of": "cost_of"}, min_files=4, split="shop
 
 
 def download_networkx(folder: Path) -> None:
-    """Put the sources of networkx, with its tests, into a directory."""
+    """Put the sources of networkx, with its tests, into a directory; exits with 2 without them."""
     wheels = folder.parent / "wheels"
     words = ("download", "--quiet", "--no-deps", "--only-binary", ":all:", "-d", str(wheels))
-    subprocess.run([sys.executable, "-m", "pip", *words, NETWORKX], check=True)
+    argv = [sys.executable, "-m", "pip", *words, NETWORKX]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    if done.returncode:
+        why = done.stderr.strip().rpartition("\n")[2]
+        print(f"{NETWORKX} can't be downloaded: {why}; try --small", file=sys.stderr)
+        raise SystemExit(2)
     with zipfile.ZipFile(next(wheels.glob("networkx-*.whl"))) as wheel:
         wheel.extractall(
             folder, [name for name in wheel.namelist() if name.startswith("networkx/")]

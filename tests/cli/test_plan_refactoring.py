@@ -5,7 +5,7 @@ import pytest
 from benchmarks.refactoring.__main__ import table
 from benchmarks.refactoring.agent import MEETING
 from benchmarks.refactoring.sources import IN_SMALL, make_repository, write_small
-from benchmarks.refactoring.trial import Printed, Trial
+from benchmarks.refactoring.trial import Findings, Printed, Trial
 
 AREAS = 5
 
@@ -40,3 +40,7 @@ def test_ten_agents_rename_a_name_ask_each_other_and_one_undo_brings_every_byte_
     assert ("undo exact", "yes") in table(found)
     found.undo_differences.append("shop/prices.py")
     assert found.faults() == ["not as before: shop/prices.py"]
+
+
+def test_a_trial_in_which_nothing_happened_is_wrong_in_every_way():
+    assert len(Findings(undo_differences=["a"], tests_after={"failed": 1}).faults()) == 7
