@@ -40,6 +40,26 @@ steps:
   - {id: publish, type: gate, message: "All six suites passed. Publish 0.9?", needs: [lint, test]}
   - {id: upload, type: shell, run: echo uploaded, needs: [publish]}
 """
+# A part of a plan: one renames a function, also in files of another, which is asked for that; two
+# write the same notes.
+AGENT = """
+sleep 0.3
+git apply --allow-empty "$ABREAST_REQUESTS_FILE"
+case "$ABREAST_FILES" in
+    *slow/word*) sed -i s/top_words/common_words/g slow/*wordcount.py slow/candidates/c*.py ;;
+esac
+case "$ABREAST_FILES" in
+    *slow/test_*) echo "Renamed: $ABREAST_FILES" > slow/NOTES.md ;;
+    *notes*) echo "- Renamed some functions." >> "$(head -1 "$ABREAST_FILE_LIST")" ;;
+esac
+"""
+PLAN_STEPS = (
+    "click button.leaf[data-key^=node-slow-candidates]",
+    "click [data-key=diff]",
+    "click [data-key=review]",
+    "click [data-key^=conflict-] summary",
+    "show #job",
+)
 LANES = """
 [lanes.storm]
 base_url = "{url}/v1"
@@ -61,7 +81,9 @@ PHONE = {"width": 400, "height": 860}
 def main() -> int:
     """Make the runs, then the pictures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", help="take just this picture")
+    parser.add_argument(
+        "--only", choices=[*SHOTS], help="make the run of this picture, and take it"
+    )
     parser.add_argument("--keep", type=Path, help="a store to keep the runs in")
     args = parser.parse_args()
     chromium = find()
@@ -70,22 +92,25 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         store = args.keep.resolve() if args.keep else Path(folder, "runs.db")
         if not store.exists():
-            make_runs(Path(folder), store)
+            make_runs(Path(folder), store, None if args.only is None else SHOTS[args.only][0])
         with serving(store) as address:
             take(chromium, address, args.only)
     return 0
 
 
-def make_runs(folder: Path, store: Path) -> None:
-    """Drive a run of each kind."""
+def make_runs(folder: Path, store: Path, only: str | None = None) -> None:
+    """Drive a run of each kind, or only that of a page."""
     shutil.copytree(ROOT / "examples", folder / "examples")
     who = ("-c", "user.name=abreast", "-c", "user.email=abreast@example.invalid")
     for words in (("init", "--quiet"), ("add", "."), (*who, "commit", "--quiet", "-m", "Examples")):
         subprocess.run(("git", *words), cwd=folder, check=True)  # noqa: S607 - the git on the path
     (folder / "flow.yaml").write_text(FLOW, encoding="utf-8")
+    (folder / "agent.sh").write_text(AGENT, encoding="utf-8")
     asked = "\n".join(f"question {number}" for number in range(240))
 
-    def abreast(*arguments: str, given: str = "") -> None:
+    def abreast(makes: str, *arguments: str, given: str = "") -> None:
+        if only not in (None, "/", f"/run/{makes}"):
+            return
         print("abreast", *arguments, flush=True)
         command = [*ABREAST, *arguments, "--store", str(store)]
         subprocess.run(
@@ -93,17 +118,19 @@ def make_runs(folder: Path, store: Path) -> None:
         )
 
     abreast(
+        "plan-1",
         "plan",
         "run",
         "examples",
         "--command",
-        "sleep 0.3; wc -l {files}",
+        f"sh {folder}/agent.sh",
         "--min-files",
         "2",
         "--width",
         "3",
     )
     abreast(
+        "optimize-1",
         "optimize",
         "examples/slow/wordcount.py::top_words",
         "--tests",
@@ -114,9 +141,20 @@ def make_runs(folder: Path, store: Path) -> None:
         "2",
     )
     abreast(
-        "matrix", "run", "examples/study.yaml", "-i", "p01", "-i", "p02", "-i", "p03", "--no-report"
+        "study-1",
+        "matrix",
+        "run",
+        "examples/study.yaml",
+        "-i",
+        "p01",
+        "-i",
+        "p02",
+        "-i",
+        "p03",
+        "--no-report",
     )
     abreast(
+        "sample-1",
         "sample",
         "Write a sentence about rain.",
         "--check",
@@ -132,6 +170,7 @@ def make_runs(folder: Path, store: Path) -> None:
     )
     with storm(folder):
         abreast(
+            "map-1",
             "map",
             "--prompt",
             "Answer briefly: {}",
@@ -143,8 +182,8 @@ def make_runs(folder: Path, store: Path) -> None:
             "64",
             given=asked,
         )
-    abreast("run", "flow.yaml")
-    abreast("demo", "--no-model")
+    abreast("release-1", "run", "flow.yaml")
+    abreast("demo-1", "demo", "--no-model")
 
 
 @contextlib.contextmanager
@@ -181,7 +220,7 @@ SHOTS = {
     "page-sample": ("/run/sample-1", "light", WIDE, ("show #job",)),
     "page-matrix": ("/run/study-1", "light", WIDE, ("show #job",)),
     "page-candidates": ("/run/optimize-1", "dark", WIDE, ("show #job",)),
-    "page-plan": ("/run/plan-1", "light", WIDE, ("show #job",)),
+    "page-plan": ("/run/plan-1", "light", {"width": 1280, "height": 1360}, PLAN_STEPS),
 }
 
 
@@ -211,6 +250,8 @@ def take(chromium: str, address: str, only: str | None) -> None:
                     page.locator(what).evaluate(
                         "(part) => scrollTo(0, part.getBoundingClientRect().top + scrollY - 64)"
                     )
+                elif verb == "click":
+                    page.locator(what).first.click()
                 else:
                     page.locator("#items tbody tr", has_text=what).first.click()
                 page.wait_for_timeout(1500)

@@ -122,3 +122,87 @@ def test_a_model_proposes_parts_once_also_when_the_run_goes_on(project):
     assert [len(one["value"]["files"]) for one in found] == [12, 5, 7]
     assert project("plan", "apply", "last", "--no-gate").code == 0
     assert (project.folder / "src/alpha/m0.py").read_text().endswith("greek: Be brief.\n")
+
+
+def test_a_proposal_is_shown_without_a_run_and_one_that_is_recorded_is_not_paid_again(project):
+    plan, _ = divide(str(project.folder), {"include": ["src"]})
+    parts = [
+        {"name": "all", "parts": [leaf.id for leaf in plan.leaves], "files": [], "instructions": ""}
+    ]
+    script = {"prompt": planner_prompt(plan, "true"), "reply": json.dumps({"parts": parts})}
+    project.file("planner.jsonl", json.dumps(script))
+    options = ("--include", "src", "--prompt", "true", "--planner")
+    said = project("plan", "show", *options, "scripted/planner.jsonl", "-o", "plan.yaml")
+    assert said.code == 0, said
+    assert "scripted/planner.jsonl proposes 1 part: " in said.err
+    assert "name: all" in (project.folder / "plan.yaml").read_text()
+    # A file that is there is not replaced, and the model is not asked: its script is gone.
+    (project.folder / "planner.jsonl").rename(project.folder / "moved.jsonl")
+    for file, why in (("plan.yaml", "may have been edited"), ("no/plan.yaml", "not there")):
+        said = project("plan", "show", *options, "scripted/moved.jsonl", "-o", file)
+        assert (said.code, why in said.err, "proposes" in said.err) == (2, True, False)
+    said = project("plan", "show", *options, "replay/plan-1")
+    assert (said.code, "there is no store" in said.err) == (2, True)
+    run = ("plan", "run", "--include", "src", "--command", "true", "--planner")
+    assert project(*run, "scripted/moved.jsonl").code == 0
+    said = project("plan", "show", *options, "replay/plan-1", "--json")
+    assert said.code == 0, said
+    assert len(json.loads(said.out)["nodes"]) == 1
+    said = project("plan", "show", *options, "scripted/planner.jsonl")
+    assert (said.code, said.err.startswith("abreast: --planner: ")) == (2, True), said
+
+
+def test_a_written_plan_is_shown_in_its_order_with_what_parts_wait_for(project):
+    project.file(
+        "plan.yaml",
+        """
+plan:
+  include: [src/]
+  parts:
+    - {name: last, files: [src/gamma/], after: [first]}
+    - {name: one, files: [src/alpha/m0.py]}
+    - {name: first, files: [src/beta/], instructions: Be brief.}
+    - {name: rest, files: [src/]}
+    - {name: two, files: [src/alpha/]}
+""",
+    )
+    shown = project("plan", "show", "plan.yaml").out.splitlines()[:7]
+    assert [line.lstrip(" │├└─").partition("  ")[0] for line in shown] == [
+        "./",
+        "last",
+        "src/alpha/",
+        "one",
+        "two",
+        "first",
+        "rest",
+    ]
+    assert shown[1].endswith("  as given  after first")
+    assert shown[5].endswith("  as given  with instructions")
+
+
+def test_a_part_that_waits_does_not_start_from_what_another_wrote_into_its_files(project):
+    project.file(
+        "plan.yaml",
+        """
+plan:
+  include: [src/]
+  parts:
+    - {id: early, files: [src/alpha/]}
+    - {id: late, files: [src/], after: [early]}
+""",
+    )
+    work = """
+case $ABREAST_SUBPLAN in
+    early) echo "y = 1" >> src/alpha/m1.py; echo "y = 1" >> src/beta/m1.py ;;
+    late) grep y src/alpha/m1.py && git apply --allow-empty "$ABREAST_REQUESTS_FILE" ;;
+esac
+"""
+    said = project("plan", "run", "plan.yaml", "--command", work)
+    assert said.code == 0, said
+    assert [line.split()[:4] for line in said.out.splitlines()] == [
+        ["subplan", "state", "attempts", "round"],
+        ["early", "done", "1", "1"],
+        ["late", "done", "1", "2"],
+    ]
+    assert project("plan", "apply", "last").code == 0
+    assert (project.folder / "src/beta/m1.py").read_text() == "x = 1\ny = 1\n"

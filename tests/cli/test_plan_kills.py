@@ -290,3 +290,55 @@ def test_after_a_kill_anywhere_the_next_command_clears_up_and_no_work_is_lost(
         (project.folder / f"part{part}/m1.txt").read_text() == "done\n" for part in range(PARTS)
     )
     assert not list(project.cache.rglob("*"))
+
+
+# The first part asks two others for changes of their files, which these make in a second round.
+ASKS = """
+echo "$ABREAST_SUBPLAN" >> "$LOG"
+case $ABREAST_SCOPE in
+    part0/) echo asked >> part1/m0.txt; echo asked >> part2/m0.txt ;;
+    *) git apply --allow-empty "$ABREAST_REQUESTS_FILE" ;;
+esac
+printf 'done\\n' > "$ABREAST_SCOPE"m1.txt
+"""
+COMMANDS = "abreast.jobs.plan.work.commands"
+# The point of the kill, and the parts that have to run after it.
+BETWEEN_ROUNDS = [
+    ("abreast.assembly.plan_tools", "find_requests", "before", 1, ["part1", "part2"]),
+    ("abreast.assembly.plan_tools", "_asked_lines", "after", 1, ["part1", "part2"]),
+    (COMMANDS, "_variables", "before", PARTS + 1, ["part1", "part2"]),
+    (COMMANDS, "_output", "before", PARTS + 1, ["part1", "part2"]),
+    (
+        "abreast.jobs.plan.work.held_results",
+        "HeldResults.hold",
+        "after",
+        PARTS + 1,
+        ["part1", "part2"],
+    ),
+    (COMMANDS, "_variables", "before", PARTS + 2, ["part2"]),
+    (COMMANDS, "_output", "before", PARTS + 2, ["part2"]),
+]
+
+
+@pytest.mark.parametrize("point", BETWEEN_ROUNDS, ids=lambda at: f"{at[2]}-{at[1]}-{at[3]}")
+def test_killed_between_rounds_and_in_the_second_only_unfinished_requests_are_worked_on(
+    begin, tmp_path, point
+):
+    project = begin(0)
+    (tmp_path / "dies.py").write_text(DIES)
+    *at, left = point
+    words = (*at, "plan", "run", "--command", ASKS, "-w", 1)
+    killed = project(*words, program=str(tmp_path / "dies.py"))
+    assert killed.code == -signal.SIGKILL, killed
+    before = len(started(project))
+    assert before >= PARTS
+    said = project("plan", "resume")
+    assert said.code == 0, said
+    assert [one.split("-")[0] for one in started(project)[before:]] == left
+    said = project("plan", "apply", "plan-1")
+    assert said.code == 0, said
+    for part in range(PARTS):
+        asked = "asked\n" if part in (1, 2) else ""
+        assert (project.folder / f"part{part}/m0.txt").read_text() == f"x = 0\n{asked}"
+        assert (project.folder / f"part{part}/m1.txt").read_text() == "done\n"
+    assert not worktrees(project)

@@ -58,7 +58,7 @@ def test_a_file_written_in_the_place_of_a_submodule_is_refused(with_submodule, t
     assert said.code == 1, said
     assert "vendor/sub: written by alpha-" in said.out
     assert "owned by a submodule" in said.out
-    assert "1 thing(s) stand in the way" in said.err
+    assert "1 thing stands in the way" in said.err
     assert (project.folder / "src/vendor/sub").is_dir()
     assert (project.folder / "src/vendor/sub/s.txt").exists() == there
 

@@ -86,3 +86,12 @@ def test_this_repository_is_divided_exactly(unmeasured):
     there = [name for name in listed.decode().split("\0") if name and (HERE / name).exists()]
     assert found["nodes"][0]["files"] == sorted(there)
     assert found["max_depth_reached"] >= 4
+
+
+def test_a_tree_that_goes_into_a_file_is_not_cut_at_the_width_of_a_terminal(abreast):
+    folder = "a_long_name_of_a_directory_" * 5
+    for number in range(3):
+        abreast.file(f"{folder}/m{number}.py", "")
+        abreast.file(f"other/m{number}.py", "")
+    out = abreast("plan", "show", "--min-files", "3").out
+    assert f"{folder}/  3 files, 0 tokens  few files\n" in out

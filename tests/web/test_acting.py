@@ -3,12 +3,15 @@
 And the page as a file.
 """
 
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib import import_module
 
 import pytest
 
+from abreast.cli.commands import ui
 from abreast.cli.commands.ui import Launcher, prompt_of, review_of, secrets_here
 from abreast.cli.jobs.map.job import MapJob
 from abreast.core.events import Event
@@ -174,6 +177,61 @@ def test_a_plan_is_reviewed_applied_and_taken_back_in_the_page(abreast, open_pag
         expect(review.locator(".patch")).to_contain_text("<<<<<<< source")
         expect(review).to_contain_text("abreast plan resolve plan-2 a/one.py --take a|source|edit")
         expect(review.get_by_role("button", name="Apply")).to_have_count(0)
+
+
+@pytest.fixture
+def slow_check(abreast, tmp_path):
+    """A plan that was run, whose check of the merge waits for a line in a pipe: yes or no."""
+    (abreast.folder / ".git").rmdir()
+    repository(abreast.folder, {"a/one.py": "x = 1\n", "b/two.py": "y = 2\n"})
+    os.mkfifo(tmp_path / "pipe")
+    work = ("--command", "echo 'z = 3' >> $ABREAST_FILES", "--min-files", "1")
+    both = "grep -q z a/one.py && grep -q z b/two.py"
+    check = f"if {both}; then read said < {tmp_path}/pipe; test $said = yes; fi"
+    assert abreast("plan", "run", *work, "--check", check).code == 0
+    return tmp_path / "pipe"
+
+
+def test_an_apply_that_takes_long_is_waited_for_and_says_what_stands_in_its_way(
+    abreast, slow_check, monkeypatch
+):
+    monkeypatch.setattr(ui, "_START_TIMEOUT", 0.01)
+    monkeypatch.setattr(ui, "_CLOSING_INTERVAL", 0.01)
+    launcher, one = Launcher(str(abreast.store)), abreast.folder / "a/one.py"
+    with ThreadPoolExecutor(1) as pool:
+        refused = pool.submit(launcher, ["plan", "apply", "--", "plan-1"])
+        with slow_check.open("w") as pipe:  # opens when the check runs
+            assert not refused.done()
+            pipe.write("no\n")
+        assert "fails (exit code 1" in refused.result()
+        assert "nothing was written" in refused.result()
+        assert one.read_text() == "x = 1\n"
+        applied = pool.submit(launcher, ["plan", "apply", "--", "plan-1"])
+        with slow_check.open("w") as pipe:
+            launcher.closing.set()  # the page ends, and waits no longer
+            assert applied.result() is None
+            assert one.read_text() == "x = 1\n"
+            pipe.write("yes\n")
+
+
+def test_the_page_says_that_it_applies_a_plan_until_that_is_done(abreast, open_page, slow_check):
+    with (
+        closing(SqliteStore(abreast.store)) as store,
+        serving(store, launch=Launcher(store.path), review_of=review_of) as served,
+    ):
+        open_page.forgiven.append("409")  # of the apply that is refused
+        page = open_page(served, "/run/plan-1")
+        review = page.get_by_role("article", name="Review")
+        for said in ("no", "yes"):
+            review.get_by_role("button", name=re.compile("Look")).click()
+            review.get_by_role("button", name="Apply").click()
+            page.get_by_role("dialog").get_by_role("button", name="Apply it").click()
+            expect(review.get_by_role("status")).to_contain_text("Applying it")
+            with slow_check.open("w") as pipe:
+                pipe.write(f"{said}\n")
+            if said == "no":
+                expect(review.locator(".wrong")).to_contain_text("fails (exit code 1")
+        expect(review.locator(".badge")).to_have_text("applied")
 
 
 def test_a_run_that_crashed_is_resumed_in_the_page(abreast, open_page):

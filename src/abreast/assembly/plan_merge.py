@@ -6,31 +6,34 @@ The command line and `abreast.plan` both drive it.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from abreast.assembly.plan_tools import snapshots_of
 from abreast.assembly.process_groups import ProcessGroups
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.events import ITEM_SETTLED
 from abreast.executors.commands import Commands
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.errors import PlanInvalid
-from abreast.jobs.plan.job import PLAN_DIVIDED, PlanResult
-from abreast.jobs.plan.review.branches import Branches, PartBranch, PartCommit, commit_message
+from abreast.jobs.plan.review.branches import (
+    Branches,
+    PartBranch,
+    PartCommit,
+    branch_faults,
+    commit_message,
+    stacks_of,
+)
 from abreast.jobs.plan.review.diffs import conflict_facts
+from abreast.jobs.plan.review.recorded_plan import RecordedPlan
 from abreast.jobs.plan.review.resolutions import Resolution, Resolutions, Sides
 from abreast.jobs.plan.settings import PlanJob
-from abreast.jobs.plan.spec import Plan, round_of
+from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.work.checks import CheckedMerge, CheckResult, MergeCheck, check_imports
 from abreast.jobs.plan.work.commands import Processes
 from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
 from abreast.jobs.plan.work.ownership import Ownership
-from abreast.jobs.plan.work.requests import all_answered
-from abreast.store.codec import codec
-from abreast.store.port import RunRow, Store, each_event
 from abreast.worktrees.merge.apply import apply
 from abreast.worktrees.merge.listing import list_submodules
 from abreast.worktrees.merge.merge import (
@@ -40,6 +43,7 @@ from abreast.worktrees.merge.merge import (
     MergeStrategy,
     Outside,
     merge,
+    steps_by_owner,
 )
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import open_worktrees
@@ -56,91 +60,6 @@ class MergeOptions:
     gate: bool = True
     check: str | None = None
     dry_run: bool = False
-
-
-@dataclass(slots=True)
-class RecordedPlan:
-    """The results of a run's subplans, in the order of their names, and the files of each."""
-
-    changes: list[Change] = field(default_factory=list)
-    files: dict[str, list[str]] = field(default_factory=dict)
-    states: dict[str, str] = field(default_factory=dict)
-    """The newest state of each subplan that has an outcome."""
-    leaves: list[str] | None = None
-    """All subplans of the run; None for an old run that did not record them."""
-    replaced: list[str] = field(default_factory=list)
-    """Subplans of an earlier division of the tree whose files another subplan has done again."""
-    answered: frozenset[tuple[str, str]] = frozenset()
-    """Subplans, and the files of others that they wrote and the owners have worked on since."""
-    scopes: dict[str, str] = field(default_factory=dict)
-    """The readable names of the subplans."""
-
-    @classmethod
-    def of_result(cls, result: PlanResult) -> Self:
-        """The results of a run that has just ended."""
-        done = {one.leaf: one.value for one in result.subplans if one.state == "done"}
-        return cls(
-            [Change(leaf, done[leaf]["base"], done[leaf]["result"]) for leaf in sorted(done)],
-            {leaf: done[leaf]["files"] for leaf in sorted(done)},
-            {one.leaf: one.state for one in result.subplans},
-            [one.leaf for one in result.subplans],
-            answered=all_answered(done.values()),
-        )
-
-    def not_done_ids(self) -> list[str]:
-        """The recorded subplans that are not done."""
-        return [leaf for leaf in self.leaves or () if leaf not in self.files]
-
-    def not_done(self, plan: Plan) -> dict[str, str]:
-        """The subplans that are not done, and the state of each."""
-        leaves = [leaf.id for leaf in plan.leaves] if self.leaves is None else self.leaves
-        return {leaf: self.states.get(leaf, "not run") for leaf in leaves if leaf not in self.files}
-
-
-def read_recorded(store: Store, row: RunRow) -> RecordedPlan:
-    """The results that a run has recorded."""
-    found: dict[str, Any] = {}
-    states: dict[str, str] = {}
-    leaves: list[str] | None = None
-    scopes: dict[str, str] = {}
-    for event in each_event(store, row.id, {ITEM_SETTLED, PLAN_DIVIDED}):
-        if event.kind == PLAN_DIVIDED:
-            nodes: Any = codec.decode(event.body) if event.body else []
-            inner = {node["parent"] for node in nodes}
-            leaves = [node["id"] for node in nodes if node["id"] not in inner]
-            scopes |= {node["id"]: str(node["scope"]) for node in nodes}
-            continue
-        parts = event.path.split("/")
-        if len(parts) != 3 or round_of(parts[1]) is None:  # noqa: PLR2004 - run/subplans/leaf
-            continue
-        leaf = parts[2]
-        states[leaf] = str(event.data.get("state"))
-        if states[leaf] == "done" and event.body:
-            found[leaf] = codec.decode(event.body)
-        elif states[leaf] == "failed":
-            # It may have been done before, and have run again because its files had changed.
-            found.pop(leaf, None)
-    replaced = _replaced(found, leaves)
-    found = {leaf: facts for leaf, facts in found.items() if leaf not in replaced}
-    return RecordedPlan(
-        [Change(leaf, found[leaf]["base"], found[leaf]["result"]) for leaf in sorted(found)],
-        {leaf: found[leaf]["files"] for leaf in sorted(found)},
-        states,
-        leaves,
-        replaced,
-        all_answered(found.values()),
-        scopes,
-    )
-
-
-def _replaced(found: Mapping[str, Any], leaves: Sequence[str] | None) -> list[str]:
-    """Subplans of an earlier division whose files a subplan of the newest division has done.
-
-    Only the newer result counts.
-    """
-    now = set(found) if leaves is None else set(leaves)
-    again = {path for leaf in now & set(found) for path in found[leaf]["files"]}
-    return sorted(leaf for leaf in set(found) - now if not again.isdisjoint(found[leaf]["files"]))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -210,6 +129,16 @@ class MergeDraft:
     """The choices that hold, by file."""
     stale: list[str]
     """Files with choices for other contents."""
+    not_merged: frozenset[tuple[str, str]] = frozenset()
+    """Subplans, and the files of others that they wrote and whose owners' versions count."""
+
+
+def _is_decided(parts: Sequence[str], merged: set[str]) -> bool:
+    """Whether a choice between parts counts in a merge of some of them.
+
+    What only one of them has made is not in conflict with the others yet.
+    """
+    return len(merged & set(parts)) >= min(2, len(parts))
 
 
 class PlanMerge:
@@ -289,56 +218,98 @@ class PlanMerge:
             draft.resolved,
         )
 
-    def make_branches(self, recorded: RecordedPlan) -> list[PartBranch]:
+    def make_branches(self) -> list[PartBranch]:
         """Make a branch with one commit for each part that is done; this blocks.
 
-        Conflicts between parts don't matter: each branch is for itself. Raises `PlanInvalid` for
-        writes outside of a part's files, unless these are let through, asked for or left out.
+        Raises `PlanInvalid` for conflicts without a choice, and for writes outside of a part's
+        files, unless these are let through, asked for or left out.
         """
-        merged = self.prepare().merged
-        if blocked := self._blocking(replace(merged, conflicts=(), left_out=()), set()):
-            raise PlanInvalid("; ".join(blocked))
-        task = self._job.prompt or self._job.command or self._job.call or ""
+        branches = Branches(self._root, self._snapshots)
+        head = branches.take_head()
+        draft = self.prepare(head)
+        if blocked := self._blocking(draft.merged, set()):
+            raise PlanInvalid("; ".join(branch_faults(self._run, draft.merged, blocked)))
+        by_leaf = {each.leaf: each for each in draft.changes}
+        changed = {
+            each.leaf: [
+                one.path
+                for one in self._snapshots.changes(each.base, each.result).changed
+                if (each.leaf, one.path) not in draft.not_merged
+            ]
+            for each in draft.changes
+        }
         commits = [
-            PartCommit(
-                each,
-                frozenset(path for leaf, path in recorded.answered if leaf == each.leaf),
-                commit_message(
-                    recorded.scopes.get(each.leaf, each.leaf), self._run, each.leaf, task
-                ),
-            )
-            for each in recorded.changes
+            [
+                self._part_commit(
+                    leaf, draft.merge_some([by_leaf[one] for one in stack[: place + 1]]).tree
+                )
+                for place, leaf in enumerate(stack)
+            ]
+            for stack in stacks_of([*by_leaf], changed, self._recorded.needs)
         ]
-        return Branches(self._root, self._snapshots).make(self._run, commits)
+        return branches.make(self._run, head, commits)
 
-    def prepare(self) -> MergeDraft:
-        """Merge the results in memory, with the choices that were made; this blocks."""
+    def _part_commit(self, leaf: str, tree: str) -> PartCommit:
+        job = self._job
+        scope, task = self._recorded.scopes.get(leaf, leaf), job.prompt or job.command or job.call
+        return PartCommit(leaf, tree, commit_message(scope, self._run, leaf, task or ""))
+
+    def prepare(self, onto: str | None = None) -> MergeDraft:
+        """Merge the results in memory, with the choices that were made; this blocks.
+
+        They are merged into the tree as it is now, or into another snapshot.
+        """
         plan, imports = self._job.divide(strict=False)
         source = self._snapshots.take(self._root)
         changes = self._in_order(plan)
-        ownership = self._ownership(plan)
         sides = partial(Sides.of, self._snapshots, source, changes)
         chosen = Resolutions(self._root, self._run).read()
         now = sides() if chosen else None
         resolved = {file: one for file, one in chosen.items() if now and now.holds(one)}
         entries = {path: entry for one in resolved.values() for path, entry in one.entries.items()}
+        ownership = self._ownership(plan)
+        merge_these = partial(
+            merge,
+            self._snapshots,
+            source if onto is None else onto,
+            ownership=ownership,
+            strategy=MergeStrategy(self._options.strategy),
+            outside=Outside(self._options.outside),
+        )
+        merged = merge_these(changes, answered=self._recorded.answered, resolved=entries)
+        # Whether an owner has made a change too is known only while it is among those merged.
+        not_merged = self._recorded.answered | {
+            (each.leaf, each.change.path) for each in merged.met
+        }
+        if entries and self._options.outside != Outside.ALLOW:
+            not_merged |= self._decided_writes(changes, ownership, entries)
 
         def merge_some(some: Sequence[Change]) -> Merged:
-            return merge(
-                self._snapshots,
-                source,
-                some,
-                ownership=ownership,
-                strategy=MergeStrategy(self._options.strategy),
-                outside=Outside(self._options.outside),
-                answered=self._recorded.answered,
-                resolved=entries,
-            )
+            leaves = {each.leaf for each in some}
+            decided = {
+                path: entry
+                for path, entry in entries.items()
+                if now is not None and _is_decided(now.parts(path), leaves)
+            }
+            return merge_these(some, answered=not_merged, resolved=decided)
 
         stale = sorted(chosen.keys() - resolved.keys())
         return MergeDraft(
-            plan, imports, changes, merge_some(changes), merge_some, sides, resolved, stale
+            plan, imports, changes, merged, merge_some, sides, resolved, stale, not_merged
         )
+
+    def _decided_writes(
+        self, changes: Sequence[Change], ownership: Ownership, entries: Mapping[str, object]
+    ) -> set[tuple[str, str]]:
+        """Writes outside to files that were decided, which count only by that decision."""
+        return {
+            (each.leaf, each.change.path)
+            for change in changes
+            for each in steps_by_owner(
+                change.leaf, self._snapshots.changes(change.base, change.result), ownership
+            )[1]
+            if not entries.keys().isdisjoint(each.rename or (each.change.path,))
+        }
 
     def _notes(self, draft: MergeDraft) -> list[str]:
         replaced = self._recorded.replaced
@@ -354,12 +325,14 @@ class PlanMerge:
 
     def _blocking(self, merged: Merged, left: set[str]) -> list[str]:
         """What stands in the way, with the option that lets a write outside through."""
-        outside = {str(each) for each in (*merged.refused, *merged.requests)}
-        return [
-            f"{line}; {self._let_through}" if line in outside else line
-            for line in merged.blocked
-            if line not in left
-        ]
+        outside = {str(each): each for each in (*merged.refused, *merged.requests)}
+        lines = [line for line in merged.blocked if line not in left]
+        return [line + (self._advice(outside[line]) if line in outside else "") for line in lines]
+
+    def _advice(self, request: MergeRequest) -> str:
+        asked = (request.leaf, request.change.path) in self._recorded.declined
+        why = ", which was asked for it, and made the same as before" if asked else ""
+        return f"{why}; {self._let_through}"
 
     def count_files(self, result: ApplyResult) -> int:
         """How many files were written; a renamed file counts once."""

@@ -8,8 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from abreast.assembly.plan_merge import ApplyResult, MergeOptions, PlanMerge, RecordedPlan
+from abreast.assembly.plan_merge import ApplyResult, MergeOptions, PlanMerge
 from abreast.jobs.plan.job import PlanResult, State
+from abreast.jobs.plan.review.recorded_plan import RecordedPlan
 from abreast.jobs.plan.settings import PlanJob
 from abreast.jobs.plan.spec import Plan
 from abreast.views.html_table import html_table

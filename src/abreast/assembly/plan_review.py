@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.assembly.plan_merge import MergeOptions, PlanMerge, read_recorded
+from abreast.assembly.plan_merge import MergeOptions, PlanMerge
 from abreast.core.errors import AbreastError
 from abreast.jobs.plan.review.diffs import conflict_facts, diff_of, marked_text
+from abreast.jobs.plan.review.recorded_plan import read_recorded
 from abreast.jobs.plan.settings import PlanJob
 from abreast.store.port import RunRow, Store
 from abreast.worktrees.merge.apply import HOME

@@ -44,6 +44,7 @@ from abreast.run.calls.model import Caller
 from abreast.run.run import Run
 from abreast.store.port import Store
 from abreast.store.rows import busy
+from abreast.worktrees.git import folder_in_repository
 from abreast.worktrees.merge.apply import HOME
 from abreast.worktrees.merge.listing import list_submodules
 from abreast.worktrees.merge.names import printable
@@ -185,7 +186,8 @@ class PlanTools:
         self.run_id = run.id or f"{run.name}-{secrets.token_hex(6)}"
         width = 1 if job.order == "sequential" else len(self._trees.slots)
         task = await self._task(stack)
-        start_state = StartTrees(self.base, all_needs(self.plan, self._needs or {}))
+        rules = await self._rules()
+        start_state = StartTrees(self.base, all_needs(self.plan, self._needs or {}), rules=rules)
         asked = RoundRequests()
         work = in_worktrees(
             task, self.snapshots, start_state, self.run_id, job.prompt or "", asked=asked
@@ -194,7 +196,7 @@ class PlanTools:
         around, done = job.work_digest(), start_state.done
         result = await run_plan(run, self.plan, work, how, around, done=done)
         for number in range(2, job.rounds + 1):
-            requests = await self._requests(done) if result.ok else {}
+            requests = await self._requests(done, rules) if result.ok else {}
             if not requests:
                 break
             for line in _asked_lines(number, requests):
@@ -205,13 +207,21 @@ class PlanTools:
             result = result.with_round(again)
         return result
 
-    async def _requests(
-        self, done: dict[str, dict[str, Any]]
-    ) -> dict[str, tuple[PartRequest, ...]]:
+    async def _rules(self) -> Ownership:
+        """Which subplan may write what."""
         submodules = await asyncio.to_thread(list_submodules, Path(self._job.path))
         leaves = {leaf.id: leaf.files for leaf in self.plan.leaves}
-        rules = Ownership(leaves, submodules, self.plan.left_out)
-        return await asyncio.to_thread(find_requests, self.snapshots, self.plan, rules, done)
+        return Ownership(leaves, submodules, self.plan.left_out)
+
+    async def _requests(
+        self, done: dict[str, dict[str, Any]], rules: Ownership
+    ) -> dict[str, tuple[PartRequest, ...]]:
+        # A copy without a git directory is no part of a repository.
+        root = Path(self._job.path)
+        folder = folder_in_repository(root) if self._trees.slots[0].git_dir is not None else ""
+        return await asyncio.to_thread(
+            find_requests, self.snapshots, self.plan, rules, done, folder
+        )
 
     async def _task(self, stack: AsyncExitStack) -> Task:
         job, caller = self._job, self._caller

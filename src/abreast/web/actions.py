@@ -16,7 +16,8 @@ from abreast.web.store_reader import waiting_gates
 Launch: TypeAlias = Callable[[Sequence[str]], str | None]
 """Starts `abreast` with these arguments as a separate process.
 
-Returns a sentence if the process ended at once with an error, else None.
+Returns a sentence if the process ended with an error, else None. It waits for the end of commands
+of a plan; of others, which drive a run, only as long as they take to start.
 """
 
 

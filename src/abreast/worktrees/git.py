@@ -121,6 +121,18 @@ def _ensure_ended(process: subprocess.Popen[bytes]) -> None:
         _signal_group(process, signal.SIGKILL)
 
 
+def folder_in_repository(root: Path) -> str:
+    """The path of a directory in its repository, with a slash at the end; empty for its top.
+
+    Empty, too, if it is in no repository.
+    """
+    try:
+        printed = run_git("rev-parse", "--show-prefix", cwd=root).stdout
+    except GitFailed:
+        return ""
+    return os.fsdecode(printed).removesuffix("\n")
+
+
 def run_git(
     *arguments: str | Path,
     cwd: Path | None = None,

@@ -116,3 +116,14 @@ def test_what_cannot_be_is_one_sentence(project):
     assert project("plan", "run", "--command", "true", "--width", "-1").code == 2
     project("map", "--", "true", given="a\n")
     assert "map-1 is no plan, but a map" in project("plan", "apply", "map-1").err
+
+
+def test_a_command_may_follow_two_dashes_and_its_words_stay_words(project):
+    words = ("sh", "-c", 'echo "$0" >> "$1"', "it's $HOME; two words", "{files}")
+    said = project("plan", "run", "src", "--include", "alpha", "--", *words)
+    assert said.code == 0, said
+    assert project("plan", "apply", "last", "--no-gate").code == 0
+    assert (project.folder / "src/alpha/m0.py").read_text().endswith("it's $HOME; two words\n")
+    said = project("plan", "run", "--command", "true", "--", "true")
+    assert (said.code, "exclude each other" in said.err) == (2, True)
+    assert project("plan", "run", "src", "--").code == 2

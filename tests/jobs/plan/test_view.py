@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 import abreast
 from abreast.assembly.names import open_run
 from abreast.jobs.plan.decompose.decompose import decompose
@@ -79,6 +81,24 @@ def test_what_was_done_again_after_the_tree_was_divided_otherwise_counts_once():
     assert (sum(view["counts"].values()), view["counts"]["done"]) == (2, 1)
     assert [node["id"] for node in view["nodes"]] == ["new", "b"]
     assert (view["clashes"], view["outside"]) == ([], [])
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_write_that_its_owner_was_asked_for_is_no_clash_once_that_has_worked_on_it(answered):
+    store = MemoryStore()
+    hand = Hand(store, "plan", "plan")
+    nodes = [{"id": one, "parent": None, "scope": one} for one in "ab"]
+    hand.write(("plan-divided", "plan", {}, json.dumps(nodes)))
+    wrote = {"files": ["a/f"], "changed": ["a/f", "b/f"]}
+    asked = {"requests": [{"by": "a", "file": "b/f"}], "answered": answered}
+    made = {"files": ["b/f"], "changed": ["b/f"]}
+    hand.write(settled("plan/subplans/a", json.dumps(wrote)))
+    hand.write(settled("plan/subplans-2/b", json.dumps(made | asked)))
+    view = viewed(store, hand.id)
+    listed = [] if answered else ["b/f"]
+    assert [one["file"] for one in view["clashes"]] == listed
+    assert [one["file"] for one in view["outside"]] == listed
+    assert leaves(view)["b"]["requests"] == ["a: b/f"]
 
 
 async def test_what_needs_a_failed_subplan_is_blocked_by_name():

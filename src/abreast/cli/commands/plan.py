@@ -12,6 +12,8 @@ from abreast.cli.errors import UsageError, os_error_text, refusing, tell
 from abreast.cli.jobs.model_options import configured_lanes, find_known_price
 from abreast.cli.jobs.plan.job import (
     ShownPlan,
+    check_free,
+    command_of,
     flag,
     given_flags,
     make_plan,
@@ -86,8 +88,7 @@ check_option = click.option(
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a YAML file, to edit it.")
 @planner_option
 @click.option("--prompt", metavar="TEXT", default="", help="What is to be done, for --planner.")
-@options.as_json
-@options.verbose
+@options.common
 @click.argument("path", metavar="[PATH]", default=".")
 def show(
     *,
@@ -98,6 +99,7 @@ def show(
     planner: str | None,
     prompt: str,
     as_json: bool,
+    store: str | None,
     **given: Any,
 ) -> int:
     """Show the tree of subplans that PATH is divided into, and why each part is divided or not.
@@ -107,12 +109,14 @@ def show(
     """
     shown = _plan_of(path, given)
     if planner is not None:
-        shown = proposed_plan(shown, planner, prompt)
+        if output is not None:
+            check_free(output)
+        shown = proposed_plan(shown, planner, prompt, StoreChoice(Config.load(), store))
     if output is not None:
         return write_plan_file(shown, output)
     if html is not None:
         return _write_page(shown, html)
-    return print_plan(shown.plan, shown.imports, ids=ids, as_json=as_json)
+    return print_plan(shown.plan, shown.imports, ids=ids, as_json=as_json, needs=shown.needs)
 
 
 @command.command("score")
@@ -140,7 +144,21 @@ def score(*, path: str, model: str | None, prompt: str, as_json: bool, **given: 
     return print_plan(shown.plan, shown.imports, as_json=as_json, only_score=True, cost=cost)
 
 
-@command.command("run")
+class _WithCommand(click.Command):
+    """Takes what follows `--` as the command of a subplan, as `abreast map` does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the words after `--` in place of `--command`; raises `UsageError` for both."""
+        if "--" in args[:-1]:
+            place = args.index("--")
+            before, words = args[:place], args[place + 1 :]
+            if any(word == "--command" or word.startswith("--command=") for word in before):
+                raise UsageError("--command and a command after -- exclude each other")
+            args = [*before, "--command", command_of(words)]
+        return super().parse_args(ctx, args)
+
+
+@command.command("run", cls=_WithCommand)
 @division_options
 @click.option(
     "--command",
@@ -219,7 +237,7 @@ def score(*, path: str, model: str | None, prompt: str, as_json: bool, **given: 
 @click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given.")
 @options.quiet
 @options.common
-@click.argument("path", metavar="[PATH]", default=".")
+@click.argument("path", metavar="[PATH] [-- COMMAND [ARGUMENT]...]", default=".")
 def run(*, name: str, **given: Any) -> int:
     """Run a command, a function or a model on every subplan of PATH, each in its own worktree.
 
@@ -227,7 +245,8 @@ def run(*, name: str, **given: Any) -> int:
     was done into it. PATH may be the file of a plan, which `abreast plan show -o` writes.
 
     \b
-      abreast plan run --command 'ruff format {files}' -w 10
+      abreast plan run -w 10 -- ruff format {files}
+      abreast plan run --command 'ruff check --fix {files} && ruff format {files}'
       abreast plan run --call codemods:rename_keyword
       abreast plan run -m openai/gpt-4o-mini --prompt "Add type hints."
       abreast plan run plan.yaml --command './agent.sh {instructions} {files}'

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import click
@@ -72,7 +72,7 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
     choice = StoreChoice(Config.load(), store)
     with choice.open(reads=True) as opened, _open_socket(host, port_number) as listener:
         number = listener.getsockname()[1]
-        token = secrets.token_urlsafe(24)
+        token, closing = secrets.token_urlsafe(24), threading.Event()
         names = (
             {host, "localhost"}
             if _is_loopback(host)
@@ -84,9 +84,10 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
             {f"{_bracketed(name)}:{number}" for name in names},
             f"abreast-{number}",
             secrets=secrets_here(os.environ),
-            launch=Launcher(choice.place),
+            launch=Launcher(choice.place, closing),
             prompt_of=prompt_of,
             review_of=review_of,
+            closing=closing,
         )
         address = f"http://{_bracketed(host)}:{number}{site.base}?token={token}"
         say_json({"address": address}) if as_json else say(address)
@@ -171,8 +172,9 @@ def review_of(store: Store, row: RunRow, part: str) -> dict[str, object]:
 
 
 _START_TIMEOUT: Final = 2.0  # seconds to wait for a command that fails at its start
+_CLOSING_INTERVAL: Final = 0.2  # seconds between two looks whether the page is to be closed
 _GROUP: Final = "plan"  # its commands have two words; apply and undo fail with 1 if nothing is done
-_MAX_OUTPUT_BYTES: Final = 4000  # of its stderr that are read
+_MAX_OUTPUT_BYTES: Final = 4000  # of what it prints that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,22 +182,27 @@ class Launcher:
     """Starts commands on one store, each in its own session: Ctrl-C ends the page, not the run."""
 
     place: str
+    closing: threading.Event = field(default_factory=threading.Event)
+    """Set when the page is to be closed: it waits for no command then."""
 
     def __call__(self, words: Sequence[str]) -> str | None:
-        """Start a command; return its error message if it fails within two seconds, else None."""
+        """Start a command; return its error message if it fails, else None.
+
+        Waits until the end for those of a plan, which apply it or take that back, and two seconds
+        for one that drives a run.
+        """
         names = 2 if words[0] == _GROUP else 1
         command = [*words[:names], "--store", self.place, *words[names:]]
         with tempfile.TemporaryFile() as output:
             child = subprocess.Popen(
                 [sys.executable, "-m", "abreast", *command],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=output if words[0] == _GROUP else subprocess.DEVNULL,
                 stderr=output,
                 start_new_session=True,
             )
-            try:
-                code = child.wait(_START_TIMEOUT)
-            except subprocess.TimeoutExpired:
+            code = self._wait(child, to_the_end=words[0] == _GROUP)
+            if code is None:
                 threading.Thread(
                     target=child.wait, daemon=True
                 ).start()  # so that no zombie is left
@@ -205,8 +212,17 @@ class Launcher:
                 output.read()[-_MAX_OUTPUT_BYTES:].decode("utf-8", "replace").strip().splitlines()
             )
         # Exit code 1 means that the run went on and items failed: the run's page shows these.
-        return (
-            (one_line(lines[-1]).removeprefix("abreast: ") if lines else f"exit code {code}")
-            if code > (words[0] != _GROUP)
-            else None
-        )
+        if code == 0 or (code == 1 and words[0] != _GROUP):
+            return None
+        # A plan says in several lines what stands in the way.
+        said = [one_line(line).removeprefix("abreast: ") for line in lines]
+        return "; ".join(said if words[0] == _GROUP else said[-1:]) or f"exit code {code}"
+
+    def _wait(self, child: subprocess.Popen[bytes], *, to_the_end: bool) -> int | None:
+        """The exit code of a command; None if it goes on."""
+        while True:
+            try:
+                return child.wait(_CLOSING_INTERVAL if to_the_end else _START_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                if not to_the_end or self.closing.is_set():
+                    return None

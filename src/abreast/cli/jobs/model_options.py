@@ -50,10 +50,15 @@ def lane_widths(given: str | None, lanes: Mapping[str, LaneSettings]) -> dict[st
 
 
 def open_named(
-    name: str, lanes: Mapping[str, LaneSettings], store: Store | None = None, **where: Any
+    name: str,
+    lanes: Mapping[str, LaneSettings],
+    store: Store | None = None,
+    *,
+    flag: str = "--model",
+    **where: Any,
 ) -> Caller:
-    """Open the model of that name; raises `UsageError` if there is none."""
-    with refusing("--model", (ValueError, OSError)):
+    """Open the model of that name, which `flag` gives; raises `UsageError` if there is none."""
+    with refusing(flag, (ValueError, OSError)):
         return open_model(name, lanes=lanes, store=store, **where)
 
 

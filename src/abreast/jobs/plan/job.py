@@ -229,7 +229,7 @@ def _record_division(run: Run, plan: Plan, how: PlanOptions) -> None:
                 "over_budget": node.over_budget,
                 "needs": list((how.needs or {}).get(node.id, ())),
             }
-            for node in plan.nodes
+            for node in plan.walk()
         ],
     )
 

@@ -204,6 +204,14 @@ class Plan:
         """The children of a node."""
         return (self._by_id[child] for child in node.children)
 
+    def walk(self) -> Iterator[PlanNode]:
+        """All nodes, each before its children, and these in their order: as a tree is printed."""
+        waiting = [self.root]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed([*self.children(node)])
+
     def owner(self, path: str) -> str | None:
         """The id of the leaf that has a file; None if no leaf has it."""
         return self._owners.get(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,15 +52,27 @@ def to_json(plan: Plan, report: Score | None = None) -> dict[str, Any]:
     }
 
 
-def show(plan: Plan, report: Score | None = None, *, ids: bool = False) -> Group:
-    """The plan for rich to print: the tree with its reasons, the notes, and the score."""
+def show(
+    plan: Plan,
+    report: Score | None = None,
+    *,
+    ids: bool = False,
+    needs: Mapping[str, Sequence[str]] | None = None,
+) -> Group:
+    """The plan for rich to print: the tree with its reasons, the notes, and the score.
+
+    `needs` has the parts that each part is to wait for.
+    """
     from rich.console import Group
     from rich.text import Text
     from rich.tree import Tree
 
     trees = {plan.root.id: Tree(_label(plan.root, ids=ids))}
-    for node in plan.nodes[1:]:
-        trees[node.id] = trees[node.parent or ""].add(_label(node, ids=ids))
+    for node in [*plan.walk()][1:]:
+        label = _label(node, ids=ids)
+        if after := [plan.node(need).scope for need in (needs or {}).get(node.id, ())]:
+            label.append(f"  after {printable(', '.join(after))}", style="cyan")
+        trees[node.id] = trees[node.parent or ""].add(label)
     lines = [Text(f"note: {printable(note)}", style="yellow") for note in plan.notes]
     if report is not None:
         lines += [Text(printable(line)) for line in score_lines(plan, report)]
@@ -79,6 +91,8 @@ def _label(node: PlanNode, *, ids: bool) -> Text:
     )
     if node.over_budget:
         label.append("  over budget", style="bold red")
+    if node.instructions:
+        label.append("  with instructions", style="cyan")
     if ids:
         label.append(f"  {node.id}", style="dim")
     return label

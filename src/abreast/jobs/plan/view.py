@@ -43,6 +43,8 @@ class _Leaf:
     attempts: int = 0
     round: int = 1
     requests: list[str] = field(default_factory=list)
+    answered: set[tuple[str, str]] = field(default_factory=set)
+    """The subplans that asked, and the files, if it has worked on that."""
     files: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
 
@@ -92,8 +94,10 @@ class PlanView:
             facts = mapping(value_in(event))
             leaf.files = [str(path) for path in listed(facts.get("files"))]
             leaf.changed = [str(path) for path in listed(facts.get("changed"))]
-            asked = map(mapping, listed(facts.get("requests")))
+            asked = [mapping(one) for one in listed(facts.get("requests"))]
             leaf.requests = [f"{one.get('by')}: {one.get('file')}" for one in asked]
+            pairs = {(str(one.get("by")), str(one.get("file"))) for one in asked}
+            leaf.answered = pairs if facts.get("answered") else set()
         elif leaf.state == "failed":
             leaf.message = short(failure_in(event), _TEXT_CHARACTERS)
         else:
@@ -191,11 +195,13 @@ class PlanView:
         return None
 
     def _changes(self) -> dict[str, list[str]]:
-        """The done subplans that changed each file."""
+        """The done subplans that changed each file; not those whose owner was asked for it."""
         found: dict[str, list[str]] = {}
+        answered = set().union(*(leaf.answered for leaf in self._leaves.values()))
         for name in sorted(self._leaves.keys() & self._nodes.keys()):
             for path in self._leaves[name].changed if self._leaves[name].state == "done" else ():
-                found.setdefault(path, []).append(name)
+                if (name, path) not in answered:
+                    found.setdefault(path, []).append(name)
         return found
 
     def _outside(self, changes: dict[str, list[str]]) -> list[tuple[str, list[str]]]:

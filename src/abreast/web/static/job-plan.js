@@ -117,17 +117,23 @@ function review(data, chosen, again, page) {
   };
   const decide = async (action, title, what, yes) => {
     if (!(await page.ask(title, what, { yes, no: "Not now", danger: action === "undo" }))) return;
-    await page.act(action);
+    [chosen.busy, chosen.refused] = [action === "apply" ? "Applying it: the checks may take a while." : "Taking it back.", null];
+    again();
+    await page.act(action, {}, (why) => { chosen.refused = why; });
+    chosen.busy = null;
     await look();
   };
   const free = found && !found.error && !found.blocked.length;
+  const idle = !chosen.busy;
   return el("article", { class: "gate", "aria-label": "Review" },
     el("h3", {}, "Review ", found?.applied ? el("span", { class: "badge", dataset: { state: "done" } }, "applied") : null),
     el("div", { class: "choices" },
-      el("button", { type: "button", dataset: { key: "review" }, onclick: look }, found ? "Look again" : "Look what a merge would be"),
-      free && !found.applied ? el("button", { type: "button", class: "primary", dataset: { key: "apply" }, onclick: () => decide("apply", `Apply ${data.run}?`, `What its subplans did is merged into ${data.directory}, after the checks: all of it, or nothing.`, "Apply it") }, "Apply") : null,
-      found?.applied ? el("button", { type: "button", class: "danger", dataset: { key: "undo" }, onclick: () => decide("undo", `Take ${data.run} back?`, `The files of ${data.directory} become what they were before it was applied. If one was changed since, nothing is.`, "Take it back") }, "Undo") : null),
+      el("button", { type: "button", dataset: { key: "review" }, disabled: !idle, onclick: look }, found ? "Look again" : "Look what a merge would be"),
+      idle && free && !found.applied ? el("button", { type: "button", class: "primary", dataset: { key: "apply" }, onclick: () => decide("apply", `Apply ${data.run}?`, `What its subplans did is merged into ${data.directory}, after the checks: all of it, or nothing.`, "Apply it") }, "Apply") : null,
+      idle && found?.applied ? el("button", { type: "button", class: "danger", dataset: { key: "undo" }, onclick: () => decide("undo", `Take ${data.run} back?`, `The files of ${data.directory} become what they were before it was applied. If one was changed since, nothing is.`, "Take it back") }, "Undo") : null),
     found?.error ? el("p", { class: "wrong" }, found.error) : null,
+    chosen.busy ? el("p", { role: "status" }, chosen.busy) : null,
+    chosen.refused ? el("p", { class: "wrong" }, chosen.refused) : null,
     free ? el("p", { class: "muted" }, `${many(found.merged, "subplan")} can be merged.`) : null,
     found?.blocked?.length ? [el("p", {}, "In the way of a merge:"), el("ul", { class: "files" }, found.blocked.map((line) => el("li", {}, line)))] : null,
     found?.conflicts?.map((one) => el("details", { dataset: { key: `conflict-${one.file}` } },

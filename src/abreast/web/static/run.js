@@ -120,14 +120,15 @@ class Page {
     if (given) await this.act("resume", { retry_failed: done || given.retry_failed === true });
   }
 
-  /** Have something done; says what was, or why not. */
-  async act(action, fields = {}) {
+  /** Have something done; says what was, or why not, which `refused` gets too. */
+  async act(action, fields = {}, refused = () => {}) {
     try {
       const { said } = await post(of(this.id, "/act"), { action, fields });
       note(said);
       return true;
     } catch (error) {
       note(error.message, "error");
+      refused(error.message);
       return false;
     }
   }
@@ -186,7 +187,7 @@ class Page {
     const name = kind === "map" ? "Outcomes" : kind.charAt(0).toUpperCase() + kind.slice(1);
     this.sections.job.hidden = false;
     fill(this.sections.job.firstChild, name, read < 1 ? el("small", { role: "status" }, ` reading, ${Math.round(read * 100)}%`) : null);
-    draw(this.#inside("job"), view, { el, open: (key) => this.panel.open(key), act: (action, fields) => this.act(action, fields), ask, alone });
+    draw(this.#inside("job"), view, { el, open: (key) => this.panel.open(key), act: (...words) => this.act(...words), ask, alone });
     this.drawn.job();
     this.opened ||= read > 0.95; // a long journal is read at once; who writes faster than that is followed at a distance
     if (!this.opened) await this.#job();

@@ -24,7 +24,7 @@ from abreast.worktrees.merge.snapshots import (
     TreeDifference,
     TreeEntry,
 )
-from abreast.worktrees.merge.three_way import ConflictKind
+from abreast.worktrees.merge.three_way import ConflictKind, has_change
 
 __all__ = [
     "SOURCE",
@@ -35,6 +35,7 @@ __all__ = [
     "Merged",
     "Outside",
     "WriteRules",
+    "is_met",
     "merge",
     "steps_by_owner",
 ]
@@ -113,6 +114,8 @@ class Merged:
     overwritten: tuple[Conflict, ...] = ()
     # Writes outside that their owners have worked on since, and that are left out for that.
     answered: tuple[MergeRequest, ...] = ()
+    # Writes outside that their owners have made too; what the owners made counts.
+    met: tuple[MergeRequest, ...] = ()
 
     @property
     def blocked(self) -> tuple[str, ...]:
@@ -137,8 +140,9 @@ def merge(
 
     Without an ownership every leaf may write everything. Only the object database of `snapshots` is
     written to. `answered` are leaves and the paths outside of them that the owners have worked on
-    at their request: these writes are left out. `resolved` has what becomes of files that were
-    decided before: what the changes make of these does not count.
+    at their request: these writes are left out, as are those that the owners have made too.
+    `resolved` has what becomes of files that were decided before: what the changes make of these
+    does not count.
     """
     differences = {change: snapshots.changes(change.base, change.result) for change in changes}
     outside = Outside(outside)
@@ -177,6 +181,7 @@ class _Merge:
     requests: list[MergeRequest] = field(default_factory=list)
     overwritten: list[Conflict] = field(default_factory=list)
     answered: list[MergeRequest] = field(default_factory=list)
+    met: list[MergeRequest] = field(default_factory=list)
     so_far: MergedSoFar = field(init=False)
 
     def __post_init__(self) -> None:
@@ -190,8 +195,12 @@ class _Merge:
         for each in outside:
             if not self._is_open(each.rename or (each.change.path,)):
                 continue
-            known = (each.leaf, each.change.path) in self.answers
-            (self.answered if known else foreign).append(each)
+            if (each.leaf, each.change.path) in self.answers:
+                self.answered.append(each)
+            elif is_met(self.snapshots, each, self._made_by(each.owners)):
+                self.met.append(each)
+            else:
+                foreign.append(each)
         if foreign and self.outside is Outside.REFUSE:
             self.refused += foreign
             self.left_out.append(change.leaf)
@@ -211,6 +220,9 @@ class _Merge:
         draft.keep()
         self.merged.append(change.leaf)
         return True
+
+    def _made_by(self, leaves: Collection[str]) -> list[TreeDifference]:
+        return [found for change, found in self.differences.items() if change.leaf in leaves]
 
     def _is_open(self, paths: Iterable[str]) -> bool:
         """Whether none of these paths was decided before."""
@@ -246,6 +258,7 @@ class _Merge:
             tuple(self.requests),
             tuple(self.overwritten),
             tuple(self.answered),
+            tuple(self.met),
         )
 
 
@@ -274,6 +287,14 @@ def steps_by_owner(
         else:
             foreign.append(request)
     return own, foreign
+
+
+def is_met(snapshots: Snapshots, request: MergeRequest, made: Iterable[TreeDifference]) -> bool:
+    """Whether the owners have made the change themselves, as part of what they made."""
+    if request.rename is not None:
+        return False
+    path = request.change.path
+    return any(has_change(snapshots, each.at(path), request.change) for each in made)
 
 
 def _request(leaf: str, step: ChangeStep, rules: WriteRules) -> MergeRequest | None:

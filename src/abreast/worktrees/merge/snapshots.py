@@ -163,6 +163,10 @@ class Snapshots:
             except BaseException:
                 seen.forget()
                 raise
+        return self.take_paths(root, paths)
+
+    def take_paths(self, root: Path, paths: Sequence[str]) -> str:
+        """Take a snapshot of these files of `root`, ignored by git or not; return its tree."""
         with self._index() as index:
             return self._take(root, paths, index, [])
 
@@ -218,6 +222,16 @@ class Snapshots:
         return os.fsdecode(
             self._git("diff-tree", "-r", "-M", *how, base, result, "--", *paths, extra=literal)
         )
+
+    def within(self, tree: str, folder: str) -> str:
+        """The tree that has only this one, as the directory `folder`; as it is if that is empty.
+
+        A diff of such trees has the paths of a repository, of which the snapshots are a directory.
+        """
+        for name in reversed([part for part in folder.split("/") if part]):
+            line = f"040000 tree {tree}\t".encode() + os.fsencode(name) + b"\0"
+            tree = self._git("mktree", "-z", stdin=line).strip().decode()
+        return tree
 
     def read(self, blob: str) -> bytes:
         """The content of a blob."""

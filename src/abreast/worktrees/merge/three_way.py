@@ -12,7 +12,7 @@ from pathlib import Path
 
 from abreast.worktrees.git import OURS, run_git
 from abreast.worktrees.merge.listing import is_binary
-from abreast.worktrees.merge.snapshots import Snapshots, TreeEntry
+from abreast.worktrees.merge.snapshots import Changed, Snapshots, TreeEntry
 
 
 class ConflictKind(StrEnum):
@@ -52,6 +52,13 @@ def merge_entry(
     if ours is None or theirs is None:
         return Clash(ConflictKind.DELETE_MODIFY)
     return _merge_both(snapshots, base, ours, theirs)
+
+
+def has_change(snapshots: Snapshots, mine: Changed | None, asked: Changed) -> bool:
+    """Whether one change of a file has all that another one would do to it."""
+    if mine is None:
+        return False
+    return merge_entry(snapshots, asked.before, mine.after, asked.after) == mine.after
 
 
 def _merge_both(

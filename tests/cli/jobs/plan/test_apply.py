@@ -195,7 +195,7 @@ def test_a_rename_to_another_part_s_directory_loses_no_file(project):
     assert said.code == 0, said
     found = json.loads(said.out)
     assert found["written"] == ["alpha/m3.py"]
-    assert found["left"] == [line.rpartition(";")[0] for line in blocked]
+    assert found["left"] == [line.partition(", which was asked")[0] for line in blocked]
     for path, text in texts.items():
         assert (project.folder / "src" / path).read_text() == text
     assert not (project.folder / "src/beta/moved.py").exists()

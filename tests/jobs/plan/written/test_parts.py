@@ -1,6 +1,8 @@
 """Parts as people write them: what they divide, what is refused, and the file that holds them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from abreast.jobs.files.problems import Problems
 from abreast.jobs.files.yaml_nodes import read_yaml
@@ -13,6 +15,7 @@ from abreast.jobs.plan.written.division import plan_of_parts, written_needs
 from abreast.jobs.plan.written.parts import read_parts
 from abreast.jobs.plan.written.patterns import chosen, matches
 from abreast.jobs.plan.written.plan_file import PlanFile
+from tests.jobs.plan import trees
 
 FILES = Inventory.of(
     {
@@ -151,3 +154,56 @@ def test_patterns_stand_for_names_paths_and_directories():
     assert chosen("a/b.py", ["a/"], ["*.md"])
     assert not chosen("c/b.py", ["a/"], [])
     assert not chosen("a/b.md", [], ["*.md"])
+
+
+def test_parts_are_a_tree_by_their_directories_and_stay_in_their_order():
+    plan, files = divided(
+        """
+- {name: deep tests, files: [a/deep/x_test.py]}
+- {name: b, files: [b/]}
+- {name: deep, files: [a/deep/]}
+- {name: a, files: [a/]}
+- {name: rest, files: [README.md]}
+"""
+    )
+    assert [*files] == ["deep tests", "b", "deep", "a", "rest"]
+    tree = {
+        node.scope: [plan.node(child).scope for child in node.children]
+        for node in plan.nodes
+        if node.children
+    }
+    assert tree == {
+        "./": ["a/", "b", "rest"],
+        "a/": ["a/deep/", "a"],
+        "a/deep/": ["deep tests", "deep"],
+    }
+    assert plan.max_depth_reached == 3
+
+
+@given(trees.layouts, st.randoms(use_true_random=False), st.integers(1, 12))
+def test_any_parts_make_a_sound_tree(layout, drawn, count):
+    paths = trees.paths_of(layout)
+    owners = [drawn.randrange(count) for _ in paths]
+    given_parts = [
+        {
+            "name": f"part {number}",
+            "files": [path for path, owner in zip(paths, owners, strict=True) if owner == number],
+        }
+        for number in sorted(set(owners), key=lambda _: drawn.random())
+    ]
+    inventory = trees.weighed(paths)
+    plan = plan_of_parts(inventory, read_parts(given_parts))
+    assert [leaf.scope for leaf in plan.leaves] == [part["name"] for part in given_parts]
+    seen = {}
+    for node in plan.nodes:
+        if node.parent is not None:
+            assert seen[node.parent].depth == node.depth - 1
+            assert node.id in seen[node.parent].children
+        seen[node.id] = node
+    for node in plan.nodes:
+        children = [*plan.children(node)]
+        assert len(children) != 1
+        if children:
+            assert sorted(path for child in children for path in child.files) == list(node.files)
+            assert all(len(child.files) < len(node.files) for child in children)
+    assert plan.root.files == tuple(paths)

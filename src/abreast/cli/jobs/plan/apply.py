@@ -4,13 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from abreast.assembly.plan_merge import (
-    ApplyResult,
-    MergeOptions,
-    PlanMerge,
-    RecordedPlan,
-    read_recorded,
-)
+from abreast.assembly.plan_merge import ApplyResult, MergeOptions, PlanMerge
 from abreast.assembly.plan_tools import snapshots_of
 from abreast.assembly.process_groups import ProcessGroups
 from abreast.cli.errors import DONE, FAILED, UsageError, explain, os_error_text, tell
@@ -19,9 +13,11 @@ from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json
 from abreast.core.errors import AbreastError
+from abreast.jobs.plan.review.recorded_plan import RecordedPlan, read_recorded
 from abreast.jobs.plan.settings import KIND, PlanJob
 from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
 from abreast.store.port import RunRow
+from abreast.views.job_view import many
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.undo import Applied, applies, changed_since, undo
 
@@ -64,6 +60,7 @@ class _ApplyDriver:
     ) -> None:
         self._options = options
         self._run, self._flag = run, flag
+        self._undo_hint = f"; take that back with: abreast plan undo{flag}"
         self._groups = ProcessGroups()
         self._root = Path(job.path)
         self._merge = PlanMerge(
@@ -97,7 +94,8 @@ class _ApplyDriver:
         for line in result.notes:
             tell(printable(line))
         if blocked:
-            tell(f"nothing was written: {len(blocked)} thing(s) stand in the way")
+            stand = "stands" if len(blocked) == 1 else "stand"
+            tell(f"nothing was written: {many(len(blocked), 'thing')} {stand} in the way")
             if merged.conflicts:
                 tell(
                     f"choose for each file: abreast plan resolve {self._run} FILE "
@@ -108,12 +106,14 @@ class _ApplyDriver:
             say(printable(f"overwritten: {line}"))
         for line in result.left:
             say(printable(f"left out: {line}"))
-        tell(
-            f"{len(merged.merged)} subplans can be merged"
-            if self._options.merging.dry_run
-            else f"{self._merge.count_files(result)} files written, "
-            f"from {len(merged.merged)} subplans"
-        )
+        parts = many(len(merged.merged), "subplan")
+        if self._options.merging.dry_run:
+            tell(f"{parts} can be merged")
+        elif not result.paths:
+            tell(f"nothing to write: the tree has all that {parts} changed")
+        else:
+            files = many(self._merge.count_files(result), "file")
+            tell(f"{files} written, from {parts}{self._undo_hint}")
         return DONE
 
 
@@ -141,13 +141,14 @@ def undo_run(wanted: str | None, choice: StoreChoice, *, dry_run: bool, as_json:
     for path in changed:
         say(printable(f"{path}: changed since it was applied"))
     if changed:
-        tell(f"nothing was taken back: {len(changed)} file(s) changed since {run} was applied")
+        files = many(len(changed), "file")
+        tell(f"nothing was taken back: {files} changed since {run} was applied")
         return FAILED
     again = f"apply it once more with: abreast plan apply {run}{choice.flag}"
     tell(
-        f"{len(restored)} files can be taken back"
+        f"{many(len(restored), 'file')} can be taken back"
         if dry_run
-        else f"{len(restored)} files are as they were before {run} was applied; {again}"
+        else f"taken back: {many(len(restored), 'file')}, as before {run} was applied; {again}"
     )
     return DONE
 

@@ -129,8 +129,19 @@ class PlanDriver(JobDriver):
                 }
             )
         elif not self.view.quiet:
-            rows = [(one.leaf, one.state, one.attempts, one.error or "") for one in result.subplans]
-            say_table(("subplan", "state", "attempts", "error"), rows)
+            again = any(one.round > 1 for one in result.subplans)
+            rows = [
+                (
+                    one.leaf,
+                    one.state,
+                    one.attempts,
+                    *((one.round,) if again else ()),
+                    one.error or "",
+                )
+                for one in result.subplans
+            ]
+            rounds = ("round",) if again else ()
+            say_table(("subplan", "state", "attempts", *rounds, "error"), rows)
             done = sum(one.state == "done" for one in result.subplans)
             more = (
                 ""

@@ -2,10 +2,11 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from abreast.cli.config import Config
 from abreast.cli.errors import (
@@ -19,8 +20,10 @@ from abreast.cli.errors import (
 )
 from abreast.cli.jobs.job_file import read_node, read_text
 from abreast.cli.jobs.model_options import configured_lanes, open_named
+from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say_json
 from abreast.core.errors import AbreastError
+from abreast.core.usage import Usage, tokens_in_words
 from abreast.jobs.files.yaml_nodes import YamlNode
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import score as score_of
@@ -28,13 +31,18 @@ from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.forecast import CostForecast
 from abreast.jobs.plan.settings import CHOOSING, KIND, PlanJob, divide
 from abreast.jobs.plan.spec import Plan
+from abreast.jobs.plan.work.commands import REPLACED
 from abreast.jobs.plan.written.division import written_needs
 from abreast.jobs.plan.written.parts import read_parts
 from abreast.jobs.plan.written.plan_file import PlanFile
 from abreast.jobs.plan.written.planner import propose_parts
-from abreast.store.port import RunRow
+from abreast.models.port import Reply, full_name
+from abreast.store.port import RunRow, Store
+from abreast.views.job_view import many
 from abreast.worktrees.merge.errors import ApplyRunning
 from abreast.worktrees.merge.repair import repair
+
+_UNCUT_COLUMNS: Final = 5_000
 
 
 def read_job(
@@ -141,24 +149,39 @@ def make_plan(path: str, given: Mapping[str, Any]) -> ShownPlan:
     return ShownPlan(plan, imports, path, options)
 
 
-def proposed_plan(shown: ShownPlan, model: str, prompt: str) -> ShownPlan:
-    """The plan that a model proposes in place of one; raises `UsageError` if it proposes none."""
-    config = Config.load()
-    task = prompt or str(shown.options.get("prompt") or shown.options.get("command") or "")
+def proposed_plan(shown: ShownPlan, model: str, prompt: str, choice: StoreChoice) -> ShownPlan:
+    """The plan that a model proposes in place of one; raises `UsageError` if it proposes none.
 
-    async def ask() -> list[dict[str, Any]]:
-        async with open_named(model, configured_lanes(config)) as caller:
-            return await propose_parts(caller, shown.plan, task)
+    The store has what a replay, a cache or the limits of a lane need. It is not a run: the proposal
+    is recorded nowhere else than in the file that it may be written to.
+    """
+    lanes = configured_lanes(Config.load())
+    task = prompt or str(shown.options.get("prompt") or shown.options.get("command") or "")
+    replies: list[Reply] = []
+
+    async def ask(store: Store | None) -> list[dict[str, Any]]:
+        async with open_named(model, lanes, store, flag="--planner") as caller:
+            return await propose_parts(caller, shown.plan, task, replies.append)
 
     try:
-        with asyncio.Runner() as runner:
-            parts = read_parts(runner.run(ask()))
+        replayed = full_name(model).startswith("replay/")
+        with (
+            choice.existing() if replayed else choice.look() as store,
+            asyncio.Runner() as runner,
+        ):
+            parts = read_parts(runner.run(ask(store)))
     except AbreastError as error:
         why, code = explain(error)
         raise UsageError(why, code) from None
     given = {word: shown.options.get(word) for word in CHOOSING}
     with refusing("", PlanInvalid):
         plan, imports = divide(shown.path, {**given, "parts": parts})
+    used = sum((reply.usage for reply in replies), Usage())
+    cost = "unknown cost" if used.usd is None else f"{used.usd:.6g} usd"
+    tell(
+        f"{replies[-1].model} proposes {many(len(plan.leaves), 'part')}: "
+        f"{tokens_in_words(used)}, {cost}"
+    )
     return replace(shown, plan=plan, imports=imports, needs=None)
 
 
@@ -171,22 +194,44 @@ def given_flags(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def check_free(file: str) -> None:
+    """Raise `UsageError` if a file is there, or its directory is not: before a model is paid."""
+    if Path(file).exists():
+        raise _already_there(file)
+    if not Path(file).absolute().parent.is_dir():
+        raise UsageError(f"-o: {file} can't be written: its directory is not there")
+
+
+def _already_there(file: str) -> UsageError:
+    return UsageError(
+        f"-o: {file} is there, and may have been edited; remove it, or name another file"
+    )
+
+
 def write_plan_file(shown: ShownPlan, file: str) -> int:
     """Write a plan as a file to edit; `UsageError` if another file is in its place."""
     text = PlanFile.of(shown.plan, shown.options, shown.needs).text()
     place = Path(file)
     try:
         if place.exists() and place.read_text("utf-8", "replace") != text:
-            raise UsageError(
-                f"-o: {file} is there, and may have been edited; remove it, or name another file"
-            )
+            raise _already_there(file)
         place.write_text(text, "utf-8")
     except OSError as error:
         raise UsageError(f"-o: {file} can't be written ({os_error_text(error)})") from None
     for note in shown.plan.notes:
         tell(one_line(note))
-    tell(f"wrote {len(shown.plan.leaves)} parts to {file}; run them with: abreast plan run {file}")
+    told = any(shown.options.get(word) for word in ("command", "call", "prompt"))
+    work = "" if told else " --command '...'"
+    tell(
+        f"wrote {many(len(shown.plan.leaves), 'part')} to {file}: edit it, then: "
+        f"abreast plan run {file}{work}"
+    )
     return 0
+
+
+def command_of(words: Sequence[str]) -> str:
+    """Words as a command of `sh`; those that a plan replaces stay as they are."""
+    return " ".join(word if word in REPLACED else shlex.quote(word) for word in words)
 
 
 def flag(word: str) -> str:
@@ -202,6 +247,7 @@ def print_plan(
     as_json: bool = False,
     only_score: bool = False,
     cost: CostForecast | None = None,
+    needs: Mapping[str, Sequence[str]] | None = None,
 ) -> int:
     """Print a plan: as JSON, as a tree with its score, or the score alone, with its cost."""
     from abreast.jobs.plan.tree_text import score_lines, show, to_json
@@ -214,12 +260,17 @@ def print_plan(
         return 0
     from rich.console import Console
 
+    terminal = os.isatty(1)
     console = Console(
-        highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False
+        highlight=False,
+        soft_wrap=True,
+        force_terminal=None if terminal else False,
+        # A tree is cut at the width of a terminal; in a file or a pipe nothing is.
+        width=None if terminal else _UNCUT_COLUMNS,
     )
     if only_score:
         for line in [*score_lines(plan, report), *([] if cost is None else [cost.line()])]:
             console.print(printable(line), markup=False)
     else:
-        console.print(show(plan, report, ids=ids))
+        console.print(show(plan, report, ids=ids, needs=needs))
     return 0

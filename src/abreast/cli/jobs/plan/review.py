@@ -9,17 +9,22 @@ from typing import Any, Final
 
 import click
 
-from abreast.assembly.plan_merge import MergeDraft, MergeOptions, PlanMerge, RecordedPlan
+from abreast.assembly.plan_merge import MergeDraft, MergeOptions, PlanMerge
 from abreast.assembly.plan_tools import snapshots_of
 from abreast.cli.errors import DONE, UsageError, os_error_text, refusing, tell
 from abreast.cli.jobs.plan.apply import find_plan
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.review.branches import HEAD
 from abreast.jobs.plan.review.diffs import conflict_facts, diff_of, file_counts, marked_text
+from abreast.jobs.plan.review.recorded_plan import RecordedPlan
 from abreast.jobs.plan.review.resolutions import Resolutions
 from abreast.jobs.plan.settings import PlanJob
+from abreast.jobs.plan.written.division import listed
 from abreast.jobs.plan.written.parts import EDIT
+from abreast.views.job_view import many
+from abreast.worktrees.git import folder_in_repository
 from abreast.worktrees.merge.merge import SOURCE, Change, Conflict
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
@@ -30,7 +35,7 @@ _MARKERS: Final = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
 def diff_run(wanted: str, part: str | None, choice: StoreChoice, given: Mapping[str, Any]) -> int:
     """Print what the parts of a run changed, or its conflicts; return the exit code."""
     row, job, recorded = find_plan(wanted, choice)
-    snapshots = snapshots_of(job.path)
+    snapshots, folder = snapshots_of(job.path), folder_in_repository(Path(job.path))
     changes = recorded.changes if part is None else [_change_of(recorded, part)]
     draft = _merged(job, row.id, recorded) if given["conflicts"] else None
     leaves = {each.leaf for each in changes}
@@ -43,28 +48,31 @@ def diff_run(wanted: str, part: str | None, choice: StoreChoice, given: Mapping[
         say_json(
             {
                 "run": row.id,
-                "parts": [_facts(snapshots, recorded, each) for each in changes],
+                "parts": [_facts(snapshots, recorded, each, folder) for each in changes],
                 "conflicts": [_conflict_json(snapshots, each) for each in conflicts],
             }
         )
     elif given["conflicts"]:
         for each in conflicts:
             _print_conflict(snapshots, each)
-        tell(f"{len(conflicts)} conflicts")
+        tell("no conflicts" if not conflicts else many(len(conflicts), "conflict"))
     elif given["stat"]:
         _print_counts(snapshots, recorded, changes)
     else:
         for change in changes:
-            _print_diff(snapshots, recorded, change, alone=part is not None)
+            name = "" if part is not None else recorded.scopes.get(change.leaf, change.leaf)
+            _print_diff(change, diff_of(snapshots, change, folder), name)
     return DONE
 
 
-def _facts(snapshots: Snapshots, recorded: RecordedPlan, change: Change) -> dict[str, Any]:
+def _facts(
+    snapshots: Snapshots, recorded: RecordedPlan, change: Change, folder: str
+) -> dict[str, Any]:
     return {
         "id": change.leaf,
         "name": recorded.scopes.get(change.leaf, change.leaf),
         "files": [asdict(each) for each in file_counts(snapshots, change)],
-        "diff": diff_of(snapshots, change),
+        "diff": diff_of(snapshots, change, folder),
     }
 
 
@@ -74,12 +82,9 @@ def _conflict_json(snapshots: Snapshots, conflict: Conflict) -> dict[str, Any]:
     return {**conflict_facts(conflict), "marked": text}
 
 
-def _print_diff(
-    snapshots: Snapshots, recorded: RecordedPlan, change: Change, *, alone: bool
-) -> None:
-    diff = diff_of(snapshots, change)
-    if not alone and diff:
-        name = recorded.scopes.get(change.leaf, "")
+def _print_diff(change: Change, diff: str, name: str) -> None:
+    """Print a diff, with a line above it that names the part."""
+    if name and diff:
         say(printable(f"# part {change.leaf}  {name}"))
     _print_text(os.fsencode(diff))
 
@@ -93,8 +98,9 @@ def _print_counts(snapshots: Snapshots, recorded: RecordedPlan, changes: Sequenc
     say_table(("part", "file", "added", "removed"), rows)
     unchanged = len(changes) - len({row[0] for row in rows})
     tell(
-        f"{len(rows)} files of {len(changes) - unchanged} parts are changed; "
-        f"{unchanged} parts changed nothing, {len(recorded.not_done_ids())} are not done"
+        f"changed: {many(len(rows), 'file')} of {many(len(changes) - unchanged, 'part')}; "
+        f"nothing was changed by {many(unchanged, 'part')}, "
+        f"not done: {many(len(recorded.not_done_ids()), 'part')}"
     )
 
 
@@ -141,11 +147,13 @@ def resolve_run(
     Resolutions(Path(job.path), row.id).keep(chosen)
     others = [printable(path) for path in chosen.entries if path != file]
     also = f", and with it {', '.join(others)}" if others else ""
-    left = {each.path for each in draft.merged.conflicts} - set(chosen.entries)
-    tell(
-        f"{printable(file)}{also}: as chosen, {take}; {len(left)} files with conflicts are left; "
-        f"merge with: abreast plan apply {row.id}{choice.flag}"
+    left = sorted({each.path for each in draft.merged.conflicts} - set(chosen.entries))
+    then = (
+        f"conflicts are left in {listed(left)}"
+        if left
+        else f"no conflict is left; merge with: abreast plan apply {row.id}{choice.flag}"
     )
+    tell(f"{printable(file)}{also}: as chosen, {take}; {then}")
     return DONE
 
 
@@ -196,15 +204,17 @@ def branches_run(wanted: str, choice: StoreChoice, options: MergeOptions, *, as_
     row, job, recorded = find_plan(wanted, choice)
     merge = PlanMerge(job, row.id, recorded, options, notify=tell)
     with refusing("", PlanInvalid):
-        made = merge.make_branches(recorded)
+        made = merge.make_branches()
     if as_json:
         say_json({"run": row.id, "branches": [asdict(each) for each in made]})
         return DONE
     say_table(
-        ("part", "branch", "commit", "files"),
-        [(each.part, each.name, each.commit[:12], each.files) for each in made],
+        ("part", "branch", "base", "commit", "files"),
+        [(each.part, each.name, each.base, each.commit[:12], each.files) for each in made],
     )
-    tell(f"{len(made)} branches, each with one commit on HEAD; the tree is as it was")
+    stacked = sum(each.base != HEAD for each in made)
+    order = f"; {stacked} on top of another, to be merged after it" if stacked else ""
+    tell(f"{many(len(made), 'branch')}, each with one commit{order}; the tree is as it was")
     return DONE
 
 

@@ -31,9 +31,13 @@ def file_counts(snapshots: Snapshots, change: Change) -> list[FileCount]:
     return found
 
 
-def diff_of(snapshots: Snapshots, change: Change) -> str:
-    """What a part changed, as a unified diff that `git apply` takes."""
-    return snapshots.patch(change.base, change.result, (), "-p", "--full-index", "--binary")
+def diff_of(snapshots: Snapshots, change: Change, folder: str = "") -> str:
+    """What a part changed, as a unified diff that `git apply` takes.
+
+    `folder` is the path of the plan's directory in its repository.
+    """
+    base, result = (snapshots.within(tree, folder) for tree in (change.base, change.result))
+    return snapshots.patch(base, result, (), "-p", "--full-index", "--binary")
 
 
 def _number(text: str) -> int | None:

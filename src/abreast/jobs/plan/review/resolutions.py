@@ -90,8 +90,15 @@ class Sides:
         return Resolution(file, take, entries, self._facts(paths))
 
     def holds(self, choice: Resolution) -> bool:
-        """Whether all sides of a choice are still what they were."""
-        return self._facts(self._linked(choice.file)) == choice.sides
+        """Whether all sides of a choice are still what they were.
+
+        The tree may also have what was chosen, from an apply before.
+        """
+        applied = {
+            path: {**sides, SOURCE: _plain(choice.entries.get(path))}
+            for path, sides in choice.sides.items()
+        }
+        return self._facts(self._linked(choice.file)) in (choice.sides, applied)
 
     def _linked(self, file: str) -> set[str]:
         """The file, and all files that renames connect with it."""

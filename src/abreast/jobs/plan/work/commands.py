@@ -28,7 +28,7 @@ _REPOSITORY_VARIABLES: Final = re.compile(
     r"|NAMESPACE|NO_REPLACE_OBJECTS|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE"
     r"|SHALLOW_FILE|WORK_TREE)"
 )
-_WORDS: Final = {
+REPLACED: Final = {
     "{files}": '"$@"',
     "{instructions}": '"$ABREAST_INSTRUCTIONS"',
     "{requests}": '"$ABREAST_REQUESTS"',
@@ -96,7 +96,7 @@ class CommandTask:
             env = {**os.environ, **_variables(assignment, Path(place))}
             words = ["sh", *map(as_word, assignment.files)] if "{files}" in self.command else []
             text = self.command
-            for written, word in _WORDS.items():
+            for written, word in REPLACED.items():
                 text = text.replace(written, word)
             argv = ["sh", "-c", text, *words]
             finished = await self.processes.run(argv, assignment.path, env)

@@ -16,7 +16,7 @@ from abreast.jobs.plan.work.held_results import HeldResults, begin
 from abreast.run.current import current_item
 from abreast.worktrees.git import GitFailed
 from abreast.worktrees.merge.apply import put
-from abreast.worktrees.merge.merge import Change, merge
+from abreast.worktrees.merge.merge import Change, Outside, WriteRules, merge
 from abreast.worktrees.merge.snapshots import SeenTree, Snapshots
 from abreast.worktrees.slot import Slot
 
@@ -37,12 +37,18 @@ class StartTrees:
     """For each leaf all that it needs, in the order of the plan (`job.all_needs`)."""
     done: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The values of done subplans, as `run_plan` fills them in."""
+    rules: WriteRules | None = None
+    """Who may write what. A write outside is left out: its owner is to be asked for it."""
 
     def tree(self, leaf: str, snapshots: Snapshots) -> str:
         """The snapshot that a leaf starts from."""
         given = [(name, self.done[name]) for name in self.needs.get(leaf, ())]
         changes = [Change(name, value["base"], value["result"]) for name, value in given]
-        return merge(snapshots, self.base, changes).tree if changes else self.base
+        if not changes:
+            return self.base
+        return merge(
+            snapshots, self.base, changes, ownership=self.rules, outside=Outside.REQUEST
+        ).tree
 
 
 @dataclass(slots=True)

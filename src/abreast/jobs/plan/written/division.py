@@ -4,14 +4,15 @@ A file that is named counts more than a pattern, a pattern more than a directory
 more than those above it. What two parts name in the same way is an error.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
 from abreast.jobs.files.units import quoted
 from abreast.jobs.plan.decompose.inventory import Inventory
 from abreast.jobs.plan.errors import PlanInvalid
-from abreast.jobs.plan.spec import ROOT, NodeKind, Options, Plan, PlanNode, Reason
+from abreast.jobs.plan.spec import NodeKind, Options, Plan, PlanNode, Reason
+from abreast.jobs.plan.written.part_tree import tree_of
 from abreast.jobs.plan.written.parts import PartSpec, WrittenName, also_at
 from abreast.jobs.plan.written.patterns import is_pattern, matches
 from abreast.worktrees.merge.names import folders_above, printable
@@ -57,8 +58,8 @@ def plan_of_parts(
             f"in no part, and not worked on: {listed(free)}; "
             "put such files into a part, or name them under exclude"
         )
-    leaves = [_leaf(part, files[part.id], tokens, alone=len(kept) == 1) for part in kept]
-    return Plan(tuple(_tree(leaves)), Options(), 0, tuple(notes), tuple(free))
+    leaves = [_leaf(part, files[part.id], tokens) for part in kept]
+    return Plan(tuple(tree_of(leaves)), Options(), 0, tuple(notes), tuple(free))
 
 
 def written_needs(plan: Plan, parts: Sequence[PartSpec]) -> dict[str, tuple[str, ...]] | None:
@@ -156,14 +157,12 @@ def _twice(
     )
 
 
-def _leaf(
-    part: PartSpec, files: Sequence[str], tokens: Mapping[str, int], *, alone: bool
-) -> PlanNode:
+def _leaf(part: PartSpec, files: Sequence[str], tokens: Mapping[str, int]) -> PlanNode:
     return PlanNode(
         part.id,
-        None if alone else ROOT,
+        None,
         (),
-        0 if alone else 1,
+        0,
         tuple(files),
         sum(tokens[path] for path in files),
         Reason.GIVEN,
@@ -172,20 +171,3 @@ def _leaf(
         scope=part.name,
         instructions=part.instructions,
     )
-
-
-def _tree(leaves: Sequence[PlanNode]) -> Iterator[PlanNode]:
-    if len(leaves) > 1:
-        yield PlanNode(
-            ROOT,
-            None,
-            tuple(leaf.id for leaf in leaves),
-            0,
-            tuple(sorted(path for leaf in leaves for path in leaf.files)),
-            sum(leaf.tokens for leaf in leaves),
-            Reason.GIVEN,
-            over_budget=False,
-            kind=NodeKind.DIRECTORY,
-            scope="./",
-        )
-    yield from leaves

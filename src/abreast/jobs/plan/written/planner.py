@@ -5,7 +5,7 @@ answer again.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from abreast.core.errors import ReplyInvalid
@@ -15,7 +15,7 @@ from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.written.division import listed, plan_of_parts
 from abreast.jobs.plan.written.parts import PartSpec, read_parts
 from abreast.jobs.plan.written.plan_file import written_files
-from abreast.models.port import Message, Model, Request
+from abreast.models.port import Message, Model, Reply, Request
 from abreast.worktrees.merge.names import printable
 
 PLANNER: Final = "planner"
@@ -54,14 +54,20 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-async def propose_parts(model: Model, plan: Plan, task: str) -> list[dict[str, Any]]:
-    """The parts that a model proposes for a task, as plain data; raises `PlanInvalid` for none."""
+async def propose_parts(
+    model: Model, plan: Plan, task: str, on_reply: Callable[[Reply], None] = lambda _: None
+) -> list[dict[str, Any]]:
+    """The parts that a model proposes for a task, as plain data; raises `PlanInvalid` for none.
+
+    `on_reply` gets each reply.
+    """
     turns = [Message("user", planner_prompt(plan, task))]
     for last in (False, True):
         text = ""
         try:
             request = Request(tuple(turns), system=_SYSTEM, schema=_SCHEMA)
             reply = await model.complete(request)
+            on_reply(reply)
             text = reply.text
             return [part.plain() for part in checked_parts(plan, reply.value)]
         except (ReplyInvalid, PlanInvalid) as error:

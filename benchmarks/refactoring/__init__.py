@@ -1,0 +1,1 @@
+"""A trial of plans: ten agents at once rename two names throughout a real package."""
