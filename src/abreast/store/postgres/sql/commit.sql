@@ -1,0 +1,20 @@
+-- Append events and advance the run, all at once: nothing if the run has a newer driver, or has this commit already.
+WITH advanced AS (
+    UPDATE abreast.runs
+    SET last_seq = greatest(last_seq, %(last_seq)s), spent = %(spent)s, beat = greatest(beat, %(beat)s),
+        last_commit = %(token)s
+    WHERE number = %(run)s AND epoch = %(epoch)s AND last_commit <> %(token)s AND abreast.wait_for_disk()
+    RETURNING number
+), added AS (
+    INSERT INTO abreast.events (id, run, kind, path, lane, mono, wall, data, body, state)
+    SELECT added.id, number, added.kind, added.path, added.lane, added.mono, added.wall, added.data, added.body, added.state
+    FROM advanced CROSS JOIN unnest(
+        %(ids)s::bigint[], %(kinds)s::text[], %(paths)s::bytea[], %(lanes)s::bytea[], %(monos)s::float8[],
+        %(walls)s::float8[], %(facts)s::text[], %(bodies)s::bytea[], %(states)s::text[]
+    ) AS added (id, kind, path, lane, mono, wall, data, body, state)
+), added_blobs AS (
+    INSERT INTO abreast.blobs (id, body)
+    SELECT added.id, added.body
+    FROM advanced CROSS JOIN unnest(%(blob_ids)s::bigint[], %(blobs)s::bytea[]) AS added (id, body)
+)
+SELECT count(*) FROM advanced

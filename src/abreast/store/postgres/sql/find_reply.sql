@@ -1,0 +1,2 @@
+-- A cached reply.
+SELECT body FROM abreast.replies WHERE key = %(key)s

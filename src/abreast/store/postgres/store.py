@@ -1,0 +1,270 @@
+"""The store in a PostgreSQL database, which several hosts may use at the same time."""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from uuid import uuid4
+
+from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreError
+from abreast.core.events import Event
+from abreast.store.port import PRUNED, Driver, JsonValue, RunRow, RunState
+from abreast.store.postgres.address import parse_address
+from abreast.store.postgres.columns import commit_columns
+from abreast.store.postgres.database import Connection, PostgresDatabase
+from abreast.store.postgres.driver_process import has_ended, this_process
+from abreast.store.postgres.leases import LEASE_TIMES, Leases, LeaseTimes
+from abreast.store.postgres.reader import PostgresReader
+from abreast.store.postgres.server_errors import as_store_error
+from abreast.store.rows import SEQ_BITS, busy, facts_text, replaced
+
+
+class PostgresStore(PostgresReader):
+    """Runs in the database at `url`, in the tables of the schema `abreast`.
+
+    `?schema=NAME` in the address names another schema. Any thread may use the store. Other
+    processes and hosts may use the same database, each driving runs of its own: a driver holds a
+    lease of its run, which it renews, and a fencing number, which each of its commits proves.
+
+    A commit is on the server's disk when it returns. If the connection is lost, commits are tried
+    again for `reconnect_timeout` seconds; one that was made already is recognised.
+
+        with closing(PostgresStore("postgresql://ann@db.example.com/runs")) as store:
+            print([row.id for row in store.runs()])
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        busy_timeout: float = 30.0,
+        reconnect_timeout: float = 300.0,
+        lease: LeaseTimes = LEASE_TIMES,
+    ) -> None:
+        """Open it; ValueError for a wrong address, a `StoreError` if it can't be used."""
+        address = parse_address(url)
+        self.url = address.url
+        self._db = PostgresDatabase(
+            address, busy_timeout=busy_timeout, reconnect_timeout=reconnect_timeout
+        )
+        self._leases = Leases(self._renew_leases, lease)
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url} driving {len(self._leases)}>"
+
+    def begin(
+        self,
+        name: str,
+        *,
+        kind: str,
+        seed: int,
+        manifest: Mapping[str, JsonValue],
+        tags: Sequence[str],
+        driver: Driver,
+        run_id: str | None = None,
+    ) -> RunRow:
+        """Create a run, driven by `driver`; its id is `run_id`, or `name-N` if None."""
+        columns = {
+            "name": name,
+            "kind": kind,
+            "seed": str(seed),
+            "at": driver.since,
+            "driver": facts_text(asdict(driver)),
+            "tags": facts_text(list(tags)),
+            "manifest": facts_text(manifest),
+        }
+        token = self._leases.new_token()
+
+        def create(db: Connection) -> tuple[int, str]:
+            made = self._one(db, "find_held", holder=token)
+            if made is not None:  # the answer to an earlier try was lost
+                return made[0], made[1]
+            new_id = self._new_id(db, name) if run_id is None else self._free_id(db, run_id)
+            [(number,)] = self._all(db, "insert_run", **columns, id=new_id)
+            self._do(db, "insert_lease", run=number, **self._lease(token))
+            return number, new_id
+
+        number, new_id = self._db.transact(create)
+        self._leases.add(new_id, number, token)
+        return self.get(new_id)
+
+    def take_over(self, run_id: str, driver: Driver) -> RunRow:
+        """Become the driver of an existing run: its epoch goes up by one.
+
+        Raises `RunBusy` if another driver of it is alive.
+        """
+        token = self._leases.new_token()
+
+        def take(db: Connection) -> int:
+            number, holder, is_driven = self._lock_lease(db, run_id)
+            if holder == token:  # the answer to an earlier try was lost
+                return number
+            if is_driven:
+                raise busy(self._get(db, run_id))
+            self._do(db, "take_lease", run=number, **self._lease(token))
+            self._do(db, "take_run", run=number, driver=facts_text(asdict(driver)))
+            return number
+
+        self._leases.add(run_id, self._db.transact(take), token)
+        return self.get(run_id)
+
+    def commit(
+        self, run_id: str, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
+    ) -> None:
+        """Write events in one transaction, which is on disk when this returns.
+
+        Raises `DriverReplaced` if the epoch is not the run's.
+        """
+        number = self._leases.number(run_id) or self._db.read(lambda db: self._number(db, run_id))
+        token = uuid4().hex
+        with as_store_error(self.url):
+            columns = commit_columns(number, events, spent)
+
+        def append(db: Connection) -> None:
+            [(advanced,)] = self._all(db, "commit", **columns, epoch=epoch, token=token)
+            if not advanced and self._one(db, "find_commit", id=run_id) != (token,):
+                raise replaced(self._get(db, run_id), epoch)
+
+        self._db.write(append)
+
+    def sync(self) -> None:
+        """Do nothing: what is committed is on disk."""
+
+    def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
+        """Record how the run ended, and stop driving it."""
+        columns = {"id": run_id, "epoch": epoch, "state": state, "reason": reason, "at": at}
+
+        def record_end(db: Connection) -> None:
+            [(ended,)] = self._all(db, "end_run", **columns)
+            if not ended:
+                raise replaced(self._get(db, run_id), epoch)
+
+        self._db.write(record_end)
+        self._leases.drop(run_id)
+
+    def let_go(self, run_id: str) -> None:
+        """Stop driving the run without recording anything (as a crash would).
+
+        If the server can't be reached, the lease expires by itself.
+        """
+        token = self._leases.drop(run_id)
+        if token is not None:
+            self._free_lease(token)
+
+    def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
+        """Store a request for the run's driver; returns its id."""
+        columns = {"kind": kind, "data": facts_text(data), "at": at, "token": uuid4().hex}
+
+        def insert(db: Connection) -> int:
+            number = self._number(db, run_id)
+            [(request,)] = self._all(db, "insert_request", run=number, **columns)
+            return int(request)
+
+        return self._db.transact(insert)
+
+    def answer(self, request_id: int, at: float) -> None:
+        """Mark a request as carried out."""
+        self._db.transact(lambda db: self._do(db, "answer_request", id=request_id, at=at))
+
+    def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
+        """Cache a model's reply under a key; it is on disk when this returns."""
+        columns = {"key": key, "model": model, "body": body, "at": at}
+        self._db.transact(lambda db: self._do(db, "keep_reply", **columns))
+
+    def forget_replies(self, before: float, model: str | None = None) -> int:
+        """Delete replies cached before that time, of one model or of all; returns how many."""
+        return self._db.transact(
+            lambda db: self._do(db, "forget_replies", before=before, model=model)
+        )
+
+    def remove(self, run_id: str) -> None:
+        """Delete a run and all its records. `RunBusy` while it is driven."""
+        was_tried = False
+
+        def delete(db: Connection) -> None:
+            nonlocal was_tried
+            if was_tried and self._one(db, "find_number", id=run_id) is None:
+                return  # the answer to an earlier try was lost
+            number, _, is_driven = self._lock_lease(db, run_id)
+            if is_driven:
+                raise busy(self._get(db, run_id))
+            was_tried = True
+            bounds = {"run": number, "start": number << SEQ_BITS, "end": (number + 1) << SEQ_BITS}
+            for what in ("events", "blobs", "requests", "lease", "run"):
+                self._do(db, f"remove_{what}", **bounds)
+
+        self._db.transact(delete)
+
+    def prune(self, before: float, states: Collection[RunState] = PRUNED) -> list[str]:
+        """Remove the runs in these states that ended before that time and aren't driven.
+
+        Returns their ids, oldest first.
+        """
+        rows = self._db.read(
+            lambda db: self._all(db, "list_old", before=before, states=list(states))
+        )
+        removed = []
+        for (run_id,) in rows:
+            with suppress(RunBusy, NoSuchRun):  # driven again, or removed by another process
+                self.remove(run_id)
+                removed.append(run_id)
+        return removed
+
+    def backup(self, path: str) -> None:
+        """Write a consistent copy of the whole store to `path`, as a store in one SQLite file."""
+        from abreast.store.postgres.backup import write_backup
+
+        write_backup(self._db, path)
+
+    def vacuum(self) -> None:
+        """Let the server use the disk space of removed runs again."""
+        self._db.write(lambda db: self._do(db, "vacuum"))
+
+    def close(self) -> None:
+        """Close it and stop driving its runs; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        for token in self._leases.close():
+            self._free_lease(token)
+        self._db.close()
+
+    def _renew_leases(self, tokens: list[str]) -> None:
+        times = self._leases.times
+        self._db.write(
+            lambda db: self._all(db, "renew_leases", holders=tokens, seconds=times.lasts),
+            patience=times.renewed,
+        )
+
+    def _free_lease(self, token: str) -> None:
+        with suppress(StoreError):
+            self._db.write(lambda db: self._do(db, "free_lease", holder=token), patience=0.0)
+
+    def _lease(self, token: str) -> dict[str, object]:
+        return {
+            "holder": token,
+            "process": this_process(),
+            "seconds": self._leases.times.lasts,
+        }
+
+    def _lock_lease(self, db: Connection, run_id: str) -> tuple[int, str | None, bool]:
+        """Lock the lease of a run: its number, the token of its driver, whether that one lives."""
+        lease = self._one(db, "lock_lease", run=self._number(db, run_id))
+        if lease is None:  # removed just before it was locked
+            return self._refuse(db, run_id), None, False
+        number, holder, process, is_valid = lease
+        return number, holder, is_valid and not has_ended(process)
+
+    def _new_id(self, db: Connection, name: str) -> str:
+        while True:
+            [(count,)] = self._all(db, "next_name", name=name)
+            if self._one(db, "find_number", id=(run_id := f"{name}-{count}")) is None:
+                return run_id
+
+    def _free_id(self, db: Connection, run_id: str) -> str:
+        if self._one(db, "find_number", id=run_id) is not None:
+            raise RunExists(
+                f"there is a run {run_id!r} already; "
+                "go on with it by `abreast resume`, or choose another id"
+            )
+        return run_id
