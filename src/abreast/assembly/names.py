@@ -171,7 +171,8 @@ def _postgres_store(url: str, busy_timeout: float) -> Store:
         from abreast.system.installation import install_hint
 
         raise ValueError(
-            f"a store in PostgreSQL needs psycopg, which is not installed: {install_hint('postgres')}"
+            "a store in PostgreSQL needs psycopg, which is not installed: "
+            + install_hint("postgres")
         ) from None
     return PostgresStore(url, busy_timeout=busy_timeout)
 

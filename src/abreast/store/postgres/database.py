@@ -15,7 +15,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import StoreCorrupt, StoreError, StoreNewer
 from abreast.store.postgres.address import PostgresAddress
-from abreast.store.postgres.server_errors import as_store_error, may_pass
+from abreast.store.postgres.server_errors import as_store_error, is_starting, may_pass
 from abreast.store.postgres.sql import migrations, quoted, sql
 from abreast.store.rows import Row
 
@@ -51,7 +51,7 @@ class PostgresDatabase:
         self._closed = False
         self._opening = threading.Lock()
         self._options = {**address.parameters, "autocommit": True, "prepare_threshold": None}
-        self._retry(self._prepare_once, busy_timeout)
+        self._retry(self._prepare_once, busy_timeout, is_starting)
         self._pool = ConnectionPool(
             kwargs=self._options,
             min_size=0,
@@ -118,14 +118,19 @@ class PostgresDatabase:
         finally:
             self._pool.putconn(connection)
 
-    def _retry(self, work: Callable[[], T], patience: float) -> T:
+    def _retry(
+        self,
+        work: Callable[[], T],
+        patience: float,
+        is_worth_it: Callable[[psycopg.Error], bool] = may_pass,
+    ) -> T:
         deadline = SYSTEM_CLOCK.now() + patience
         with as_store_error(self.url):
             while True:
                 try:
                     return work()
                 except psycopg.Error as error:
-                    if self._closed or not may_pass(error) or SYSTEM_CLOCK.now() >= deadline:
+                    if self._closed or not is_worth_it(error) or SYSTEM_CLOCK.now() >= deadline:
                         raise
                 pause(RETRY_INTERVAL)
 

@@ -56,6 +56,14 @@ def may_pass(error: psycopg.Error) -> bool:
     return error.sqlstate.startswith(_CONNECTION_CLASS)
 
 
+def is_starting(error: psycopg.Error) -> bool:
+    """Whether a connection was refused because the server starts, stops or recovers.
+
+    libpq has only the text of that. Of a server in another language, it is not recognised.
+    """
+    return error.sqlstate is None and "the database system is " in str(error)
+
+
 @contextmanager
 def as_store_error(url: str) -> Iterator[None]:
     """Raise a `StoreError` about the store at `url` in place of an error of psycopg."""
