@@ -79,6 +79,7 @@
         |-- NoSuchRun        no run of that name or id
         |-- StoreNewer       written by a later version of abreast
         |-- StoreCorrupt     not a store, or a damaged one
+        |   `-- StoreDamaged     rows of a run that are not as they were written
         |-- TypeNotLoaded    a recorded value has a type that this program has not imported
         |-- StoreReadOnly    the file or its directory can't be written
         |-- StoreFull        no room left on the disk
@@ -130,6 +131,7 @@ from abreast.core.errors import (
     ServerFault,
     Stopped,
     StoreCorrupt,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreGone,
@@ -237,6 +239,7 @@ __all__ = [
     "Stopped",
     "StoppedAtFailure",
     "StoreCorrupt",
+    "StoreDamaged",
     "StoreError",
     "StoreFull",
     "StoreGone",

@@ -14,6 +14,7 @@ from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import ManualClock
+from tests.store.contract import forget_checksums
 
 
 async def seeds_in(run):
@@ -93,6 +94,7 @@ def set_rule(path, rule):
             else f"json_set(manifest, '$.seed_rule', {rule})"
         )
         db.execute(f"UPDATE runs SET manifest = {said}")
+    forget_checksums(path)
 
 
 async def halted(path, work):

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,18 @@ def fill(store, batches=40):
         store.commit(
             "job-1", 1, [settled(first + n, f"m/{first + n}", "x" * 100) for n in range(1, 51)], {}
         )
+
+
+def forget_checksums(path):
+    """Make all rows those of an earlier version, which wrote no checksums."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE events SET epoch = NULL, sum = NULL")
+        db.execute(
+            "UPDATE runs SET checked_from = NULL, tail = NULL, settled = NULL, fixed = NULL,"
+            " sum = NULL"
+        )
+        db.execute("UPDATE requests SET sum = NULL")
+        db.execute("UPDATE replies SET sum = NULL")
 
 
 def sqlite_error(code):

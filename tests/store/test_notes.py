@@ -14,7 +14,7 @@ from abreast.core.errors import DriverReplaced, RunBusy, StoreLocked
 from abreast.store import notes
 from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import child, said_by
-from tests.store.contract import ANN, BOB, begin, settled
+from tests.store.contract import ANN, BOB, begin, forget_checksums, settled
 
 NOTES_UNTIL_KILLED = """
 store = SqliteStore(sys.argv[1])
@@ -149,6 +149,7 @@ def test_what_is_left_goes_up_to_the_first_gap_or_damage(tmp_path, lines, after,
 
 def test_what_was_spent_only_grows(path, store):
     killed(NOTES_UNTIL_KILLED, path)
+    forget_checksums(path)
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("""UPDATE runs SET spent = '{"usd": 2.0, "requests": 7}'""")
     assert store.take_over("job-1", BOB).spent == {"usd": 5.0, "requests": 7}

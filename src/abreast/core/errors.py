@@ -375,6 +375,10 @@ class StoreCorrupt(StoreError):
     """The file is not a store, or is damaged."""
 
 
+class StoreDamaged(StoreCorrupt):
+    """Rows of a run are not as they were written; the message names them."""
+
+
 class TypeNotLoaded(StoreError):
     """A recorded value has a type that this program has not imported.
 

@@ -11,6 +11,7 @@ from abreast.store.driver_locks import DriverLocks
 from abreast.store.os_errors import as_store_error
 from abreast.store.sqlite.database import Database
 from abreast.store.sqlite.store import SqliteStore
+from abreast.store.sqlite.verify import RunVerifier
 
 _NAME = "memory:"
 
@@ -89,10 +90,12 @@ class MemoryStore(SqliteStore):
     """
 
     _db: MemoryDatabase
+    _checks = False
 
     def __init__(self) -> None:
         self.path = self.url = _NAME
         self._db = MemoryDatabase()
+        self._verifier = RunVerifier(_NAME)
         self._locks = MemoryLocks()
         self._driving = {}
 

@@ -18,6 +18,8 @@ _DISK_FULL_CODES: Final = frozenset(
     }
 )
 
+_UNDECODABLE: Final = "Could not decode to UTF-8"  # sqlite3's own message, without an error code
+
 
 @contextmanager
 def as_store_error(path: str) -> Iterator[None]:
@@ -26,6 +28,8 @@ def as_store_error(path: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _of_sqlite(error, path) from error
+    except UnicodeDecodeError as error:  # in a message of SQLite about a damaged schema
+        raise StoreCorrupt(f"{path} is not an abreast store, or is damaged ({error})") from error
     except UnicodeEncodeError as error:
         raise StoreError(
             f"{path} can't take a name with a lone surrogate in it: {error.object!r}"
@@ -44,6 +48,7 @@ def _of_sqlite(error: sqlite3.Error, path: str) -> StoreError:
     if (
         kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
         or code == sqlite3.SQLITE_IOERR_SHORT_READ
+        or _UNDECODABLE in str(error)
     ):
         return StoreCorrupt(f"{path} is not an abreast store, or is damaged ({error})")
     if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):

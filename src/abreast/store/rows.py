@@ -13,7 +13,7 @@ SEQ_BITS: Final = 40  # bits of an event's id that hold its seq; the run's numbe
 # In characters. A longer body goes to a table of its own, so that scans of events stay fast.
 MAX_INLINE: Final = 64 * 1024
 
-_SEQ_MASK: Final = (1 << SEQ_BITS) - 1
+SEQ_MASK: Final = (1 << SEQ_BITS) - 1
 _to_json: Final = json_writer(ascii_only=True)  # ASCII, which can express a lone surrogate
 
 Row = tuple[Any, ...]
@@ -89,13 +89,13 @@ def event_columns(number: int, events: Sequence[Event]) -> tuple[list[Row], list
 def recorded_row(row: Row) -> Recorded:
     """An outcome from its columns."""
     path, number, lane, data, body = row
-    return Recorded(path, number & _SEQ_MASK, lane, facts_of(data), body)
+    return Recorded(path, number & SEQ_MASK, lane, facts_of(data), body)
 
 
 def event_row(row: Row) -> Event:
     """An event from its columns."""
     number, kind, path, mono, wall, lane, data, body = row
-    return Event(number & _SEQ_MASK, kind, path, mono, wall, lane, facts_of(data), body)
+    return Event(number & SEQ_MASK, kind, path, mono, wall, lane, facts_of(data), body)
 
 
 def beneath(prefix: str) -> dict[str, str | bytes | None]:

@@ -415,6 +415,7 @@ def test_prune_removes_what_ended_long_ago(failed):
     ]
     with closing(SqliteStore(failed.store)) as store, store._db.writing() as db:
         db.execute("UPDATE runs SET ended = ended - 90000")
+    forget_checksums(failed.store)
     assert failed("prune", "--older-than", "1d", "--dry-run", "--json").rows == [
         {"removed": [], "would_remove": ["map-1"]}
     ]
@@ -450,6 +451,7 @@ def test_help_imports_no_command_and_nothing_heavy(abreast):
 import sys
 before = set(sys.modules)  # coverage may have imported modules already
 from abreast.cli.main import run
+from tests.store.contract import forget_checksums
 code = run(["--help"])
 heavy = {"rich", "sqlite3", "pyarrow", "abreast.cli.commands.map", \
 "abreast.cli.jobs.map.driver"} & set(sys.modules) - before

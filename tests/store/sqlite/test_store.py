@@ -277,14 +277,30 @@ def test_of_a_removed_run_no_row_is_left_in_any_table(store):
         ("list_requests", "requests_open"),
         ("newest_run", "runs_by_name"),
         ("remove_events", "INTEGER PRIMARY KEY"),
-        ("advance_run", "INTEGER PRIMARY KEY"),
+        ("set_run_state", "INTEGER PRIMARY KEY"),
+        ("find_run_state", "INTEGER PRIMARY KEY"),
+        ("list_stored", "INTEGER PRIMARY KEY"),
+        ("index_settled", "events_settled"),
         ("find_place", "INTEGER PRIMARY KEY"),
     ],
 )
 def test_every_look_goes_by_an_index(store, statement, index):
     text = sql(statement)
     names = dict.fromkeys(
-        ["run", "after", "end", "start", "prefix", "low", "high", "floor", "limit", "kinds"], 1
+        [
+            "run",
+            "after",
+            "end",
+            "start",
+            "prefix",
+            "low",
+            "high",
+            "floor",
+            "limit",
+            "kinds",
+            "base",
+        ],
+        1,
     )
     with store._db.reading() as db:
         plan = db.execute(

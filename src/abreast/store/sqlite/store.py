@@ -11,6 +11,7 @@ from typing import Final
 from abreast.core.clock import pause
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
+from abreast.store.checksums import Fault, row_sum
 from abreast.store.driver_locks import DriverLocks
 from abreast.store.notes import read_notes
 from abreast.store.os_errors import as_store_error
@@ -26,23 +27,30 @@ from abreast.store.port import (
 )
 from abreast.store.rows import (
     SEQ_BITS,
+    SEQ_MASK,
     Row,
     beneath,
     busy,
-    event_columns,
     event_row,
     facts_of,
     facts_text,
     no_such_run,
     recorded_row,
     replaced,
-    run_row,
 )
 from abreast.store.sqlite.database import Database
+from abreast.store.sqlite.run_rows import Commit, RunEnd, end_run, run_of, seal_run, take_run
 from abreast.store.sqlite.sql import sql
+from abreast.store.sqlite.verify import RunVerifier, check_run_list, damaged
 
 # Outcomes beneath a prefix are found by the index if they fill at most this many pages.
 MAX_INDEXED_PAGES: Final = 20
+
+# In a list of runs, the events of a run are checked if it has at most so many for each item that
+# is counted: 10,000 items are counted, and the check of 40,000 events takes 0.1 s.
+EVENTS_PER_COUNTED_ITEM: Final = 4
+
+NOT_FOUND: Final = "a search does not find it"
 
 # Seconds between tries to take a lock: `driven` in another process holds it for a moment.
 LOCK_RETRY_DELAYS: Final = (0.02, 0.02, 0.02, 0.02, 0.0)
@@ -66,6 +74,8 @@ class SqliteStore:
             print([row.id for row in store.runs()])
     """
 
+    _checks = True  # whether rows are checked before they are read
+
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 30.0) -> None:
         """Open it; a `StoreError` if it is newer, damaged, read-only or on a full disk."""
         # One name for one file, or two drivers could each hold a lock of their own.
@@ -73,6 +83,7 @@ class SqliteStore:
         self.path = real_path
         self.url = f"sqlite:///{real_path}"
         self._db = Database(real_path, busy_timeout)
+        self._verifier = RunVerifier(real_path)
         self._locks = DriverLocks(f"{real_path}-locks")
         # Numbers of the runs that this store drives; a number is never used again.
         self._driving: dict[str, int] = {}
@@ -108,6 +119,7 @@ class SqliteStore:
             with self._db.writing() as db:
                 run_id = _new_id(db, name) if run_id is None else _free_id(db, run_id)
                 [(number,)] = db.execute(sql("insert_run"), {**columns, "id": run_id}).fetchall()
+                seal_run(db, number)
                 self._lock_new_run(number, run_id)
             self._driving[run_id] = number
         except BaseException:
@@ -122,11 +134,11 @@ class SqliteStore:
         """
         number = self._lock_run(run_id)
         try:
+            with self._db.reading() as db:
+                self._verify(db, run_id, ends=True)
             with self._db.writing() as db:
                 self._commit_notes(db, number)
-                db.execute(
-                    sql("take_run"), {"number": number, "driver": facts_text(asdict(driver))}
-                )
+                take_run(db, number, self.path, facts_text(asdict(driver)))
             row = self.get(run_id)  # raises if it was removed just before it was locked
             self._driving[run_id] = number
         except BaseException:
@@ -155,9 +167,9 @@ class SqliteStore:
         """
         number = self._driving.get(run_id) or self._number(run_id)
         # Encoded before the write lock is taken, so that other writers don't wait for it.
-        columns = _commit_columns(number, epoch, events, spent)
+        commit = Commit(run_id, number, epoch, events, spent)
         with self._db.writing(sync=False) as db:
-            if not _insert_events(db, *columns):
+            if not commit.write(db, self.path):
                 raise replaced(self.get(run_id), epoch)
 
     def sync(self) -> None:
@@ -166,10 +178,10 @@ class SqliteStore:
 
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
         """Record how the run ended, and stop driving it."""
-        columns = {"id": run_id, "epoch": epoch, "state": state, "reason": reason, "at": at}
         with self._db.writing() as db:
-            ended = db.execute(sql("end_run"), columns).rowcount
-        if not ended:
+            (number,) = _select_run(db, "find_number", run_id, self.path)
+            is_ended = end_run(db, number, epoch, RunEnd(state, reason, float(at)))
+        if not is_ended:
             raise replaced(self.get(run_id), epoch)
         self.let_go(run_id, for_good=True)
 
@@ -185,13 +197,14 @@ class SqliteStore:
     def newest(self, name: str) -> RunRow | None:
         """The newest run with that name."""
         with self._db.reading() as db:
+            check_run_list(db, self.path)
             row = db.execute(sql("newest_run"), (name,)).fetchone()
-        return run_row(row) if row else None
+        return run_of(self.path, row) if row else None
 
     def get(self, run_id: str) -> RunRow:
         """The run with that id; `NoSuchRun` names some that exist."""
         with self._db.reading() as db:
-            return run_row(_select_run(db, "find_run", run_id))
+            return run_of(self.path, _select_run(db, "find_run", run_id, self.path))
 
     def runs(
         self,
@@ -203,16 +216,17 @@ class SqliteStore:
     ) -> list[RunRow]:
         """Runs, newest first."""
         with self._db.reading() as db:
+            check_run_list(db, self.path)
             rows = db.execute(
                 sql("list_runs"), {"name": name, "state": state, "tag": tag, "limit": limit}
             ).fetchall()
-        return [run_row(row) for row in rows]
+        return [run_of(self.path, row) for row in rows]
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
         """The recorded outcomes of exactly these paths."""
         statement = sql("find_outcome")
         with self._db.reading() as db:
-            (number,) = _select_run(db, "find_number", run_id)
+            number = self._verify(db, run_id)
             rows = [row for path in paths for row in db.execute(statement, (number, path))]
         return {row[0]: recorded_row(row) for row in rows}
 
@@ -222,17 +236,22 @@ class SqliteStore:
         """The newest outcome of each path beneath `prefix`, in order of `seq`, after that `seq`."""
         most = MAX_INDEXED_PAGES * limit
         with self._db.reading() as db:
-            bounds = {**_bounds(db, run_id, after), **beneath(prefix), "limit": limit, "most": most}
+            place = _bounds(self._verify(db, run_id), after)
+            bounds = {**place, **beneath(prefix), "limit": limit, "most": most}
             by_index = prefix and db.execute(sql("count_settled"), bounds).fetchone()[0] < most
             rows = db.execute(
                 sql("list_outcomes_beneath" if by_index else "list_outcomes"), bounds
             ).fetchall()
+            self._check_search(db, run_id, place["after"])
+        if any(path is None for path, *_ in rows):
+            lost = [(number & SEQ_MASK) for path, number, *_ in rows if path is None]
+            raise damaged(self.path, run_id, [Fault(seq, seq, NOT_FOUND) for seq in lost])
         return [recorded_row(row) for row in rows]
 
     def count_states(self, run_id: str, most: int) -> dict[str, int]:
         """How many items are in each state, counting at most `most` of the newest outcomes."""
         with self._db.reading() as db:
-            (number,) = _select_run(db, "find_number", run_id)
+            number = self._verify(db, run_id, most=most * EVENTS_PER_COUNTED_ITEM)
             return dict(db.execute(sql("count_states"), {"run": number, "most": most}).fetchall())
 
     def events(
@@ -248,27 +267,32 @@ class SqliteStore:
         statement = sql(_LIST_STATEMENTS.get(frozenset(kinds), "list_events"))
         selection = {"kinds": facts_text(list(kinds)) if kinds else None, "limit": limit}
         with self._db.reading() as db:
-            bounds = {**_bounds(db, run_id, after), **beneath(prefix), **selection}
+            place = _bounds(self._verify(db, run_id), after)
+            bounds = {**place, **beneath(prefix), **selection}
             rows = db.execute(statement, bounds).fetchall()
+            self._check_search(db, run_id, place["after"])
         return [event_row(row) for row in rows]
 
     def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
         """Store a request for the run's driver; returns its id."""
         with self._db.writing() as db:
-            (number,) = _select_run(db, "find_number", run_id)
+            (number,) = _select_run(db, "find_number", run_id, self.path)
+            text = facts_text(data)
             [(request,)] = db.execute(
-                sql("insert_request"), (number, kind, facts_text(data), at)
+                sql("insert_request"),
+                (number, kind, text, at, row_sum((run_id, kind, text, float(at)))),
             ).fetchall()
         return int(request)
 
     def asked(self, run_id: str) -> list[ControlRequest]:
         """Requests not yet carried out, oldest first."""
         with self._db.reading() as db:
-            number = _select_run(db, "find_number", run_id)
+            number = _select_run(db, "find_number", run_id, self.path)
             rows = db.execute(sql("list_requests"), number).fetchall()
         return [
             ControlRequest(request_id, run_id, kind, facts_of(data), at)
-            for request_id, kind, data, at in rows
+            for request_id, kind, data, at, total in rows
+            if total in (None, row_sum((run_id, kind, data, at)))  # a damaged one is not obeyed
         ]
 
     def answer(self, request_id: int, at: float) -> None:
@@ -280,12 +304,17 @@ class SqliteStore:
         """The cached reply with that key, if there is one."""
         with self._db.reading() as db:
             row = db.execute(sql("find_reply"), (key,)).fetchone()
-        return row[0] if row else None
+        if row is None:
+            return None
+        model, body, kept, total = row
+        # A damaged reply is asked for again.
+        return body if total in (None, row_sum((key, model, body, kept))) else None
 
     def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
         """Cache a model's reply under a key; it is on disk when this returns."""
         with self._db.writing() as db:
-            db.execute(sql("keep_reply"), (key, model, body, at))
+            columns = (key, model, body, float(at))
+            db.execute(sql("keep_reply"), (*columns, row_sum(columns)))
 
     def replies(self) -> list[Replies]:
         """Statistics of the cached replies, by model."""
@@ -353,7 +382,34 @@ class SqliteStore:
 
     def _number(self, run_id: str) -> int:
         with self._db.reading() as db:
-            return int(_select_run(db, "find_number", run_id)[0])
+            return int(_select_run(db, "find_number", run_id, self.path)[0])
+
+    def _verify(
+        self, db: sqlite3.Connection, run_id: str, *, ends: bool = False, most: int | None = None
+    ) -> int:
+        """Check the rows of a run before they are read, and return its number.
+
+        What this store writes itself is not checked again; nor, with `most`, a run of more events.
+        """
+        number = self._driving.get(run_id)
+        if number is None:
+            place = _select_run(db, "find_mark", run_id, self.path)
+            number, state, _, last_seq, _ = place
+            if self._checks and (most is None or last_seq <= most):
+                self._verifier.verify(db, run_id, place, ends=ends or state != "running")
+        return number
+
+    def _check_search(self, db: sqlite3.Connection, run_id: str, after: int) -> None:
+        """Raise `StoreDamaged` if a scan did not start at the event after `after`.
+
+        The inner pages of a table have no checksum; a wrong one sends a search elsewhere.
+        """
+        if not self._checks or run_id in self._driving:
+            return
+        _, _, _, last_seq, _ = _select_run(db, "find_mark", run_id, self.path)
+        seq = (after & SEQ_MASK) + 1
+        if seq <= last_seq and db.execute(sql("find_event"), (after + 1,)).fetchone() is None:
+            raise damaged(self.path, run_id, [Fault(seq, seq, NOT_FOUND)])
 
     def _lock_run(self, run_id: str) -> int:
         number = self._number(run_id)
@@ -392,7 +448,8 @@ class SqliteStore:
                 name: max(noted_spent.get(name, 0), committed_spent.get(name, 0))
                 for name in noted_spent.keys() | committed_spent.keys()
             }
-            _insert_events(db, *_commit_columns(number, epoch, events, spent))
+            [run_id] = db.execute(sql("find_id"), (number,)).fetchone()
+            Commit(run_id, number, epoch, events, spent).write(db, self.path)
         return True
 
     def _recover(self, number: int) -> None:
@@ -413,29 +470,10 @@ class SqliteStore:
                     self._locks.free(number, for_good=is_committed)
 
 
-def _commit_columns(
-    number: int, epoch: int, events: Sequence[Event], spent: Mapping[str, float]
-) -> tuple[Row, list[Row], list[Row]]:
-    """The columns of a commit: of the run's row, of the events, and of their long bodies."""
-    last_seq, beat = (events[-1].seq, events[-1].wall) if events else (0, 0.0)
-    return (last_seq, facts_text(spent), beat, number, epoch), *event_columns(number, events)
-
-
-def _insert_events(
-    db: sqlite3.Connection, run_columns: Row, rows: Sequence[Row], blobs: Sequence[Row]
-) -> bool:
-    """Write the columns of a commit; False if the run has a newer driver."""
-    if not db.execute(sql("advance_run"), run_columns).rowcount:
-        return False
-    db.executemany(sql("insert_event"), rows)
-    if blobs:
-        db.executemany(sql("insert_blob"), blobs)
-    return True
-
-
-def _select_run(db: sqlite3.Connection, statement: str, run_id: str) -> Row:
+def _select_run(db: sqlite3.Connection, statement: str, run_id: str, path: str) -> Row:
     row: Row | None = db.execute(sql(statement), (run_id,)).fetchone()
     if row is None:
+        check_run_list(db, path)
         raise no_such_run(run_id, (known for (known,) in db.execute(sql("list_ids"))))
     return row
 
@@ -460,8 +498,7 @@ def _free_id(db: sqlite3.Connection, run_id: str) -> str:
     return run_id
 
 
-def _bounds(db: sqlite3.Connection, run_id: str, after: int) -> dict[str, int]:
-    (number,) = _select_run(db, "find_number", run_id)
+def _bounds(number: int, after: int) -> dict[str, int]:
     start = number << SEQ_BITS
     return {"run": number, "after": start + after, "end": start + (1 << SEQ_BITS)}
 

@@ -1,2 +1,2 @@
 -- A cached reply.
-SELECT body FROM replies WHERE key = ?
+SELECT model, body, kept, sum FROM replies WHERE key = ?

@@ -1,2 +1,2 @@
 -- Append an event.
-INSERT INTO events (id, run, kind, path, lane, mono, wall, data, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO events (id, run, kind, path, lane, mono, wall, data, body, epoch, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

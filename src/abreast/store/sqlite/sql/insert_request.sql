@@ -1,3 +1,3 @@
 -- Store a request for the run's driver.
-INSERT INTO requests (run, kind, data, created) VALUES (?, ?, ?, ?)
+INSERT INTO requests (run, kind, data, created, sum) VALUES (?, ?, ?, ?, ?)
 RETURNING id

@@ -1,7 +1,7 @@
 -- The newest outcomes in journal order: a scan of all events, however many pages it is read in.
 SELECT path, id, lane, data, coalesce(body, (SELECT body FROM blobs WHERE blobs.id = events.id))
 FROM events NOT INDEXED
-WHERE id > :after AND id < :end
+WHERE id >= :after + 1 AND id < :end
     AND kind = 'item-settled'
     AND (path = :prefix OR path >= :low AND path < :high)
     AND NOT EXISTS (

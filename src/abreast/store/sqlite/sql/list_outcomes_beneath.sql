@@ -1,7 +1,6 @@
--- The newest outcomes of a few paths of a long journal: by the index, then sorted.
-SELECT path, id, lane, data, coalesce(body, (SELECT body FROM blobs WHERE blobs.id = events.id))
-FROM events
-WHERE id IN (
+-- The newest outcomes of a few paths of a long journal: by the index, then sorted. A path is NULL if its event is not found.
+SELECT path, newest, lane, data, coalesce(body, (SELECT body FROM blobs WHERE blobs.id = events.id))
+FROM (
     SELECT newest
     FROM (
         SELECT max(id) AS newest
@@ -14,4 +13,5 @@ WHERE id IN (
     ORDER BY newest
     LIMIT :limit
 )
-ORDER BY id
+LEFT JOIN events ON events.id = newest
+ORDER BY newest

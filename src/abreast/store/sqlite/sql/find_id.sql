@@ -1,0 +1,2 @@
+-- The id of a run.
+SELECT id FROM runs WHERE number = ?

@@ -1,0 +1,2 @@
+-- The runs, without an index.
+SELECT number, id, name FROM runs NOT INDEXED
