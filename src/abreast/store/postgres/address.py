@@ -65,11 +65,12 @@ def parse_address(url: str) -> PostgresAddress:
     if not _SCHEMA_NAME.fullmatch(schema):
         raise ValueError("schema= must be a plain name of letters, digits and underscores")
     try:
-        parameters = conninfo_to_dict(base + (mark + "&".join(rest) if rest else ""))
+        found = conninfo_to_dict(base + (mark + "&".join(rest) if rest else ""))
     except ProgrammingError:
         # libpq quotes what it can't read, which may be the password.
         raise ValueError(
             f"it is not an address of PostgreSQL; one has the form {FORM}, with %40 for an @ in it"
         ) from None
-    given = {name: str(value) for name, value in parameters.items() if value is not None}
-    return PostgresAddress(without_password(url), {**_DEFAULTS, **given}, schema)
+    given = {name: str(value) for name, value in found.items() if value is not None}
+    parameters = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
+    return PostgresAddress(without_password(url), parameters, schema)

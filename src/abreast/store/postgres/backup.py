@@ -18,11 +18,11 @@ _PAGE: Final = 1000  # rows of the cursor that are read at once
 _COLUMNS: Final = {
     "names": "name, last",
     "runs": "number, id, name, kind, state, seed, epoch, created, ended, beat, last_seq, driver, "
-    "reason, tags, spent, manifest",
-    "events": "id, run, kind, path, lane, mono, wall, data, body",
+    "reason, tags, spent, manifest, checked_from, tail, settled, fixed, sum",
+    "events": "id, run, kind, path, lane, mono, wall, data, body, epoch, sum",
     "blobs": "id, body",
-    "requests": "id, run, kind, data, created, answered",
-    "replies": "key, model, body, kept",
+    "requests": "id, run, kind, data, created, answered, sum",
+    "replies": "key, model, body, kept, sum",
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from abreast.core.events import ITEM_SETTLED, Event
+from abreast.store.checksums import StoredRun, event_sum, run_key, run_sum
 from abreast.store.port import Recorded
 from abreast.store.rows import Row, event_columns, event_row, facts_text, recorded_row
 
@@ -14,31 +15,67 @@ _AFTER_DIGEST: Final = b"\xff" * 33  # sorts after every digest
 _AFTER_TEXT: Final = b"\xff"  # sorts after every text in UTF-8
 
 
-def commit_columns(
-    number: int, events: Sequence[Event], spent: Mapping[str, float]
-) -> dict[str, object]:
-    """The parameters of a commit: of the run's row, and a list for each column of the events."""
-    rows, blobs = event_columns(number, events)
-    ids, _, kinds, paths, lanes, monos, walls, facts, bodies = (
-        map(list, zip(*rows, strict=True)) if rows else ([] for _ in range(9))
-    )
-    return {
-        "run": number,
-        "last_seq": events[-1].seq if events else 0,
-        "beat": events[-1].wall if events else 0.0,
-        "spent": facts_text(spent),
-        "ids": ids,
-        "kinds": kinds,
-        "paths": [path.encode() for path in paths],
-        "lanes": [_encoded(lane) for lane in lanes],
-        "monos": monos,
-        "walls": walls,
-        "facts": facts,
-        "bodies": [_encoded(body) for body in bodies],
-        "states": [_state(event) for event in events],
-        "blob_ids": [blob_id for blob_id, _ in blobs],
-        "blobs": [body.encode() for _, body in blobs],
-    }
+class CommitColumns:
+    """The columns of a commit, without the checksums, which depend on the run's newest event."""
+
+    def __init__(self, number: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
+        self._events = events
+        rows, blobs = event_columns(number, events)
+        ids, _, kinds, paths, lanes, monos, walls, facts, bodies = (
+            map(list, zip(*rows, strict=True)) if rows else ([] for _ in range(9))
+        )
+        self._spent = facts_text(spent)
+        self._facts = facts
+        self._columns: dict[str, object] = {
+            "run": number,
+            "ids": ids,
+            "kinds": kinds,
+            "paths": [path.encode() for path in paths],
+            "lanes": [_encoded(lane) for lane in lanes],
+            "monos": [float(mono) for mono in monos],
+            "walls": [float(wall) for wall in walls],
+            "facts": facts,
+            "bodies": [_encoded(body) for body in bodies],
+            "states": [_state(event) for event in events],
+            "blob_ids": [blob_id for blob_id, _ in blobs],
+            "blobs": [body.encode() for _, body in blobs],
+        }
+
+    def after(self, run: StoredRun) -> tuple[StoredRun, dict[str, object]]:
+        """The run after the commit, and the parameters of the statement that makes it so."""
+        sums = self._sums(run)
+        newest = self._events[-1] if self._events else None
+        settled = sum(event.kind == ITEM_SETTLED for event in self._events)
+        advanced = run._replace(
+            last_seq=max(run.last_seq, newest.seq) if newest else run.last_seq,
+            beat=max(run.beat, float(newest.wall)) if newest else run.beat,
+            spent=self._spent,
+            tail=sums[-1] if sums else run.tail,
+            settled=None if run.settled is None else run.settled + settled,
+        )
+        advanced = advanced._replace(sum=run_sum(advanced))
+        columns = {
+            **self._columns,
+            "sums": sums,
+            "epoch": run.epoch,
+            "last_seq": advanced.last_seq,
+            "beat": advanced.beat,
+            "spent": advanced.spent,
+            "tail": advanced.tail,
+            "settled": advanced.settled,
+            "sum": advanced.sum,
+            "sum_before": run.sum,
+        }
+        return advanced, columns
+
+    def _sums(self, run: StoredRun) -> list[int]:
+        key, tail, sums = run_key(run.id), run.tail, []
+        for (seq, kind, path, mono, wall, lane, _, body), facts in zip(
+            self._events, self._facts, strict=True
+        ):
+            tail = event_sum(key, tail, (seq, kind, path, lane, mono, wall, facts, body, run.epoch))
+            sums.append(tail)
+        return sums
 
 
 def beneath(prefix: str) -> dict[str, bytes | None]:

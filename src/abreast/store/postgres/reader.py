@@ -4,11 +4,13 @@ from collections.abc import Collection
 from typing import Final
 
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
+from abreast.store.checksums import StoredRun, row_sum
 from abreast.store.port import ControlRequest, Recorded, Replies, RunRow
 from abreast.store.postgres.columns import beneath, event_of, recorded_of
 from abreast.store.postgres.database import Connection, PostgresDatabase
 from abreast.store.postgres.driver_process import has_ended
-from abreast.store.rows import SEQ_BITS, Row, facts_of, facts_text, no_such_run, run_row
+from abreast.store.rows import SEQ_BITS, Row, facts_of, facts_text, no_such_run
+from abreast.store.sqlite.run_rows import run_of
 
 # Outcomes beneath a prefix are found by the index if they fill at most this many pages.
 MAX_INDEXED_PAGES: Final = 20
@@ -25,6 +27,7 @@ _LIST_STATEMENTS: Final = {  # for kinds of events that have an index of their o
 class PostgresReader:
     """What a store in PostgreSQL can tell; each call is a read of its own."""
 
+    url: str
     _db: PostgresDatabase
 
     def driven(self, run_id: str) -> bool:
@@ -44,7 +47,7 @@ class PostgresReader:
     def newest(self, name: str) -> RunRow | None:
         """The newest run with that name."""
         row = self._db.read(lambda db: self._one(db, "newest_run", name=name))
-        return run_row(row) if row else None
+        return run_of(self.url, row) if row else None
 
     def get(self, run_id: str) -> RunRow:
         """The run with that id; `NoSuchRun` names some that exist."""
@@ -64,7 +67,7 @@ class PostgresReader:
         rows = self._db.read(
             lambda db: self._all(db, "list_runs", name=name, state=state, tag=tag_text, limit=limit)
         )
-        return [run_row(row) for row in rows]
+        return [run_of(self.url, row) for row in rows]
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
         """The recorded outcomes of exactly these paths."""
@@ -128,13 +131,18 @@ class PostgresReader:
 
         return [
             ControlRequest(request_id, run_id, kind, facts_of(data), at)
-            for request_id, kind, data, at in self._db.read(look)
+            for request_id, kind, data, at, total in self._db.read(look)
+            if total in (None, row_sum((run_id, kind, data, at)))  # a damaged one is not obeyed
         ]
 
     def find_reply(self, key: str) -> str | None:
         """The cached reply with that key, if there is one."""
         row = self._db.read(lambda db: self._one(db, "find_reply", key=key))
-        return row[0] if row else None
+        if row is None:
+            return None
+        model, body, kept, total = row
+        # A damaged reply is asked for again.
+        return str(body) if total in (None, row_sum((key, model, body, kept))) else None
 
     def replies(self) -> list[Replies]:
         """Statistics of the cached replies, by model."""
@@ -150,18 +158,23 @@ class PostgresReader:
         """Execute a statement that returns no rows; returns how many rows it changed."""
         return db.execute(self._db.sql(statement), parameters).rowcount
 
-    def _get(self, db: Connection, run_id: str) -> RunRow:
-        row = self._one(db, "find_run", id=run_id)
+    def _select(self, db: Connection, statement: str, run_id: str) -> Row:
+        row = self._one(db, statement, id=run_id)
         if row is None:
             raise no_such_run(run_id, (known for (known,) in self._all(db, "list_ids")))
-        return run_row(row)
+        return row
+
+    def _get(self, db: Connection, run_id: str) -> RunRow:
+        return run_of(self.url, self._select(db, "find_run", run_id))
+
+    def _stored(self, db: Connection, run_id: str) -> StoredRun:
+        """A run as it is stored; `StoreDamaged` if it is not as it was written."""
+        row = self._select(db, "find_run", run_id)
+        run_of(self.url, row)
+        return StoredRun(*row)
 
     def _number(self, db: Connection, run_id: str) -> int:
-        row = self._one(db, "find_number", id=run_id)
-        return int(row[0]) if row else self._refuse(db, run_id)
-
-    def _refuse(self, db: Connection, run_id: str) -> int:
-        raise no_such_run(run_id, (known for (known,) in self._all(db, "list_ids")))
+        return int(self._select(db, "find_number", run_id)[0])
 
     def _bounds(self, db: Connection, run_id: str, after: int) -> dict[str, object]:
         number = self._number(db, run_id)

@@ -7,9 +7,10 @@ from uuid import uuid4
 
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import Event
+from abreast.store.checksums import StoredRun, fixed_sum, row_sum, run_sum
 from abreast.store.port import PRUNED, Driver, JsonValue, RunRow, RunState
 from abreast.store.postgres.address import parse_address
-from abreast.store.postgres.columns import commit_columns
+from abreast.store.postgres.columns import CommitColumns
 from abreast.store.postgres.database import Connection, PostgresDatabase
 from abreast.store.postgres.driver_process import has_ended, this_process
 from abreast.store.postgres.leases import LEASE_TIMES, Leases, LeaseTimes
@@ -47,6 +48,8 @@ class PostgresStore(PostgresReader):
             address, busy_timeout=busy_timeout, reconnect_timeout=reconnect_timeout
         )
         self._leases = Leases(self._renew_leases, lease)
+        # Runs as they were after this store's newest commit; the next one checks that they are.
+        self._newest: dict[str, StoredRun] = {}
         self._closed = False
 
     def __repr__(self) -> str:
@@ -64,15 +67,9 @@ class PostgresStore(PostgresReader):
         run_id: str | None = None,
     ) -> RunRow:
         """Create a run, driven by `driver`; its id is `run_id`, or `name-N` if None."""
-        columns = {
-            "name": name,
-            "kind": kind,
-            "seed": str(seed),
-            "at": driver.since,
-            "driver": facts_text(asdict(driver)),
-            "tags": facts_text(list(tags)),
-            "manifest": facts_text(manifest),
-        }
+        since = float(driver.since)
+        fixed = (str(seed), since, facts_text(list(tags)), facts_text(manifest))
+        named_driver = facts_text(asdict(driver))
         token = self._leases.new_token()
 
         def create(db: Connection) -> tuple[int, str]:
@@ -80,7 +77,24 @@ class PostgresStore(PostgresReader):
             if made is not None:  # the answer to an earlier try was lost
                 return made[0], made[1]
             new_id = self._new_id(db, name) if run_id is None else self._free_id(db, run_id)
-            [(number,)] = self._all(db, "insert_run", **columns, id=new_id)
+            run = StoredRun(
+                new_id,
+                name,
+                kind,
+                *fixed,
+                state="running",
+                epoch=1,
+                ended=None,
+                beat=since,
+                last_seq=0,
+                driver=named_driver,
+                reason="",
+                spent="{}",
+                checked_from=1,
+                settled=0,
+            )
+            run = _sealed(run._replace(fixed=fixed_sum(run)))
+            [(number,)] = self._all(db, "insert_run", **run._asdict())
             self._do(db, "insert_lease", run=number, **self._lease(token))
             return number, new_id
 
@@ -93,7 +107,7 @@ class PostgresStore(PostgresReader):
 
         Raises `RunBusy` if another driver of it is alive.
         """
-        token = self._leases.new_token()
+        token, named_driver = self._leases.new_token(), facts_text(asdict(driver))
 
         def take(db: Connection) -> int:
             number, holder, is_driven = self._lock_lease(db, run_id)
@@ -102,7 +116,10 @@ class PostgresStore(PostgresReader):
             if is_driven:
                 raise busy(self._get(db, run_id))
             self._do(db, "take_lease", run=number, **self._lease(token))
-            self._do(db, "take_run", run=number, driver=facts_text(asdict(driver)))
+            run = self._stored(db, run_id)
+            run = run._replace(epoch=run.epoch + 1, driver=named_driver, ended=None)
+            run = _sealed(run._replace(state="running", reason=""))
+            self._do(db, "take_run", **run._asdict())
             return number
 
         self._leases.add(run_id, self._db.transact(take), token)
@@ -118,12 +135,19 @@ class PostgresStore(PostgresReader):
         number = self._leases.number(run_id) or self._db.read(lambda db: self._number(db, run_id))
         token = uuid4().hex
         with as_store_error(self.url):
-            columns = commit_columns(number, events, spent)
+            columns = CommitColumns(number, events, spent)
 
         def append(db: Connection) -> None:
-            [(advanced,)] = self._all(db, "commit", **columns, epoch=epoch, token=token)
-            if not advanced and self._one(db, "find_commit", id=run_id) != (token,):
-                raise replaced(self._get(db, run_id), epoch)
+            run = self._newest.get(run_id) or self._stored(db, run_id)
+            while run.epoch == epoch:
+                advanced, parameters = columns.after(run)
+                if self._all(db, "commit", **parameters, token=token) == [(1,)]:
+                    self._newest[run_id] = advanced
+                    return
+                run = self._newest[run_id] = self._stored(db, run_id)
+                if self._one(db, "find_commit", id=run_id) == (token,):
+                    return  # made by an earlier try, whose answer was lost
+            raise replaced(self._get(db, run_id), epoch)
 
         self._db.write(append)
 
@@ -132,28 +156,39 @@ class PostgresStore(PostgresReader):
 
     def end(self, run_id: str, epoch: int, state: RunState, reason: str, at: float) -> None:
         """Record how the run ended, and stop driving it."""
-        columns = {"id": run_id, "epoch": epoch, "state": state, "reason": reason, "at": at}
 
         def record_end(db: Connection) -> None:
-            [(ended,)] = self._all(db, "end_run", **columns)
-            if not ended:
-                raise replaced(self._get(db, run_id), epoch)
+            while (run := self._stored(db, run_id)).epoch == epoch:
+                ended = _sealed(
+                    run._replace(state=state, reason=reason, ended=float(at), driver=None)
+                )
+                parameters = {**ended._asdict(), "sum_before": run.sum}
+                if self._all(db, "end_run", **parameters) == [(1,)]:
+                    return
+            raise replaced(self._get(db, run_id), epoch)
 
         self._db.write(record_end)
-        self._leases.drop(run_id)
+        self._drop(run_id)
 
     def let_go(self, run_id: str) -> None:
         """Stop driving the run without recording anything (as a crash would).
 
         If the server can't be reached, the lease expires by itself.
         """
-        token = self._leases.drop(run_id)
+        token = self._drop(run_id)
         if token is not None:
             self._free_lease(token)
 
     def ask(self, run_id: str, kind: str, data: Mapping[str, JsonValue], at: float) -> int:
         """Store a request for the run's driver; returns its id."""
-        columns = {"kind": kind, "data": facts_text(data), "at": at, "token": uuid4().hex}
+        text, when = facts_text(data), float(at)
+        columns = {
+            "kind": kind,
+            "data": text,
+            "at": when,
+            "sum": row_sum((run_id, kind, text, when)),
+            "token": uuid4().hex,
+        }
 
         def insert(db: Connection) -> int:
             number = self._number(db, run_id)
@@ -168,7 +203,9 @@ class PostgresStore(PostgresReader):
 
     def keep_reply(self, key: str, model: str, body: str, at: float) -> None:
         """Cache a model's reply under a key; it is on disk when this returns."""
-        columns = {"key": key, "model": model, "body": body, "at": at}
+        with as_store_error(self.url):
+            total = row_sum((key, model, body, float(at)))
+        columns = {"key": key, "model": model, "body": body, "at": float(at), "sum": total}
         self._db.transact(lambda db: self._do(db, "keep_reply", **columns))
 
     def forget_replies(self, before: float, model: str | None = None) -> int:
@@ -229,6 +266,10 @@ class PostgresStore(PostgresReader):
             self._free_lease(token)
         self._db.close()
 
+    def _drop(self, run_id: str) -> str | None:
+        self._newest.pop(run_id, None)
+        return self._leases.drop(run_id)
+
     def _renew_leases(self, tokens: list[str]) -> None:
         times = self._leases.times
         self._db.write(
@@ -251,7 +292,7 @@ class PostgresStore(PostgresReader):
         """Lock the lease of a run: its number, the token of its driver, whether that one lives."""
         lease = self._one(db, "lock_lease", run=self._number(db, run_id))
         if lease is None:  # removed just before it was locked
-            return self._refuse(db, run_id), None, False
+            return self._number(db, run_id), None, False
         number, holder, process, is_valid = lease
         return number, holder, is_valid and not has_ended(process)
 
@@ -268,3 +309,7 @@ class PostgresStore(PostgresReader):
                 "go on with it by `abreast resume`, or choose another id"
             )
         return run_id
+
+
+def _sealed(run: StoredRun) -> StoredRun:
+    return run._replace(sum=run_sum(run))

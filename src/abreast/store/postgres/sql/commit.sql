@@ -1,17 +1,19 @@
--- Append events and advance the run, all at once: nothing if the run has a newer driver, or has this commit already.
+-- Append events and advance the run, all at once: nothing if the run is not as it was read, or has this commit already.
 WITH advanced AS (
     UPDATE abreast.runs
-    SET last_seq = greatest(last_seq, %(last_seq)s), spent = %(spent)s, beat = greatest(beat, %(beat)s),
-        last_commit = %(token)s
-    WHERE number = %(run)s AND epoch = %(epoch)s AND last_commit <> %(token)s AND abreast.wait_for_disk()
+    SET last_seq = %(last_seq)s, spent = %(spent)s, beat = %(beat)s, tail = %(tail)s, settled = %(settled)s,
+        sum = %(sum)s, last_commit = %(token)s
+    WHERE number = %(run)s AND epoch = %(epoch)s AND sum = %(sum_before)s AND last_commit <> %(token)s
+        AND abreast.wait_for_disk()
     RETURNING number
 ), added AS (
-    INSERT INTO abreast.events (id, run, kind, path, lane, mono, wall, data, body, state)
-    SELECT added.id, number, added.kind, added.path, added.lane, added.mono, added.wall, added.data, added.body, added.state
+    INSERT INTO abreast.events (id, run, kind, path, lane, mono, wall, data, body, epoch, sum, state)
+    SELECT added.id, number, added.kind, added.path, added.lane, added.mono, added.wall, added.data, added.body,
+        %(epoch)s, added.sum, added.state
     FROM advanced CROSS JOIN unnest(
         %(ids)s::bigint[], %(kinds)s::text[], %(paths)s::bytea[], %(lanes)s::bytea[], %(monos)s::float8[],
-        %(walls)s::float8[], %(facts)s::text[], %(bodies)s::bytea[], %(states)s::text[]
-    ) AS added (id, kind, path, lane, mono, wall, data, body, state)
+        %(walls)s::float8[], %(facts)s::text[], %(bodies)s::bytea[], %(sums)s::bigint[], %(states)s::text[]
+    ) AS added (id, kind, path, lane, mono, wall, data, body, sum, state)
 ), added_blobs AS (
     INSERT INTO abreast.blobs (id, body)
     SELECT added.id, added.body

@@ -1,2 +1,2 @@
 -- A cached reply.
-SELECT body FROM abreast.replies WHERE key = %(key)s
+SELECT model, body, kept, sum FROM abreast.replies WHERE key = %(key)s

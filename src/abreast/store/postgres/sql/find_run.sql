@@ -1,4 +1,5 @@
 -- One run by its id.
-SELECT id, name, kind, state, seed, epoch, created, ended, last_seq, driver, reason, tags, spent, manifest
+SELECT id, name, kind, seed, created, tags, manifest,
+    state, epoch, ended, beat, last_seq, driver, reason, spent, checked_from, tail, settled, fixed, sum
 FROM abreast.runs
 WHERE id = %(id)s

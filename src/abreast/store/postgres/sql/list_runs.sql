@@ -1,5 +1,6 @@
 -- Runs, newest first; a parameter that is NULL does not restrict its column.
-SELECT id, name, kind, state, seed, epoch, created, ended, last_seq, driver, reason, tags, spent, manifest
+SELECT id, name, kind, seed, created, tags, manifest,
+    state, epoch, ended, beat, last_seq, driver, reason, spent, checked_from, tail, settled, fixed, sum
 FROM abreast.runs
 WHERE (%(name)s::text IS NULL OR name = %(name)s)
     AND (%(state)s::text IS NULL OR state = %(state)s)

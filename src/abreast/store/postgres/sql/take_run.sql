@@ -1,4 +1,4 @@
 -- Make a driver the run's newest.
 UPDATE abreast.runs
-SET epoch = epoch + 1, driver = %(driver)s, state = 'running', reason = '', ended = NULL
-WHERE number = %(run)s
+SET epoch = %(epoch)s, driver = %(driver)s, state = %(state)s, reason = %(reason)s, ended = %(ended)s, sum = %(sum)s
+WHERE id = %(id)s

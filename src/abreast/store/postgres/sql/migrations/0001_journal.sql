@@ -29,7 +29,12 @@ CREATE TABLE abreast.runs (
     reason TEXT NOT NULL DEFAULT '',
     tags TEXT NOT NULL,             -- JSON
     spent TEXT NOT NULL DEFAULT '{}',
-    manifest TEXT NOT NULL          -- JSON
+    manifest TEXT NOT NULL,         -- JSON
+    checked_from BIGINT,            -- seq of the first event with a checksum (see checksums.py)
+    tail BIGINT,                    -- the checksum of the newest event
+    settled BIGINT,                 -- how many events are item-settled
+    fixed BIGINT,                   -- the checksum of the columns that never change
+    sum BIGINT                      -- the checksum of the others, but for last_commit
 ) WITH (fillfactor = 50, toast_tuple_target = 256);
 
 CREATE INDEX runs_by_name ON abreast.runs (name);
@@ -61,6 +66,8 @@ CREATE TABLE abreast.events (
     wall DOUBLE PRECISION NOT NULL,
     data TEXT,                      -- JSON, NULL when empty
     body BYTEA,                     -- NULL when there is none, or when it is in blobs
+    epoch BIGINT,                   -- the number of the driver that wrote it
+    sum BIGINT,                     -- its checksum, chained within the run
     state TEXT                      -- of an outcome, as in data, which may hold characters that PostgreSQL's JSON refuses
 );
 
@@ -88,6 +95,7 @@ CREATE TABLE abreast.requests (
     data TEXT NOT NULL,             -- JSON
     created DOUBLE PRECISION NOT NULL,
     answered DOUBLE PRECISION,
+    sum BIGINT,                     -- its checksum
     token TEXT NOT NULL UNIQUE      -- a request that is sent again is recognised
 );
 
@@ -97,5 +105,6 @@ CREATE TABLE abreast.replies (
     key TEXT COLLATE "C" PRIMARY KEY, -- a digest of the model and the whole request
     model TEXT COLLATE "C" NOT NULL,
     body TEXT NOT NULL,             -- JSON
-    kept DOUBLE PRECISION NOT NULL  -- wall time
+    kept DOUBLE PRECISION NOT NULL, -- wall time
+    sum BIGINT                      -- its checksum
 );
