@@ -46,6 +46,7 @@ pool_mode = transaction
 default_pool_size = 4
 max_client_conn = 200
 server_idle_timeout = 5
+server_login_retry = 1
 """
 
 

@@ -11,12 +11,12 @@ WITH advanced AS (
     SELECT added.id, number, added.kind, added.path, added.lane, added.mono, added.wall, added.data, added.body,
         %(epoch)s, added.sum, added.state
     FROM advanced CROSS JOIN unnest(
-        %(ids)s::bigint[], %(kinds)s::text[], %(paths)s::bytea[], %(lanes)s::bytea[], %(monos)s::float8[],
-        %(walls)s::float8[], %(facts)s::text[], %(bodies)s::bytea[], %(sums)s::bigint[], %(states)s::text[]
+        %(ids)b::bigint[], %(kinds)b::text[], %(paths)b::bytea[], %(lanes)b::bytea[], %(monos)b::float8[],
+        %(walls)b::float8[], %(facts)b::text[], %(bodies)b::bytea[], %(sums)b::bigint[], %(states)b::text[]
     ) AS added (id, kind, path, lane, mono, wall, data, body, sum, state)
 ), added_blobs AS (
     INSERT INTO abreast.blobs (id, body)
     SELECT added.id, added.body
-    FROM advanced CROSS JOIN unnest(%(blob_ids)s::bigint[], %(blobs)s::bytea[]) AS added (id, body)
+    FROM advanced CROSS JOIN unnest(%(blob_ids)b::bigint[], %(blobs)b::bytea[]) AS added (id, body)
 )
 SELECT count(*) FROM advanced
