@@ -80,7 +80,9 @@ def test_the_page_shows_and_resumes_runs_and_no_password(shared):
         assert (status, json.loads(body)["counts"]["failed"]) == (200, 1)
         assert shared.password not in body
         shared.file("go", "")
-        status, body = opened(address, "/run/map-1/act", {"action": "resume", "fields": {"retry_failed": True}})
+        status, body = opened(
+            address, "/run/map-1/act", {"action": "resume", "fields": {"retry_failed": True}}
+        )
         assert status == 200, body
         while json.loads(opened(address, "/run/map-1.json")[1])["counts"].get("failed"):
             pass
