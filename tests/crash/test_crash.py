@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from abreast.store.check import check_store
+from abreast.store.sqlite.store import SqliteStore
 from tests.warm import Warm
 
 JOB = Path(__file__).with_name("job.py")
@@ -85,6 +87,10 @@ def check(job: Job, kills: int, undisturbed: str) -> None:
     executed = job.executed()
     assert sorted(executed) == list(range(job.items))
     assert sum(executed.values()) - job.items <= kills * WIDTH
+    with closing(SqliteStore(job.store)) as store:
+        found = check_store(store)
+    assert found.is_whole
+    assert [run.verdict for run in found.runs] == ["ok"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.core.events import ITEM_SETTLED, ITEM_STARTED
+from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 from abreast.store.checksums import (
     RUN_COLUMNS,
     ChainCheck,
@@ -18,6 +18,7 @@ from abreast.store.checksums import (
     run_fault,
     run_key,
     run_sum,
+    with_sums,
 )
 
 RUN = "job-1"
@@ -152,9 +153,9 @@ def test_a_lost_checksum_is_not_taken_for_a_row_of_before():
 
 
 def run_columns(**changes):
-    run = StoredRun(
-        RUN, "job", "map", "7", 1.0, "[]", "{}", "done", 1, 2.0, 2.0, 6, None, "", "{}", 1, 99, 3
-    )._replace(**changes)
+    first = (RUN, "job", "map", "7", 1.0, "[]", "{}")
+    run = StoredRun(*first, "done", 1, 2.0, None, "", 1, None, 2.0, 6, "{}", 99, 3)
+    run = run._replace(**changes)
     run = run._replace(fixed=fixed_sum(run))
     return run._replace(sum=run_sum(run))
 
@@ -186,3 +187,18 @@ def test_rows_that_differ_in_one_column_have_different_sums(columns):
 
 def test_sums_fit_a_signed_64_bit_integer():
     assert all(-(2**63) <= event.sum < 2**63 for event in chained(200))
+
+
+@given(st.lists(st.tuples(st.text(), st.text(), st.none() | st.text(), st.none() | st.text())))
+def test_the_sums_of_a_commit_are_those_of_its_events_one_by_one(texts):
+    key, before, sums = run_key(RUN), None, []
+    events = [
+        Event(n, kind, path, n / 3, n / 7, lane, {}, body)
+        for n, (kind, path, lane, body) in enumerate(texts, 1)
+    ]
+    for event in events:
+        stored = StoredEvent(*event[:3], event.lane, event.mono, event.wall, "{}", event.body, 4)
+        before = event_sum(key, before, stored)
+        sums.append(before)
+    rows = [(0, 1, 2, 3, 4, 5, 6, "{}")] * len(events)
+    assert [row[8:] for row in with_sums(key, None, 4, events, rows)] == [(4, s) for s in sums]

@@ -177,6 +177,16 @@ def _postgres_store(url: str, busy_timeout: float) -> Store:
     return PostgresStore(url, busy_timeout=busy_timeout)
 
 
+def find_damaged_store(place: str) -> Store:
+    """Return a copy of a store to recover from; the original is only read. ValueError for a URL."""
+    scheme, separator, rest = place.partition("://")
+    if separator and scheme not in ("sqlite", "file"):
+        raise ValueError(f"{scheme}:// is a database with a recovery of its own")
+    from abreast.store.read_only_copy import CopiedStore
+
+    return CopiedStore(rest if separator else place)
+
+
 def find_executor(given: str | Executor) -> Executor:
     """Return the executor of that name; ValueError if there is none."""
     if not isinstance(given, str):

@@ -50,6 +50,7 @@ _COMMANDS: Final = {
     "export": "Write the results of a run as JSON lines, CSV, Parquet or one page.",
     "rm": "Remove runs and all that is recorded of them.",
     "prune": "Remove old runs.",
+    "store": "Check a store for damage, recover, back up and copy what it holds.",
     "models": "List the lanes of models, their keys and limits; fetch the embedded model.",
     "cache": "List and clear the replies that are kept for equal requests.",
     "doctor": "Say what is here, what is missing, and where each setting comes from.",

@@ -15,12 +15,12 @@ How a store uses them:
 - To check a run, give its row to `run_fault`, and its events, in order of `seq`, to a `ChainCheck`.
 - A row that belongs to no run (a request, a cached reply) has one column `sum`: `row_sum`.
 
-Texts are covered as UTF-8, so a store has to keep the text of `data` as it was written, not as
-parsed JSON. Times are covered as 64-bit floats, everything else as what it is.
+Texts are covered as UTF-8 with a separator between them, NULL as "None"; so a store has to keep the
+text of `data` as it was written, not as parsed JSON. Times are covered as 64-bit floats.
 
 The upper half of an event's sum is the CRC-32 of the row, so that a single row can be checked
-alone. The lower half is the CRC-32 of the upper half and of the lower half of the row before: a row
-that was removed, swapped or replaced by one of another life of the run breaks the chain. There is
+alone. The lower half is made of the upper half and of the lower half of the row before: a row that
+was removed, swapped or replaced by one of another life of the run breaks the chain. There is
 one chain per run, because a run has one driver at a time: groups of commits, and drivers that
 follow each other, continue it from `tail`. Requests of other processes are not in the chain.
 
@@ -33,16 +33,23 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
-from abreast.core.events import ITEM_SETTLED
+from abreast.core.events import ITEM_SETTLED, Event
 
 Column: TypeAlias = str | int | float | None
+_Row: TypeAlias = tuple[Column, ...]
+
+# beat, last_seq, spent, tail and settled of a run.
+Progress: TypeAlias = tuple[float, int, str, int | None, int | None]
+
+MAX_NAMED: Final = 5  # faults that a message names; `abreast store check --json` lists all
 
 _LOW: Final = (1 << 32) - 1
 _SIGN: Final = 1 << 63  # moves the unsigned sum into the range of a signed 64-bit integer
-_ABSENT: Final = -1  # the length of a text that is NULL; 0 is the empty text
-# seq, epoch, mono, wall, and the lengths of kind, path, lane, data and body.
-_pack_head: Final = struct.Struct("<qqddiiiii").pack
-_pack_link: Final = struct.Struct("<II").pack
+_pack_times: Final = struct.Struct("<qdd").pack  # seq, mono, wall
+_pack_progress: Final = struct.Struct("<dqqq").pack  # beat, last_seq, tail, settled
+_NONE: Final = -1  # `settled` if it is NULL
+# Odd, so that a link is different for each own sum and for each link before it.
+_MULTIPLIER: Final = 0x9E3779B1
 _pack_float: Final = struct.Struct("<d").pack
 # What packing the columns of a damaged row may raise: SQLite returns whatever type it finds.
 _DAMAGE_ERRORS: Final = (TypeError, ValueError, AttributeError, struct.error, OverflowError)
@@ -76,21 +83,21 @@ class StoredRun(NamedTuple):
     state: str
     epoch: int
     ended: float | None
-    beat: float
-    last_seq: int
     driver: str | None
     reason: str
+    checked_from: int | None
+    fixed: int | None
+    beat: float
+    last_seq: int
     spent: str
-    checked_from: int | None = None
-    tail: int | None = None
-    settled: int | None = None
-    fixed: int | None = None
+    tail: int | None
+    settled: int | None
     sum: int | None = None
 
 
 RUN_COLUMNS: Final = StoredRun._fields
-FIXED_COLUMNS: Final = RUN_COLUMNS[:7]  # the columns that never change
-CHANGING_COLUMNS: Final = RUN_COLUMNS[7:]  # the others; the last is the checksum of those before it
+FIXED_COUNT: Final = 7  # columns that never change
+DRIVEN_COUNT: Final = 14  # those, and the columns that stay the same while a driver has the run
 
 
 class Fault(NamedTuple):
@@ -110,38 +117,55 @@ class Fault(NamedTuple):
         return f"{rows}: {self.what}"
 
 
+def named(faults: Sequence[Fault]) -> str:
+    """The first faults as one text."""
+    more = len(faults) - MAX_NAMED
+    return "; ".join(map(str, faults[:MAX_NAMED])) + (f"; and {more} more" if more > 0 else "")
+
+
 def run_key(run_id: str) -> int:
     """Where the checksums of a run start: they differ from those of a run with another id."""
     return crc32(run_id.encode("utf-8", "surrogatepass"))
 
 
-def event_sum(key: int, before: int | None, event: Sequence[Column]) -> int:
+def event_sum(key: int, before: int | None, event: StoredEvent) -> int:
     """The checksum of an event after one with the checksum `before`.
 
     `key` is the `run_key` of its run, `before` is None if the event before has none or there is
-    none. `event` has the columns of a `StoredEvent`; its own sum is not read.
+    none. The event's own `sum` is not read, and a plain tuple of its columns will do.
     """
-    seq, kind, path, lane, mono, wall, data, body, epoch = event[:9]
-    head = _pack_head(
-        seq,
-        epoch,
-        mono,
-        wall,
-        len(kind),  # type: ignore[arg-type]
-        len(path),  # type: ignore[arg-type]
-        _ABSENT if lane is None else len(lane),  # type: ignore[arg-type]
-        _ABSENT if data is None else len(data),  # type: ignore[arg-type]
-        _ABSENT if body is None else len(body),  # type: ignore[arg-type]
-    )
-    text = f"{kind}{path}{lane or ''}{data or ''}{body or ''}"
-    own = crc32(text.encode("utf-8", "surrogatepass"), crc32(head, key))
-    link = key if before is None else (before + _SIGN) & _LOW
-    return (own << 32 | crc32(_pack_link(own, link))) - _SIGN
+    seq, kind, path, lane, mono, wall, data, body, epoch, _ = event
+    text = f"{kind}\x1f{path}\x1f{lane}\x1f{data}\x1f{body}"
+    own = crc32(_pack_times(seq, mono, wall) + text.encode(), crc32(b"%d" % (epoch or 0), key))
+    link = key if before is None else before & _LOW
+    return (own << 32 | (link * _MULTIPLIER + own) & _LOW) - _SIGN
 
 
-def row_sum(columns: Iterable[Column]) -> int:
-    """The checksum of a row of texts, integers, floats and NULLs; it fits 32 bits unsigned."""
-    total = 0
+def with_sums(
+    key: int, before: int | None, epoch: int, events: Iterable[Event], rows: Iterable[_Row]
+) -> list[_Row]:
+    """The rows of new events in sequence, each with `epoch` and its checksum at its end.
+
+    `rows` are those of `event_columns`: the eighth column is the text of the event's data. The
+    checksums are those of `event_sum`, but quicker. `UnicodeEncodeError` for what is no UTF-8.
+    """
+    link = key if before is None else before & _LOW
+    start = crc32(b"%d" % epoch, key)
+    summed = []
+    for (seq, kind, path, mono, wall, lane, _, body), row in zip(events, rows, strict=True):
+        text = f"{kind}\x1f{path}\x1f{lane}\x1f{row[7]}\x1f{body}"
+        own = crc32(_pack_times(seq, mono, wall) + text.encode(), start)
+        link = (link * _MULTIPLIER + own) & _LOW
+        summed.append((*row, epoch, (own << 32 | link) - _SIGN))
+    return summed
+
+
+def row_sum(columns: Iterable[Column], before: int = 0) -> int:
+    """The checksum of a row of texts, integers, floats and NULLs; it fits 32 bits unsigned.
+
+    `before` is the checksum of the columns before these.
+    """
+    total = before
     for column in columns:
         if column is None:
             part = b"n"
@@ -158,12 +182,24 @@ def row_sum(columns: Iterable[Column]) -> int:
 
 def fixed_sum(run: StoredRun) -> int:
     """The checksum of the columns of a run that never change; they can be long."""
-    return row_sum(run[: len(FIXED_COLUMNS)])
+    return row_sum(run[:FIXED_COUNT])
 
 
 def run_sum(run: StoredRun) -> int:
     """The checksum of a run's changing columns and of `fixed`."""
-    return row_sum(run[len(FIXED_COLUMNS) : -1])
+    return progress_sum(driven_sum(run), run[DRIVEN_COUNT:-1])
+
+
+def driven_sum(run: StoredRun) -> int:
+    """The first part of `run_sum`, which stays the same while a driver has the run."""
+    return row_sum(run[FIXED_COUNT:DRIVEN_COUNT])
+
+
+def progress_sum(before: int, progress: Progress) -> int:
+    """The second part of `run_sum`, of what each commit changes; `before` is the first part."""
+    beat, last_seq, spent, tail, settled = progress
+    numbers = _pack_progress(beat, last_seq, tail or 0, _NONE if settled is None else settled)
+    return crc32(numbers + spent.encode(), before)
 
 
 def is_whole(key: int, event: StoredEvent) -> bool:

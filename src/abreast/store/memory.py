@@ -41,6 +41,8 @@ class MemoryDatabase(Database):
         with self._holding, as_store_error(self.path):
             yield self.connection
 
+    reading_damaged = reading
+
     def sync(self) -> None:
         """Do nothing: there is no disk."""
 
@@ -98,6 +100,7 @@ class MemoryStore(SqliteStore):
         self._verifier = RunVerifier(_NAME)
         self._locks = MemoryLocks()
         self._driving = {}
+        self._written = {}
 
     @classmethod
     def load(cls, path: str) -> Self:

@@ -5,12 +5,13 @@ raises a `StoreError` in one clear sentence. `abreast.store.writer` decides for 
 thread calls them and how commits are grouped.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal, Protocol, TypeAlias
 
 from abreast.core.events import Event
 from abreast.core.frozen import record
+from abreast.store.checksums import StoredEvent, StoredRun
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -212,6 +213,24 @@ class Store(Protocol):
 
     def backup(self, path: str) -> None:
         """Write a consistent copy of the whole store to `path`."""
+
+    def stored_runs(self) -> list[StoredRun]:
+        """All runs as they are stored, oldest first; nothing is checked."""
+
+    def stored_events(self, run_id: str, last: int | None = None) -> Iterator[StoredEvent]:
+        """All events of a run as they are stored, in order, up to number `last` if given.
+
+        Nothing is checked, and what can't be read is left out.
+        """
+
+    def add_copy(self, run: StoredRun, events: Iterable[StoredEvent]) -> None:
+        """Add a run as it is stored elsewhere, in one transaction; `RunExists` if there is one.
+
+        It is not driven afterwards, and its checksums are those of the events given.
+        """
+
+    def integrity_faults(self) -> list[str]:
+        """What is wrong apart from the events and runs: a sentence for each fault."""
 
     def vacuum(self) -> None:
         """Give the disk space of removed runs back."""

@@ -63,8 +63,9 @@ def _copy_database(original: str, copy: Path) -> None:
             ):
                 source.backup(target)
                 return
-        # The file was left by a killed driver, so nothing changes the files while they are copied.
-        except sqlite3.OperationalError:
+        # The file was left by a killed driver, so nothing changes the files while they are copied;
+        # or the store is damaged.
+        except sqlite3.DatabaseError:
             copy.unlink(missing_ok=True)
     shutil.copyfile(original, copy)
     if Path(log := f"{original}-wal").exists():

@@ -16,6 +16,7 @@ from abreast.cli.main import _COMMANDS, cli
 from abreast.store.port import Driver
 from abreast.store.sqlite.store import SqliteStore
 from tests.cli.shell import PATIENCE, end
+from tests.store.contract import forget_checksums
 
 NUMBERS = "1\n2\n3\n4\n5\n"
 FAILS_UNTIL = (
@@ -451,7 +452,6 @@ def test_help_imports_no_command_and_nothing_heavy(abreast):
 import sys
 before = set(sys.modules)  # coverage may have imported modules already
 from abreast.cli.main import run
-from tests.store.contract import forget_checksums
 code = run(["--help"])
 heavy = {"rich", "sqlite3", "pyarrow", "abreast.cli.commands.map", \
 "abreast.cli.jobs.map.driver"} & set(sys.modules) - before

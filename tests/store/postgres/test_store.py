@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from abreast.core.errors import (
     RunBusy,
+    RunExists,
     StoreCorrupt,
     StoreDamaged,
     StoreError,
@@ -18,6 +19,7 @@ from abreast.core.errors import (
     StoreNewer,
     StoreReadOnly,
 )
+from abreast.store.check import check_store, copy_run
 from abreast.store.port import each_outcome
 from abreast.store.postgres.leases import LeaseTimes
 from abreast.store.postgres.sql import migrations
@@ -221,6 +223,44 @@ def test_a_damaged_row_is_not_believed(store, db):
     db.execute("UPDATE runs SET spent = '{\"usd\":9}'")
     with pytest.raises(StoreDamaged, match="job-1"):
         store.get("job-1")
+
+
+def test_a_run_is_copied_between_stores_byte_for_byte(store, postgres_url, tmp_path):
+    begin(store)
+    events = [event(1), settled(2, "m/é\0", "x" * 70_000, lane="l"), event(3, data={"s": "\ud800"})]
+    store.commit("job-1", 1, events, {"usd": 1.0})
+    with pytest.raises(RunBusy, match="being driven"):
+        copy_run(store, "job-1", store)
+    store.end("job-1", 1, "done", "", 300.0)
+    with (
+        closing(SqliteStore(tmp_path / "runs.db")) as file,
+        closing(PostgresStore(f"{postgres_url}_b")) as other,
+    ):
+        assert copy_run(store, "job-1", file).verdict == "ok"
+        assert copy_run(file, "job-1", other).verdict == "ok"
+        assert other.stored_runs() == file.stored_runs() == store.stored_runs()
+        rows = list(store.stored_events("job-1"))
+        assert list(other.stored_events("job-1")) == list(file.stored_events("job-1")) == rows
+        assert other.events("job-1") == events
+        assert other.count_states("job-1", 9) == {"": 1}
+        assert [row.seq for row in other.stored_events("job-1", last=2)] == [1, 2]
+        with pytest.raises(RunExists):
+            copy_run(file, "job-1", other)
+        assert other.take_over("job-1", BOB).epoch == 2
+        other.commit("job-1", 2, [event(4)], {})
+        assert check_store(other).is_whole
+
+
+def test_a_check_finds_what_was_changed(store, db):
+    begin(store)
+    store.commit("job-1", 1, [event(1), settled(2, "m/a"), event(3)], {})
+    store.ask("job-1", "cancel", {}, 1.0)
+    assert check_store(store).is_whole
+    db.execute("UPDATE events SET body = 'else' WHERE kind = 'item-settled'")
+    db.execute("UPDATE requests SET kind = 'approve'")
+    found = check_store(store)
+    assert [str(fault) for fault in found.runs[0].faults] == ["row 2: changed"]
+    assert found.faults == ("request 1 was changed",)
 
 
 def test_a_backup_is_not_written_over_a_store_in_use(store, tmp_path):

@@ -4,9 +4,26 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from abreast.core.events import ITEM_SETTLED, Event
-from abreast.store.checksums import StoredRun, event_sum, run_key, run_sum
+from abreast.store.checksums import (
+    DRIVEN_COUNT,
+    RUN_COLUMNS,
+    StoredEvent,
+    StoredRun,
+    run_key,
+    with_sums,
+)
 from abreast.store.port import Recorded
-from abreast.store.rows import Row, event_columns, event_row, facts_text, recorded_row
+from abreast.store.rows import (
+    MAX_INLINE,
+    SEQ_BITS,
+    Row,
+    event_columns,
+    event_row,
+    facts_of,
+    facts_text,
+    recorded_row,
+)
+from abreast.store.sqlite.run_rows import DrivenRun
 
 MAX_INDEXED: Final = (
     1000  # bytes of a path that are in an index; the function path_key has the same
@@ -16,66 +33,70 @@ _AFTER_TEXT: Final = b"\xff"  # sorts after every text in UTF-8
 
 
 class CommitColumns:
-    """The columns of a commit, without the checksums, which depend on the run's newest event."""
+    """The columns of a commit; the checksums depend on the run's newest event."""
 
     def __init__(self, number: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
         self._events = events
-        rows, blobs = event_columns(number, events)
-        ids, _, kinds, paths, lanes, monos, walls, facts, bodies = (
-            map(list, zip(*rows, strict=True)) if rows else ([] for _ in range(9))
-        )
         self._spent = facts_text(spent)
-        self._facts = facts
-        self._columns: dict[str, object] = {
-            "run": number,
-            "ids": ids,
-            "kinds": kinds,
-            "paths": [path.encode() for path in paths],
-            "lanes": [_encoded(lane) for lane in lanes],
-            "monos": [float(mono) for mono in monos],
-            "walls": [float(wall) for wall in walls],
-            "facts": facts,
-            "bodies": [_encoded(body) for body in bodies],
-            "states": [_state(event) for event in events],
-            "blob_ids": [blob_id for blob_id, _ in blobs],
-            "blobs": [body.encode() for _, body in blobs],
-        }
+        self._rows, blobs = event_columns(number, events)
+        states = [_state(event.kind, event.data) for event in events]
+        self._columns = {"run": number, **_columns(self._rows, blobs), "states": states}
 
-    def after(self, run: StoredRun) -> tuple[StoredRun, dict[str, object]]:
+    def after(self, number: int, run: StoredRun) -> tuple[StoredRun, dict[str, object]]:
         """The run after the commit, and the parameters of the statement that makes it so."""
-        sums = self._sums(run)
-        newest = self._events[-1] if self._events else None
-        settled = sum(event.kind == ITEM_SETTLED for event in self._events)
-        advanced = run._replace(
-            last_seq=max(run.last_seq, newest.seq) if newest else run.last_seq,
-            beat=max(run.beat, float(newest.wall)) if newest else run.beat,
-            spent=self._spent,
-            tail=sums[-1] if sums else run.tail,
-            settled=None if run.settled is None else run.settled + settled,
-        )
-        advanced = advanced._replace(sum=run_sum(advanced))
-        columns = {
-            **self._columns,
-            "sums": sums,
-            "epoch": run.epoch,
-            "last_seq": advanced.last_seq,
-            "beat": advanced.beat,
-            "spent": advanced.spent,
-            "tail": advanced.tail,
-            "settled": advanced.settled,
-            "sum": advanced.sum,
-            "sum_before": run.sum,
-        }
-        return advanced, columns
+        rows = with_sums(run_key(run.id), run.tail, run.epoch, self._events, self._rows)
+        sums = [row[-1] for row in rows]
+        tail = int(sums[-1] or 0) if sums else run.tail
+        advanced = DrivenRun(number, run).after(self._events, self._spent, tail)
+        progress = {name: getattr(advanced, name) for name in RUN_COLUMNS[DRIVEN_COUNT:]}
+        columns = {**self._columns, **progress, "sums": sums}
+        return advanced, {**columns, "epoch": run.epoch, "sum_before": run.sum}
 
-    def _sums(self, run: StoredRun) -> list[int]:
-        key, tail, sums = run_key(run.id), run.tail, []
-        for (seq, kind, path, mono, wall, lane, _, body), facts in zip(
-            self._events, self._facts, strict=True
-        ):
-            tail = event_sum(key, tail, (seq, kind, path, lane, mono, wall, facts, body, run.epoch))
-            sums.append(tail)
-        return sums
+
+def copied_columns(number: int, events: Sequence[StoredEvent]) -> dict[str, object]:
+    """The parameters of the statement that adds events as they are stored elsewhere."""
+    rows: list[Row] = []
+    blobs: list[Row] = []
+    base = number << SEQ_BITS
+    for seq, kind, path, lane, mono, wall, data, body, _, _ in events:
+        is_long = body is not None and len(body) > MAX_INLINE
+        if is_long:
+            blobs.append((base + seq, body))
+        inline = None if is_long else body
+        rows.append((base + seq, number, kind, path, lane, mono, wall, data, inline))
+    return {
+        "run": number,
+        **_columns(rows, blobs),
+        "epochs": [event.epoch for event in events],
+        "sums": [event.sum for event in events],
+        "states": [_state(event.kind, facts_of(event.data)) for event in events],
+    }
+
+
+def stored_event(row: Row) -> StoredEvent:
+    """An event as it is stored, from its columns."""
+    seq, kind, path, lane, mono, wall, data, body, epoch, total = row
+    texts = (path.decode(), _text(lane), mono, wall, data, _text(body))
+    return StoredEvent(seq, kind, *texts, epoch, total)
+
+
+def _columns(rows: Sequence[Row], blobs: Sequence[Row]) -> dict[str, object]:
+    """A list for each column of events, and of their long bodies."""
+    ids, _, kinds, paths, lanes, monos, walls, facts, bodies = (
+        map(list, zip(*rows, strict=True)) if rows else ([] for _ in range(9))
+    )
+    return {
+        "ids": ids,
+        "kinds": kinds,
+        "paths": [path.encode() for path in paths],
+        "lanes": [_encoded(lane) for lane in lanes],
+        "monos": [float(mono) for mono in monos],
+        "walls": [float(wall) for wall in walls],
+        "facts": facts,
+        "bodies": [_encoded(body) for body in bodies],
+        "blob_ids": [blob_id for blob_id, _ in blobs],
+        "blobs": [body.encode() for _, body in blobs],
+    }
 
 
 def beneath(prefix: str) -> dict[str, bytes | None]:
@@ -123,6 +144,6 @@ def _text(encoded: bytes | None) -> str | None:
     return None if encoded is None else encoded.decode()
 
 
-def _state(event: Event) -> str | None:
-    state = event.data.get("state") if event.kind == ITEM_SETTLED else None
+def _state(kind: str, facts: Mapping[str, object]) -> str | None:
+    state = facts.get("state") if kind == ITEM_SETTLED else None
     return state if isinstance(state, str) else None

@@ -83,7 +83,7 @@ class PostgresDatabase:
         timeout = self._reconnect_timeout if patience is None else patience
         return self._retry(lambda: self._use(work), timeout)
 
-    def transact(self, work: Callable[[Connection], T]) -> T:
+    def transact(self, work: Callable[[Connection], T], *, patience: float | None = None) -> T:
         """Do `work` in one transaction, which is on disk afterwards; otherwise as `write`."""
 
         def in_transaction(db: Connection) -> T:
@@ -91,7 +91,7 @@ class PostgresDatabase:
                 db.execute(self.sql("wait_for_disk"))
                 return work(db)
 
-        return self.write(in_transaction)
+        return self.write(in_transaction, patience=patience)
 
     def close(self) -> None:
         """Close all connections."""

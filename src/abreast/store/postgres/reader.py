@@ -1,12 +1,12 @@
 """The reading half of the PostgreSQL store: runs, events, outcomes, requests and replies."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
-from abreast.store.checksums import StoredRun, row_sum
+from abreast.store.checksums import StoredEvent, StoredRun, row_sum
 from abreast.store.port import ControlRequest, Recorded, Replies, RunRow
-from abreast.store.postgres.columns import beneath, event_of, recorded_of
+from abreast.store.postgres.columns import beneath, event_of, recorded_of, stored_event
 from abreast.store.postgres.database import Connection, PostgresDatabase
 from abreast.store.postgres.driver_process import has_ended
 from abreast.store.rows import SEQ_BITS, Row, facts_of, facts_text, no_such_run
@@ -14,6 +14,7 @@ from abreast.store.sqlite.run_rows import run_of
 
 # Outcomes beneath a prefix are found by the index if they fill at most this many pages.
 MAX_INDEXED_PAGES: Final = 20
+STORED_PAGE: Final = 1000  # events that are read at once
 
 _LIST_STATEMENTS: Final = {  # for kinds of events that have an index of their own
     frozenset({ITEM_READ}): "list_inputs",
@@ -147,6 +148,35 @@ class PostgresReader:
     def replies(self) -> list[Replies]:
         """Statistics of the cached replies, by model."""
         return [Replies(*row) for row in self._db.read(lambda db: self._all(db, "count_replies"))]
+
+    def stored_runs(self) -> list[StoredRun]:
+        """All runs as they are stored, oldest first; nothing is checked."""
+        rows = self._db.read(lambda db: self._all(db, "list_stored_runs"))
+        return [StoredRun(*row) for row in rows]
+
+    def stored_events(self, run_id: str, last: int | None = None) -> Iterator[StoredEvent]:
+        """All events of a run as they are stored, in order; nothing is checked."""
+        number = self._db.read(lambda db: self._number(db, run_id))
+        base = number << SEQ_BITS
+        end = base + (1 << SEQ_BITS if last is None else last + 1)
+        bounds = {"base": base, "end": end, "limit": STORED_PAGE}
+        after = base
+        while rows := self._db.read(
+            lambda db, after=after: self._all(db, "list_stored", **bounds, after=after)  # type: ignore[misc]
+        ):
+            yield from map(stored_event, rows)
+            after = base + rows[-1][0]
+
+    def integrity_faults(self) -> list[str]:
+        """The requests and replies that are not as they were written."""
+        requests = self._db.read(lambda db: self._all(db, "check_requests"))
+        replies = self._db.read(lambda db: self._all(db, "check_replies"))
+        return [
+            f"{what} {name} was changed"
+            for what, rows in (("request", requests), ("cached reply", replies))
+            for name, total, *columns in rows
+            if total not in (None, row_sum(columns))
+        ]
 
     def _all(self, db: Connection, statement: str, **parameters: object) -> list[Row]:
         return db.execute(self._db.sql(statement), parameters, binary=True).fetchall()

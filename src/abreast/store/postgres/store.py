@@ -1,20 +1,21 @@
 """The store in a PostgreSQL database, which several hosts may use at the same time."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import islice
 from uuid import uuid4
 
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import Event
-from abreast.store.checksums import StoredRun, fixed_sum, row_sum, run_sum
+from abreast.store.checksums import StoredEvent, StoredRun, fixed_sum, row_sum, run_sum
 from abreast.store.port import PRUNED, Driver, JsonValue, RunRow, RunState
 from abreast.store.postgres.address import parse_address
-from abreast.store.postgres.columns import CommitColumns
+from abreast.store.postgres.columns import CommitColumns, copied_columns
 from abreast.store.postgres.database import Connection, PostgresDatabase
 from abreast.store.postgres.driver_process import has_ended, this_process
 from abreast.store.postgres.leases import LEASE_TIMES, Leases, LeaseTimes
-from abreast.store.postgres.reader import PostgresReader
+from abreast.store.postgres.reader import STORED_PAGE, PostgresReader
 from abreast.store.postgres.server_errors import as_store_error
 from abreast.store.rows import SEQ_BITS, busy, facts_text, replaced
 
@@ -78,19 +79,18 @@ class PostgresStore(PostgresReader):
                 return made[0], made[1]
             new_id = self._new_id(db, name) if run_id is None else self._free_id(db, run_id)
             run = StoredRun(
-                new_id,
-                name,
-                kind,
-                *fixed,
+                *(new_id, name, kind, *fixed),
                 state="running",
                 epoch=1,
                 ended=None,
-                beat=since,
-                last_seq=0,
                 driver=named_driver,
                 reason="",
-                spent="{}",
                 checked_from=1,
+                fixed=None,
+                beat=since,
+                last_seq=0,
+                spent="{}",
+                tail=None,
                 settled=0,
             )
             run = _sealed(run._replace(fixed=fixed_sum(run)))
@@ -140,7 +140,7 @@ class PostgresStore(PostgresReader):
         def append(db: Connection) -> None:
             run = self._newest.get(run_id) or self._stored(db, run_id)
             while run.epoch == epoch:
-                advanced, parameters = columns.after(run)
+                advanced, parameters = columns.after(number, run)
                 if self._all(db, "commit", **parameters, token=token) == [(1,)]:
                     self._newest[run_id] = advanced
                     return
@@ -252,6 +252,22 @@ class PostgresStore(PostgresReader):
         from abreast.store.postgres.backup import write_backup
 
         write_backup(self._db, path)
+
+    def add_copy(self, run: StoredRun, events: Iterable[StoredEvent]) -> None:
+        """Add a run as it is stored elsewhere, in one transaction; `RunExists` if there is one.
+
+        It is not tried again if the connection is lost: the events can be read once.
+        """
+
+        def add(db: Connection) -> None:
+            self._free_id(db, run.id)
+            [(number,)] = self._all(db, "insert_run", **run._asdict())
+            self._do(db, "insert_free_lease", run=number)
+            source = iter(events)
+            while page := list(islice(source, STORED_PAGE)):
+                self._do(db, "insert_events", **copied_columns(number, page))
+
+        self._db.transact(add, patience=0.0)
 
     def vacuum(self) -> None:
         """Let the server use the disk space of removed runs again."""

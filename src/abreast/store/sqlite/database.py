@@ -5,7 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -90,6 +90,15 @@ class Database:
                 db.close()
             else:
                 self._idle.append(db)
+
+    @contextmanager
+    def reading_damaged(self) -> Iterator[sqlite3.Connection]:
+        """A connection without a transaction: SQLite could not end one after an error."""
+        with as_store_error(self.path):
+            self._check_open()
+            self._check_there()
+            with closing(self._connect(query_only=True)) as db:
+                yield db
 
     def tidy(self) -> None:
         """Give free space back to the disk."""

@@ -2,25 +2,26 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.store.checksums import (
-    FIXED_COLUMNS,
+    DRIVEN_COUNT,
+    FIXED_COUNT,
     StoredRun,
-    event_sum,
+    driven_sum,
     fixed_sum,
+    progress_sum,
     run_fault,
     run_key,
     run_sum,
     state_fault,
+    with_sums,
 )
 from abreast.store.port import RunRow
 from abreast.store.rows import Row, event_columns, facts_text, run_row
 from abreast.store.sqlite.sql import sql
 from abreast.store.sqlite.verify import damaged
-
-_CHANGING_AT: Final = len(FIXED_COLUMNS)
 
 
 class RunEnd(NamedTuple):
@@ -64,10 +65,11 @@ def stored_run(db: sqlite3.Connection, number: int) -> StoredRun | None:
     return StoredRun(*fixed, *db.execute(sql("find_run_state"), (number,)).fetchone())
 
 
-def write_run(db: sqlite3.Connection, number: int, run: StoredRun) -> None:
-    """Write the changing columns of a run, and its checksum."""
-    row = run._replace(sum=run_sum(run))
-    db.execute(sql("set_run_state"), (*row[_CHANGING_AT:], number))
+def write_run(db: sqlite3.Connection, number: int, run: StoredRun) -> StoredRun:
+    """Write the changing columns of a run and its checksum; returns the run with that."""
+    run = run._replace(sum=run_sum(run))
+    db.execute(sql("set_run_state"), (*run[FIXED_COUNT:], number))
+    return run
 
 
 def seal_run(db: sqlite3.Connection, number: int) -> StoredRun:
@@ -76,9 +78,7 @@ def seal_run(db: sqlite3.Connection, number: int) -> StoredRun:
     if run is None:
         raise LookupError(number)
     starts = run.last_seq + 1 if run.checked_from is None else run.checked_from
-    run = run._replace(fixed=fixed_sum(run), checked_from=starts)
-    write_run(db, number, run)
-    return run
+    return write_run(db, number, run._replace(fixed=fixed_sum(run), checked_from=starts))
 
 
 def take_run(db: sqlite3.Connection, number: int, path: str, driver: str) -> None:
@@ -104,64 +104,63 @@ def end_run(db: sqlite3.Connection, number: int, epoch: int, end: RunEnd) -> boo
     return True
 
 
+class DrivenRun:
+    """The row of a run as its driver last wrote it, so that it need not be read for each commit."""
+
+    __slots__ = ("_driven", "_prefix", "number", "run")
+
+    def __init__(self, number: int, run: StoredRun) -> None:
+        self.number = number
+        self.run = run
+        self._driven = run[:DRIVEN_COUNT]
+        self._prefix = driven_sum(run)
+
+    def after(self, events: Sequence[Event], spent: str, tail: int | None) -> StoredRun:
+        """The row after a commit of these events."""
+        run = self.run
+        beat, last_seq, settled = run.beat, run.last_seq, run.settled
+        if events:
+            beat, last_seq = max(beat, float(events[-1].wall)), max(last_seq, events[-1].seq)
+            if settled is not None:
+                settled += [event[1] for event in events].count(ITEM_SETTLED)
+        progress = (beat, last_seq, spent, tail, settled)
+        return StoredRun(*self._driven, *progress, progress_sum(self._prefix, progress))
+
+
+def read_driven(db: sqlite3.Connection, path: str, run_id: str, number: int) -> DrivenRun:
+    """Read the row of a run that events are written to; `LookupError` if it was removed.
+
+    A run of before gets checksums: the events are notes of a driver of an earlier version.
+    """
+    found = db.execute(sql("find_run_state"), (number,)).fetchone()
+    if found is None:
+        raise LookupError(run_id)
+    run = StoredRun(run_id, "", "", "", 0.0, "", "", *found)
+    if (fault := state_fault(run)) is not None:
+        raise damaged(path, run_id, [fault])
+    return DrivenRun(number, seal_run(db, number) if run.fixed is None else run)
+
+
 class Commit:
     """One commit of events to a run, encoded before the write lock is taken."""
 
-    def __init__(
-        self,
-        run_id: str,
-        number: int,
-        epoch: int,
-        events: Sequence[Event],
-        spent: Mapping[str, float],
-    ) -> None:
-        self._run_id = run_id
-        self._number = number
-        self._epoch = epoch
+    def __init__(self, number: int, events: Sequence[Event], spent: Mapping[str, float]) -> None:
         self._events = events
         self._spent = facts_text(spent)
         self._rows, self._blobs = event_columns(number, events)
 
-    def write(self, db: sqlite3.Connection, path: str) -> bool:
-        """Write the events and the run's row; False if the run has a newer driver."""
-        found = db.execute(sql("find_run_state"), (self._number,)).fetchone()
-        if found is None:
-            return False
-        run = StoredRun(self._run_id, "", "", "", 0.0, "", "", *found)
-        if run.epoch != self._epoch:
-            return False
-        if (fault := state_fault(run)) is not None:
-            raise damaged(path, self._run_id, [fault])
-        if run.fixed is None:  # the events are notes of a driver of an earlier version
-            run = seal_run(db, self._number)
-        tail, events = run.tail, self._events
-        if events:
-            tail = self._insert_events(db, run)
-        write_run(
-            db,
-            self._number,
-            run._replace(
-                last_seq=max(run.last_seq, events[-1].seq) if events else run.last_seq,
-                spent=self._spent,
-                beat=max(run.beat, float(events[-1].wall)) if events else run.beat,
-                tail=tail,
-                settled=run.settled if run.settled is None else run.settled + self._settled(),
-            ),
-        )
-        return True
+    def write(self, db: sqlite3.Connection, driven: DrivenRun) -> StoredRun | None:
+        """Write the events and the run's row, which is returned.
 
-    def _insert_events(self, db: sqlite3.Connection, run: StoredRun) -> int | None:
-        key, epoch, tail = run_key(self._run_id), self._epoch, run.tail
-        rows = []
-        for (seq, kind, route, mono, wall, lane, _, body), row in zip(
-            self._events, self._rows, strict=True
-        ):
-            tail = event_sum(key, tail, (seq, kind, route, lane, mono, wall, row[7], body, epoch))
-            rows.append((*row, epoch, tail))
+        None, and nothing is written, if the row is not as `driven` has it.
+        """
+        run, tail = driven.run, driven.run.tail
+        rows = with_sums(run_key(run.id), tail, run.epoch, self._events, self._rows)
+        after = driven.after(self._events, self._spent, int(rows[-1][-1] or 0) if rows else tail)
+        place = (driven.number, run.epoch, run.sum)
+        if not db.execute(sql("advance_run"), (*after[DRIVEN_COUNT:], *place)).rowcount:
+            return None
         db.executemany(sql("insert_event"), rows)
         if self._blobs:
             db.executemany(sql("insert_blob"), self._blobs)
-        return tail
-
-    def _settled(self) -> int:
-        return sum(event.kind == ITEM_SETTLED for event in self._events)
+        return after

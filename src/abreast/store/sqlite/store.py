@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Final
 from abreast.core.clock import pause
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
-from abreast.store.checksums import Fault, row_sum
+from abreast.store.checksums import Fault, StoredEvent, StoredRun, row_sum
 from abreast.store.driver_locks import DriverLocks
 from abreast.store.notes import read_notes
 from abreast.store.os_errors import as_store_error
@@ -39,8 +39,24 @@ from abreast.store.rows import (
     replaced,
 )
 from abreast.store.sqlite.database import Database
-from abreast.store.sqlite.run_rows import Commit, RunEnd, end_run, run_of, seal_run, take_run
+from abreast.store.sqlite.run_rows import (
+    Commit,
+    DrivenRun,
+    RunEnd,
+    end_run,
+    read_driven,
+    run_of,
+    seal_run,
+    take_run,
+)
 from abreast.store.sqlite.sql import sql
+from abreast.store.sqlite.stored_rows import (
+    add_copy,
+    integrity_faults,
+    read_anything,
+    stored_events,
+    stored_runs,
+)
 from abreast.store.sqlite.verify import RunVerifier, check_run_list, damaged
 
 # Outcomes beneath a prefix are found by the index if they fill at most this many pages.
@@ -87,6 +103,7 @@ class SqliteStore:
         self._locks = DriverLocks(f"{real_path}-locks")
         # Numbers of the runs that this store drives; a number is never used again.
         self._driving: dict[str, int] = {}
+        self._written: dict[str, DrivenRun] = {}  # their rows, as this store last wrote them
         for number in self._locks.written_in():
             self._recover(number)
 
@@ -167,10 +184,17 @@ class SqliteStore:
         """
         number = self._driving.get(run_id) or self._number(run_id)
         # Encoded before the write lock is taken, so that other writers don't wait for it.
-        commit = Commit(run_id, number, epoch, events, spent)
+        commit = Commit(number, events, spent)
+        driven = self._written.get(run_id)
         with self._db.writing(sync=False) as db:
-            if not commit.write(db, self.path):
+            written = commit.write(db, driven) if driven and driven.run.epoch == epoch else None
+            if written is None or driven is None:  # the first commit, or the row was changed
+                driven = read_driven(db, self.path, run_id, number)
+                written = commit.write(db, driven) if driven.run.epoch == epoch else None
+            if written is None:
                 raise replaced(self.get(run_id), epoch)
+        driven.run = written
+        self._written[run_id] = driven
 
     def sync(self) -> None:
         """Flush everything committed so far to the disk."""
@@ -190,6 +214,7 @@ class SqliteStore:
 
         With `for_good`, nothing is left of its lock.
         """
+        self._written.pop(run_id, None)
         number = self._driving.pop(run_id, None)
         if number is not None:
             self._locks.free(number, for_good=for_good)
@@ -370,6 +395,31 @@ class SqliteStore:
         ):
             db.backup(copy)
 
+    def stored_runs(self) -> list[StoredRun]:
+        """All runs as they are stored, oldest first; nothing is checked."""
+        with self._reading_anything() as db:
+            return stored_runs(db)
+
+    def stored_events(self, run_id: str, last: int | None = None) -> Iterator[StoredEvent]:
+        """All events of a run as they are stored, in order; nothing is checked."""
+        with self._reading_anything() as db:
+            number, _, _, last_seq, _ = _select_run(db, "find_mark", run_id, self.path)
+            for event in stored_events(db, number, last_seq):
+                if last is not None and event.seq > last:
+                    break
+                yield event
+
+    def add_copy(self, run: StoredRun, events: Iterable[StoredEvent]) -> None:
+        """Add a run as it is stored elsewhere; `RunExists` if there is one of its id."""
+        with self._db.writing() as db:
+            _free_id(db, run.id)
+            add_copy(db, run, events)
+
+    def integrity_faults(self) -> list[str]:
+        """What SQLite finds wrong with the file, and the rows that belong to no run."""
+        with self._reading_anything() as db:
+            return list(integrity_faults(db))
+
     def vacuum(self) -> None:
         """Give the disk space of removed runs back."""
         self._db.tidy()
@@ -379,6 +429,18 @@ class SqliteStore:
         self._db.close()
         self._locks.close()
         self._driving.clear()
+        self._written.clear()
+
+    @contextmanager
+    def _reading_anything(self) -> Iterator[sqlite3.Connection]:
+        """A connection on which a text that is no UTF-8 is no error."""
+        with self._db.reading_damaged() as db:
+            usual = db.text_factory
+            read_anything(db)
+            try:
+                yield db
+            finally:
+                db.text_factory = usual
 
     def _number(self, run_id: str) -> int:
         with self._db.reading() as db:
@@ -449,7 +511,8 @@ class SqliteStore:
                 for name in noted_spent.keys() | committed_spent.keys()
             }
             [run_id] = db.execute(sql("find_id"), (number,)).fetchone()
-            Commit(run_id, number, epoch, events, spent).write(db, self.path)
+            driven = read_driven(db, self.path, run_id, number)
+            Commit(number, events, spent).write(db, driven)
         return True
 
     def _recover(self, number: int) -> None:

@@ -9,11 +9,10 @@ from typing import Final, cast
 from abreast.core.errors import StoreDamaged
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEM_SETTLED, ITEMS_COMPLETE, MAP_STARTED
 from abreast.core.frozen import record
-from abreast.store.checksums import ChainCheck, Fault, StoredEvent, StoredRun, run_fault
+from abreast.store.checksums import ChainCheck, Fault, StoredEvent, StoredRun, named, run_fault
 from abreast.store.rows import SEQ_BITS, Row
 from abreast.store.sqlite.sql import sql
 
-MAX_NAMED: Final = 5  # faults that a message names; `abreast store check` lists all
 ROWS_PER_PAGE: Final = 1000
 EVERYTHING: Final = -1  # a LIMIT of SQLite
 
@@ -134,6 +133,4 @@ def run_list_faults(db: sqlite3.Connection) -> list[str]:
 
 def damaged(path: str, run_id: str, faults: Sequence[Fault]) -> StoreDamaged:
     """The error for a run whose rows are not as they were written."""
-    more = len(faults) - MAX_NAMED
-    named = "; ".join(map(str, faults[:MAX_NAMED])) + (f"; and {more} more" if more > 0 else "")
-    return StoreDamaged(f"run {run_id} in {path} is damaged: {named}")
+    return StoreDamaged(f"run {run_id} in {path} is damaged: {named(faults)}")

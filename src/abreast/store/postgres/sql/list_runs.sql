@@ -1,6 +1,6 @@
 -- Runs, newest first; a parameter that is NULL does not restrict its column.
 SELECT id, name, kind, seed, created, tags, manifest,
-    state, epoch, ended, beat, last_seq, driver, reason, spent, checked_from, tail, settled, fixed, sum
+    state, epoch, ended, driver, reason, checked_from, fixed, beat, last_seq, spent, tail, settled, sum
 FROM abreast.runs
 WHERE (%(name)s::text IS NULL OR name = %(name)s)
     AND (%(state)s::text IS NULL OR state = %(state)s)

@@ -1,4 +1,4 @@
 -- The columns of a run that change, as they are stored.
-SELECT state, epoch, ended, beat, last_seq, driver, reason, spent, checked_from, tail, settled, fixed, sum
+SELECT state, epoch, ended, driver, reason, checked_from, fixed, beat, last_seq, spent, tail, settled, sum
 FROM runs
 WHERE number = ?

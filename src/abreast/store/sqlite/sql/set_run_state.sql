@@ -1,5 +1,5 @@
 -- Write the columns of a run that change.
 UPDATE runs
-SET state = ?, epoch = ?, ended = ?, beat = ?, last_seq = ?, driver = ?, reason = ?, spent = ?,
-    checked_from = ?, tail = ?, settled = ?, fixed = ?, sum = ?
+SET state = ?, epoch = ?, ended = ?, driver = ?, reason = ?, checked_from = ?, fixed = ?,
+    beat = ?, last_seq = ?, spent = ?, tail = ?, settled = ?, sum = ?
 WHERE number = ?

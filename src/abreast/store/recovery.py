@@ -1,0 +1,121 @@
+"""Takes what is whole out of a damaged store into a new one."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from abreast.core.events import ITEM_READ, ITEM_SETTLED, ITEMS_COMPLETE, RUN_ENDED
+from abreast.core.frozen import record
+from abreast.store.check import RunCheck, RunSieve
+from abreast.store.checksums import (
+    StoredEvent,
+    StoredRun,
+    event_sum,
+    fixed_sum,
+    named,
+    run_key,
+    run_sum,
+)
+from abreast.store.port import Store
+from abreast.store.rows import facts_of, facts_text
+
+RUN_RECOVERED: Final = "run-recovered"
+RECOVERED: Final = "recovered from a damaged store"
+
+
+@record(frozen=True, slots=True)
+class RecoveredRun:
+    """What was kept of a run, and what was found wrong with it."""
+
+    run_id: str
+    kept: int
+    check: RunCheck
+
+
+def recover_store(damaged: Store, target: Store, at: float) -> list[RecoveredRun]:
+    """Take all runs of a damaged store into a new one; returns what was kept of each.
+
+    A run without damage is copied byte for byte. Of a damaged one the whole events are kept, and
+    numbered anew. It is `interrupted` at the time `at`, so that a resume runs what is missing.
+    """
+    return [_recover_run(damaged, run, target, at) for run in damaged.stored_runs()]
+
+
+def _recover_run(damaged: Store, run: StoredRun, target: Store, at: float) -> RecoveredRun:
+    sieve = RunSieve(run)
+    events = list(sieve.whole(damaged.stored_events(run.id)))
+    check = sieve.result()
+    if check.faults:
+        events = list(_without_broken_input(events))
+        marked = _recovered_event(run, check, at)
+        run, events = _numbered_anew(_mended(run, check, at), [*events, marked])
+    target.add_copy(run, events)
+    return RecoveredRun(str(run.id), len(events), check)
+
+
+def _recovered_event(run: StoredRun, check: RunCheck, at: float) -> StoredEvent:
+    facts = {"faults": named(check.faults), "lost": len(check.lost)}
+    return StoredEvent(0, RUN_RECOVERED, run.name, None, 0.0, at, facts_text(facts), None)
+
+
+def _mended(run: StoredRun, check: RunCheck, at: float) -> StoredRun:
+    """The run's row as that of an interrupted run; what is no JSON in it is emptied."""
+    reason = f"{RECOVERED}: {named(check.faults)}"
+    run = run._replace(state="interrupted", reason=reason, ended=at, beat=at, driver=None)
+    return run._replace(
+        tags=_json_or(run.tags, "[]"),
+        manifest=_json_or(run.manifest, "{}"),
+        spent=_json_or(run.spent, "{}"),
+    )
+
+
+def _json_or(text: str, empty: str) -> str:
+    try:
+        json.loads(text)
+    except (TypeError, ValueError):
+        return empty
+    return text
+
+
+def _without_broken_input(events: list[StoredEvent]) -> Iterator[StoredEvent]:
+    """Leave out input after a gap, and that it was complete: a resume asks for it again.
+
+    Also leave out that the run ended.
+    """
+    read: dict[str, int] = {}  # how many items of each input are whole, from the first on
+    broken: set[str] = set()
+    for event in events:
+        facts = facts_of(event.data)
+        source = event.path.rpartition("/")[0] if event.kind == ITEM_READ else event.path
+        if event.kind == ITEM_READ:
+            if facts.get("index", 0) != read.get(source, 0):
+                broken.add(source)
+            read[source] = read.get(source, 0) + facts.get("count", 1)
+        elif event.kind == ITEMS_COMPLETE and facts.get("items") != read.get(source, 0):
+            broken.add(source)
+        is_input = event.kind in (ITEM_READ, ITEMS_COMPLETE)
+        if event.kind != RUN_ENDED and not (is_input and source in broken):
+            yield event
+
+
+def _numbered_anew(
+    run: StoredRun, events: Iterable[StoredEvent]
+) -> tuple[StoredRun, list[StoredEvent]]:
+    """The events without gaps, with new checksums unless they had none."""
+    key, tail, epoch = run_key(run.id), None, max(int(run.epoch), 1)
+    checked_from: int | None = None
+    numbered: list[StoredEvent] = []
+    for seq, event in enumerate(events, 1):
+        changed = event._replace(seq=seq)
+        if event.sum is not None or event.kind == RUN_RECOVERED:
+            checked_from = checked_from or seq
+            changed = changed._replace(epoch=event.epoch or epoch)
+            tail = event_sum(key, tail, changed)
+            changed = changed._replace(sum=tail)
+        numbered.append(changed)
+    settled = [event.kind for event in numbered].count(ITEM_SETTLED)
+    run = run._replace(
+        last_seq=len(numbered), checked_from=checked_from, tail=tail, settled=settled
+    )
+    run = run._replace(fixed=fixed_sum(run))
+    return run._replace(sum=run_sum(run)), numbered
