@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
+.PHONY: help demo test check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus postgres soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -154,6 +154,11 @@ corpus: $(DEV) ## candidates of every kind for functions of our own: who is take
 
 bench-peers: $(DEV) ## install the peers, each in an environment of its own
 	$(PY) -m benchmarks.peers
+
+# The stores' contract, the laws and crashes, with a real server and PgBouncer in front: the suite has them, too.
+postgres: $(DEV) ## the tests over PostgreSQL and PgBouncer, which are installed by apt if they are missing, as root
+	$(PY) scripts/postgres.py --install
+	$(BIN)/pytest -n 2 --dist worksteal tests/store/postgres tests/store/test_contract.py tests/laws/test_over_postgres.py tests/crash/test_postgres.py
 
 soak: $(DEV) ## the tests that take minutes, and every property with all its examples
 	$(BIN)/pytest -m soak --hypothesis-profile=soak

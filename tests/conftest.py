@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import caches
+from tests import caches, postgres
 from tests.measuring import Measuring
 from tests.warm import Warm
 
@@ -63,6 +63,8 @@ def pytest_configure(config):
     gc.disable()
     workers = bool(config.getoption("numprocesses", None))  # which are children, too
     config.stash[Measuring.key] = Measuring(keep_variables=workers)
+    if postgres.begin_session():
+        config.add_cleanup(postgres.end_session)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -141,6 +143,18 @@ def warm(pytestconfig):
     measuring = pytestconfig.stash[Measuring.key].variables
     with closing(Warm({**os.environ, **measuring, "PYTHONPATH": path})) as process:
         yield process
+
+
+@pytest.fixture
+def postgres_url():
+    """The address of an empty store in PostgreSQL."""
+    return postgres.in_new_schema(postgres.addresses()[0])
+
+
+@pytest.fixture
+def bouncer_url():
+    """The address of an empty store in PostgreSQL behind a PgBouncer in transaction mode."""
+    return postgres.in_new_schema(postgres.addresses()[1])
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import abreast
-from abreast.store.sqlite.store import SqliteStore
+from abreast.assembly.names import find_store
 from abreast.testing import crash_at
 
 
@@ -24,7 +24,7 @@ async def main(argv: list[str]) -> None:
     store: object = store_path
     if "--crash" in argv:
         place = argv.index("--crash")
-        store = crash_at(SqliteStore(store_path), int(argv[place + 1]), argv[place + 2])
+        store = crash_at(find_store(store_path), int(argv[place + 1]), argv[place + 2])
 
     async def work(item: int) -> dict[str, object]:
         with (counts / f"{item}").open("ab", buffering=0) as counter:
@@ -35,7 +35,7 @@ async def main(argv: list[str]) -> None:
             raise LookupError(f"no {item}")
         return {"item": item, "seed": abreast.current().seed, "text": "x" * (item % 300)}
 
-    with closing(SqliteStore(store_path)) as looked:
+    with closing(find_store(store_path)) as looked:
         found = looked.newest("killed")  # go on with it also if it was killed just after its end
     digest = hashlib.sha256()
     async with abreast.open_run("killed", store=store, seed=11, run_id=found and found.id) as run:

@@ -24,6 +24,7 @@ from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.run.item_state import ItemState
 from abreast.run.map.scheduler import Scheduler
+from abreast.store.port import Store
 from abreast.testing import MemoryStore
 from tests.dying import Dying
 from tests.properties import tried
@@ -162,9 +163,11 @@ async def outcomes_of(world: World, **opening: Any) -> list[tuple[Any, ...]]:
         ]
 
 
-async def after_crashes(world: World, commits: Sequence[int]) -> list[tuple[Any, ...]]:
+async def after_crashes(
+    world: World, commits: Sequence[int], store: Store | None = None
+) -> list[tuple[Any, ...]]:
     """Crash after so many commits, go on, crash again; and go on to the end."""
-    store = MemoryStore()
+    store = store or MemoryStore()
     for count in commits:
         try:
             found = await outcomes_of(world, store=Dying(store, count), seed=3)

@@ -9,7 +9,16 @@ from pathlib import Path
 from abreast.core.events import ITEM_SETTLED, ITEM_STARTED, Event
 from abreast.store.memory import MemoryStore
 from abreast.store.port import Driver
+from abreast.store.postgres.store import PostgresStore
 from abreast.store.sqlite.store import SqliteStore
+
+
+class OpenedPostgres(PostgresStore):
+    """It keeps its address, with the password, so that it can be opened again."""
+
+    def __init__(self, address):
+        self.address = address
+        super().__init__(address)
 
 
 @dataclass(frozen=True)
@@ -17,9 +26,10 @@ class Adapter:
     """`again` gives a second handle on what the first one holds, as another process would have."""
 
     name: str
-    open: Callable[[Path], object]
+    open: Callable[[Path | str], object]
     again: Callable[[object], object]
     open_backup: Callable[[Path], object]
+    url: str | None = None  # the fixture with the address to open, in place of a folder
 
 
 ADAPTERS = [
@@ -34,6 +44,16 @@ ADAPTERS = [
         open=lambda folder: SqliteStore(folder / "runs.db"),
         again=lambda store: SqliteStore(store.path),
         open_backup=SqliteStore,
+    ),
+    *(
+        Adapter(
+            name,
+            open=OpenedPostgres,
+            again=lambda store: OpenedPostgres(store.address),
+            open_backup=SqliteStore,
+            url=f"{name}_url",
+        )
+        for name in ("postgres", "bouncer")
     ),
 ]
 

@@ -23,8 +23,8 @@ def adapter(request):
 
 
 @pytest.fixture
-def store(adapter, tmp_path):
-    store = adapter.open(tmp_path)
+def store(adapter, tmp_path, request):
+    store = adapter.open(request.getfixturevalue(adapter.url) if adapter.url else tmp_path)
     yield store
     store.close()
 

@@ -17,6 +17,8 @@ from abreast.limits.lane import LaneLimits, Lanes
 from abreast.run.context import Opening
 from abreast.run.lifetime import RESUME
 from abreast.run.run import Resume, Run
+from abreast.store.postgres.address import FORM as POSTGRES_FORM
+from abreast.store.postgres.address import SCHEMES as POSTGRES_SCHEMES
 
 if TYPE_CHECKING:
     from abreast.limits.shared.ledger import Terms
@@ -63,7 +65,8 @@ def open_run(
 
     Args:
         name: what the run is called; the first part of every path in it.
-        store: a path, a URL or a Store; None for a run that lives in memory.
+        store: a path, a URL such as `postgresql://ann@db/runs`, or a Store; None for a run that
+            lives in memory.
         lanes: names for limits: `{"openai": Slots(8), "slow": [Slots(1), Rate(30)]}`.
         budget: a cap for everything in it: `Budget(requests=500)` or `"500req,20usd,10min"`.
         seed: makes its seeds repeatable; drawn and recorded if None.
@@ -133,17 +136,21 @@ def find_store(
 ) -> Store:
     """Return the store that a path, a URL or a Store stands for.
 
-    It waits up to `busy_timeout` seconds for a locked file.
+    It waits up to `busy_timeout` seconds for a locked file, or for a server that is starting.
 
     With `reads`, a store that can't be written is read from a copy: later changes are not seen.
+    ValueError if the name stands for no store; it never has a password in it.
     """
     if not isinstance(given, (str, PathLike)):
         return given
     text = fspath(given)
     scheme, separator, rest = text.partition("://")
+    if separator and scheme in POSTGRES_SCHEMES:
+        return _postgres_store(text, busy_timeout)
     if separator and scheme not in ("sqlite", "file"):
         raise ValueError(
-            f"there is no store for {scheme}://; a path such as runs.db is an SQLite store"
+            f"there is no store for {scheme}://; a path such as runs.db is an SQLite store, "
+            f"{POSTGRES_FORM} one in PostgreSQL"
         )
     from abreast.store.sqlite.store import SqliteStore
 
@@ -156,6 +163,19 @@ def find_store(
         from abreast.store.read_only_copy import CopiedStore
 
         return CopiedStore(path, busy_timeout=busy_timeout)
+
+
+def _postgres_store(url: str, busy_timeout: float) -> Store:
+    try:
+        from abreast.store.postgres.store import PostgresStore
+    except ImportError:
+        from abreast.system.installation import install_hint
+
+        raise ValueError(
+            "a store in PostgreSQL needs psycopg, which is not installed: "
+            + install_hint("postgres")
+        ) from None
+    return PostgresStore(url, busy_timeout=busy_timeout)
 
 
 def find_damaged_store(place: str) -> Store:

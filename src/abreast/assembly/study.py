@@ -38,6 +38,7 @@ from abreast.models.lanes import (
 from abreast.models.price import table_date
 from abreast.run.run import Run
 from abreast.store.port import JsonValue, RunRow, Store
+from abreast.store.postgres.address import without_password
 
 if TYPE_CHECKING:
     from abreast.assembly.workflow_tools import Tools
@@ -293,7 +294,7 @@ def _provenance(
         "dirty": any(not line.startswith("#") for line in status_lines) if status_lines else None,
         "prices": _price_source(lanes),
         "lane_width": width,
-        "argv": list(sys.argv[1:]),
+        "argv": [without_password(word) for word in sys.argv[1:]],
     }
 
 

@@ -48,7 +48,9 @@ def _complete_run(
 
 
 store = click.option(
-    "--store", metavar="FILE", help="The store; by default .abreast/abreast.db of the project."
+    "--store",
+    metavar="STORE",
+    help="The store: a file, or postgresql://...; by default .abreast/abreast.db of the project.",
 )
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON: one object, or one per line."

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from abreast.assembly.names import find_store
 from abreast.cli.config import PATIENCE, STORE, Config
 from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.core.errors import NoSuchRun
 from abreast.store.port import RunRow, Store
+from abreast.store.postgres.address import without_password
 
 FOLDER: Final = ".abreast"
 FILE: Final = "abreast.db"
@@ -30,9 +32,11 @@ class StoreChoice:
         self.by_hand = flag is not None
         self.by_default = found.value is None
         self.patience = config.get(PATIENCE)
-        self.place = found.value or str(config.project / FOLDER / FILE)
-        if "://" not in self.place:  # a path in a configuration file is relative to its folder
-            self.place = str(Path(found.folder or Path.cwd(), Path(self.place).expanduser()))
+        self.address = found.value or str(config.project / FOLDER / FILE)
+        """What it is opened by. It may have a password in it: `place` is the text to show."""
+        if "://" not in self.address:  # a path in a configuration file is relative to its folder
+            self.address = str(Path(found.folder or Path.cwd(), Path(self.address).expanduser()))
+        self.place = without_password(self.address)
 
     @property
     def path(self) -> Path | None:
@@ -41,6 +45,12 @@ class StoreChoice:
         if not mark:
             return Path(self.place)
         return Path(rest) if scheme in ("sqlite", "file") else None
+
+    @property
+    def passwords(self) -> list[str]:
+        """The password in the store's address, as it is written there and as it is meant."""
+        secret = urlsplit(self.address).password if self.address != self.place else None
+        return sorted({secret, unquote(secret)}) if secret else []
 
     @property
     def flag(self) -> str:
@@ -59,7 +69,7 @@ class StoreChoice:
                     f"{path} is not a file, so it can't be a store; use another with --store FILE"
                 )
         with refusing("--store"):
-            store = find_store(self.place, busy_timeout=self.patience, reads=reads)
+            store = find_store(self.address, busy_timeout=self.patience, reads=reads)
         try:
             yield store
         finally:

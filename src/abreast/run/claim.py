@@ -14,6 +14,7 @@ from abreast.core.seeds import FIRST_SEED_RULE, SEED_RULE, draw_seed
 from abreast.core.version import VERSION
 from abreast.run.context import Opening, RunContext
 from abreast.store.port import ControlRequest, Driver, JsonValue, RunRow, Store
+from abreast.store.postgres.address import without_password
 from abreast.store.writer import WRITER_INTERVALS, CommitListener, CommitWriter
 
 _SEED_RULE = "seed_rule"
@@ -42,7 +43,7 @@ def claim(name: str, store: Store, opening: Opening) -> tuple[RunRow, bool]:
     # What is needed to start the same run again.
     environment: dict[str, JsonValue] = {
         "script": sys.argv[0] if sys.argv else "",
-        "argv": [*sys.argv],
+        "argv": [without_password(word) for word in sys.argv],
         "cwd": str(Path.cwd()),
         "abreast": VERSION,
         "python": platform.python_version(),

@@ -250,7 +250,7 @@ def _run_workflow(choice: StoreChoice, *, prints: bool) -> dict[str, Any]:
         say("\nAnd a workflow: six questions, three at once, written down in a file\n")
         say(f"  $ {_workflow_command(choice)}\n")
         sys.stdout.flush()
-    return run_quickstart(choice.place, prints=prints)
+    return run_quickstart(choice.address, prints=prints)
 
 
 def _workflow_command(choice: StoreChoice) -> str:

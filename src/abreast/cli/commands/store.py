@@ -62,7 +62,7 @@ def recover(*, place: str | None, output: str, as_json: bool) -> int:
     missing again. The exit code is 1 if there is damage.
     """
     choice = StoreChoice(Config.load(), place)
-    if choice.path is None or not choice.path.exists():
+    if choice.path is not None and not choice.path.exists():
         raise UsageError(f"there is no store at {choice.place}")
     with (
         refusing("STORE"),
@@ -111,9 +111,10 @@ def copy(*, runs: tuple[str, ...], target: str, store: str | None, as_json: bool
     copied.
     """
     config = Config.load()
+    other = StoreChoice(config, target)
     with (
         StoreChoice(config, store).existing(reads=True) as source,
-        StoreChoice(config, target).open() as opened,
+        other.open() as opened,
     ):
         for run in runs:
             row = find_run(source, run)
@@ -121,7 +122,7 @@ def copy(*, runs: tuple[str, ...], target: str, store: str | None, as_json: bool
                 copied = copy_run(source, row.id, opened)
             except RunExists:
                 raise UsageError(
-                    f"{target} has a run {row.id} already; it is not overwritten"
+                    f"{other.place} has a run {row.id} already; it is not overwritten"
                 ) from None
             if as_json:
                 say_json({"run": row.id, "rows": copied.events, "state": copied.verdict})

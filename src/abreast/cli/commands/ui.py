@@ -17,7 +17,7 @@ from typing import Final
 import click
 
 from abreast.cli import options
-from abreast.cli.config import Config
+from abreast.cli.config import STORE, Config
 from abreast.cli.errors import UsageError, one_line, os_error_text, refusing, tell
 from abreast.cli.jobs.map.job import KIND, MapJob
 from abreast.cli.jobs.map.template import UnstartedItem
@@ -83,8 +83,8 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
             token,
             {f"{_bracketed(name)}:{number}" for name in names},
             f"abreast-{number}",
-            secrets=secrets_here(os.environ),
-            launch=Launcher(choice.place, closing),
+            secrets=[*choice.passwords, *secrets_here(os.environ)],
+            launch=Launcher(choice.address, closing),
             prompt_of=prompt_of,
             review_of=review_of,
             closing=closing,
@@ -173,15 +173,19 @@ def review_of(store: Store, row: RunRow, part: str) -> dict[str, object]:
 
 _START_TIMEOUT: Final = 2.0  # seconds to wait for a command that fails at its start
 _CLOSING_INTERVAL: Final = 0.2  # seconds between two looks whether the page is to be closed
-_GROUP: Final = "plan"  # its commands have two words; apply and undo fail with 1 if nothing is done
+_GROUP: Final = "plan"  # of its commands, apply and undo fail with 1 if nothing is done
 _MAX_OUTPUT_BYTES: Final = 4000  # of what it prints that are read
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Starts commands on one store, each in its own session: Ctrl-C ends the page, not the run."""
+    """Starts commands on one store, each in its own session: Ctrl-C ends the page, not the run.
 
-    place: str
+    They find the store by their environment: other users can read the words of a command, and the
+    address may have a password in it.
+    """
+
+    address: str = field(repr=False)
     closing: threading.Event = field(default_factory=threading.Event)
     """Set when the page is to be closed: it waits for no command then."""
 
@@ -191,11 +195,10 @@ class Launcher:
         Waits until the end for those of a plan, which apply it or take that back, and two seconds
         for one that drives a run.
         """
-        names = 2 if words[0] == _GROUP else 1
-        command = [*words[:names], "--store", self.place, *words[names:]]
         with tempfile.TemporaryFile() as output:
             child = subprocess.Popen(
-                [sys.executable, "-m", "abreast", *command],
+                [sys.executable, "-m", "abreast", *words],
+                env={**os.environ, STORE.variable: self.address},
                 stdin=subprocess.DEVNULL,
                 stdout=output if words[0] == _GROUP else subprocess.DEVNULL,
                 stderr=output,

@@ -410,7 +410,7 @@ class SqliteStore:
             raise StoreError(f"{target} is a store in use: a copy over it would damage it")
         with (
             self._db.reading() as db,
-            _write_atomically(target) as part,
+            write_atomically(target) as part,
             closing(sqlite3.connect(part)) as copy,
         ):
             db.backup(copy)
@@ -587,7 +587,7 @@ def _bounds(number: int, after: int) -> dict[str, int]:
 
 
 @contextmanager
-def _write_atomically(target: Path) -> Iterator[Path]:
+def write_atomically(target: Path) -> Iterator[Path]:
     """A temporary file that is renamed to `target` at the end, and removed if anything fails.
 
     Its mode is 0600; errors are raised as a `StoreError` about `target`.

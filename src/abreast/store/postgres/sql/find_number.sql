@@ -1,0 +1,2 @@
+-- The number of a run.
+SELECT number FROM abreast.runs WHERE id = %(id)s

@@ -1,0 +1,2 @@
+-- A cached reply.
+SELECT model, body, kept, sum FROM abreast.replies WHERE key = %(key)s

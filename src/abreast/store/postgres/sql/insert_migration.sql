@@ -1,0 +1,2 @@
+-- Record a migration.
+INSERT INTO abreast.migrations (version) VALUES (%(version)s)

@@ -1,0 +1,2 @@
+-- The ledgers of all shared lanes.
+SELECT name, body FROM abreast.ledgers WHERE body <> '' ORDER BY name

@@ -1,0 +1,2 @@
+-- The number of the newest migration.
+SELECT max(version) FROM abreast.migrations

@@ -1,0 +1,2 @@
+-- Delete a run's row.
+DELETE FROM abreast.runs WHERE number = %(run)s

@@ -1,0 +1,75 @@
+"""One PostgreSQL, with a PgBouncer in front of it, for all workers of a session of tests.
+
+The first worker that needs it starts it; it ends with the process that all workers belong to.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "postgres.py"
+_FOLDER = "ABREAST_TEST_POSTGRES"
+_SESSION = "ABREAST_TEST_SESSION"  # the process that it ends with
+
+
+def begin_session():
+    """Choose where workers find the server; True in the process that workers belong to."""
+    if _FOLDER in os.environ:
+        return False
+    os.environ[_FOLDER] = tempfile.mkdtemp(prefix="abreast-tests-")
+    os.environ[_SESSION] = str(os.getpid())
+    return True
+
+
+def end_session():
+    shutil.rmtree(os.environ.pop(_FOLDER), ignore_errors=True)
+
+
+def addresses():
+    """The addresses of the server and of its PgBouncer; started if they are not yet.
+
+    Only CI may install them: a developer's machine is theirs.
+    """
+    options = ["--install"] if "CI" in os.environ else ["--find"]
+    place = Path(os.environ[_FOLDER], "addresses")
+    with Path(os.environ[_FOLDER], "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            found = subprocess.run(
+                [sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False
+            )
+            if "no P" in found.stdout and "CI" not in os.environ:
+                pytest.skip(
+                    f"{found.stdout.strip()} here: python scripts/postgres.py --install, as root"
+                )
+            assert found.returncode == 0, found.stderr
+            place.write_text(_start())
+    return place.read_text().split()
+
+
+def _start():
+    server = subprocess.Popen(
+        # Tests that crash a server start one of their own, which waits for its disk.
+        [sys.executable, SCRIPT, "--bouncer", "--while", os.environ[_SESSION], "--set=fsync=off"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={name: os.environ[name] for name in os.environ if not name.startswith("COVERAGE")},
+    )
+    with server.stdout as said:
+        lines = said.readline() + said.readline()
+    server.returncode = 0  # it goes on for other workers
+    return lines
+
+
+def in_new_schema(address):
+    """The address of an empty store in that database."""
+    return f"{address}?schema=t_{uuid4().hex}"
