@@ -18,7 +18,8 @@ PACKAGES = {"importlinter": (30, 120), "sphinx": (400, 900), "pandas": (1200, 25
 
 def shown(path, *, cwd=None, seed="0"):
     """What it prints, as bytes and as JSON."""
-    argv = [sys.executable, "-P", "-m", "abreast", "plan", "show", str(path), "--json"]
+    argv = [sys.executable, "-P", "-m", "abreast", "plan", "show", str(path), "--all-files"]
+    argv += ["--json"]
     env = {**os.environ, "PYTHONHASHSEED": seed}
     printed = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, check=True).stdout
     return printed, json.loads(printed)

@@ -59,6 +59,7 @@ division_options = options.group_of(
         multiple=True,
         help="Leave such files out: they are in no part; may be repeated.",
     ),
+    click.option("--all-files", is_flag=True, help="Divide generated and vendored files, too."),
 )
 
 

@@ -209,6 +209,8 @@ def print_plan(
 
     report = score_of(plan, imports)
     if as_json:
+        for note in plan.notes:
+            tell(one_line(note))
         more = {} if cost is None else {"forecast": asdict(cost)}
         say_json({**to_json(plan, report), **more})
         return 0
@@ -218,7 +220,8 @@ def print_plan(
         highlight=False, soft_wrap=True, force_terminal=None if os.isatty(1) else False
     )
     if only_score:
-        for line in [*score_lines(plan, report), *([] if cost is None else [cost.line()])]:
+        notes = [f"note: {note}" for note in plan.notes]
+        for line in [*notes, *score_lines(plan, report), *([] if cost is None else [cost.line()])]:
             console.print(printable(line), markup=False)
     else:
         console.print(show(plan, report, ids=ids))
