@@ -99,11 +99,13 @@ async def plan(
         temperature: how freely the model chooses; by default as the provider does.
         reply_tokens: the longest reply of the model.
         reasoning: how much the model thinks: none, minimal, low, medium, high, xhigh or max.
-        max_depth: divide no deeper; the root is 0, the default 8.
-        min_files: leave parts of so few files whole; 10 by default.
-        max_files: divide parts that have more.
-        max_tokens: divide parts that have more.
-        min_tokens: divide by imports, into parts of at least so many tokens; needs `max_tokens`.
+        max_depth: divide by directories, and no deeper; the root is 0, the default 8.
+        min_files: divide by directories, and leave parts of so few files whole; 10 by default.
+        max_files: divide by directories, and parts that have more further.
+        max_tokens: divide parts that have more; 40,000 by default.
+        min_tokens: divide by imports, into parts of at least so many tokens, where that is
+            possible; 2,000 by default. Without any of these five, what has no more than 40,000
+            tokens in all is divided by directories.
         include: divide only files of these patterns, such as `"src/"` and `"*.py"`.
         exclude: leave files of these patterns out: they are in no part.
         all_files: divide generated and vendored files, too, which else are in no part.

@@ -24,11 +24,26 @@ from abreast.store.port import JsonValue, RunRow
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
 # Keys that manifests leave out unless they are set.
-_LATER: Final = ("reasoning", "min_tokens", "include", "exclude", "parts", "rounds", "planner")
+_LATER: Final = (
+    "reasoning",
+    "min_tokens",
+    "include",
+    "exclude",
+    "parts",
+    "rounds",
+    "planner",
+    "default_bounds",
+)
 # Keys that manifests of before don't have, with what they meant then.
 _BEFORE: Final[Mapping[str, Any]] = {"all_files": True}
 DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens", "min_tokens")
 """The keys that decide how far to divide."""
+_BY_FOLDERS: Final = ("max_depth", "min_files", "max_files")
+"""Those of them that divide by directories, unless `min_tokens` is given, too."""
+MAX_TOKENS: Final = 40_000
+"""The most tokens of a part, by default: with its files, an agent has room for its own work."""
+MIN_TOKENS: Final = 2_000
+"""The fewest tokens of a part, by default."""
 CHOOSING: Final = ("include", "exclude", "all_files")
 """The keys that decide which files are divided."""
 _PATTERNS: Final = ("include", "exclude")
@@ -186,6 +201,12 @@ class PlanJob:
     exclude: tuple[str, ...] = ()
     all_files: bool = False
     """Whether generated and vendored files are divided, too."""
+    default_bounds: bool = False
+    """Whether the bounds of tokens are those by default.
+
+    What fits into one part as a whole is then divided by directories: else nothing would run side
+    by side.
+    """
     parts: tuple[PartSpec, ...] = ()
     """The parts that a person has written; empty if the directory is to be divided."""
     rounds: int = 2
@@ -225,6 +246,7 @@ class PlanJob:
         _check_division(read, spell)
         if works:
             _check_work(read, spell, place)
+        read |= _default_bounds(read)
         return cls(str((Path(home) / read.pop("path", ".")).resolve()), home, **read)
 
     @classmethod
@@ -269,8 +291,20 @@ class PlanJob:
 
         If not `strict`, parts may name files that are not there any more.
         """
-        words = (*DIVIDING, *CHOOSING, "parts")
+        words = (*DIVIDING, *CHOOSING, "parts", "default_bounds")
         return divide(self.path, {word: getattr(self, word) for word in words}, strict=strict)
+
+
+def _default_bounds(read: Mapping[str, Any]) -> dict[str, Any]:
+    """The bounds of tokens that are not given, unless it is divided in another way."""
+    low, high = read.get("min_tokens"), read.get("max_tokens")
+    if read.get("parts") or (low is None and any(word in read for word in _BY_FOLDERS)):
+        return {}
+    if low is None and high is None:
+        return {"min_tokens": MIN_TOKENS, "max_tokens": MAX_TOKENS, "default_bounds": True}
+    if high is None:
+        return {"max_tokens": MAX_TOKENS}
+    return {"min_tokens": min(MIN_TOKENS, high * MIN_TOKENS // MAX_TOKENS)} if low is None else {}
 
 
 def _check_division(read: Mapping[str, Any], spell: Callable[[str], str]) -> None:
@@ -346,5 +380,7 @@ def divide(
         others = (*chosen.excluded, *chosen.set_aside)
         plan = plan_of_parts(chosen.inventory, parts, others, strict=strict)
     else:
+        if given.get("default_bounds") and chosen.inventory.tokens <= read["max_tokens"]:
+            del read["min_tokens"], read["max_tokens"]
         plan = decompose(chosen.inventory, imports, Options(**read))
     return replace(plan, left_out=(*plan.left_out, *chosen.excluded)), imports

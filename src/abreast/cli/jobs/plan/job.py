@@ -132,10 +132,12 @@ def make_plan(path: str, given: Mapping[str, Any]) -> ShownPlan:
         written = {word: value.plain() for word, value in node.items() if word != "parts"}
         options = {"path": None, **written, **flags}
         return ShownPlan(plan, imports, job.path, options, written_needs(plan, job.parts))
-    if Path(path).is_dir():
-        repair_tree(Path(path))
+    if not Path(path).is_dir():
+        raise UsageError(f"{path} is no directory")
+    repair_tree(Path(path))
     with refusing("", PlanInvalid):
-        plan, imports = divide(path, flags, flag)
+        job = PlanJob.of({**flags, "path": path}, os.getcwd(), flag, works=False)  # noqa: PTH109 - text
+        plan, imports = job.divide()
     options = {"path": None if path == "." else path}
     options |= {word: flags.get(word) for word in CHOOSING}
     return ShownPlan(plan, imports, path, options)
