@@ -19,11 +19,11 @@ from typing import Final, TypeAlias
 from abreast.jobs.plan.decompose.graph import gathered
 from abreast.jobs.plan.decompose.inventory import FileEntry, folders_between
 
-_TEST_TIE: Final = 20.0  # of a test to its source, in imports
+_TEST_TIE: Final = 2.0  # of a test to its source, in imports, besides those that it has
+_LARGEST_UNIT: Final = 0.5  # of a part's size, for a file with its tests
 _NEIGHBOUR_TIE: Final = 0.3  # of a file to the next one in its directory, in imports
 _LEVELS: Final = (64, 32, 16, 8, 4, 2)  # groups of a level have at most this part of a part's size
 _MAX_PASSES: Final = 8  # over the groups of a level
-_MAX_LOSING_MOVES: Final = 60  # that are tried in a row, in the hope of a gain after them
 _MIN_GAIN: Final = 1e-9
 
 Weights: TypeAlias = list[dict[int, float]]
@@ -56,11 +56,11 @@ def divide_within_bounds(
     sizes = [max(least, file.tokens) for file in files]
     level = _Level(_weights(files, edges, ties), sizes)
     finer: list[tuple[_Level, list[int]]] = []
-    for share in _LEVELS:
-        labels = level.combined(bounds.high / share)
+    labels = _with_tests(files, ties, sizes, bounds.high * _LARGEST_UNIT)
+    for share in (*_LEVELS, 1):
         finer.append((level, labels))
         level = level.of_groups(labels)
-    labels = level.combined(bounds.high)
+        labels = level.combined(bounds.high / share)
     finer.append((level, labels))
     level = level.of_groups(labels)
     parts = _Parts(level, level.filled(bounds), bounds)
@@ -72,6 +72,24 @@ def divide_within_bounds(
         (tuple(files[place] for place in group) for group in groups),
         key=lambda group: group[0].path,
     )
+
+
+def _with_tests(
+    files: Sequence[FileEntry], ties: Mapping[str, str], sizes: Sequence[int], largest: float
+) -> list[int]:
+    """A label for each file: a test has that of its source, as long as all of it is not too large.
+
+    A file is moved alone only at the end, when it is clear which parts there are.
+    """
+    number = {file.path: place for place, file in enumerate(files)}
+    labels = list(range(len(files)))
+    held = list(sizes)
+    for place, file in enumerate(files):
+        source = number.get(ties.get(file.path, ""))
+        if source is not None and held[source] + sizes[place] <= largest:
+            held[source] += sizes[place]
+            labels[place] = source
+    return labels
 
 
 def _weights(
@@ -242,9 +260,10 @@ class _Parts:
                 break
 
     def _pass(self) -> bool:
-        """Move each node at most once, the best move first, also some that lose.
+        """Move each node at most once, the best move first; whether any was moved.
 
-        The moves after the best state are taken back. Whether it is better than before.
+        Only moves that gain: to try others, and take them back, lowers the cut by less than 1%, and
+        a small edit would change parts all over the repository.
         """
         nodes = range(len(self.part_of))
         version = [0] * len(nodes)  # below 0: it was moved, or can't be
@@ -252,11 +271,9 @@ class _Parts:
 
         for node in nodes:
             self._consider(node, version, waiting)
-        gain = best = 0.0
-        moves: list[tuple[int, int]] = []
-        kept = 0
-        while waiting and len(moves) - kept < _MAX_LOSING_MOVES:
-            loss, node, part, known = heappop(waiting)
+        moved = False
+        while waiting and waiting[0][0] < -_MIN_GAIN:
+            _, node, part, known = heappop(waiting)
             if known != version[node]:
                 continue
             if not self._may_move(node, part):
@@ -264,17 +281,12 @@ class _Parts:
                     version[node] = -1
                 self._consider(node, version, waiting)
                 continue
-            moves.append((node, self.part_of[node]))
+            moved = True
             self._move(node, part)
             version[node] = -1
-            gain -= loss
-            if gain > best + _MIN_GAIN:
-                best, kept = gain, len(moves)
             for other in self.level.weights[node]:
                 self._consider(other, version, waiting)
-        for node, part in reversed(moves[kept:]):
-            self._move(node, part)
-        return kept > 0
+        return moved
 
     def _consider(self, node: int, version: list[int], waiting: list[_Move]) -> None:
         if version[node] >= 0 and (found := self._best_move(node)) is not None:

@@ -19,6 +19,8 @@ _NEAR: Final = 2
 """Steps in the tree up to which one of several files of the right name is taken."""
 _FEW: Final = 3
 """A test that imports at most so many files tests one of them, however far away it is."""
+_TOOL: Final = 10
+"""A file that more tests than these import is a tool of theirs, unless its name says otherwise."""
 _FAMILIES: Final = {
     ending: family
     for family, endings in {
@@ -71,13 +73,16 @@ def sources_of_tests(paths: Iterable[str], edges: Mapping[str, Iterable[str]]) -
     for file in files:
         if not file.is_test:
             index.add(file)
+    tests = [file for file in files if file.is_test]
     importers = Counter(to for targets in edges.values() for to in set(targets))
-    found = {
-        file.path: index.by_name(file, set(edges.get(file.path, ())))
-        or index.by_import(file, set(edges.get(file.path, ())), importers)
-        for file in files
-        if file.is_test
-    }
+    testers = Counter(to for test in tests for to in set(edges.get(test.path, ())))
+    tools = {path for path, count in testers.items() if count > _TOOL}
+    found = {}
+    for test in tests:
+        imported = set(edges.get(test.path, ()))
+        found[test.path] = index.by_name(test, imported) or index.by_import(
+            test, imported - tools, importers
+        )
     return {test: source for test, source in found.items() if source is not None}
 
 
