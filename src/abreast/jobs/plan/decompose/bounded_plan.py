@@ -138,11 +138,14 @@ def _make_part(
 
 def _home(files: Sequence[FileEntry]) -> tuple[str, ...]:
     """The deepest directory that has most of the tokens of these files."""
-    weight: dict[tuple[str, ...], int] = defaultdict(int)
+    own: dict[str, int] = defaultdict(int)
     for file in files:
-        parts = file.path.split("/")[:-1]
+        own[file.path.rpartition("/")[0]] += file.tokens or 1
+    weight: dict[tuple[str, ...], int] = defaultdict(int)
+    for folder, tokens in own.items():
+        parts = folder.split("/") if folder else []
         for depth in range(len(parts) + 1):
-            weight[tuple(parts[:depth])] += max(1, file.tokens)
+            weight[tuple(parts[:depth])] += tokens
     least = _MOST * weight[()]
     return min(
         (each for each in weight if weight[each] >= least), key=lambda each: (-len(each), each)

@@ -44,6 +44,7 @@ _HELPERS: Final = frozenset(
     {"fixture", "fixtures", "mock", "mocks", "helper", "helpers", "data", "util", "utils", "common"}
 )
 _LAYOUT_FOLDERS: Final = frozenset({"src", "lib", "main", "java", "kotlin", "scala"})
+_NOT_COUNTED: Final = _TEST_FOLDERS | _LAYOUT_FOLDERS
 _WHOLE_FOLDER: Final = frozenset({"__init__", "index", "mod", "lib"})
 """Files that stand for their directory."""
 _PLAIN_TEST: Final = re.compile(r"tests?[_-](?P<after>.+)|(?P<before>.+?)[._-](?:tests?|spec)")
@@ -139,7 +140,7 @@ def _read(path: str) -> _File | None:
     if family is None or not stem:
         return None
     folders = above.split("/") if above else []
-    kept = tuple(each for each in folders if each not in _TEST_FOLDERS | _LAYOUT_FOLDERS)
+    kept = tuple(each for each in folders if each not in _NOT_COUNTED)
     whole = (stem in _WHOLE_FOLDER or stem == "tests") and len(kept) > 0
     subject = kept[-1] if whole else stem
     tested = _tested(stem, family, folders)
@@ -163,9 +164,9 @@ def _tested(stem: str, family: str, folders: Sequence[str]) -> str | None:
         return str(named["before"] or named["after"])
     if stem == "tests":
         return ""
-    among_tests = family in _ALL_ARE_TESTS and not _TEST_FOLDERS.isdisjoint(folders)
-    helps = not _HELPERS.isdisjoint(map(_normal, (*folders, stem)))
-    return stem if among_tests and not helps else None
+    if family not in _ALL_ARE_TESTS or _TEST_FOLDERS.isdisjoint(folders):
+        return None
+    return stem if _HELPERS.isdisjoint(map(_normal, (*folders, stem))) else None
 
 
 def _normal(name: str) -> str:
