@@ -94,7 +94,7 @@ def measure(repository: Repository) -> tuple[tuple[str, ...], list[str]]:
         f"{ours / free:.2f}",
         f"{1 - ours / folders:.0%} (METIS {1 - free / folders:.0%})",
         f"{near:.0%} of {len(sources):,}",
-        f"{inside:.0%}" + (f", {large} larger files alone" if large else ""),
+        f"{inside:.0%}" + (f", {large} larger alone" if large else ""),
         f"{added:.1%}",
         f"{edited:.1%}",
         f"{divided.seconds:.1f} s",
