@@ -3,7 +3,7 @@
 import pytest
 
 from abreast.jobs.plan.settings import MAX_TOKENS
-from benchmarks.decomposition import figures, quality, repositories
+from benchmarks.decomposition import figures, quality, repositories, scale
 from tests.jobs.plan.repositories import fill
 
 
@@ -61,3 +61,14 @@ def test_what_can_not_be_fetched_is_skipped_with_a_sentence(tmp_path, monkeypatc
     monkeypatch.setattr(quality, "metis_python", lambda: tmp_path)
     assert quality.print_quality([]) == 0
     assert "x: skipped, x==1 can't be fetched: no network\n" in capsys.readouterr().out
+
+
+def test_a_generated_repository_is_measured_in_a_child(capsys):
+    for language in scale.LANGUAGES:
+        files = dict(scale.sources(language, 100))
+        assert len(files) == 100
+        assert sum("test" in path for path in files) == 20
+    scale.print_scale(150)
+    python, typescript = capsys.readouterr().out.splitlines()
+    assert python.startswith("150 files of Python: ")
+    assert "subplans, depth" in typescript
