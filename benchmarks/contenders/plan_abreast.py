@@ -12,7 +12,7 @@ from abreast.jobs.plan.decompose.inventory import Inventory
 from abreast.jobs.plan.job import PlanOptions, run_plan
 from abreast.jobs.plan.spec import Options, PlanNode
 from benchmarks.contenders.meter import Lap, Load, no_op, on_loop, run
-from benchmarks.decomposition import imports_of, mixed
+from benchmarks.decomposition.times import imports_of, mixed
 
 SUBPLANS = 15
 

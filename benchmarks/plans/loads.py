@@ -10,7 +10,7 @@ from abreast.jobs.plan.decompose.decompose import decompose
 from abreast.jobs.plan.decompose.inventory import Inventory
 from abreast.jobs.plan.job import PlanOptions, run_plan
 from abreast.jobs.plan.spec import Options, Plan, PlanNode
-from benchmarks.decomposition import imports_of, mixed
+from benchmarks.decomposition.times import imports_of, mixed
 
 NAP = 0.1
 """Seconds that a subplan takes."""

@@ -95,6 +95,51 @@ def test_only_chosen_files_are_divided_also_when_it_goes_on(project):
     assert (log / "seen").read_text() == "src/alpha/m0.py\n" * 2
 
 
+def files_of(said):
+    return json.loads(said.out)["nodes"][0]["files"]
+
+
+def test_generated_files_are_in_no_part_but_may_be_written(project):
+    project.file("src/alpha/yarn.lock", "one\n")
+    project.file("src/vendor/x.py", "# of others\n")
+    project.git("add", "-A")
+    aside = ["alpha/yarn.lock", "vendor/x.py"]
+    generated = "1 generated file is in no part, such as alpha/yarn.lock; --all-files takes them in"
+    for command in ("show", "score"):
+        assert f"note: {generated}\n" in project("plan", command, "src").out
+    shown = project("plan", "show", "src", "--json")
+    assert not {*aside} & {*files_of(shown)}
+    assert shown.err.startswith("abreast: 1 vendored file is in no part, such as vendor/x.py")
+    every = files_of(project("plan", "show", "src", "--all-files", "--json"))
+    assert every == sorted([*files_of(shown), *aside])
+    # Parts of the same directory may write them, and conflicts are found as ever.
+    command = "[ ! -e alpha/m0.py ] || [ $ABREAST_SCOPE != alpha/ ] || echo two > alpha/yarn.lock"
+    said = project("plan", "run", "src", "--command", command)
+    assert (said.code, generated in said.err) == (0, True)
+    assert project("plan", "apply", "last").code == 0
+    assert (project.folder / "src/alpha/yarn.lock").read_text() == "two\n"
+    project.file("src/.gitattributes", "yarn.lock linguist-generated=false\n")
+    project.git("add", "-A")
+    assert "alpha/yarn.lock" in files_of(project("plan", "show", "src", "--json"))
+
+
+def test_a_written_plan_has_the_generated_files_that_it_names(project):
+    project.file("src/alpha/yarn.lock", "one\n")
+    project.file("src/beta/Cargo.lock", "one\n")
+    project.git("add", "-A")
+    assert project("plan", "show", "src", "--all-files", "-o", "all.yaml").code == 0
+    text = (project.folder / "all.yaml").read_text()
+    assert "  all_files: true\n" in text
+    assert "alpha/yarn.lock" in files_of(project("plan", "show", "all.yaml", "--json"))
+    project.file(
+        "plan.yaml",
+        "plan: {parts: [{name: a, files: [src/alpha/, src/alpha/yarn.lock, src/beta/]}]}",
+    )
+    found = files_of(project("plan", "show", "plan.yaml", "--json"))
+    assert "src/alpha/yarn.lock" in found
+    assert "src/beta/Cargo.lock" not in found
+
+
 def test_a_model_proposes_parts_once_also_when_the_run_goes_on(project):
     plan, _ = divide(str(project.folder), {"include": ["src"]})
     alpha, beta, delta, gamma = (leaf.id for leaf in plan.leaves)

@@ -381,6 +381,8 @@ SHOWN_BY = {
     "min_tokens": test_with_bounds_of_tokens_it_is_divided_by_imports,
     "include": plan_edited.test_only_chosen_files_are_divided_also_when_it_goes_on,
     "exclude": plan_edited.test_only_chosen_files_are_divided_also_when_it_goes_on,
+    "all_files": plan_edited.test_generated_files_are_in_no_part_but_may_be_written,
+    "default_bounds": test_how_far_it_is_divided_is_as_told,
     "parts": plan_edited.test_a_plan_is_written_edited_run_and_applied,
     "planner": plan_edited.test_a_model_proposes_parts_once_also_when_the_run_goes_on,
     "rounds": (

@@ -16,9 +16,10 @@ HERE = Path(__file__).parents[2]
 PACKAGES = {"importlinter": (30, 120), "sphinx": (400, 900), "pandas": (1200, 2500)}
 
 
-def shown(path, *, cwd=None, seed="0"):
+def shown(path, *options, cwd=None, seed="0"):
     """What it prints, as bytes and as JSON."""
-    argv = [sys.executable, "-P", "-m", "abreast", "plan", "show", str(path), "--json"]
+    argv = [sys.executable, "-P", "-m", "abreast", "plan", "show", str(path), "--all-files"]
+    argv += ["--json", *options]
     env = {**os.environ, "PYTHONHASHSEED": seed}
     printed = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, check=True).stdout
     return printed, json.loads(printed)
@@ -78,14 +79,16 @@ def test_a_package_is_divided_exactly_and_alike_from_any_place_and_hash_seed(
 def test_this_repository_is_divided_exactly(unmeasured):
     if not (HERE / ".git").exists():
         pytest.skip("no git repository: an archive of it")
-    found = shown(HERE)[1]
-    assert_exact(found)
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=HERE, capture_output=True, check=True
     ).stdout
     there = [name for name in listed.decode().split("\0") if name and (HERE / name).exists()]
-    assert found["nodes"][0]["files"] == sorted(there)
-    assert found["max_depth_reached"] >= 4
+    by_folders = ("--min-files", "10")
+    for options in ((), by_folders):
+        found = shown(HERE, *options)[1]
+        assert_exact(found)
+        assert found["nodes"][0]["files"] == sorted(there)
+        assert found["max_depth_reached"] >= (4 if options == by_folders else 2)
 
 
 def test_a_tree_that_goes_into_a_file_is_not_cut_at_the_width_of_a_terminal(abreast):

@@ -49,6 +49,7 @@ async def plan(
     min_tokens: int | None = None,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    all_files: bool = False,
     parts: Sequence[Mapping[str, object]] | None = None,
     planner: str | None = None,
     store: str | PathLike[str] | Store | None = None,
@@ -98,13 +99,16 @@ async def plan(
         temperature: how freely the model chooses; by default as the provider does.
         reply_tokens: the longest reply of the model.
         reasoning: how much the model thinks: none, minimal, low, medium, high, xhigh or max.
-        max_depth: divide no deeper; the root is 0, the default 8.
-        min_files: leave parts of so few files whole; 10 by default.
-        max_files: divide parts that have more.
-        max_tokens: divide parts that have more.
-        min_tokens: divide by imports, into parts of at least so many tokens; needs `max_tokens`.
+        max_depth: divide by directories, and no deeper; the root is 0, the default 8.
+        min_files: divide by directories, and leave parts of so few files whole; 10 by default.
+        max_files: divide by directories, and parts that have more further.
+        max_tokens: divide parts that have more; 40,000 by default.
+        min_tokens: divide by imports, into parts of at least so many tokens, where that is
+            possible; 2,000 by default. Without any of these five, what has no more than 40,000
+            tokens in all is divided by directories.
         include: divide only files of these patterns, such as `"src/"` and `"*.py"`.
         exclude: leave files of these patterns out: they are in no part.
+        all_files: divide generated and vendored files, too, which else are in no part.
         parts: the parts, if the directory is not to be divided: each has `name` and `files` (paths,
             directories that end with a slash, patterns), and may have `id`, `instructions` and
             `after`, the parts that it waits for.
@@ -116,7 +120,7 @@ async def plan(
         seed: makes it repeatable; drawn and recorded if None.
         budget: a cap for everything in it, such as `"500req,10min"`.
         tags: words to find the run by.
-        notify: called with messages, such as a worktree that could not be made.
+        notify: called with messages, such as how many generated files are in no part.
 
     Raises:
         PlanInvalid: an argument is wrong, or the directory can't be divided (a ValueError).
@@ -157,6 +161,7 @@ async def plan(
             "min_tokens": min_tokens,
             "include": list(include) or None,
             "exclude": list(exclude) or None,
+            "all_files": all_files,
             "planner": planner,
             "parts": None if parts is None else [dict(part) for part in parts],
         },
@@ -218,6 +223,8 @@ def _divide(tools: PlanTools, root: Path, notify: Callable[[str], None]) -> None
         for line in repair(root):
             notify(line)
     tools.divide()
+    for note in tools.plan.notes:
+        notify(note)
 
 
 def _name_of(function: WorkFunction) -> str:

@@ -40,14 +40,22 @@ def command() -> None:
 
 
 division_options = options.group_of(
-    click.option("--max-depth", metavar="N", help="Divide no deeper; the root is 0.  [8]"),
-    click.option("--min-files", metavar="N", help="Leave parts of so few files whole.  [10]"),
-    click.option("--max-files", metavar="N", help="Divide parts that have more."),
-    click.option("--max-tokens", metavar="N", help="Divide parts that have more."),
+    click.option(
+        "--max-depth", metavar="N", help="Divide by directories, no deeper; the root is 0.  [8]"
+    ),
+    click.option(
+        "--min-files",
+        metavar="N",
+        help="Divide by directories, and leave parts of so few files whole.  [10]",
+    ),
+    click.option(
+        "--max-files", metavar="N", help="Divide by directories, and parts that have more further."
+    ),
+    click.option("--max-tokens", metavar="N", help="Divide parts that have more.  [40000]"),
     click.option(
         "--min-tokens",
         metavar="N",
-        help="Divide by imports; no part has fewer.",
+        help="Divide by imports, into parts that have no fewer, where that is possible.  [2000]",
     ),
     click.option(
         "--include",
@@ -61,6 +69,7 @@ division_options = options.group_of(
         multiple=True,
         help="Leave such files out: they are in no part; may be repeated.",
     ),
+    click.option("--all-files", is_flag=True, help="Divide generated and vendored files, too."),
 )
 
 

@@ -11,23 +11,42 @@ from typing import Any, Final, Self
 from abreast.jobs.files import units
 from abreast.jobs.plan.decompose.decompose import decompose
 from abreast.jobs.plan.decompose.imports import Imports, read_imports
-from abreast.jobs.plan.decompose.inventory import Inventory, take_inventory
+from abreast.jobs.plan.decompose.inventory import take_inventory
+from abreast.jobs.plan.decompose.set_aside import choose_files
 from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.patterns import PathPattern
 from abreast.jobs.plan.spec import Options, Plan
 from abreast.jobs.plan.written.division import plan_of_parts
 from abreast.jobs.plan.written.parts import PartSpec, parts_schema, read_parts
-from abreast.jobs.plan.written.patterns import chosen
 from abreast.models.port import EFFORTS, Effort
 from abreast.store.port import JsonValue, RunRow
 
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
 # Keys that manifests leave out unless they are set.
-_LATER: Final = ("reasoning", "min_tokens", "include", "exclude", "parts", "rounds", "planner")
+_LATER: Final = (
+    "reasoning",
+    "min_tokens",
+    "include",
+    "exclude",
+    "parts",
+    "rounds",
+    "planner",
+    "default_bounds",
+)
+# Keys that manifests of before don't have, with what they meant then.
+_BEFORE: Final[Mapping[str, Any]] = {"all_files": True}
 DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens", "min_tokens")
 """The keys that decide how far to divide."""
-CHOOSING: Final = ("include", "exclude")
+_BY_FOLDERS: Final = ("max_depth", "min_files", "max_files")
+"""Those of them that divide by directories, unless `min_tokens` is given, too."""
+MAX_TOKENS: Final = 40_000
+"""The most tokens of a part, by default: with its files, an agent has room for its own work."""
+MIN_TOKENS: Final = 2_000
+"""The fewest tokens of a part, by default."""
+CHOOSING: Final = ("include", "exclude", "all_files")
 """The keys that decide which files are divided."""
+_PATTERNS: Final = ("include", "exclude")
 
 
 def _number(least: int) -> Callable[[object], int]:
@@ -72,6 +91,8 @@ def _patterns(given: object) -> tuple[str, ...]:
         isinstance(one, str) and one.strip("/") for one in listed
     ):
         raise ValueError(f"it must be a list of patterns such as docs/, not {units.quoted(given)}")
+    for one in listed:
+        PathPattern.read(one)
     return tuple(listed)
 
 
@@ -123,6 +144,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "min_tokens": _integer_key(0),
     "include": _PATTERNS_KEY,
     "exclude": _PATTERNS_KEY,
+    "all_files": _Key(_flag, {"type": "boolean"}),
     "parts": _Key(read_parts, parts_schema()),
 }
 """The keys of a plan, in flags and files."""
@@ -177,6 +199,14 @@ class PlanJob:
     min_tokens: int | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    all_files: bool = False
+    """Whether generated and vendored files are divided, too."""
+    default_bounds: bool = False
+    """Whether the bounds of tokens are those by default.
+
+    What fits into one part as a whole is then divided by directories: else nothing would run side
+    by side.
+    """
     parts: tuple[PartSpec, ...] = ()
     """The parts that a person has written; empty if the directory is to be divided."""
     rounds: int = 2
@@ -209,32 +239,34 @@ class PlanJob:
                 continue
             try:
                 read[word] = _KEYS[word].read(given)
-            except PlanInvalid:  # of the parts, and says where
-                raise
             except (ValueError, TypeError) as error:
+                if word == "parts" and isinstance(error, PlanInvalid):
+                    raise  # it says where
                 raise PlanInvalid(f"{spell(word)}: {error}") from None
         _check_division(read, spell)
         if works:
             _check_work(read, spell, place)
+        read |= _default_bounds(read)
         return cls(str((Path(home) / read.pop("path", ".")).resolve()), home, **read)
 
     @classmethod
     def recorded(cls, row: RunRow) -> Self:
         """The job of a recorded run; raises `PlanInvalid` if another version wrote other facts."""
         facts: Any = row.manifest.get(KIND)
-        if not isinstance(facts, dict) or {*facts, *_LATER} != {each.name for each in fields(cls)}:
+        known = {each.name for each in fields(cls)}
+        if not isinstance(facts, dict) or {*facts, *_LATER, *_BEFORE} != known:
             raise PlanInvalid(
                 f"{row.id} was made by another version of abreast, "
                 "and this one doesn't know all of it"
             )
-        own = {word: tuple(facts[word]) for word in CHOOSING if word in facts}
+        own = {word: tuple(facts[word]) for word in _PATTERNS if word in facts}
         own |= {"parts": read_parts(facts["parts"])} if "parts" in facts else {}
-        return cls(**{**facts, **own})
+        return cls(**{**_BEFORE, **facts, **own})
 
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""
         facts = asdict(replace(self, parts=()))
-        facts |= {word: list(facts[word]) for word in CHOOSING}
+        facts |= {word: list(facts[word]) for word in _PATTERNS}
         facts["parts"] = [part.plain() for part in self.parts]
         return {KIND: {word: facts[word] for word in facts if word not in _LATER or facts[word]}}
 
@@ -259,8 +291,20 @@ class PlanJob:
 
         If not `strict`, parts may name files that are not there any more.
         """
-        words = (*DIVIDING, *CHOOSING, "parts")
+        words = (*DIVIDING, *CHOOSING, "parts", "default_bounds")
         return divide(self.path, {word: getattr(self, word) for word in words}, strict=strict)
+
+
+def _default_bounds(read: Mapping[str, Any]) -> dict[str, Any]:
+    """The bounds of tokens that are not given, unless it is divided in another way."""
+    low, high = read.get("min_tokens"), read.get("max_tokens")
+    if read.get("parts") or (low is None and any(word in read for word in _BY_FOLDERS)):
+        return {}
+    if low is None and high is None:
+        return {"min_tokens": MIN_TOKENS, "max_tokens": MAX_TOKENS, "default_bounds": True}
+    if high is None:
+        return {"max_tokens": MAX_TOKENS}
+    return {"min_tokens": min(MIN_TOKENS, high * MIN_TOKENS // MAX_TOKENS)} if low is None else {}
 
 
 def _check_division(read: Mapping[str, Any], spell: Callable[[str], str]) -> None:
@@ -323,26 +367,20 @@ def divide(
                 read[word] = _KEYS[word].read(given[word])
             except ValueError as error:
                 raise PlanInvalid(f"{spell(word)}: {error}") from None
-    include, exclude = read.pop("include", ()), read.pop("exclude", ())
+    parts: Sequence[PartSpec] = given.get("parts") or ()
     inventory = take_inventory(root).without_submodules()
-    wanted, left_out = choose_files(inventory, include, exclude)
-    imports = read_imports(root, wanted)
-    if given.get("parts"):
-        plan = plan_of_parts(wanted, given["parts"], left_out, strict=strict)
+    chosen = choose_files(
+        inventory,
+        root,
+        **{word: read.pop(word) for word in CHOOSING if word in read},
+        named={each.text.removeprefix("./") for part in parts for each in part.files},
+    )
+    imports = read_imports(root, chosen.inventory)
+    if parts:
+        others = (*chosen.excluded, *chosen.set_aside)
+        plan = plan_of_parts(chosen.inventory, parts, others, strict=strict)
     else:
-        plan = decompose(wanted, imports, Options(**read))
-    return replace(plan, left_out=(*plan.left_out, *left_out)), imports
-
-
-def choose_files(
-    inventory: Inventory, include: Sequence[str], exclude: Sequence[str]
-) -> tuple[Inventory, tuple[str, ...]]:
-    """The files that are to be divided, and the paths of the others."""
-    if not include and not exclude:
-        return inventory, ()
-    kept = tuple(file for file in inventory.files if chosen(file.path, include, exclude))
-    if not kept:
-        raise PlanInvalid("no file is left by the patterns of include and exclude")
-    held = {file.path for file in kept}
-    left_out = tuple(path for path in inventory.paths if path not in held)
-    return replace(inventory, files=kept), left_out
+        if given.get("default_bounds") and chosen.inventory.tokens <= read["max_tokens"]:
+            del read["min_tokens"], read["max_tokens"]
+        plan = decompose(chosen.inventory, imports, Options(**read))
+    return replace(plan, left_out=(*plan.left_out, *chosen.excluded)), imports

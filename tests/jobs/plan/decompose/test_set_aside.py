@@ -1,68 +1,47 @@
-"""Which files are left out of a plan."""
+"""Which files are divided, and which are left out."""
 
 import pytest
 
 from abreast.jobs.plan.decompose.inventory import Inventory, take_inventory
-from abreast.jobs.plan.decompose.set_aside import PathPattern, choose_files
+from abreast.jobs.plan.decompose.set_aside import ChosenFiles, choose_files
 from abreast.jobs.plan.errors import PlanInvalid
 from tests.jobs.plan.repositories import fill
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matched", "others"),
-    [
-        ("*.js", ["a.js", "b/c.js"], ["a.jsx", "a.js2/b"]),
-        ("docs/", ["docs/a", "b/docs/c/d"], ["docs", "docs2/a"]),
-        ("docs", ["docs", "docs/a", "b/docs/c"], ["docs2"]),
-        ("/docs", ["docs/a"], ["b/docs/c"]),
-        ("src/*.c", ["src/a.c"], ["src/b/a.c", "c/src/a.c"]),
-        ("src/**/a.c", ["src/a.c", "src/b/c/a.c"], ["a.c"]),
-        ("**/x/a.c", ["x/a.c", "b/x/a.c"], ["a.c"]),
-        ("src/**", ["src/a", "src/b/c"], ["src2/a"]),
-        ("a?[bc][!d].py", ["aXbe.py"], ["a/be.py", "aXbd.py", "aXde.py"]),
-        ("./a+b.(c)", ["a+b.(c)"], ["aab.c"]),
-        (r"a\*", ["a*"], ["ab"]),
-        ("späße*", ["späße.py", "x/späße/y"], ["spasse"]),
-        ("a[b", ["a[b"], ["ab"]),
-    ],
-)
-def test_patterns_are_those_of_gitignore(pattern, matched, others):
-    found = PathPattern.read(pattern)
-    assert [path for path in [*matched, *others] if found.matches(path)] == matched
-
-
-@pytest.mark.parametrize("text", ["", " ", "/", "!a", "[z-a]"])
-def test_what_is_no_pattern_is_said(text):
-    with pytest.raises(PlanInvalid, match="pattern"):
-        choose_files(Inventory.of(["a"]), exclude=[text])
-
 
 KEPT = ["a.py", "lib/generated_names.py", "vendors.py", "src/invendor/a.py"]
 VENDORED = ["node_modules/a/b.js", "src/_vendor/six.py", "third_party/x.c", "vendor/a/b.go"]
 GENERATED = ["Cargo.lock", "web/app.min.js", "web/yarn.lock", "x_pb2.py"]
 
 
-def test_generated_and_vendored_files_are_left_out_and_counted():
-    found = choose_files(Inventory.of([*GENERATED, *KEPT, *VENDORED]))
-    assert found.paths == tuple(sorted(KEPT))
-    rest = "a pattern of include takes them in"
-    assert found.notes == (
-        f"4 vendored files are left out, such as node_modules/a/b.js; {rest}",
-        f"4 generated files are left out, such as Cargo.lock; {rest}",
+def test_generated_and_vendored_files_are_set_aside_and_counted():
+    files = Inventory.of([*GENERATED, *KEPT, *VENDORED])
+    found = choose_files(files)
+    assert found.inventory.paths == tuple(sorted(KEPT))
+    assert found.set_aside == tuple(sorted([*GENERATED, *VENDORED]))
+    rest = "--all-files takes them in"
+    assert found.inventory.notes == (
+        f"4 vendored files are in no part, such as node_modules/a/b.js; {rest}",
+        f"4 generated files are in no part, such as Cargo.lock; {rest}",
     )
+    assert choose_files(files, all_files=True) == ChosenFiles(files)
+    assert choose_files(files, named={"Cargo.lock"}).set_aside == found.set_aside[1:]
 
 
-def test_include_takes_in_what_would_be_left_out_and_exclude_leaves_out_more():
+def test_include_restricts_and_exclude_leaves_out():
     files = Inventory.of(["a.py", "docs/a.md", "docs/keep/b.md", "vendor/a.go", "vendor/b.go"])
-    found = choose_files(files, include=["vendor/a.go", "docs/keep/"], exclude=["docs/", "nothing"])
-    assert found.paths == ("a.py", "docs/keep/b.md", "vendor/a.go")
-    assert found.notes == (
-        "1 vendored file is left out, such as vendor/b.go; a pattern of include takes them in",
-        "1 file is left out by exclude",
+    found = choose_files(files, include=["*.md", "*.go"], exclude=["docs/keep/", "nothing"])
+    assert found.inventory.paths == ("docs/a.md",)
+    assert found.excluded == ("a.py", "docs/keep/b.md")
+    assert found.inventory.notes == (
+        "2 vendored files are in no part, such as vendor/a.go; --all-files takes them in",
         "no file matches the pattern nothing",
     )
-    assert choose_files(files, include=["docs/"], exclude=["*"]).paths == files.paths[1:3]
-    assert choose_files(files, include=["*"]).paths == files.paths
+    # Neither pattern takes in what is set aside.
+    assert choose_files(files, include=["*"]).set_aside == files.paths[3:]
+    with pytest.raises(PlanInvalid, match="no file is left by the patterns"):
+        choose_files(files, exclude=["*"])
+    with pytest.raises(PlanInvalid, match="2 vendored files are in no part"):
+        choose_files(files, include=["vendor/"])
+    assert choose_files(Inventory(())) == ChosenFiles(Inventory(()))
 
 
 @pytest.mark.parametrize(
@@ -79,9 +58,9 @@ def test_include_takes_in_what_would_be_left_out_and_exclude_leaves_out_more():
     ],
 )
 def test_the_first_lines_say_that_a_file_is_generated(tmp_path, text, generated):
-    fill(tmp_path, {"a.py": text})
+    fill(tmp_path, {"a.py": text, "b.py": ""})
     found = choose_files(take_inventory(tmp_path), tmp_path)
-    assert (found.paths == ()) is generated
+    assert ("a.py" in found.set_aside) is generated
 
 
 def test_gitattributes_decide(tmp_path):
@@ -94,6 +73,8 @@ def test_gitattributes_decide(tmp_path):
                 "ours/** text linguist-vendored=true\n"
                 "vendor/** -linguist-vendored\n"
                 "yarn.lock linguist-generated=false eol=lf\n"
+                "!a.py linguist-generated\n"
+                "a[z-a].py linguist-generated\n"
             ),
             "sub/.gitattributes": "*.gen.py linguist-generated=false\n/a.py linguist-generated\n",
             **dict.fromkeys(
@@ -104,10 +85,12 @@ def test_gitattributes_decide(tmp_path):
         },
     )
     found = choose_files(take_inventory(tmp_path), tmp_path, exclude=[".gitattributes"])
-    assert found.paths == ("a.py", "sub/b.gen.py", "vendor/a.py", "yarn.lock")
+    assert found.inventory.paths == ("a.py", "sub/b.gen.py", "vendor/a.py", "yarn.lock")
+    assert found.set_aside == ("a.gen.py", "ours/a.py", "sub/a.py")
+    assert found.excluded == (".gitattributes", "sub/.gitattributes")
 
 
 def test_none_of_our_own_files_is_left_out(pytestconfig):
     root = pytestconfig.rootpath / "src"
     files = take_inventory(root)
-    assert choose_files(files, root).paths == files.paths
+    assert choose_files(files, root).inventory == files

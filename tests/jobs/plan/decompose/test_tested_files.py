@@ -53,6 +53,15 @@ def test_no_source_is_better_than_any():
     assert sources_of_tests(["tests/test_none.py", *far, "x/b/c/e.py"], many) == {}
 
 
+def test_what_many_tests_import_is_a_tool_and_tested_only_by_one_of_its_name():
+    tests = [f"tests/a{number}/tests.py" for number in range(11)]
+    edges = {path: ["web/testing.py"] for path in tests}
+    paths = [*tests, "web/testing.py", "web/test_testing.py"]
+    assert sources_of_tests(paths, edges) == {"web/test_testing.py": "web/testing.py"}
+    few = dict([*edges.items()][:10])
+    assert len(sources_of_tests(paths, few)) == 11
+
+
 def test_what_is_no_test():
     for path in ("tests/__init__.py", "tests/conftest.py", "tests/data/x.json", "test.py"):
         assert not is_test(path)

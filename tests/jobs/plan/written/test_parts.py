@@ -13,7 +13,6 @@ from abreast.jobs.plan.spec import Options
 from abreast.jobs.plan.work.ownership import NO_PART, Ownership
 from abreast.jobs.plan.written.division import plan_of_parts, written_needs
 from abreast.jobs.plan.written.parts import read_parts
-from abreast.jobs.plan.written.patterns import chosen, matches
 from abreast.jobs.plan.written.plan_file import PlanFile
 from tests.jobs.plan import trees
 
@@ -86,6 +85,7 @@ def test_files_in_no_part_are_said_and_belong_to_none():
         ('- {name: x, files: ["*.py"]}\n- {name: y, files: ["a/*"]}', "2: a/deep/x.py comes twice"),
         ("- {name: x, files:\n  [a/one.py,\n  a/tow.py]}", "3: there is no file 'a/tow.py'"),
         ('- {name: x, files: ["*.rs"]}', "1: no file is like '*.rs'"),
+        ('- {name: x, files: ["!*.py"]}', "1: '!*.py': patterns are not negated"),
         ("- {name: x, files: [a/], after: [z]}", "1: there is no part 'z'"),
         ("- {name: x, files: [a/]}\n- {name: x, files: [b/]}", "comes twice"),
         (
@@ -142,18 +142,6 @@ def test_a_written_plan_is_read_as_the_same_plan():
     assert written_needs(again, parts)[plan.leaves[1].id] == (plan.leaves[0].id,)
     assert not again.left_out
     assert PlanFile.of(again, {"path": "."}, written_needs(again, parts)).text() == text
-
-
-def test_patterns_stand_for_names_paths_and_directories():
-    assert matches("*.py", "a/b.py")
-    assert matches("docs", "x/docs/a.md")
-    assert matches("docs/", "docs/deep/a.md")
-    assert not matches("docs/", "docs")
-    assert matches("src/*_test.py", "src/deep/a_test.py")
-    assert not matches("b.py", "a/ab.py")
-    assert chosen("a/b.py", ["a/"], ["*.md"])
-    assert not chosen("c/b.py", ["a/"], [])
-    assert not chosen("a/b.md", [], ["*.md"])
 
 
 def test_parts_are_a_tree_by_their_directories_and_stay_in_their_order():

@@ -97,7 +97,7 @@ class PlanDriver(JobDriver):
             repair_tree(Path(job.path))
         with refusing("", PlanInvalid):
             self._tools.divide(strict=self._resumed_run is None)
-        for note in self._tools.plan.notes if self._job.parts else ():
+        for note in () if self.view.quiet else self._tools.plan.notes:
             tell(one_line(note))
 
     def _open_model(self, name: str | None, store: Store | None) -> Caller:

@@ -13,23 +13,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
 from typing import Final, TypeAlias
 
 from abreast.jobs.plan.decompose.graph import gathered
 from abreast.jobs.plan.decompose.inventory import FileEntry, folders_between
 
-_TEST_TIE: Final = 20.0  # of a test to its source, in imports
+_TEST_TIE: Final = 2.0  # of a test to its source, in imports, besides those that it has
+_LARGEST_UNIT: Final = 0.5  # of a part's size, for a file with its tests
 _NEIGHBOUR_TIE: Final = 0.3  # of a file to the next one in its directory, in imports
-_LEVELS: Final = (64, 32, 16, 8, 4, 2)  # groups of a level have at most this part of a part's size
+_LEVELS: Final = (16, 4)  # groups of a level have at most this part of a part's size
 _MAX_PASSES: Final = 8  # over the groups of a level
-_MAX_LOSING_MOVES: Final = 60  # that are tried in a row, in the hope of a gain after them
 _MIN_GAIN: Final = 1e-9
 
 Weights: TypeAlias = list[dict[int, float]]
 """For each node, the weights of its edges to others, in both directions."""
-# The loss of a move, the node, the part that it goes to, and the version of this entry.
-_Move: TypeAlias = tuple[float, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +53,11 @@ def divide_within_bounds(
     sizes = [max(least, file.tokens) for file in files]
     level = _Level(_weights(files, edges, ties), sizes)
     finer: list[tuple[_Level, list[int]]] = []
-    for share in _LEVELS:
-        labels = level.combined(bounds.high / share)
+    labels = _with_tests(files, ties, sizes, bounds.high * _LARGEST_UNIT)
+    for share in (*_LEVELS, 1):
         finer.append((level, labels))
         level = level.of_groups(labels)
-    labels = level.combined(bounds.high)
+        labels = level.combined(bounds.high / share)
     finer.append((level, labels))
     level = level.of_groups(labels)
     parts = _Parts(level, level.filled(bounds), bounds)
@@ -74,6 +71,24 @@ def divide_within_bounds(
     )
 
 
+def _with_tests(
+    files: Sequence[FileEntry], ties: Mapping[str, str], sizes: Sequence[int], largest: float
+) -> list[int]:
+    """A label for each file: a test has that of its source, as long as all of it is not too large.
+
+    A file is moved alone only at the end, when it is clear which parts there are.
+    """
+    number = {file.path: place for place, file in enumerate(files)}
+    labels = list(range(len(files)))
+    held = list(sizes)
+    for place, file in enumerate(files):
+        source = number.get(ties.get(file.path, ""))
+        if source is not None and held[source] + sizes[place] <= largest:
+            held[source] += sizes[place]
+            labels[place] = source
+    return labels
+
+
 def _weights(
     files: Sequence[FileEntry], edges: Mapping[str, Sequence[str]], ties: Mapping[str, str]
 ) -> Weights:
@@ -81,9 +96,10 @@ def _weights(
     weights: Weights = [{} for _ in files]
 
     def tie(one: int, other: int, weight: float) -> None:
-        weights[one][other] = weights[one].get(other, 0.0) + weight
-        weights[other][one] = weights[other].get(one, 0.0) + weight
+        near = weights[one]
+        near[other] = weights[other][one] = near.get(other, 0.0) + weight
 
+    above = folder = ""
     for place, file in enumerate(files):
         for to in edges.get(file.path, ()):
             if to in number:
@@ -91,10 +107,15 @@ def _weights(
         source = ties.get(file.path)
         if source in number:
             tie(place, number[source], _TEST_TIE)
-    for place, (one, other) in enumerate(pairwise(files)):
-        distance = folders_between(one.path.split("/")[:-1], other.path.split("/")[:-1])
-        tie(place, place + 1, _NEIGHBOUR_TIE / (1 + distance))
+        above, folder = folder, file.path.rpartition("/")[0]
+        if place:
+            apart = 0 if folder == above else _steps_between(above, folder)
+            tie(place - 1, place, _NEIGHBOUR_TIE / (1 + apart))
     return weights
+
+
+def _steps_between(one: str, other: str) -> int:
+    return folders_between(one.split("/") if one else [], other.split("/") if other else [])
 
 
 @dataclass(slots=True)
@@ -110,25 +131,36 @@ class _Level:
         The strength of a tie is its weight, by the geometric mean of the sizes that it ties.
         """
         groups = _Groups(self)
-        waiting: list[tuple[float, int, int, int, int]] = []
+        near, version, sizes = groups.near, groups.version, groups.sizes
+        roots = [size**0.5 for size in sizes]
+        # One entry for each node, with its strongest tie: that of any two nodes is the entry of
+        # both. An entry that is outdated is made again when its turn comes.
+        waiting: list[tuple[float, int, int, int]] = []
 
-        def consider(one: int, other: int) -> None:
-            sizes, version = groups.sizes, groups.version
-            if sizes[one] + sizes[other] <= high:
-                strength = groups.near[one][other] / (sizes[one] * sizes[other]) ** 0.5
-                first, second = min(one, other), max(one, other)
-                heappush(waiting, (-strength, first, second, version[first], version[second]))
+        def consider(node: int) -> None:
+            room, most, partner = high - sizes[node], 0.0, -1
+            for other, weight in near[node].items():
+                if sizes[other] <= room:
+                    strength = weight / roots[other]
+                    if strength > most or (strength == most and other < partner):
+                        most, partner = strength, other
+            if partner >= 0:
+                versions = version[node] + version[partner]
+                heappush(waiting, (-most / roots[node], node, partner, versions))
 
-        for one, weights in enumerate(self.weights):
-            for other in weights:
-                if one < other:
-                    consider(one, other)
+        for node in range(len(sizes)):
+            consider(node)
         while waiting:
-            _, one, other, *versions = heappop(waiting)
-            if versions == [groups.version[one], groups.version[other]]:
-                groups.combine(one, other)
-                for third in groups.near[one]:
-                    consider(one, third)
+            _, node, partner, versions = heappop(waiting)
+            if version[node] < 0:
+                continue
+            if version[partner] < 0 or versions != version[node] + version[partner]:
+                consider(node)
+                continue
+            one = min(node, partner)
+            groups.combine(one, max(node, partner))
+            roots[one] = sizes[one] ** 0.5
+            consider(one)
         return groups.labels()
 
     def filled(self, bounds: TokenBounds) -> list[int]:
@@ -237,77 +269,39 @@ class _Parts:
 
     def refine(self) -> None:
         """Move nodes to neighbouring parts as long as that lowers the cut."""
+        nodes: Iterable[int] = range(len(self.part_of))
         for _ in range(_MAX_PASSES):
-            if not self._pass():
+            moved = [node for node in nodes if self._moved(node)]
+            if not moved:
                 break
+            # Only what is next to a node that was moved can gain now.
+            nodes = sorted({other for node in moved for other in self.level.weights[node]})
 
-    def _pass(self) -> bool:
-        """Move each node at most once, the best move first, also some that lose.
+    def _moved(self, node: int) -> bool:
+        """Move a node to the part that it is tied to most, if that lowers the cut.
 
-        The moves after the best state are taken back. Whether it is better than before.
+        To try other moves, too, and take them back, lowers the cut by less than 1%, and a small
+        edit would change parts all over the repository.
         """
-        nodes = range(len(self.part_of))
-        version = [0] * len(nodes)  # below 0: it was moved, or can't be
-        waiting: list[_Move] = []
-
-        for node in nodes:
-            self._consider(node, version, waiting)
-        gain = best = 0.0
-        moves: list[tuple[int, int]] = []
-        kept = 0
-        while waiting and len(moves) - kept < _MAX_LOSING_MOVES:
-            loss, node, part, known = heappop(waiting)
-            if known != version[node]:
-                continue
-            if not self._may_move(node, part):
-                if not self._has_other_move(node, part):
-                    version[node] = -1
-                self._consider(node, version, waiting)
-                continue
-            moves.append((node, self.part_of[node]))
-            self._move(node, part)
-            version[node] = -1
-            gain -= loss
-            if gain > best + _MIN_GAIN:
-                best, kept = gain, len(moves)
-            for other in self.level.weights[node]:
-                self._consider(other, version, waiting)
-        for node, part in reversed(moves[kept:]):
-            self._move(node, part)
-        return kept > 0
-
-    def _consider(self, node: int, version: list[int], waiting: list[_Move]) -> None:
-        if version[node] >= 0 and (found := self._best_move(node)) is not None:
-            version[node] += 1
-            heappush(waiting, (-found[0], node, found[1], version[node]))
-
-    def _best_move(self, node: int) -> tuple[float, int] | None:
-        """The gain of the best move to a part with room, and that part."""
-        pull: dict[int, float] = {}
+        part_of, pull = self.part_of, dict[int, float]()
         for other, weight in self.level.weights[node].items():
-            part = self.part_of[other]
+            part = part_of[other]
             pull[part] = pull.get(part, 0.0) + weight
-        own = self.part_of[node]
-        stay, room = pull.pop(own, 0.0), self.bounds.high - self.level.sizes[node]
-        best = min(
-            ((-weight, part) for part, weight in pull.items() if self.sizes[part] <= room),
-            default=None,
-        )
-        return None if best is None else (-best[0] - stay, best[1])
-
-    def _has_other_move(self, node: int, part: int) -> bool:
-        found = self._best_move(node)
-        return found is not None and found[1] != part
-
-    def _may_move(self, node: int, part: int) -> bool:
-        size, own = self.level.sizes[node], self.sizes[self.part_of[node]]
+        own = part_of[node]
+        least = pull.pop(own, 0.0) + _MIN_GAIN
+        if not pull:
+            return False
+        size, sizes = self.level.sizes[node], self.sizes
         # A part may become empty, but not too small.
-        return self.sizes[part] + size <= self.bounds.high and (
-            own == size or own - size >= self.bounds.low
-        )
-
-    def _move(self, node: int, part: int) -> None:
-        size = self.level.sizes[node]
-        self.sizes[self.part_of[node]] -= size
-        self.sizes[part] += size
-        self.part_of[node] = part
+        if sizes[own] != size and sizes[own] - size < self.bounds.low:
+            return False
+        room, best = self.bounds.high - size, own
+        for part, weight in pull.items():
+            if sizes[part] <= room and (weight > least or (weight == least and part < best != own)):
+                best, least = part, weight
+        if best == own:
+            return False
+        sizes[own] -= size
+        sizes[best] += size
+        part_of[node] = best
+        return True

@@ -37,8 +37,9 @@ def bounded_nodes(
     high = options.max_tokens or sum(file.tokens for file in files) or 1
     bounds = TokenBounds(options.min_tokens or 0, high, options.max_files)
     counts = Counter(file.path.rpartition("/")[0] for file in files)
+    importers = Counter(to for targets in edges.values() for to in targets)
     parts = [
-        _make_part(group, edges, sources, counts)
+        _make_part(group, importers, sources, counts)
         for group in divide_within_bounds(files, edges, sources, bounds)
     ]
     parts.sort(key=lambda part: (part.home, part.files[0].path))
@@ -122,26 +123,29 @@ def _grouped(
 
 def _make_part(
     files: Sequence[FileEntry],
-    edges: Mapping[str, Sequence[str]],
+    importers: Counter[str],
     sources: Mapping[str, str],
     counts: Mapping[str, int],
 ) -> _Part:
     inside = {file.path for file in files}
     home = _home([file for file in files if file.path not in sources] or files)
-    # The id is made of the file that most others of the part import, which small edits leave.
-    imported = Counter(to for path in inside for to in edges.get(path, ()) if to in inside)
-    center = min(inside - sources.keys() or inside, key=lambda path: (-imported[path], path))
+    # The id is made of the file that most others import, which small edits leave.
+    own = inside - sources.keys() or inside
+    center = min(own, key=lambda path: (-importers[path], path))
     name = node_id("part", center, slug=f"{'/'.join(home)}/{_stem(center)}")
     return _Part(name, home, tuple(files), _scope(home, files, sources, counts))
 
 
 def _home(files: Sequence[FileEntry]) -> tuple[str, ...]:
     """The deepest directory that has most of the tokens of these files."""
-    weight: dict[tuple[str, ...], int] = defaultdict(int)
+    own: dict[str, int] = defaultdict(int)
     for file in files:
-        parts = file.path.split("/")[:-1]
+        own[file.path.rpartition("/")[0]] += file.tokens or 1
+    weight: dict[tuple[str, ...], int] = defaultdict(int)
+    for folder, tokens in own.items():
+        parts = folder.split("/") if folder else []
         for depth in range(len(parts) + 1):
-            weight[tuple(parts[:depth])] += max(1, file.tokens)
+            weight[tuple(parts[:depth])] += tokens
     least = _MOST * weight[()]
     return min(
         (each for each in weight if weight[each] >= least), key=lambda each: (-len(each), each)

@@ -76,13 +76,14 @@ class Score:
 
 def score(plan: Plan, imports: Imports | None = None, *, widths: Iterable[int] = WIDTHS) -> Score:
     """Score a plan, with the imports that it was made from."""
+    owner = {path: leaf.id for leaf in plan.leaves for path in leaf.files}
     edges = [
         (path, to)
         for path, targets in (imports or Imports()).edges.items()
+        if path in owner
         for to in targets
-        if plan.owner(path) is not None and plan.owner(to) is not None
+        if to in owner
     ]
-    owner = {path: leaf.id for leaf in plan.leaves for path in leaf.files}
     cut = [(path, to) for path, to in edges if owner[path] != owner[to]]
     weights = {leaf.id: max(1, leaf.tokens) for leaf in plan.leaves}
     circles, path = _critical_path(weights, dependencies(plan, imports))
@@ -110,13 +111,11 @@ def score(plan: Plan, imports: Imports | None = None, *, widths: Iterable[int] =
 def dependencies(plan: Plan, imports: Imports | None = None) -> dict[str, tuple[str, ...]]:
     """For each leaf in the order of the plan, the leaves whose files its own import."""
     needs: dict[str, set[str]] = {leaf.id: set() for leaf in plan.leaves}
+    owner = {path: leaf.id for leaf in plan.leaves for path in leaf.files}
     for path, targets in (imports or Imports()).edges.items():
-        one = plan.owner(path)
-        if one is not None:
-            needs[one] |= {
-                two for to in targets if (two := plan.owner(to)) is not None and two != one
-            }
-    return {leaf: tuple(sorted(found)) for leaf, found in needs.items()}
+        if path in owner:
+            needs[owner[path]].update(owner[to] for to in targets if to in owner)
+    return {leaf: tuple(sorted(found - {leaf})) for leaf, found in needs.items()}
 
 
 def in_groups(needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

@@ -1,23 +1,23 @@
-"""Leaves out files that no one edits by hand, and files that the user chooses by patterns.
+"""Chooses the files that are divided: by the user's patterns, and without those that no one edits.
 
-    chosen = choose_files(take_inventory(root), root, include=["vendor/ours/"], exclude=["docs/"])
+    chosen = choose_files(take_inventory(root), root, include=["src/"], exclude=["*.md"])
+    chosen.inventory, chosen.excluded, chosen.set_aside
 
-Left out are vendored files, by the name of a directory above them, and generated ones, by their
+Set aside are vendored files, by the name of a directory above them, and generated ones, by their
 name or by what their first lines say; `.gitattributes` decides with `linguist-generated` and
-`linguist-vendored`. A file that matches a pattern of `include` is never left out.
-
-Patterns are those of `.gitignore`: `*.js` at any depth, `docs/` a directory with all in it,
-`src/*.c` from the root, `**` any number of directories.
+`linguist-vendored`. They are in no part, but agents see them, and may write them as they may make
+new files.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from abreast.jobs.plan.decompose.inventory import FileEntry, Inventory
 from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.patterns import PathPattern
 from abreast.worktrees.merge.listing import count_in_words
 
 _VENDORED: Final = re.compile(
@@ -33,52 +33,17 @@ _GENERATED: Final = re.compile(
 )
 _ATTRIBUTES: Final = ".gitattributes"
 _LINGUIST: Final = re.compile(r"(-|!)?linguist-(generated|vendored)(?:=(\w+))?")
-_SEGMENTS: Final = re.compile(
-    r"\A\*\*/|/\*\*/|/\*\*\Z|\*+|\?|\[!?\]?[^]]*\]|\\.|[^*?[\\/]+|.", re.DOTALL
-)
-_WILD: Final = {"**/": "(?:.*/)?", "/**/": "/(?:.*/)?", "/**": "/.*", "?": "[^/]"}
 
 
 @dataclass(frozen=True, slots=True)
-class PathPattern:
-    """A pattern of `.gitignore` for paths from the root."""
+class ChosenFiles:
+    """The files that are divided, and the paths of the others."""
 
-    text: str
-    expression: re.Pattern[str]
-
-    @classmethod
-    def read(cls, text: str, *, beneath: str = "") -> "PathPattern":
-        """Read a pattern, of paths beneath a directory; raises `PlanInvalid`."""
-        body = text.strip().removeprefix("./")
-        if not body.strip("/"):
-            raise PlanInvalid(f"{text!r} is not a pattern of paths")
-        if body.startswith("!"):
-            raise PlanInvalid(f"{text!r}: patterns are not negated; use include and exclude")
-        anchored = "/" in body.rstrip("/")
-        made = "".join(map(_regex, _SEGMENTS.findall(body.strip("/"))))
-        end = "/.*" if body.endswith("/") else "(?:/.*)?"
-        start = re.escape(f"{beneath}/") if beneath else ""
-        try:
-            return cls(
-                text, re.compile(start + ("" if anchored else "(?:.*/)?") + made + end, re.DOTALL)
-            )
-        except re.error:
-            raise PlanInvalid(f"{text!r} is not a pattern of paths") from None
-
-    def matches(self, path: str) -> bool:
-        """Whether it matches a path, or a directory above it."""
-        return self.expression.fullmatch(path) is not None
-
-
-def _regex(token: str) -> str:
-    if token in _WILD:
-        return _WILD[token]
-    if token.startswith("*"):
-        return "[^/]*"
-    if token.startswith("[") and len(token) > 1:
-        inner = token[1:-1].replace("\\", r"\\").replace("[", r"\[").replace("]", r"\]")
-        return f"[^/{inner[1:]}]" if inner.startswith(("!", "^")) else f"[{inner}]"
-    return re.escape(token.removeprefix("\\"))
+    inventory: Inventory
+    excluded: tuple[str, ...] = ()
+    """Left out by the user's patterns."""
+    set_aside: tuple[str, ...] = ()
+    """Generated and vendored files."""
 
 
 def choose_files(
@@ -87,38 +52,70 @@ def choose_files(
     *,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
-) -> Inventory:
-    """The files that are not left out, with notes that count the others.
+    all_files: bool = False,
+    named: Collection[str] = (),
+) -> ChosenFiles:
+    """The files that match `include`, if there is one, and don't match `exclude`.
 
-    `.gitattributes` are read beneath `root`. Raises `PlanInvalid` for what is no pattern.
+    Generated and vendored files are set aside and counted in the notes, unless they are `named` or
+    `all_files` is true. `.gitattributes` are read beneath `root`. Raises `PlanInvalid` for what is
+    no pattern, and if no file is left.
     """
-    kept_in = [PathPattern.read(text) for text in include]
-    left_out = [PathPattern.read(text) for text in exclude]
-    marks = list(_marks(inventory, root)) if root is not None else []
-    unused = {pattern.text for pattern in (*kept_in, *left_out)}
+    wanted, unwanted = _read(include), _read(exclude)
+    unused = {*wanted, *unwanted}
     kept: list[FileEntry] = []
-    others: dict[str, list[str]] = {"vendored": [], "generated": [], "excluded": []}
+    excluded: list[str] = []
     for file in inventory.files:
-        matched = [each for each in (*kept_in, *left_out) if each.matches(file.path)]
-        unused -= {pattern.text for pattern in matched}
-        kind = "excluded" if matched else _kind(file, marks)
-        if kind is None or any(each in kept_in for each in matched):
+        matched = [each for each in (*wanted, *unwanted) if each.matches(file.path)]
+        unused.difference_update(matched)
+        taken = not wanted or any(each in wanted for each in matched)
+        if taken and not any(each in unwanted for each in matched):
             kept.append(file)
         else:
-            others[kind].append(file.path)
-    notes = [*(_note(kind, paths) for kind, paths in others.items() if paths)]
-    notes += [f"no file matches the pattern {text}" for text in sorted(unused)]
-    return replace(inventory, files=tuple(kept), notes=(*inventory.notes, *notes))
+            excluded.append(file.path)
+    if excluded and not kept:
+        raise PlanInvalid("no file is left by the patterns of include and exclude")
+    aside: dict[str, list[str]] = {"vendored": [], "generated": []}
+    if not all_files:
+        kept = list(_edited(kept, _Kinds.read(inventory, root), named, aside))
+    notes = [_note(kind, paths) for kind, paths in aside.items() if paths]
+    if notes and not kept:
+        raise PlanInvalid(f"no file is left to divide: {'; '.join(notes)}")
+    notes += [
+        f"no file matches the pattern {text}" for text in sorted(each.text for each in unused)
+    ]
+    return ChosenFiles(
+        replace(inventory, files=tuple(kept), notes=(*inventory.notes, *notes)),
+        tuple(excluded),
+        tuple(sorted(path for paths in aside.values() for path in paths)),
+    )
+
+
+def _read(texts: Sequence[str]) -> list[PathPattern]:
+    return [PathPattern.read(text) for text in texts]
+
+
+def _edited(
+    files: Iterable[FileEntry],
+    kinds: "_Kinds",
+    named: Collection[str],
+    aside: Mapping[str, list[str]],
+) -> Iterator[FileEntry]:
+    """The files that people edit; the paths of the others are added to `aside`, by their kind."""
+    for file in files:
+        kind = kinds.of(file)
+        if kind is None or file.path in named:
+            yield file
+        else:
+            aside[kind].append(file.path)
 
 
 def _note(kind: str, paths: Sequence[str]) -> str:
-    if kind == "excluded":
-        return count_in_words(len(paths), "file is", "files are", "left out by exclude")
     return count_in_words(
         len(paths),
         f"{kind} file is",
         f"{kind} files are",
-        f"left out, such as {paths[0]}; a pattern of include takes them in",
+        f"in no part, such as {paths[0]}; --all-files takes them in",
     )
 
 
@@ -131,6 +128,26 @@ class _Mark:
     holds: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Finds the kind of a file, by these marks, the strongest last."""
+
+    marks: Sequence[_Mark]
+
+    @classmethod
+    def read(cls, inventory: Inventory, root: Path | None) -> "_Kinds":
+        return cls([] if root is None else list(_marks(inventory, root)))
+
+    def of(self, file: FileEntry) -> str | None:
+        """`vendored`, `generated`, or neither."""
+        said = {mark.kind: mark.holds for mark in self.marks if mark.pattern.matches(file.path)}
+        if said.get("vendored", _VENDORED.search(file.path) is not None):
+            return "vendored"
+        name = file.path.rpartition("/")[2]
+        by_name = file.generated or _GENERATED.fullmatch(name) is not None
+        return "generated" if said.get("generated", by_name) else None
+
+
 def _marks(inventory: Inventory, root: Path) -> Iterator[_Mark]:
     """All marks, the strongest last: those of deeper directories, and of later lines."""
     found = [path for path in inventory.paths if path.rpartition("/")[2] == _ATTRIBUTES]
@@ -141,16 +158,11 @@ def _marks(inventory: Inventory, root: Path) -> Iterator[_Mark]:
             continue
         for line in lines:
             text, *words = line.split() or ["#"]
-            for word in filter(None, map(_LINGUIST.fullmatch, () if text[0] in "#[" else words)):
-                pattern = PathPattern.read(text, beneath=path.rpartition("/")[0])
+            # Neither a comment nor a macro, and git reads no negation here.
+            said = () if text[0] in "#[!" else map(_LINGUIST.fullmatch, words)
+            for word in filter(None, said):
+                try:
+                    pattern = PathPattern.read(text, beneath=path.rpartition("/")[0], git=True)
+                except PlanInvalid:
+                    break
                 yield _Mark(pattern, word[2], holds=not word[1] and word[3] != "false")
-
-
-def _kind(file: FileEntry, marks: Sequence[_Mark]) -> str | None:
-    """`vendored`, `generated`, or neither."""
-    said = {mark.kind: mark.holds for mark in marks if mark.pattern.matches(file.path)}
-    if said.get("vendored", _VENDORED.search(file.path) is not None):
-        return "vendored"
-    name = file.path.rpartition("/")[2]
-    by_name = file.generated or _GENERATED.fullmatch(name) is not None
-    return "generated" if said.get("generated", by_name) else None

@@ -19,6 +19,8 @@ _NEAR: Final = 2
 """Steps in the tree up to which one of several files of the right name is taken."""
 _FEW: Final = 3
 """A test that imports at most so many files tests one of them, however far away it is."""
+_TOOL: Final = 10
+"""A file that more tests than these import is a tool of theirs, unless its name says otherwise."""
 _FAMILIES: Final = {
     ending: family
     for family, endings in {
@@ -42,6 +44,7 @@ _HELPERS: Final = frozenset(
     {"fixture", "fixtures", "mock", "mocks", "helper", "helpers", "data", "util", "utils", "common"}
 )
 _LAYOUT_FOLDERS: Final = frozenset({"src", "lib", "main", "java", "kotlin", "scala"})
+_NOT_COUNTED: Final = _TEST_FOLDERS | _LAYOUT_FOLDERS
 _WHOLE_FOLDER: Final = frozenset({"__init__", "index", "mod", "lib"})
 """Files that stand for their directory."""
 _PLAIN_TEST: Final = re.compile(r"tests?[_-](?P<after>.+)|(?P<before>.+?)[._-](?:tests?|spec)")
@@ -71,13 +74,16 @@ def sources_of_tests(paths: Iterable[str], edges: Mapping[str, Iterable[str]]) -
     for file in files:
         if not file.is_test:
             index.add(file)
+    tests = [file for file in files if file.is_test]
     importers = Counter(to for targets in edges.values() for to in set(targets))
-    found = {
-        file.path: index.by_name(file, set(edges.get(file.path, ())))
-        or index.by_import(file, set(edges.get(file.path, ())), importers)
-        for file in files
-        if file.is_test
-    }
+    testers = Counter(to for test in tests for to in set(edges.get(test.path, ())))
+    tools = {path for path, count in testers.items() if count > _TOOL}
+    found = {}
+    for test in tests:
+        imported = set(edges.get(test.path, ()))
+        found[test.path] = index.by_name(test, imported) or index.by_import(
+            test, imported - tools, importers
+        )
     return {test: source for test, source in found.items() if source is not None}
 
 
@@ -134,7 +140,7 @@ def _read(path: str) -> _File | None:
     if family is None or not stem:
         return None
     folders = above.split("/") if above else []
-    kept = tuple(each for each in folders if each not in _TEST_FOLDERS | _LAYOUT_FOLDERS)
+    kept = tuple(each for each in folders if each not in _NOT_COUNTED)
     whole = (stem in _WHOLE_FOLDER or stem == "tests") and len(kept) > 0
     subject = kept[-1] if whole else stem
     tested = _tested(stem, family, folders)
@@ -158,9 +164,9 @@ def _tested(stem: str, family: str, folders: Sequence[str]) -> str | None:
         return str(named["before"] or named["after"])
     if stem == "tests":
         return ""
-    among_tests = family in _ALL_ARE_TESTS and not _TEST_FOLDERS.isdisjoint(folders)
-    helps = not _HELPERS.isdisjoint(map(_normal, (*folders, stem)))
-    return stem if among_tests and not helps else None
+    if family not in _ALL_ARE_TESTS or _TEST_FOLDERS.isdisjoint(folders):
+        return None
+    return stem if _HELPERS.isdisjoint(map(_normal, (*folders, stem))) else None
 
 
 def _normal(name: str) -> str:

@@ -1,1 +1,1 @@
-"""Plans that people write and edit: patterns of files, parts, and the file of a plan."""
+"""Plans that people write and edit: parts, and the file of a plan."""

@@ -11,10 +11,10 @@ from typing import Final
 from abreast.jobs.files.units import quoted
 from abreast.jobs.plan.decompose.inventory import Inventory
 from abreast.jobs.plan.errors import PlanInvalid
+from abreast.jobs.plan.patterns import PathPattern, is_pattern
 from abreast.jobs.plan.spec import NodeKind, Options, Plan, PlanNode, Reason
 from abreast.jobs.plan.written.part_tree import tree_of
 from abreast.jobs.plan.written.parts import PartSpec, WrittenName, also_at
-from abreast.jobs.plan.written.patterns import is_pattern, matches
 from abreast.worktrees.merge.names import folders_above, printable
 
 _MAX_LISTED: Final = 5  # files that a note names
@@ -89,7 +89,7 @@ class _Claims:
         self._strict = strict
         self._files: dict[str, tuple[str, WrittenName]] = {}
         self._by_folder: dict[str, tuple[str, WrittenName]] = {}
-        self._patterns: list[tuple[str, WrittenName]] = []
+        self._patterns: list[tuple[PathPattern, tuple[str, WrittenName]]] = []
         self.notes: list[str] = []
 
     def add(self, part: PartSpec) -> None:
@@ -101,9 +101,13 @@ class _Claims:
             elif folder in self._folders or not folder:
                 self._claim(self._by_folder, folder, part.id, each)
             elif is_pattern(text):
-                if not any(matches(text, path) for path in self._paths):
+                try:
+                    pattern = PathPattern.read(text)
+                except PlanInvalid as error:
+                    raise PlanInvalid(f"{each.place}{error}") from None
+                if not any(map(pattern.matches, self._paths)):
                     self._missing(f"no file is like {quoted(each.text)}", each)
-                self._patterns.append((part.id, WrittenName(text, each.place)))
+                self._patterns.append((pattern, (part.id, each)))
             else:
                 close = get_close_matches(text, self._paths, 1) if self._strict else []
                 hint = f"; did you mean {close[0]}?" if close else ""
@@ -135,7 +139,7 @@ class _Claims:
         return found
 
     def _by_pattern(self, path: str) -> tuple[str, WrittenName] | None:
-        fitting = [each for each in self._patterns if matches(each[1].text, path)]
+        fitting = [each for pattern, each in self._patterns if pattern.matches(path)]
         for each in fitting[1:]:
             if each[0] != fitting[0][0]:
                 raise _twice(path, fitting[0], each)
