@@ -139,6 +139,13 @@ def test_a_commit_waits_for_the_disk_where_the_default_is_not_to(store, db):
         assert b"wait_for_disk()" in store._db.sql(statement)
 
 
+def test_a_read_compiles_nothing_and_can_write_nothing(store):
+    assert store._db.read(lambda db: db.execute("SHOW jit").fetchone()) == ("off",)
+    with pytest.raises(StoreReadOnly):
+        store._db.read(lambda db: db.execute("CREATE TABLE not_here (id INTEGER)"))
+    assert store.runs() == []
+
+
 # --- leases ---
 
 
