@@ -81,7 +81,10 @@ def event_columns(number: int, events: Sequence[Event]) -> tuple[list[Row], list
         if body is not None and len(body) > MAX_INLINE:
             blobs.append((base + seq, body))
             inline = None
-        facts = facts_text(data) if data else None
+        try:  # without a call of `facts_text`, which would take a tenth of the loop
+            facts = _to_json(data) if data else None
+        except (TypeError, ValueError):
+            facts = facts_text(data)
         rows.append((base + seq, number, kind, path, lane, mono, wall, facts, inline))
     return rows, blobs
 

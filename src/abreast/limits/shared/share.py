@@ -55,11 +55,6 @@ class LaneShare:
         """The limits that a call holds, besides the budget."""
         return (self.slots, self.rates) if self.terms.rates else (self.slots,)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is held and no call waits."""
-        return not self.slots.taken and not any(self._waiting())
-
     def hold(self, seconds: float, now: float) -> None:
         """Let no driver start a call for so many seconds: the provider asked for it."""
         with self.lock:
