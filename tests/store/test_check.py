@@ -51,7 +51,8 @@ def alter(path, statement):
 
 @pytest.fixture(params=ADAPTERS, ids=lambda adapter: adapter.name)
 def store(request, tmp_path):
-    store = request.param.open(tmp_path)
+    adapter = request.param
+    store = adapter.open(request.getfixturevalue(adapter.url) if adapter.url else tmp_path)
     yield store
     store.close()
 

@@ -26,7 +26,7 @@ from abreast.store.postgres.sql import migrations
 from abreast.store.postgres.store import PostgresStore
 from abreast.store.sqlite.store import SqliteStore
 from tests.properties import tried
-from tests.store.contract import ANN, BOB, begin, event, settled
+from tests.store.contract import ANN, BOB, begin, event, fill, settled
 
 
 @pytest.fixture
@@ -230,6 +230,31 @@ def test_a_damaged_row_is_not_believed(store, db):
     db.execute("UPDATE runs SET spent = '{\"usd\":9}'")
     with pytest.raises(StoreDamaged, match="job-1"):
         store.get("job-1")
+
+
+@pytest.mark.parametrize("column", ['data = \'{"state": "failed"}\'', "body = 'x'", "wall = 7"])
+def test_a_changed_event_is_named_by_every_read_that_returns_it(store, db, column):
+    fill(store, 1)
+    store.end("job-1", 1, "done", "", 5.0)
+    db.execute(f"UPDATE events SET {column} WHERE path = 'm/7'")
+    reads = [
+        lambda: store.events("job-1"),
+        lambda: store.outcomes("job-1"),
+        lambda: store.outcomes("job-1", prefix="m/7"),
+        lambda: store.recorded("job-1", ["m/7"]),
+    ]
+    for read in reads:
+        with pytest.raises(StoreDamaged, match="row 7: changed"):
+            read()
+    assert set(store.recorded("job-1", ["m/8"])) == {"m/8"}
+
+
+def test_an_outcome_that_is_lost_is_no_shorter_answer(store, db):
+    fill(store, 1)
+    db.execute("DELETE FROM events WHERE path = 'm/7'")
+    store.end("job-1", 1, "done", "", 5.0)
+    with pytest.raises(StoreDamaged, match="49 outcomes are there, and 50 were recorded"):
+        store.outcomes("job-1")
 
 
 def test_a_run_is_copied_between_stores_byte_for_byte(store, postgres_url, tmp_path):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from abreast.core.events import ITEM_SETTLED, Event
+from abreast.store.checked_runs import DrivenRun
 from abreast.store.checksums import (
     DRIVEN_COUNT,
     RUN_COLUMNS,
@@ -16,14 +17,12 @@ from abreast.store.port import Recorded
 from abreast.store.rows import (
     MAX_INLINE,
     SEQ_BITS,
+    SEQ_MASK,
     Row,
     event_columns,
-    event_row,
     facts_of,
     facts_text,
-    recorded_row,
 )
-from abreast.store.sqlite.run_rows import DrivenRun
 
 MAX_INDEXED: Final = (
     1000  # bytes of a path that are in an index; the function path_key has the same
@@ -74,10 +73,10 @@ def copied_columns(number: int, events: Sequence[StoredEvent]) -> dict[str, obje
 
 
 def stored_event(row: Row) -> StoredEvent:
-    """An event as it is stored, from its columns."""
-    seq, kind, path, lane, mono, wall, data, body, epoch, total = row
+    """An event as it is stored, from its columns; the first is its id, or its seq."""
+    number, kind, path, lane, mono, wall, data, body, epoch, total = row
     texts = (path.decode(), _text(lane), mono, wall, data, _text(body))
-    return StoredEvent(seq, kind, *texts, epoch, total)
+    return StoredEvent(number & SEQ_MASK, kind, *texts, epoch, total)
 
 
 def _columns(rows: Sequence[Row], blobs: Sequence[Row]) -> dict[str, object]:
@@ -124,16 +123,15 @@ def beneath(prefix: str) -> dict[str, bytes | None]:
     }
 
 
-def event_of(row: Row) -> Event:
-    """An event from its columns."""
-    event_id, kind, path, mono, wall, lane, data, body = row
-    return event_row((event_id, kind, path.decode(), mono, wall, _text(lane), data, _text(body)))
+def event_of(stored: StoredEvent) -> Event:
+    """An event as it was emitted."""
+    seq, kind, path, lane, mono, wall, data, body, _, _ = stored
+    return Event(seq, kind, path, mono, wall, lane, facts_of(data), body)
 
 
-def recorded_of(row: Row) -> Recorded:
-    """An outcome from its columns."""
-    path, event_id, lane, data, body = row
-    return recorded_row((path.decode(), event_id, _text(lane), data, _text(body)))
+def recorded_of(stored: StoredEvent) -> Recorded:
+    """The outcome that an event has recorded."""
+    return Recorded(stored.path, stored.seq, stored.lane, facts_of(stored.data), stored.body)
 
 
 def _encoded(text: str | None) -> bytes | None:

@@ -1,16 +1,23 @@
 """The reading half of the PostgreSQL store: runs, events, outcomes, requests and replies."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
-from abreast.store.checksums import StoredEvent, StoredRun, row_sum
+from abreast.store.checked_runs import damaged, run_of
+from abreast.store.checksums import (
+    Fault,
+    StoredEvent,
+    StoredRun,
+    is_whole,
+    row_sum,
+    run_key,
+)
 from abreast.store.port import ControlRequest, Recorded, Replies, RunRow
 from abreast.store.postgres.columns import beneath, event_of, recorded_of, stored_event
 from abreast.store.postgres.database import Connection, PostgresDatabase
 from abreast.store.postgres.driver_process import has_ended
 from abreast.store.rows import SEQ_BITS, Row, facts_of, facts_text, no_such_run
-from abreast.store.sqlite.run_rows import run_of
 
 # Outcomes beneath a prefix are found by the index if they fill at most this many pages.
 MAX_INDEXED_PAGES: Final = 20
@@ -78,7 +85,7 @@ class PostgresReader:
             wanted = [path.encode() for path in paths]
             return self._all(db, "find_outcomes", run=number, paths=wanted)
 
-        found = map(recorded_of, self._db.read(look))
+        found = map(recorded_of, self._checked(run_id, self._db.read(look)))
         return {recorded.path: recorded for recorded in found}
 
     def outcomes(
@@ -96,7 +103,9 @@ class PostgresReader:
             statement = "list_outcomes_beneath" if by_index else "list_outcomes"
             return self._all(db, statement, **bounds, limit=limit)
 
-        return [recorded_of(row) for row in self._db.read(look)]
+        if not after and not prefix:
+            self._db.read(lambda db: self._check_count(db, run_id))
+        return [recorded_of(event) for event in self._checked(run_id, self._db.read(look))]
 
     def count_states(self, run_id: str, most: int) -> dict[str, int]:
         """How many items are in each state, counting at most `most` of the newest outcomes."""
@@ -122,7 +131,7 @@ class PostgresReader:
             bounds = {**self._bounds(db, run_id, after), **beneath(prefix)}
             return self._all(db, statement, **bounds, kinds=list(kinds) or None, limit=limit)
 
-        return [event_of(row) for row in self._db.read(look)]
+        return [event_of(event) for event in self._checked(run_id, self._db.read(look))]
 
     def asked(self, run_id: str) -> list[ControlRequest]:
         """Requests not yet carried out, oldest first."""
@@ -181,6 +190,29 @@ class PostgresReader:
             for name, total, *columns in rows
             if total not in (None, row_sum(columns))
         ]
+
+    def _checked(self, run_id: str, rows: Iterable[Row]) -> list[StoredEvent]:
+        """The events in these rows; `StoreDamaged` names those that are not as written."""
+        events, key = list(map(stored_event, rows)), run_key(run_id)
+        faults = [
+            Fault(event.seq, event.seq, "changed") for event in events if not is_whole(key, event)
+        ]
+        if faults:
+            raise damaged(self.url, run_id, faults)
+        return events
+
+    def _check_count(self, db: Connection, run_id: str) -> None:
+        """Raise `StoreDamaged` if an ended run has lost outcomes, or has more than it recorded.
+
+        Rows that are there are checked as they are read; `abreast store check` follows the chain.
+        """
+        run = self._stored(db, run_id)
+        if run.state == "running" or run.settled is None:
+            return
+        [(count,)] = self._all(db, "count_outcomes", run=self._number(db, run_id))
+        if count != run.settled:
+            what = f"{count} outcomes are there, and {run.settled} were recorded"
+            raise damaged(self.url, run_id, [Fault(0, 0, what)])
 
     def _all(self, db: Connection, statement: str, **parameters: object) -> list[Row]:
         return db.execute(self._db.sql(statement), parameters, binary=True).fetchall()

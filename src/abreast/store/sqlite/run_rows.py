@@ -4,24 +4,21 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from abreast.core.events import ITEM_SETTLED, Event
+from abreast.core.events import Event
+from abreast.store.checked_runs import DrivenRun, damaged
 from abreast.store.checksums import (
     DRIVEN_COUNT,
     FIXED_COUNT,
     StoredRun,
-    driven_sum,
     fixed_sum,
-    progress_sum,
     run_fault,
     run_key,
     run_sum,
     state_fault,
     with_sums,
 )
-from abreast.store.port import RunRow
-from abreast.store.rows import Row, event_columns, facts_text, run_row
+from abreast.store.rows import event_columns, facts_text
 from abreast.store.sqlite.sql import sql
-from abreast.store.sqlite.verify import damaged
 
 
 class RunEnd(NamedTuple):
@@ -30,31 +27,6 @@ class RunEnd(NamedTuple):
     state: str
     reason: str
     at: float
-
-
-def run_of(path: str, row: Row) -> RunRow:
-    """A run from its columns; `StoreDamaged` if they are not as they were written."""
-    run = StoredRun(*row)
-    if (fault := run_fault(run)) is not None:
-        raise damaged(path, str(run.id), [fault])
-    return run_row(
-        (
-            run.id,
-            run.name,
-            run.kind,
-            run.state,
-            run.seed,
-            run.epoch,
-            run.created,
-            run.ended,
-            run.last_seq,
-            run.driver,
-            run.reason,
-            run.tags,
-            run.spent,
-            run.manifest,
-        )
-    )
 
 
 def stored_run(db: sqlite3.Connection, number: int) -> StoredRun | None:
@@ -102,29 +74,6 @@ def end_run(db: sqlite3.Connection, number: int, epoch: int, end: RunEnd) -> boo
     run = run._replace(driver=None, state=end.state, reason=end.reason, ended=end.at)
     write_run(db, number, run)
     return True
-
-
-class DrivenRun:
-    """The row of a run as its driver last wrote it, so that it need not be read for each commit."""
-
-    __slots__ = ("_driven", "_prefix", "number", "run")
-
-    def __init__(self, number: int, run: StoredRun) -> None:
-        self.number = number
-        self.run = run
-        self._driven = run[:DRIVEN_COUNT]
-        self._prefix = driven_sum(run)
-
-    def after(self, events: Sequence[Event], spent: str, tail: int | None) -> StoredRun:
-        """The row after a commit of these events."""
-        run = self.run
-        beat, last_seq, settled = run.beat, run.last_seq, run.settled
-        if events:
-            beat, last_seq = max(beat, float(events[-1].wall)), max(last_seq, events[-1].seq)
-            if settled is not None:
-                settled += [event[1] for event in events].count(ITEM_SETTLED)
-        progress = (beat, last_seq, spent, tail, settled)
-        return StoredRun(*self._driven, *progress, progress_sum(self._prefix, progress))
 
 
 def read_driven(db: sqlite3.Connection, path: str, run_id: str, number: int) -> DrivenRun:

@@ -11,6 +11,7 @@ from typing import Final
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreCorrupt, StoreError
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
+from abreast.store.checked_runs import DrivenRun, damaged, run_of
 from abreast.store.checksums import Fault, StoredEvent, StoredRun, row_sum
 from abreast.store.driver_locks import DriverLocks
 from abreast.store.notes import read_notes
@@ -42,11 +43,9 @@ from abreast.store.rows import (
 from abreast.store.sqlite.database import Database
 from abreast.store.sqlite.run_rows import (
     Commit,
-    DrivenRun,
     RunEnd,
     end_run,
     read_driven,
-    run_of,
     seal_run,
     take_run,
 )
@@ -58,7 +57,7 @@ from abreast.store.sqlite.stored_rows import (
     stored_events,
     stored_runs,
 )
-from abreast.store.sqlite.verify import RunVerifier, check_run_list, damaged
+from abreast.store.sqlite.verify import RunVerifier, check_run_list
 
 # Outcomes beneath a prefix are found by the index if they fill at most this many pages.
 MAX_INDEXED_PAGES: Final = 20

@@ -2,14 +2,15 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Final, cast
 
 from abreast.core.errors import StoreDamaged
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEM_SETTLED, ITEMS_COMPLETE, MAP_STARTED
 from abreast.core.frozen import record
-from abreast.store.checksums import ChainCheck, Fault, StoredEvent, StoredRun, named, run_fault
+from abreast.store.checked_runs import damaged
+from abreast.store.checksums import ChainCheck, Fault, StoredEvent, StoredRun, run_fault
 from abreast.store.rows import SEQ_BITS, Row
 from abreast.store.sqlite.sql import sql
 
@@ -129,8 +130,3 @@ def run_list_faults(db: sqlite3.Connection) -> list[str]:
         if {(row[0], row[column]) for row in runs} != set(db.execute(sql(statement))):
             faults.append(f"the index of the runs' {statement.removeprefix('index_')} differs")
     return faults
-
-
-def damaged(path: str, run_id: str, faults: Sequence[Fault]) -> StoreDamaged:
-    """The error for a run whose rows are not as they were written."""
-    return StoreDamaged(f"run {run_id} in {path} is damaged: {named(faults)}")

@@ -1,5 +1,6 @@
 -- The items that were read, in order, by the index and without a scan of all events.
-SELECT id, kind, path, mono, wall, lane, data, coalesce(body, (SELECT body FROM abreast.blobs WHERE blobs.id = events.id))
+SELECT id, kind, path, lane, mono, wall, data,
+    coalesce(body, (SELECT body FROM abreast.blobs WHERE blobs.id = events.id)) AS body, epoch, sum
 FROM abreast.events
 WHERE run = %(run)s AND kind IN ('item-read', 'items-complete')
     AND id > %(after)s

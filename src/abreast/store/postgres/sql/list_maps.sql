@@ -1,5 +1,6 @@
 -- The maps that were started beneath a prefix, by the index.
-SELECT id, kind, path, mono, wall, lane, data, coalesce(body, (SELECT body FROM abreast.blobs WHERE blobs.id = events.id))
+SELECT id, kind, path, lane, mono, wall, data,
+    coalesce(body, (SELECT body FROM abreast.blobs WHERE blobs.id = events.id)) AS body, epoch, sum
 FROM abreast.events
 WHERE run = %(run)s AND kind = 'map-started'
     AND abreast.path_key(path) >= %(low_key)s AND abreast.path_key(path) < %(high_key)s

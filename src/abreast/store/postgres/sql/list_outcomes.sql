@@ -1,5 +1,6 @@
 -- The newest outcomes in journal order: a scan of all events, however many pages it is read in.
-SELECT path, id, lane, data, coalesce(body, (SELECT body FROM abreast.blobs WHERE blobs.id = events.id))
+SELECT id, kind, path, lane, mono, wall, data,
+    coalesce(body, (SELECT body FROM abreast.blobs WHERE blobs.id = events.id)) AS body, epoch, sum
 FROM abreast.events
 WHERE id > %(after)s AND id < %(end)s
     AND kind = 'item-settled'

@@ -1,5 +1,6 @@
 -- The newest outcomes of a few paths of a long journal: by the index, then sorted.
-SELECT path, id, lane, data, coalesce(body, (SELECT body FROM abreast.blobs WHERE blobs.id = events.id))
+SELECT id, kind, path, lane, mono, wall, data,
+    coalesce(body, (SELECT body FROM abreast.blobs WHERE blobs.id = events.id)) AS body, epoch, sum
 FROM abreast.events
 WHERE id = ANY(ARRAY(
     SELECT newest
