@@ -1,5 +1,7 @@
 """abreast: `run.map`, in memory and with a store."""
 
+import os
+
 import abreast
 from benchmarks.contenders.memory import Flight, rss_bytes
 from benchmarks.contenders.meter import ITEMS, Lap, Load, no_op, on_loop, run
@@ -19,7 +21,17 @@ async def play(load: Load, lap: Lap) -> list[object]:
 
 async def play_durable(load: Load, lap: Lap) -> list[object]:
     """Play C: an outcome comes out of the loop only after it is on disk."""
-    async with abreast.open_run("bench", store=str(load.scratch / "runs.db")) as scope:
+    return await play_stored(load, lap, str(load.scratch / "runs.db"))
+
+
+async def play_postgres(load: Load, lap: Lap) -> list[object]:
+    """Play C with a store in the PostgreSQL database that the environment names."""
+    return await play_stored(load, lap, os.environ["BENCH_POSTGRES"])
+
+
+async def play_stored(load: Load, lap: Lap, store: str) -> list[object]:
+    """Play C with a store."""
+    async with abreast.open_run("bench", store=store, resume="never") as scope:
         with lap:
             outcomes = scope.map(ITEMS[load.work], range(load.n), width=load.width)
             return [
@@ -57,6 +69,7 @@ PLAYS = {
     "A0": play,
     "B": play,
     "C": play_durable,
+    "C-postgres": play_postgres,
     "memory": play_memory,
     "flight": play_flight,
 }

@@ -1,4 +1,4 @@
-"""DBOS on SQLite: an item is a durable step of one workflow, or a queued workflow of its own.
+"""DBOS on SQLite or PostgreSQL: an item is a durable step of a workflow, or a queued workflow.
 
 The steps are its cheapest form (a workflow per item, started directly, costs half as much again).
 The queue is its documented form of bounded work: it polls each second by default and takes at most
@@ -10,6 +10,7 @@ migrations, is outside the lap. (These comparisons were single runs of 300 items
 # mypy: disable-error-code="import-not-found"
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -49,11 +50,14 @@ item_workflow = DBOS.workflow()(item_of_queue)
 
 @asynccontextmanager
 async def launched(load: Load) -> AsyncIterator[None]:
-    """Launch DBOS on a fresh file, and destroy it."""
-    path = load.scratch / "dbos.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-    DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{path}", "log_level": "ERROR"})
+    """Launch DBOS on a fresh file, or in the database of the environment, and destroy it."""
+    url = os.environ.get("BENCH_POSTGRES")
+    if url is None:
+        path = load.scratch / "dbos.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+        url = f"sqlite:///{path}"
+    DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
     DBOS.launch()
     try:
         yield
