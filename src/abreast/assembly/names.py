@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from abreast.run.retry import Retry
     from abreast.store.port import JsonValue, Store
 
-EXECUTORS = ("local", "process")
+EXECUTORS = ("local", "process", "ray")
 
 # A lane lives as long as a model uses it: models of one provider share its limits, in one process.
 _LANES: WeakValueDictionary[tuple[object, ...], ModelLane] = WeakValueDictionary()
@@ -66,8 +66,8 @@ def open_run(
         lanes: names for limits: `{"openai": Slots(8), "slow": [Slots(1), Rate(30)]}`.
         budget: a cap for everything in it: `Budget(requests=500)` or `"500req,20usd,10min"`.
         seed: makes its seeds repeatable; drawn and recorded if None.
-        executor: where items run unless a map says otherwise: `"local"` (tasks and threads) or
-            `"process"`.
+        executor: where items run unless a map says otherwise: `"local"` (tasks and threads),
+            `"process"`, or `"ray"` (the nodes of a cluster; `"ray:GPU=1"` for what a call takes).
         resume: `"auto"` resumes the newest run of that name in the store if it has not ended, else
             starts a new one; `"never"` starts a new one; `"must"` resumes one or raises
             `NoSuchRun`; `"retry"` resumes, also one that has ended, and runs failed items again;
@@ -167,7 +167,26 @@ def find_executor(given: str | Executor) -> Executor:
         from abreast.executors.processes import ProcessExecutor
 
         return ProcessExecutor()
+    name, separator, resources = given.partition(":")
+    if name == "ray":
+        from abreast.executors.ray.executor import RayExecutor
+
+        return RayExecutor(_read_resources(resources) if separator else None)
     raise ValueError(f"there is no executor {given!r}; choose one of {', '.join(EXECUTORS)}")
+
+
+def _read_resources(given: str) -> dict[str, float]:
+    """Read what a call takes on its node, such as `GPU=1,CPU=4`."""
+    found: dict[str, float] = {}
+    for part in given.split(","):
+        name, separator, number = part.partition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            separator = ""
+        if not separator or not name.strip():
+            raise ValueError(f"ray:{given}: write resources as ray:GPU=1,CPU=4") from None
+    return found
 
 
 def open_model(

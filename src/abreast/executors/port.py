@@ -24,6 +24,10 @@ class PortableContextValue(Protocol):
     Values without this method are not copied to the other process.
     """
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether its work may be done again if the machine that does it is lost."""
+
     def luggage(self) -> Callable[[], object]:
         """Return a picklable function; called there in the item's context, it sets the value."""
 

@@ -1,0 +1,88 @@
+"""The messages between the driver and its agents on the nodes of a cluster.
+
+    to an agent     LoadFunction, DropFunction   a map's function, once for each agent
+                    CallFunction, RunCommand     work, numbered by the driver
+                    CancelWork                   ends it; the agent answers when it is gone
+    to the driver   WorkEnded
+
+Messages travel in lists: `post` takes those to the agent, `poll` returns those to the driver. A
+poll without messages returns after `POLL_SECONDS`, so it is the heartbeat, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from abreast.core.frozen import record
+
+POLL_SECONDS = 1.0  # how long an agent waits for something to report
+
+
+@record(frozen=True, slots=True)
+class LoadFunction:
+    """A function: the pickled `abreast.executors.worker.Setup`."""
+
+    function: int
+    setup: bytes
+    is_async: bool
+
+
+@record(frozen=True, slots=True)
+class DropFunction:
+    """The map of a function has ended."""
+
+    function: int
+
+
+@record(frozen=True, slots=True)
+class CallFunction:
+    """Call a function with a packed item; `item` is what an error calls it."""
+
+    number: int
+    function: int
+    request: bytes
+    item: str
+
+
+@record(frozen=True, slots=True)
+class RunCommand:
+    """Run a command, with `variables` in place of those of the node's environment."""
+
+    number: int
+    argv: tuple[str, ...]
+    stdin: bytes | None
+    cwd: str | None
+    variables: Mapping[str, str]
+    keep: int
+
+
+@record(frozen=True, slots=True)
+class CancelWork:
+    """End a call or command."""
+
+    number: int
+
+
+@record(frozen=True, slots=True)
+class WorkEnded:
+    """A reply, as `abreast.executors.replies` packs it; None if it was cancelled and is gone."""
+
+    number: int
+    reply: bytes | None
+
+
+@record(frozen=True, slots=True)
+class NodeFacts:
+    """What has to be equal on all machines, and where an agent is."""
+
+    python: str
+    abreast: str
+    code: str  # digest of abreast's own files
+    host: str = ""
+    node: str = ""
+    pid: int = 0
+
+
+ToAgent: TypeAlias = LoadFunction | DropFunction | CallFunction | RunCommand | CancelWork
+ToDriver: TypeAlias = WorkEnded
