@@ -147,13 +147,13 @@ def warm(pytestconfig):
 
 
 @pytest.fixture(scope="session")
-def ray_cluster(tmp_path_factory):
+def ray_cluster():
     """Two nodes of Ray on this machine, for all tests that are marked `ray`."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: `make test-ray` does that")
     from tests.executors.ray.cluster import open_cluster
 
-    with open_cluster(tmp_path_factory.mktemp("ray")) as cluster:
+    with open_cluster() as cluster:
         yield cluster
 
 

@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import StoreReadOnly
+from abreast.executors.names import find_executor
 from abreast.executors.port import Executor
-from abreast.executors.tasks import LocalExecutor
 from abreast.limits.budget import Budget
 from abreast.limits.lane import LaneLimits, Lanes
 from abreast.run.context import Opening
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from abreast.run.retry import Retry
     from abreast.store.port import JsonValue, Store
 
-EXECUTORS = ("local", "process", "ray")
 
 # A lane lives as long as a model uses it: models of one provider share its limits, in one process.
 _LANES: WeakValueDictionary[tuple[object, ...], ModelLane] = WeakValueDictionary()
@@ -155,38 +154,6 @@ def find_store(
         from abreast.store.read_only_copy import CopiedStore
 
         return CopiedStore(path, busy_timeout=busy_timeout)
-
-
-def find_executor(given: str | Executor) -> Executor:
-    """Return the executor of that name; ValueError if there is none."""
-    if not isinstance(given, str):
-        return given
-    if given == "local":
-        return LocalExecutor()
-    if given == "process":
-        from abreast.executors.processes import ProcessExecutor
-
-        return ProcessExecutor()
-    name, separator, resources = given.partition(":")
-    if name == "ray":
-        from abreast.executors.ray.executor import RayExecutor
-
-        return RayExecutor(_read_resources(resources) if separator else None)
-    raise ValueError(f"there is no executor {given!r}; choose one of {', '.join(EXECUTORS)}")
-
-
-def _read_resources(given: str) -> dict[str, float]:
-    """Read what a call takes on its node, such as `GPU=1,CPU=4`."""
-    found: dict[str, float] = {}
-    for part in given.split(","):
-        name, separator, number = part.partition("=")
-        try:
-            found[name.strip()] = float(number)
-        except ValueError:
-            separator = ""
-        if not separator or not name.strip():
-            raise ValueError(f"ray:{given}: write resources as ray:GPU=1,CPU=4") from None
-    return found
 
 
 def open_model(

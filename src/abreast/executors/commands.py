@@ -15,7 +15,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.core.frozen import record
@@ -51,6 +51,25 @@ class Finished:
     stderr: bytes
     stdout_bytes: int  # all that was written, kept or not
     stderr_bytes: int
+
+
+class CommandRunner(Protocol):
+    """Runs commands: `Commands` on this machine, `abreast.executors.ray.commands` on others."""
+
+    def adopt_environment(self) -> None:
+        """Give the following commands the environment as it is now."""
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        keep: int = 1 << 20,
+        started: Callable[[int], None] | None = None,
+    ) -> Finished:
+        """Run a command until it and its process group are gone; see `Commands.run`."""
 
 
 class Commands:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
@@ -85,7 +86,8 @@ class AgentClient:
     def _flush(self) -> None:
         batch, self._outbox = self._outbox, []
         if not self.lost:
-            self._watch(self.handle.post.remote(self._batches, batch), self._posted)
+            frame = pickle.dumps(batch, pickle.HIGHEST_PROTOCOL)
+            self._watch(self.handle.post.remote(self._batches, frame), self._posted)
             self._batches += 1
 
     def _watch(self, reference: Any, callback: Callable[[Future[Any]], None]) -> None:
@@ -108,13 +110,13 @@ class AgentClient:
     def _poll(self) -> None:
         self._watch(self.handle.poll.remote(), self._polled)
 
-    def _polled(self, done: Future[list[ToDriver]]) -> None:
+    def _polled(self, done: Future[list[bytes]]) -> None:
         if self._failed(done):
             return
         self._silent_ticks = 0
         self._poll()
-        if messages := done.result():
-            self._owner.agent_reported(self, messages)
+        for frame in done.result():
+            self._owner.agent_reported(self, pickle.loads(frame))  # noqa: S301 - from our agent
 
     def _posted(self, done: Future[None]) -> None:
         self._failed(done)

@@ -23,6 +23,8 @@ from abreast.executors.worker import Setup
 T = TypeVar("T")
 R = TypeVar("R")
 
+CPU: Final = Demand((("CPU", 1.0),))
+"""What a plain function or a command takes if nothing else is said."""
 _LIGHT_CAPACITY: Final = 256  # coroutines of one agent
 
 
@@ -74,7 +76,7 @@ class RayExecutor:
         elif light:
             demand = Demand(capacity=_LIGHT_CAPACITY, source=setup.source)
         else:
-            demand = Demand((("CPU", 1.0),))
+            demand = CPU
         message = LoadFunction(pool.number(), pickle.dumps(setup), light)
         return RayCalls[T, R](pool, message, demand)
 

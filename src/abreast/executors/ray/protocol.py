@@ -5,18 +5,21 @@
                     CancelWork                   ends it; the agent answers when it is gone
     to the driver   WorkEnded
 
-Messages travel in lists: `post` takes those to the agent, `poll` returns those to the driver. A
-poll without messages returns after `POLL_SECONDS`, so it is the heartbeat, too.
+Messages travel in lists, each list pickled as one frame: `post` takes those to the agent, `poll`
+returns those to the driver. A poll without messages returns after `POLL_SECONDS`, so it is the
+heartbeat, too. Between an agent and its work process, a frame has its length before it.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import TypeAlias
 
 from abreast.core.frozen import record
 
 POLL_SECONDS = 1.0  # how long an agent waits for something to report
+HEADER = struct.Struct("!Q")
 
 
 @record(frozen=True, slots=True)
@@ -86,3 +89,15 @@ class NodeFacts:
 
 ToAgent: TypeAlias = LoadFunction | DropFunction | CallFunction | RunCommand | CancelWork
 ToDriver: TypeAlias = WorkEnded
+
+
+def take_frames(inbox: bytearray) -> list[bytes]:
+    """Remove the complete frames from what came over a socket and return them."""
+    frames: list[bytes] = []
+    while len(inbox) >= HEADER.size:
+        end = HEADER.size + HEADER.unpack_from(inbox)[0]
+        if len(inbox) < end:
+            break
+        frames.append(bytes(inbox[HEADER.size : end]))
+        del inbox[:end]
+    return frames

@@ -1,0 +1,204 @@
+"""The work process of an agent: does what the driver sends, on a node.
+
+A plain function runs in a worker process and a command in a process group of its own, so that both
+can be killed; coroutine functions run here as tasks, many at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import pickle
+import reprlib
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from abreast.executors.commands import Commands
+from abreast.executors.processes import Workers
+from abreast.executors.ray.protocol import (
+    HEADER,
+    CallFunction,
+    CancelWork,
+    DropFunction,
+    LoadFunction,
+    RunCommand,
+    ToAgent,
+    ToDriver,
+    WorkEnded,
+    take_frames,
+)
+from abreast.executors.replies import dumps_by_value, failure_reply, success_reply
+from abreast.executors.worker import Setup
+
+_CLOSE_GRACE = 1.0  # seconds that idle workers of an ended map have to end by themselves
+_READ_BYTES = 1 << 18
+
+
+def main(channel: int, sys_path: Sequence[str]) -> None:
+    """Work until the agent at the other end of `channel` is gone."""
+    os.set_inheritable(channel, False)  # noqa: FBT003 - it has no keyword
+    sys.path += [entry for entry in sys_path if entry not in sys.path]
+    connection = socket.socket(fileno=channel)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    WorkChannel(loop, connection)
+    loop.run_forever()
+
+
+class WorkChannel:
+    """The work process's end of the socket to its agent."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
+        connection.setblocking(False)  # noqa: FBT003 - it has no keyword
+        self._loop, self._socket = loop, connection
+        self._inbox = bytearray()
+        self._outbox: list[ToDriver] = []
+        self._unsent = bytearray()
+        self._work = AgentWork(loop, self._report)
+        loop.add_reader(connection, self._read)
+
+    def _read(self) -> None:
+        try:
+            chunk = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if not chunk:
+            # Not an orderly exit: worker processes and the supervisor of commands end with this.
+            os._exit(0)
+        self._inbox += chunk
+        for frame in take_frames(self._inbox):
+            self._work.handle(pickle.loads(frame))  # noqa: S301 - from our driver
+
+    def _report(self, message: ToDriver) -> None:
+        """Send a message at the end of this turn of the loop, with the others of the turn."""
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(message)
+
+    def _flush(self) -> None:
+        frame = pickle.dumps(self._outbox, pickle.HIGHEST_PROTOCOL)
+        self._outbox = []
+        waits = bool(self._unsent)
+        self._unsent += HEADER.pack(len(frame)) + frame
+        if not waits:
+            self._loop.add_writer(self._socket, self._write)
+
+    def _write(self) -> None:
+        try:
+            del self._unsent[: self._socket.send(self._unsent)]
+        except BlockingIOError:
+            return
+        except OSError:  # the agent is gone, which `_read` notices
+            self._unsent.clear()
+        if not self._unsent:
+            self._loop.remove_writer(self._socket)
+
+
+class AgentWork:
+    """The work of one agent, on the loop of its process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[ToDriver], None]) -> None:
+        """`report` is called with every message for the driver."""
+        self._loop, self._report = loop, report
+        self._functions: dict[int, _Function] = {}
+        self._tasks: dict[int, asyncio.Task[bytes]] = {}
+        self._cancelled: set[int] = set()
+        self._commands: Commands | None = None
+
+    def handle(self, messages: list[ToAgent]) -> None:
+        """Do what the messages say; returns at once."""
+        for message in messages:
+            match message:
+                case LoadFunction():
+                    self._functions[message.function] = _Function(message)
+                case DropFunction():
+                    if (found := self._functions.pop(message.function, None)) is not None:
+                        self._start(-1 - message.function, found.close())
+                case CallFunction():
+                    self._start(message.number, self._call(message))
+                case RunCommand():
+                    self._start(message.number, self._run_command(message))
+                case CancelWork():
+                    self._cancel(message.number)
+
+    def _start(self, number: int, work: Coroutine[Any, Any, bytes]) -> None:
+        task = asyncio.Task(work, loop=self._loop, context=contextvars.Context())
+        self._tasks[number] = task
+        task.add_done_callback(lambda _: self._end(number, task))
+
+    def _cancel(self, number: int) -> None:
+        if (task := self._tasks.get(number)) is not None:
+            self._cancelled.add(number)
+            task.cancel()
+
+    def _end(self, number: int, task: asyncio.Task[bytes]) -> None:
+        del self._tasks[number]
+        self._cancelled.discard(number)
+        if number >= 0:
+            self._report(WorkEnded(number, None if task.cancelled() else task.result()))
+
+    async def _call(self, message: CallFunction) -> bytes:
+        try:
+            reply = await self._functions[message.function].call(message)
+        except BaseException as error:
+            if message.number in self._cancelled:
+                raise asyncio.CancelledError from error
+            return failure_reply(error, message.item, __file__)
+        return reply
+
+    async def _run_command(self, message: RunCommand) -> bytes:
+        try:
+            if self._commands is None:
+                # Set before the first await, so that two commands don't make two.
+                self._commands = Commands()
+                await self._commands.__aenter__()
+            finished = await self._commands.run(
+                message.argv,
+                stdin=message.stdin,
+                cwd=message.cwd,
+                env={**os.environ, **message.variables},
+                keep=message.keep,
+            )
+        except Exception as error:  # noqa: BLE001 - raised by the driver's `run`
+            return failure_reply(error, message.argv[0], __file__)
+        return success_reply(finished, message.argv[0])
+
+
+class _Function:
+    """A map's function on this node."""
+
+    def __init__(self, message: LoadFunction) -> None:
+        self._setup: Setup = pickle.loads(message.setup)  # noqa: S301 - from our driver
+        self._workers = None if message.is_async else Workers[Any, Any](self._setup)
+        self._loaded: Callable[[Any], Any] | None = None
+
+    async def call(self, message: CallFunction) -> bytes:
+        """Call it, in a worker process or here; the reply is packed."""
+        if self._workers is not None:
+            return bytes(await self._workers.ask(message.request, message.item))
+        if self._loaded is None:
+            if self._setup.source is not None:
+                self._setup.source.check()
+            self._loaded = pickle.loads(self._setup.function)  # noqa: S301 - from our driver
+        value, luggage = pickle.loads(message.request)  # noqa: S301 - from our driver
+        for unpack in luggage:
+            unpack()
+        item, dumps = f"item {reprlib.repr(value)}", dumps_by_value()
+        try:
+            result = await self._loaded(value)
+        except asyncio.CancelledError:
+            raise  # `AgentWork` knows whether the driver wants that
+        except BaseException as error:  # noqa: BLE001 - SystemExit too is just this item's failure
+            return failure_reply(error, item, __file__, dumps)
+        return success_reply(result, item, dumps)
+
+    async def close(self) -> bytes:
+        """End its worker processes."""
+        if self._workers is not None:
+            await self._workers.close(_CLOSE_GRACE)
+        return b""
