@@ -8,11 +8,13 @@ import pickle
 import reprlib
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from multiprocessing import process, util
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from abreast.core.errors import WorkerDied
+from abreast.executors.driver_requests import DriverRequests
 from abreast.executors.port import BoundCall, Capabilities, PortableContextValue
 from abreast.executors.replies import Dumps, dumps_by_reference
 from abreast.executors.worker import Setup
@@ -66,15 +68,36 @@ class Workers(Generic[T, R]):
 
     async def async_call(self, value: T) -> R:
         """Call the function in a worker. When cancelled, it returns once the worker is dead."""
-        answer = await self.ask(pack(value), reprlib.repr(value))
+        asked: DriverRequests | None = None
+
+        context = contextvars.copy_context()
+
+        def ask_driver(child: WorkerProcess, number: int, call: bytes) -> None:
+            nonlocal asked
+            if asked is None:
+                asked = context.run(DriverRequests, child.answer)
+            asked.handle(number, call)
+
+        try:
+            answer = await self.ask(pack(value), reprlib.repr(value), ask_driver)
+        finally:
+            if asked is not None:
+                await asked.close()
         return cast("R", unpack(answer, value))
 
-    async def ask(self, request: bytes, item: str) -> bytearray:
+    async def ask(
+        self,
+        request: bytes,
+        item: str,
+        on_ask: Callable[[WorkerProcess, int, bytes], None] | None = None,
+    ) -> bytearray:
         """Send a packed item to a worker; return its packed reply.
 
-        `item` is what an error calls it. Raises `WorkerDied`.
+        `item` is what an error calls it. `on_ask` is called with what it asks of the driver. Raises
+        `WorkerDied`.
         """
         child = self._assign(request)
+        child.on_ask = None if on_ask is None else partial(on_ask, child)
         reply = child.reply
         try:
             answer = await reply

@@ -3,12 +3,14 @@
     driver                               worker
       |--- Setup (once) ---------------->|  paths, arguments, authkey, `__main__`, the function
       |--- (value, luggage) ------------>|  one item at a time
+      |<-- ASK number call --------------|  what the work asks of its driver, such as a model call
+      |--- ANSWER number reply --------->|
       |<-- (True, value, "") ------------|
       |<-- (False, error, traceback) ----|
       |--- end of file ----------------->|  exits
 
-A message is its length in eight bytes, then a pickle. Messages use a socket of their own; the three
-standard streams stay the user's.
+A message is its length in eight bytes, its kind in one, then a pickle. Messages use a socket of
+their own; the three standard streams stay the user's.
 """
 
 import asyncio
@@ -23,7 +25,6 @@ import pickle
 import reprlib
 import signal
 import socket
-import struct
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from multiprocessing import process, spawn
 from typing import Any
 
+from abreast.executors.port import DRIVER
 from abreast.executors.replies import (
     dumps_by_reference,
     dumps_by_value,
@@ -38,8 +40,8 @@ from abreast.executors.replies import (
     success_reply,
 )
 from abreast.executors.sources import ModuleSource
+from abreast.executors.worker_channel import REPLY, WorkerChannel
 
-HEADER = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
 # A worker may be a driver itself; `__main__` of a driver is called `__mp_main__` in its workers.
 _MAIN_MODULES = ("__main__", "__mp_main__")
@@ -66,34 +68,18 @@ def main(channel: int, lifeline: int, driver: int) -> None:
     die_with(driver, lifeline)
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)  # noqa: FBT003 - it has no keyword
-    connection = socket.socket(fileno=channel)
-    first = _receive(connection)
+    connection = WorkerChannel(socket.socket(fileno=channel))
+    first = connection.receive()
     if first is None:
         return
+    DRIVER.set(connection)
     worker = WorkerLoop(pickle.loads(first))  # noqa: S301 - from the process that started this one
-    while (request := _receive(connection)) is not None:
+    while (request := connection.receive()) is not None:
         reply = worker.answer(request)
         # What an item printed is shown even if a later item's worker is killed.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stdout.flush()
-        # In one call: two messages would wake the driver twice.
-        connection.sendall(HEADER.pack(len(reply)) + reply)
-
-
-def _receive(connection: socket.socket) -> bytearray | None:
-    header = _receive_exactly(connection, HEADER.size)
-    return None if header is None else _receive_exactly(connection, HEADER.unpack(header)[0])
-
-
-def _receive_exactly(connection: socket.socket, size: int) -> bytearray | None:
-    message = bytearray(size)
-    rest = memoryview(message)
-    while rest:
-        count = connection.recv_into(rest)
-        if not count:
-            return None
-        rest = rest[count:]
-    return message
+        connection.send(REPLY, reply)
 
 
 # --- ending with the driver

@@ -56,7 +56,7 @@ class NodeAgent:
         loop = asyncio.get_running_loop()
         self._renew_lease(loop)
         loop.add_reader(self._socket, self._read)
-        return node_facts()
+        return node_facts(_node_id())
 
     async def post(self, number: int, frame: bytes) -> None:
         """Pass messages on; frames are numbered, as Ray may deliver them in another order."""
@@ -98,6 +98,12 @@ class NodeAgent:
         if frames := take_frames(self._inbox):
             self._frames += frames
             self._news.set()
+
+
+def _node_id() -> str:
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
 
 
 def _start_work_process(sys_path: Sequence[str]) -> socket.socket:

@@ -45,15 +45,25 @@ class AgentClient:
     """One agent, starting or ready. All of it happens on the loop of the pool."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, handle: ActorHandle, owner: AgentOwner
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handle: ActorHandle,
+        owner: AgentOwner,
+        *,
+        avoids: bool = False,
     ) -> None:
-        """`handle` is a new actor, which may have to wait until a node has room for it."""
+        """`handle` is a new actor, which may have to wait until a node has room for it.
+
+        It `avoids` nodes that seem to be dead.
+        """
         self.handle = handle
+        self.avoids = avoids
         self.ready = self.lost = False
         self.facts: NodeFacts | None = None
         self.work: set[int] = set()  # numbers of what it was sent and has not ended
         self.functions: set[int] = set()  # those that it has
         self.idle_ticks = 0
+        self.node_answers = False  # of a lost one
         self._silent_ticks = 0
         self._loop = loop
         self._owner = owner
@@ -123,6 +133,8 @@ class AgentClient:
 
     def _failed(self, done: Future[Any]) -> bool:
         if not self.lost and (error := done.exception()) is not None:
+            # "Died" is what its node says; without that the node itself may be gone.
+            self.node_answers = type(error).__name__ == "ActorDiedError"
             self._lose(f"is gone ({type(error).__name__})", _missing_package(error))
         return self.lost
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from abreast.core.errors import AbreastError
-from abreast.executors.ray.pool import AgentPool, Demand, PoolTimes
+from abreast.executors.ray.pool import AgentPool, Cluster, Demand, PoolTimes
 
 if TYPE_CHECKING:
     from abreast.executors.ray.client import ActorHandle
 
 _ADDRESS: Final = "RAY_ADDRESS"
+_CONNECT_SECONDS: Final = 10.0
+_NODE_LABEL: Final = "ray.io/node-id"
 # `post` and `poll` wait for each other at most; work is not done in Ray's own tasks.
 _CALLS_AT_ONCE: Final = 16
 
@@ -70,6 +73,9 @@ def _connect(ray: Any) -> None:
             f"{_ADDRESS} is {address}: abreast drives a cluster from inside, not through Ray's "
             "client; run it on a node, or by `ray job submit`"
         )
+    _check_port(address)
+    # Ray's own lines about a connection that fails would stand before our sentence.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     failure: list[BaseException] = []
 
     def initialize() -> None:
@@ -92,6 +98,19 @@ def _connect(ray: Any) -> None:
         raise ClusterUnusable(_sentence(failure[0], address)) from failure[0]
 
 
+def _check_port(address: str) -> None:
+    """Raise `ClusterUnusable` if nothing listens there: Ray itself would try for minutes."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ClusterUnusable(
+            f"no Ray cluster answers at {address} ({_ADDRESS}): {error.strerror or error}"
+        ) from error
+
+
 def _sentence(error: BaseException, address: str) -> str:
     text = str(error)
     if "uthentication" in text or "token" in text.lower():
@@ -106,7 +125,11 @@ def _sentence(error: BaseException, address: str) -> str:
             "no Ray cluster is running here: start one by `ray start --head`, or set "
             f"{_ADDRESS} to the address of one; on one machine, the process executor does the same"
         )
-    return f"the Ray cluster at {address} can't be reached: {' '.join(text.split())[:300]}"
+    return (
+        f"the Ray cluster at {address} does not let this driver in: "
+        f"{' '.join(text.split())[:200].rstrip('.')}; if it wants a token, "
+        "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to that of `ray start`"
+    )
 
 
 def _make_pool(ray: Any, times: PoolTimes) -> AgentPool:
@@ -115,9 +138,11 @@ def _make_pool(ray: Any, times: PoolTimes) -> AgentPool:
     agents = ray.remote(NodeAgent)
     sys_path = [entry or str(Path.cwd()) for entry in sys.path]
 
-    def start(demand: Demand, lease: float) -> ActorHandle:
+    def start(demand: Demand, lease: float, avoid: frozenset[str]) -> ActorHandle:
+        elsewhere = {_NODE_LABEL: f"!in({','.join(sorted(avoid))})"}
         handle: ActorHandle = agents.options(
             **_ray_options(dict(demand.resources)),
+            label_selector=elsewhere if avoid else None,
             max_restarts=0,
             max_task_retries=0,
             max_concurrency=_CALLS_AT_ONCE,
@@ -125,13 +150,20 @@ def _make_pool(ray: Any, times: PoolTimes) -> AgentPool:
         ).remote(lease, sys_path)
         return handle
 
+    job = ray.get_runtime_context().get_job_id()
+
+    def is_connected() -> bool:
+        # To be asked before every call: without a connection, Ray would make one of its own.
+        return bool(ray.is_initialized() and ray.get_runtime_context().get_job_id() == job)
+
     def end(handle: ActorHandle) -> None:
-        ray.kill(handle, no_restart=True)
+        if is_connected():
+            ray.kill(handle, no_restart=True)
 
-    def nodes() -> int:
-        return sum(bool(node["Alive"]) for node in ray.nodes())
+    def nodes() -> frozenset[str]:
+        return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
 
-    return AgentPool(start, end, nodes, times)
+    return AgentPool(Cluster(start, end, nodes, is_connected), times)
 
 
 def _ray_options(resources: Mapping[str, float]) -> dict[str, object]:

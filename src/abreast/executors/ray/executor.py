@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import math
 import pickle
 import reprlib
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, Generic, TypeVar, cast
 
+from abreast.executors.driver_requests import DriverRequests
 from abreast.executors.port import BoundCall, Capabilities, PortableContextValue
 from abreast.executors.processes import environment, pack, unpack
 from abreast.executors.ray.cluster import connect
@@ -97,12 +100,17 @@ class RayCalls(Generic[T, R]):
         name = reprlib.repr(value)
         message = CallFunction(self._pool.number(), self._setup.function, request, name)
         work = Work(message, self._demand, self._setup, may_repeat=may_repeat())
+        asked = DriverRequests(partial(self._pool.answer, work))
+        loop = asyncio.get_running_loop()
+        work.on_ask = lambda *given: _call_in(loop, asked.handle, *given)
+        work.on_restart = lambda: _call_in(loop, asked.restart)
         self._open.add(work)
         try:
             reply = await finish(self._pool, work, self.kill_timeout)
         finally:
             if work.future.done():
                 self._open.discard(work)
+            await asked.close()
         return cast("R", unpack(reply, value))
 
     async def close(self, grace: float) -> list[str]:
@@ -116,6 +124,11 @@ class RayCalls(Generic[T, R]):
             await asyncio.wait(left, timeout=self.kill_timeout)
         self._pool.drop(self._setup.function)
         return [work.name for work in self._open if not work.future.done()]
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over
+        loop.call_soon_threadsafe(call, *args)
 
 
 async def finish(pool: AgentPool, work: Work, kill_timeout: float) -> bytes:

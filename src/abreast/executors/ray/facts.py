@@ -16,10 +16,10 @@ from abreast.executors.sources import NodeDiffers
 _PACKAGE = Path(__file__).parents[2]
 
 
-def node_facts() -> NodeFacts:
-    """The facts of this process."""
+def node_facts(node: str = "") -> NodeFacts:
+    """The facts of this process; `node` is Ray's name for the machine."""
     return NodeFacts(
-        platform.python_version(), VERSION, _code_digest(), socket.gethostname(), pid=os.getpid()
+        platform.python_version(), VERSION, _code_digest(), socket.gethostname(), node, os.getpid()
     )
 
 

@@ -15,8 +15,10 @@ from abreast.core.errors import WorkerDied
 from abreast.core.frozen import record
 from abreast.executors.ray.client import ActorHandle, AgentClient
 from abreast.executors.ray.protocol import (
+    AskDriver,
     CallFunction,
     CancelWork,
+    DriverAnswer,
     DropFunction,
     LoadFunction,
     RunCommand,
@@ -51,6 +53,9 @@ class PoolTimes:
     lease: float = 8.0
     """An agent that was not polled for so long ends itself. Less than `silence`: then its work has
     ended before it is done elsewhere."""
+    avoid: float = 20.0
+    """No agent is started for so long on a node that seems to be dead: Ray itself needs 10 seconds
+    to be sure, and would wait for it."""
     idle: float = 10.0
     """An agent without work is ended after so long: until then the next map finds it ready."""
 
@@ -61,7 +66,18 @@ Message: TypeAlias = CallFunction | RunCommand
 class Work:
     """A call or a command, from its submission to its end."""
 
-    __slots__ = ("agent", "cancelled", "demand", "future", "lost", "may_repeat", "message", "setup")
+    __slots__ = (
+        "agent",
+        "cancelled",
+        "demand",
+        "future",
+        "lost",
+        "may_repeat",
+        "message",
+        "on_ask",
+        "on_restart",
+        "setup",
+    )
 
     def __init__(
         self, message: Message, demand: Demand, setup: LoadFunction | None, *, may_repeat: bool
@@ -75,6 +91,9 @@ class Work:
         self.agent: AgentClient | None = None
         self.cancelled = False
         self.lost = 0
+        # Called in the pool's thread: with what it asks of the driver, and when it begins anew.
+        self.on_ask: Callable[[int, bytes], None] | None = None
+        self.on_restart: Callable[[], None] | None = None
 
     @property
     def name(self) -> str:
@@ -117,27 +136,36 @@ class AgentGroup:
         return max(0, needed - starting)
 
 
+@record(frozen=True, slots=True)
+class Cluster:
+    """What a pool needs of Ray."""
+
+    start: Callable[[Demand, float, frozenset[str]], ActorHandle]
+    """Makes a new actor for a demand, with a lease, not on the nodes given."""
+    end: Callable[[ActorHandle], None]
+    """Kills an actor."""
+    nodes: Callable[[], frozenset[str]]
+    """The nodes that Ray takes to be alive."""
+    is_connected: Callable[[], bool]
+    """Whether this process still has the connection that the pool was made for."""
+
+
 class AgentPool:
     """All agents of this process, in a thread of its own.
 
     The loops of runs come and go, and may be blocked by their users' code; agents stay, and are
-    polled. `start` makes a new actor for a demand, `end` kills one, `nodes` counts nodes.
+    polled.
     """
 
-    def __init__(
-        self,
-        start: Callable[[Demand, float], ActorHandle],
-        end: Callable[[ActorHandle], None],
-        nodes: Callable[[], int],
-        times: PoolTimes,
-    ) -> None:
+    def __init__(self, cluster: Cluster, times: PoolTimes) -> None:
         """Start the thread, and no agent yet."""
-        self._start, self._end_actor, self._nodes = start, end, nodes
+        self._cluster = cluster
         self._times = times
         self._numbers = count()
         self._groups: dict[Demand, AgentGroup] = {}
         self._work: dict[int, Work] = {}
         self._group_of: dict[AgentClient, AgentGroup] = {}
+        self._suspects: dict[str, float] = {}  # nodes that seem to be dead, and for how much longer
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="abreast-ray", daemon=True)
         self._thread.start()
@@ -159,6 +187,10 @@ class AgentPool:
     def cancel(self, work: Work) -> None:
         """End it; `work.future` is done when it is gone."""
         self._loop.call_soon_threadsafe(self._cancel, work)
+
+    def answer(self, work: Work, asked: int, reply: bytes) -> None:
+        """Answer what work asked, if it is still where it asked."""
+        self._loop.call_soon_threadsafe(self._send_answer, work, asked, reply)
 
     def abandon(self, work: Work) -> None:
         """End the agent of work that does not end; what else it does is done elsewhere."""
@@ -186,11 +218,15 @@ class AgentPool:
     def _dispatch(self, group: AgentGroup) -> None:
         while group.waiting and (agent := group.free_agent()) is not None:
             self._assign(agent, group.waiting.popleft())
-        for _ in range(group.missing(self._nodes()) if group.waiting else 0):
-            handle = self._start(group.demand, self._times.lease)
-            agent = AgentClient(self._loop, handle, self)
-            group.agents.append(agent)
-            self._group_of[agent] = group
+        if group.waiting:
+            nodes = self._cluster.nodes()
+            avoid = nodes & self._suspects.keys()
+            avoid = avoid if avoid < nodes else frozenset()
+            for _ in range(group.missing(len(nodes))):
+                handle = self._cluster.start(group.demand, self._times.lease, avoid)
+                agent = AgentClient(self._loop, handle, self, avoids=bool(avoid))
+                group.agents.append(agent)
+                self._group_of[agent] = group
 
     def _assign(self, agent: AgentClient, work: Work) -> None:
         message, setup = work.message, work.setup
@@ -211,6 +247,10 @@ class AgentPool:
             work.settle(None)
         elif work.agent is not None and not work.future.done():
             work.agent.send(CancelWork(work.message.number))
+
+    def _send_answer(self, work: Work, asked: int, reply: bytes) -> None:
+        if work.agent is not None and not work.future.done():
+            work.agent.send(DriverAnswer(work.message.number, asked, reply))
 
     def _abandon(self, work: Work) -> None:
         if work.agent is not None and not work.future.done():
@@ -234,6 +274,11 @@ class AgentPool:
     def agent_reported(self, agent: AgentClient, messages: list[ToDriver]) -> None:
         """Settle what has ended."""
         for message in messages:
+            if isinstance(message, AskDriver):
+                asking = self._work.get(message.number)
+                if asking is not None and asking.on_ask is not None:
+                    asking.on_ask(message.asked, message.call)
+                continue
             work = self._work.pop(message.number, None)
             agent.work.discard(message.number)
             if work is not None:
@@ -249,10 +294,12 @@ class AgentPool:
         if group is None:
             return
         group.agents.remove(agent)
-        self._end_actor(agent.handle)
+        self._cluster.end(agent.handle)
+        if agent.facts is not None and not agent.node_answers:
+            self._suspects[agent.facts.node] = self._times.avoid
         for number in sorted(agent.work, reverse=True):
             self._move(group, self._work.pop(number), f"{agent.where} {how}")
-        if agent.facts is None:
+        if agent.facts is None and not agent.avoids:
             group.failed_starts += 1
         if refusal is not None or group.failed_starts >= _FAILED_STARTS:
             failure = refusal or WorkerDied(f"no agent can be started in the Ray cluster: it {how}")
@@ -266,6 +313,8 @@ class AgentPool:
         if work.cancelled:
             work.settle(None)
         elif work.may_repeat and work.lost < MAX_LOST:
+            if work.on_restart is not None:
+                work.on_restart()
             group.waiting.appendleft(work)
         else:
             work.settle(None, WorkerDied(f"{work.name}: in the middle of it {how}"))
@@ -273,12 +322,39 @@ class AgentPool:
     # --- heartbeats
 
     def _tick(self) -> None:
+        if not self._cluster.is_connected():
+            self._shut_down()
+            return
         self._loop.call_later(self._times.heartbeat, self._tick)
         limit = math.ceil(self._times.silence / self._times.heartbeat)
         for agent in list(self._group_of):
             agent.tick(limit)
             agent.idle_ticks += 1
         self._end_idle(self._times.idle)
+        self._forget_suspects()
+
+    def _shut_down(self) -> None:
+        """Fail all work: the connection to the cluster was closed, and with it all agents."""
+        failure = WorkerDied("the connection to the Ray cluster was closed")
+        for agent in self._group_of:
+            agent.lost, agent.ready = True, False
+        waiting = [work for group in self._groups.values() for work in group.waiting]
+        for work in [*self._work.values(), *waiting]:
+            work.settle(None, failure)
+        self._loop.stop()
+
+    def _forget_suspects(self) -> None:
+        """Use nodes again that seemed to be dead, after a while."""
+        if not self._suspects:
+            return
+        for node in list(self._suspects):
+            self._suspects[node] -= self._times.heartbeat
+            if self._suspects[node] <= 0:
+                del self._suspects[node]
+        if not self._suspects:
+            # What they wait for may be on just those nodes.
+            for agent in [one for one in self._group_of if one.avoids and one.facts is None]:
+                self.agent_lost(agent, "was started anew")
 
     def _end_idle(self, seconds: float, *, holding: bool = False) -> None:
         """End agents that had no work for `seconds`; of those `holding` resources only.
@@ -294,7 +370,7 @@ class AgentPool:
                 group.agents.remove(agent)
                 del self._group_of[agent]
                 agent.lost, agent.ready = True, False
-                self._end_actor(agent.handle)
+                self._cluster.end(agent.handle)
         for demand, group in list(self._groups.items()):
             if not group.agents and not group.waiting:
                 del self._groups[demand]

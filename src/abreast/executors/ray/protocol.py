@@ -3,7 +3,9 @@
     to an agent     LoadFunction, DropFunction   a map's function, once for each agent
                     CallFunction, RunCommand     work, numbered by the driver
                     CancelWork                   ends it; the agent answers when it is gone
+                    DriverAnswer                 to what work asked
     to the driver   WorkEnded
+                    AskDriver                    what work asks, such as a model call
 
 Messages travel in lists, each list pickled as one frame: `post` takes those to the agent, `poll`
 returns those to the driver. A poll without messages returns after `POLL_SECONDS`, so it is the
@@ -68,6 +70,24 @@ class CancelWork:
 
 
 @record(frozen=True, slots=True)
+class DriverAnswer:
+    """The packed reply to what work number `number` asked."""
+
+    number: int
+    asked: int
+    reply: bytes
+
+
+@record(frozen=True, slots=True)
+class AskDriver:
+    """What work asks of its driver: a pickled call."""
+
+    number: int
+    asked: int
+    call: bytes
+
+
+@record(frozen=True, slots=True)
 class WorkEnded:
     """A reply, as `abreast.executors.replies` packs it; None if it was cancelled and is gone."""
 
@@ -87,8 +107,10 @@ class NodeFacts:
     pid: int = 0
 
 
-ToAgent: TypeAlias = LoadFunction | DropFunction | CallFunction | RunCommand | CancelWork
-ToDriver: TypeAlias = WorkEnded
+ToAgent: TypeAlias = (
+    LoadFunction | DropFunction | CallFunction | RunCommand | CancelWork | DriverAnswer
+)
+ToDriver: TypeAlias = WorkEnded | AskDriver
 
 
 def take_frames(inbox: bytearray) -> list[bytes]:

@@ -13,15 +13,20 @@ import pickle
 import reprlib
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from itertools import count
 from typing import Any
 
 from abreast.executors.commands import Commands
+from abreast.executors.port import DRIVER
 from abreast.executors.processes import Workers
 from abreast.executors.ray.protocol import (
     HEADER,
+    AskDriver,
     CallFunction,
     CancelWork,
+    DriverAnswer,
     DropFunction,
     LoadFunction,
     RunCommand,
@@ -30,8 +35,15 @@ from abreast.executors.ray.protocol import (
     WorkEnded,
     take_frames,
 )
-from abreast.executors.replies import dumps_by_value, failure_reply, success_reply
+from abreast.executors.replies import (
+    dumps_by_reference,
+    dumps_by_value,
+    failure_reply,
+    success_reply,
+)
 from abreast.executors.worker import Setup
+from abreast.executors.worker_channel import NO_ANSWER, unpack_answer
+from abreast.executors.worker_process import WorkerProcess
 
 _CLOSE_GRACE = 1.0  # seconds that idle workers of an ended map have to end by themselves
 _READ_BYTES = 1 << 18
@@ -108,6 +120,7 @@ class AgentWork:
         self._functions: dict[int, _Function] = {}
         self._tasks: dict[int, asyncio.Task[bytes]] = {}
         self._cancelled: set[int] = set()
+        self._asking: dict[int, Callable[[int, bytes], None]] = {}  # who gets answers, by work
         self._commands: Commands | None = None
 
     def handle(self, messages: list[ToAgent]) -> None:
@@ -125,6 +138,9 @@ class AgentWork:
                     self._start(message.number, self._run_command(message))
                 case CancelWork():
                     self._cancel(message.number)
+                case DriverAnswer():
+                    if (answer := self._asking.get(message.number)) is not None:
+                        answer(message.asked, message.reply)
 
     def _start(self, number: int, work: Coroutine[Any, Any, bytes]) -> None:
         task = asyncio.Task(work, loop=self._loop, context=contextvars.Context())
@@ -139,17 +155,31 @@ class AgentWork:
     def _end(self, number: int, task: asyncio.Task[bytes]) -> None:
         del self._tasks[number]
         self._cancelled.discard(number)
+        self._asking.pop(number, None)
         if number >= 0:
             self._report(WorkEnded(number, None if task.cancelled() else task.result()))
 
     async def _call(self, message: CallFunction) -> bytes:
+        function = self._functions[message.function]
         try:
-            reply = await self._functions[message.function].call(message)
+            if function.workers is not None:
+                return bytes(
+                    await function.workers.ask(
+                        message.request, message.item, partial(self._ask_for, message.number)
+                    )
+                )
+            channel = TaskChannel(message.number, self._report)
+            self._asking[message.number] = channel.answer
+            DRIVER.set(channel)
+            return await function.call(message)
         except BaseException as error:
             if message.number in self._cancelled:
                 raise asyncio.CancelledError from error
             return failure_reply(error, message.item, __file__)
-        return reply
+
+    def _ask_for(self, work: int, worker: WorkerProcess, asked: int, call: bytes) -> None:
+        self._asking[work] = worker.answer
+        self._report(AskDriver(work, asked, call))
 
     async def _run_command(self, message: RunCommand) -> bytes:
         try:
@@ -169,18 +199,42 @@ class AgentWork:
         return success_reply(finished, message.argv[0])
 
 
+class TaskChannel:
+    """The way from a coroutine of this process to the driver."""
+
+    def __init__(self, work: int, report: Callable[[ToDriver], None]) -> None:
+        self._work, self._report = work, report
+        self._numbers = count()
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+
+    def post(self, call: Callable[[], object]) -> None:
+        """Have the driver call it before it uses the reply."""
+        self._report(AskDriver(self._work, NO_ANSWER, dumps_by_reference(call)))
+
+    async def ask(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Have the driver call it; return the result, or raise the error."""
+        number = next(self._numbers)
+        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        self._report(AskDriver(self._work, number, dumps_by_reference(call)))
+        return unpack_answer(await future)
+
+    def answer(self, number: int, reply: bytes) -> None:
+        """Take the driver's answer."""
+        future = self._asked.pop(number, None)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+
 class _Function:
     """A map's function on this node."""
 
     def __init__(self, message: LoadFunction) -> None:
         self._setup: Setup = pickle.loads(message.setup)  # noqa: S301 - from our driver
-        self._workers = None if message.is_async else Workers[Any, Any](self._setup)
+        self.workers = None if message.is_async else Workers[Any, Any](self._setup)
         self._loaded: Callable[[Any], Any] | None = None
 
     async def call(self, message: CallFunction) -> bytes:
-        """Call it, in a worker process or here; the reply is packed."""
-        if self._workers is not None:
-            return bytes(await self._workers.ask(message.request, message.item))
+        """Call a coroutine function, here; the reply is packed."""
         if self._loaded is None:
             if self._setup.source is not None:
                 self._setup.source.check()
@@ -199,6 +253,6 @@ class _Function:
 
     async def close(self) -> bytes:
         """End its worker processes."""
-        if self._workers is not None:
-            await self._workers.close(_CLOSE_GRACE)
+        if self.workers is not None:
+            await self.workers.close(_CLOSE_GRACE)
         return b""
