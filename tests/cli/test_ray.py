@@ -87,3 +87,35 @@ def test_a_client_address_is_refused_with_a_reason(run, monkeypatch):
     code, _, err = run("map", "--executor", "ray", "--", "true", given=LINES)
     assert code == 2
     assert "ray job submit" in err
+
+
+FLOW = """
+workflow: {id: spread}
+steps:
+  - {id: each, type: fan-out, items: "{{ [1, 2, 3] }}", max_concurrency: 3,
+     step: {id: one, type: shell, run: "echo $ABREAST_AGENT > agent-{{ item }}"}}
+"""
+
+
+def test_the_commands_of_a_workflow_run_there(run, tmp_path):
+    (tmp_path / "flow.yaml").write_text(FLOW)
+    code, _, err = run("run", "flow.yaml", "--executor", "ray")
+    assert code == 0, err
+    agents = [(tmp_path / f"agent-{number}").read_text().strip() for number in (1, 2, 3)]
+    assert all(agents)
+
+
+def test_the_parts_of_a_plan_are_worked_on_there(run, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "text.txt").write_text("before\n")
+    for git in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
+        own = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", *own, *git], cwd=tmp_path, check=True)
+    command = "for file in {files}; do echo $ABREAST_AGENT > $file; done"
+    options = ("--executor", "ray", "--min-files", "1", "--max-files", "1")
+    code, _, err = run("plan", "run", "--command", command, *options)
+    assert code == 0, err
+    code, _, err = run("plan", "apply", "last")
+    assert code == 0, err
+    assert all((tmp_path / name / "text.txt").read_text().strip().isdecimal() for name in "ab")

@@ -196,6 +196,7 @@ def score(*, path: str, model: str | None, prompt: str, as_json: bool, **given: 
     type=click.Choice(ORDERS),
     help="Whether subplans wait for those whose files theirs import.  [parallel]",
 )
+@options.executor
 @planner_option
 @click.option(
     "--rounds",

@@ -11,7 +11,7 @@ from abreast.core.frozen import record
 if TYPE_CHECKING:
     from abreast.cli.jobs.driver import JobDriver
 
-_WORKFLOW_FLAGS: Final = ("inputs", "simulate", "outputs_of")
+_WORKFLOW_FLAGS: Final = ("inputs", "simulate", "outputs_of", "executor")
 
 
 @record(frozen=True, slots=True)
@@ -64,7 +64,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
         "abreast.cli.jobs.matrix.driver:MatrixDriver",
         ("matrix",),
         alone=False,
-        refused=("check_only", "simulate", "outputs_of", "name"),
+        refused=("check_only", "simulate", "outputs_of", "name", "executor"),
         refusal="is not for a matrix; `abreast matrix run --help` says what is",
         retried_by=_AGAIN,
     ),

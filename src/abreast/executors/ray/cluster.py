@@ -74,8 +74,6 @@ def _connect(ray: Any) -> None:
             "client; run it on a node, or by `ray job submit`"
         )
     _check_port(address)
-    # Ray's own lines about a connection that fails would stand before our sentence.
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     failure: list[BaseException] = []
 
     def initialize() -> None:

@@ -23,7 +23,16 @@ from abreast.store.port import JsonValue, RunRow
 KIND: Final = "plan"
 ORDERS: Final = ("parallel", "sequential", "dependencies")
 # Keys that manifests leave out unless they are set.
-_LATER: Final = ("reasoning", "min_tokens", "include", "exclude", "parts", "rounds", "planner")
+_LATER: Final = (
+    "reasoning",
+    "min_tokens",
+    "include",
+    "exclude",
+    "parts",
+    "rounds",
+    "planner",
+    "executor",
+)
 DIVIDING: Final = ("max_depth", "min_files", "max_files", "max_tokens", "min_tokens")
 """The keys that decide how far to divide."""
 CHOOSING: Final = ("include", "exclude")
@@ -116,6 +125,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "reasoning": _Key(_reasoning, {"enum": list(EFFORTS)}),
     "rounds": _integer_key(1),
     "planner": _TEXT_KEY,
+    "executor": _TEXT_KEY,
     "max_depth": _integer_key(0),
     "min_files": _integer_key(1),
     "max_files": _integer_key(1),
@@ -183,6 +193,8 @@ class PlanJob:
     """How often a part may run, if others ask for changes of its files; 1 lets none ask."""
     planner: str | None = None
     """The model that proposes the parts."""
+    executor: str | None = None
+    """Where the command or call of a part works: here, or on the nodes of a cluster (`ray`)."""
 
     @classmethod
     def of(
