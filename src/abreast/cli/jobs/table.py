@@ -11,7 +11,7 @@ from abreast.core.frozen import record
 if TYPE_CHECKING:
     from abreast.cli.jobs.driver import JobDriver
 
-_WORKFLOW_FLAGS: Final = ("inputs", "simulate", "outputs_of", "executor")
+_WORKFLOW_FLAGS: Final = ("inputs", "simulate", "outputs_of")
 
 
 @record(frozen=True, slots=True)
@@ -57,7 +57,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
     "sample": JobEntry(
         "abreast.cli.jobs.sample:SampleDriver",
         ("sample",),
-        refused=_WORKFLOW_FLAGS,
+        refused=(*_WORKFLOW_FLAGS, "executor"),
         refusal="is for workflows, and {file} holds a sample",
     ),
     "matrix": JobEntry(
@@ -71,7 +71,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
     "plan": JobEntry(
         "abreast.cli.jobs.plan.driver:PlanDriver",
         ("plan",),
-        refused=_WORKFLOW_FLAGS,
+        refused=(*_WORKFLOW_FLAGS, "executor"),
         refusal="is for workflows, and {file} holds a plan",
         retried_by=_AGAIN,
         schema="abreast.jobs.plan.settings:plan_schema",

@@ -5,27 +5,28 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Self, cast
+from typing import ClassVar, Final, Self, cast
 
 from abreast.executors.commands import CommandRefused, Finished
 from abreast.executors.processes import unpack
 from abreast.executors.ray.cluster import connect
 from abreast.executors.ray.executor import CPU, finish, may_repeat
 from abreast.executors.ray.pool import Demand, Work
-from abreast.executors.ray.protocol import RunCommand
+from abreast.executors.ray.protocol import NODE_VARIABLES, RunCommand
 
-# Variables that are about a machine, not about the work: a command sees those of its node.
-_OF_A_MACHINE: Final = re.compile(
-    r"RAY_.*|CUDA_VISIBLE_DEVICES|HOSTNAME|TMPDIR|XDG_RUNTIME_DIR|SSH_.*"
-)
+# Variables of the driver's machine that mean nothing elsewhere, and keys of the cluster.
+_NOT_SENT: Final = re.compile(r"RAY_.*|SSH_.*|" + "|".join(NODE_VARIABLES))
 
 
 class RayCommands:
     """Runs commands side by side on the nodes of a cluster; each takes a CPU, or `resources`.
 
     A command runs in the directory of the same path on its node, with the driver's environment,
-    but for what is about a machine (RAY_*, CUDA_VISIBLE_DEVICES, TMPDIR and such).
+    but for what is about a machine (CUDA_VISIBLE_DEVICES, TMPDIR and such), which is the node's,
+    and for RAY_*, which it does not see.
     """
+
+    queues: ClassVar = True
 
     def __init__(self, resources: Mapping[str, float] | None = None) -> None:
         """Start nothing yet."""
@@ -63,7 +64,7 @@ class RayCommands:
         variables = {
             name: value
             for name, value in (os.environ if env is None else env).items()
-            if not _OF_A_MACHINE.fullmatch(name)
+            if not _NOT_SENT.fullmatch(name)
         }
         here = os.getcwd() if cwd is None else cwd  # noqa: PTH109 - a text is sent
         message = RunCommand(self._pool.number(), tuple(argv), stdin, here, variables, keep)

@@ -23,6 +23,7 @@ from abreast.executors.port import DRIVER
 from abreast.executors.processes import Workers
 from abreast.executors.ray.protocol import (
     HEADER,
+    NODE_VARIABLES,
     AskDriver,
     CallFunction,
     CancelWork,
@@ -191,12 +192,16 @@ class AgentWork:
                 message.argv,
                 stdin=message.stdin,
                 cwd=message.cwd,
-                env={**os.environ, **message.variables},
+                env={**_node_variables(), **message.variables},
                 keep=message.keep,
             )
         except Exception as error:  # noqa: BLE001 - raised by the driver's `run`
             return failure_reply(error, message.argv[0], __file__)
         return success_reply(finished, message.argv[0])
+
+
+def _node_variables() -> dict[str, str]:
+    return {name: os.environ[name] for name in NODE_VARIABLES if name in os.environ}
 
 
 class TaskChannel:
