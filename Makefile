@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-ray check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus soak lock clean
+.PHONY: help demo test test-ray check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -169,6 +169,9 @@ bench-peers: $(DEV) ## install the peers, each in an environment of its own
 soak: $(DEV) ## the tests that take minutes, and every property with all its examples
 	$(BIN)/pytest -m soak --hypothesis-profile=soak
 	$(BIN)/pytest -n 4 --dist worksteal -m 'hypothesis and not soak'
+
+cluster: .venv/.ray ## a map and a plan on two nodes of Ray, while workers, nodes and drivers are killed
+	$(PY) -m benchmarks.cluster
 
 LOCK = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_FLAGS)

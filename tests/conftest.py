@@ -151,9 +151,9 @@ def ray_cluster():
     """Two nodes of Ray on this machine, for all tests that are marked `ray`."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: `make test-ray` does that")
-    from tests.executors.ray.cluster import open_cluster
+    from benchmarks.ray_nodes import open_nodes
 
-    with open_cluster() as cluster:
+    with open_nodes() as cluster:
         yield cluster
 
 

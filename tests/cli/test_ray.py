@@ -54,7 +54,7 @@ def test_a_killed_driver_leaves_nothing_and_is_resumed_there(run, tmp_path):
     )
     driver.stdin.write(LINES.encode())
     driver.stdin.close()
-    from tests.executors.ray.cluster import wait_until
+    from benchmarks.ray_nodes import wait_until
 
     ran = tmp_path / "ran"
     wait_until(lambda: ran.exists() and len(ran.read_text().split()) == 2)

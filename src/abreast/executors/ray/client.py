@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -102,7 +103,12 @@ class AgentClient:
 
     def _watch(self, reference: Any, callback: Callable[[Future[Any]], None]) -> None:
         future: Future[Any] = reference.future()
-        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(callback, done))
+
+        def pass_on(done: Future[Any]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed with its pool
+                self._loop.call_soon_threadsafe(callback, done)
+
+        future.add_done_callback(pass_on)
 
     def _greet(self, done: Future[NodeFacts]) -> None:
         if self._failed(done):

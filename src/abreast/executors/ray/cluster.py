@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -94,6 +95,18 @@ def _connect(ray: Any) -> None:
     thread.join()
     if failure:
         raise ClusterUnusable(_sentence(failure[0], address)) from failure[0]
+    _keep_stdout_clean()
+
+
+def _keep_stdout_clean() -> None:
+    """Keep what Ray says about lost workers off stdout, which is for results.
+
+    `log_to_driver=False` does not do that, and there is no public way. The pool notices them.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from ray._private import worker
+
+        vars(worker)["_worker_logs_enabled"] = False
 
 
 def _check_port(address: str) -> None:

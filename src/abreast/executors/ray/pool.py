@@ -28,6 +28,7 @@ from abreast.executors.sources import ModuleSource, NodeDiffers
 
 MAX_LOST: Final = 3  # agents that one piece of work may lose before it fails
 _LIGHT_SPREAD: Final = 16  # light calls of an agent from which on another node gets one, too
+_CLOSED: Final = "the connection to the Ray cluster was closed"
 _FAILED_STARTS: Final = 5  # agents in a row that could not start
 
 
@@ -173,6 +174,7 @@ class AgentPool:
     def _run(self) -> None:
         self._loop.call_later(self._times.heartbeat, self._tick)
         self._loop.run_forever()
+        self._loop.close()
 
     # --- from any thread
 
@@ -182,23 +184,32 @@ class AgentPool:
 
     def submit(self, work: Work) -> None:
         """Have it done; `work.future` is its end."""
-        self._loop.call_soon_threadsafe(self._submit, work)
+        if not self._call(self._submit, work):
+            work.settle(None, WorkerDied(_CLOSED))
 
     def cancel(self, work: Work) -> None:
         """End it; `work.future` is done when it is gone."""
-        self._loop.call_soon_threadsafe(self._cancel, work)
+        self._call(self._cancel, work)
 
     def answer(self, work: Work, asked: int, reply: bytes) -> None:
         """Answer what work asked, if it is still where it asked."""
-        self._loop.call_soon_threadsafe(self._send_answer, work, asked, reply)
+        self._call(self._send_answer, work, asked, reply)
 
     def abandon(self, work: Work) -> None:
         """End the agent of work that does not end; what else it does is done elsewhere."""
-        self._loop.call_soon_threadsafe(self._abandon, work)
+        self._call(self._abandon, work)
 
     def drop(self, function: int) -> None:
         """Forget a function whose map has ended."""
-        self._loop.call_soon_threadsafe(self._drop, function)
+        self._call(self._drop, function)
+
+    def _call(self, call: Callable[..., None], *args: object) -> bool:
+        """Have the loop call it; False if the pool was shut down."""
+        try:
+            self._loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:
+            return False
+        return True
 
     # --- on the loop
 
@@ -335,7 +346,7 @@ class AgentPool:
 
     def _shut_down(self) -> None:
         """Fail all work: the connection to the cluster was closed, and with it all agents."""
-        failure = WorkerDied("the connection to the Ray cluster was closed")
+        failure = WorkerDied(_CLOSED)
         for agent in self._group_of:
             agent.lost, agent.ready = True, False
         waiting = [work for group in self._groups.values() for work in group.waiting]

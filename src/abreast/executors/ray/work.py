@@ -14,6 +14,7 @@ import reprlib
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -234,7 +235,9 @@ class _Function:
     """A map's function on this node."""
 
     def __init__(self, message: LoadFunction) -> None:
-        self._setup: Setup = pickle.loads(message.setup)  # noqa: S301 - from our driver
+        sent: Setup = pickle.loads(message.setup)  # noqa: S301 - from our driver
+        # Python and its packages may be in another place here; what the driver has besides, too.
+        self._setup = replace(sent, prepare={**sent.prepare, "sys_path": list(sys.path)})
         self.workers = None if message.is_async else Workers[Any, Any](self._setup)
         self._loaded: Callable[[Any], Any] | None = None
 
