@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression corpus postgres soak lock clean
+.PHONY: help demo test test-ray check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus postgres soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ $(DEV): pyproject.toml .venv/.tools
 	@$(PY) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Ray is 70 MB: only its own tests need it, and CI.
+.venv/.ray: requirements/ray.txt $(DEV)
+	@echo "Installing Ray into .venv (once): 70 MB, half a minute"
+	@$(PY) -m pip install --quiet --require-hashes -r requirements/ray.txt
+	@touch $@
+
 # --- the two commands
 
 demo: .venv/.run ## commands side by side, their lanes drawn as they run, and what to try next
@@ -63,20 +69,25 @@ define run_suite
 	@rm -f .coverage .coverage.*
 	$(BIN)/pytest -n 4 --dist worksteal --slow
 	$(BIN)/coverage run -m pytest -n 4 --dist worksteal --short --hypothesis-profile=quick
+	$(BIN)/coverage run -m pytest -m 'ray and not soak' --hypothesis-profile=quick
 	@$(BIN)/coverage combine --quiet
 endef
 
-# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), and measuring what is reached, are left to CI,
-# most examples of properties to `make soak`.
+# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), those of Ray, and measuring what is reached, are
+# left to CI, most examples of properties to `make soak`.
 test: $(DEV) ## the suite but for its slowest tests; with CI set, all of them, measured
 ifdef CI
+	@$(MAKE) --no-print-directory .venv/.ray
 	$(run_suite)
 else
 	$(BIN)/pytest -n 4 --dist worksteal --short --hypothesis-profile=quick
 endif
 
-.coverage: $(DEV) $(TESTED)
+.coverage: $(DEV) $(TESTED) | .venv/.ray
 	$(run_suite)
+
+test-ray: .venv/.ray ## the tests of the Ray executor, with a cluster of two nodes on this machine
+	$(BIN)/pytest -m 'ray and not soak' --hypothesis-profile=quick
 
 # --- what must hold
 
@@ -164,6 +175,9 @@ soak: $(DEV) ## the tests that take minutes, and every property with all its exa
 	$(BIN)/pytest -m soak --hypothesis-profile=soak
 	$(BIN)/pytest -n 4 --dist worksteal -m 'hypothesis and not soak'
 
+cluster: .venv/.ray ## a map and a plan on two nodes of Ray, while workers, nodes and drivers are killed
+	$(PY) -m benchmarks.cluster
+
 LOCK = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_FLAGS)
 
@@ -172,6 +186,7 @@ lock: build/uv/bin/uv ## make requirements/*.txt again (LOCK_FLAGS=--upgrade for
 	$(LOCK) --output-file requirements/build.txt requirements/build.in
 	$(LOCK) --output-file requirements/dev.txt requirements/dev.in
 	$(LOCK) --output-file requirements/asv.txt requirements/asv.in
+	$(LOCK) --output-file requirements/ray.txt requirements/ray.in
 
 build/asv/.made: requirements/asv.txt requirements/run.txt
 	$(PYTHON) -m venv build/asv

@@ -22,6 +22,8 @@ TASK_STARTERS = {
     "run_coroutine_threadsafe",
 }
 STARTS_TASKS = {  # ARCHITECTURE.md says why
+    "executors/driver_requests.py",
+    "executors/ray/work.py",
     "jobs/candidates/timing/timed_process.py",
     "jobs/matrix/job.py",
     "jobs/matrix/tools.py",

@@ -6,6 +6,7 @@
 
 import atexit
 import gc
+import importlib.util
 import os
 import shutil
 import signal
@@ -127,8 +128,10 @@ def pytest_pycollect_makeitem(collector, name):
 
 
 def pytest_collection_modifyitems(items):
-    """Give what takes longest more time."""
+    """Give what takes longest more time; leave Ray to a process of its own."""
     for item in items:
+        if item.get_closest_marker("ray") and "PYTEST_XDIST_WORKER" in os.environ:
+            item.add_marker(pytest.mark.skip("a cluster is started once: `make test-ray`"))
         if _is_slow(item.path, item.name.partition("[")[0]):
             item.add_marker(pytest.mark.timeout(_LONG))
 
@@ -143,6 +146,17 @@ def warm(pytestconfig):
     measuring = pytestconfig.stash[Measuring.key].variables
     with closing(Warm({**os.environ, **measuring, "PYTHONPATH": path})) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def ray_cluster():
+    """Two nodes of Ray on this machine, for all tests that are marked `ray`."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed: `make test-ray` does that")
+    from benchmarks.ray_nodes import open_nodes
+
+    with open_nodes() as cluster:
+        yield cluster
 
 
 @pytest.fixture

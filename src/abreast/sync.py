@@ -184,7 +184,7 @@ def map(
         effect: `"once"` for work that must not be repeated after a crash, even if it is not known
             whether it was done.
         hold: further lanes to hold: a name, names, or weights such as `{"machine": "all"}`.
-        executor: where to call `fn`: `"local"`, `"process"`, or an Executor.
+        executor: where to call `fn`: `"local"`, `"process"`, `"ray"`, or an Executor.
         on_change: what to do on resume with an item whose value is not the one recorded under its
             key: `"refuse"` it with `ItemChanged`, or `"rerun"` it.
         store: where to record outcomes: a path, a URL or a Store; None for memory only.

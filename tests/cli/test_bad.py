@@ -213,8 +213,23 @@ USAGE = [
     ),
     bad(
         "an unknown executor",
-        ("map", "--call", "os.path:basename", "--executor", "ray"),
-        "there is no executor 'ray'",
+        ("map", "--call", "os.path:basename", "--executor", "rays"),
+        "there is no executor 'rays'",
+    ),
+    bad(
+        "resources that are no numbers",
+        ("map", "--call", "os.path:basename", "--executor", "ray:GPU"),
+        "write resources as ray:GPU=1,CPU=4",
+    ),
+    bad(
+        "resources of another executor",
+        ("map", "--call", "os.path:basename", "--executor", "process:CPU=1"),
+        "there is no executor 'process:CPU=1'",
+    ),
+    bad(
+        "a prompt on a cluster",
+        ("map", "--prompt", "Say {}", "-m", "local/smollm2", "--executor", "ray"),
+        "models are called from here",
     ),
     bad(
         "a call without a function",

@@ -9,24 +9,33 @@ import abreast
 from abreast.core.errors import TimedOut
 from abreast.core.outcome import Cancelled, Done, Failed
 from abreast.executors.processes import ProcessExecutor
+from abreast.executors.ray.executor import RayExecutor
 from abreast.executors.tasks import LocalExecutor
 from abreast.testing import ManualClock
 from tests.executors import work
 from tests.executors.meeting import open_meeting
+from tests.executors.ray.cluster import no_work_left
 from tests.executors.traces import nothing_left
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
-EXECUTORS = {"local": LocalExecutor, "process": ProcessExecutor}
+EXECUTORS = {"local": LocalExecutor, "process": ProcessExecutor, "ray": RayExecutor}
 
 
-@pytest.fixture(params=EXECUTORS)
+@pytest.fixture(params=["local", "process", pytest.param("ray", marks=pytest.mark.ray)])
 def executor(request):
+    if request.param == "ray":
+        request.getfixturevalue("ray_cluster")
     return request.param
 
 
+def leaves_nothing(executor):
+    """Of Ray, the connections to agents stay: they serve the next map. What they did may not."""
+    return no_work_left() if executor == "ray" else nothing_left()
+
+
 async def outcomes(fn, items, executor, **options):
-    with nothing_left():
+    with leaves_nothing(executor):
         async with abreast.open_run("contract", seed=7, executor=executor) as run:
             return [outcome async for outcome in run.map(fn, items, **{"width": 2, **options})]
 
@@ -40,7 +49,7 @@ async def test_values_come_back_in_item_order(executor, fn):
 
 @pytest.mark.parametrize("fn", [work.double, work.double_later])
 async def test_a_bound_function_can_be_called_and_closed(executor, fn):
-    with nothing_left():
+    with leaves_nothing(executor):
         bound = EXECUTORS[executor]().bind(fn, 2)
         assert await asyncio.gather(bound.async_call(1), bound.async_call(2)) == [2, 4]
         assert await bound.close(60) == []
@@ -85,7 +94,7 @@ async def test_a_stopiteration_does_not_end_the_loop(executor):
 
 
 async def test_raised_at_its_place_it_is_the_exception_itself(executor):
-    with nothing_left():
+    with leaves_nothing(executor):
         async with abreast.open_run("contract", executor=executor) as run:
             with pytest.raises(ValueError, match="no such number"):
                 [
@@ -207,7 +216,7 @@ async def test_nothing_is_left_however_the_block_is_left(executor, way):
                     await asyncio.Event().wait()
 
     tasks = asyncio.all_tasks()
-    with nothing_left():
+    with leaves_nothing(executor):
         async with open_meeting() as meeting:
             (ended,) = await asyncio.gather(block(meeting), return_exceptions=True)
         assert asyncio.all_tasks() == tasks

@@ -45,6 +45,20 @@ def test_a_map_that_is_observed_returns_what_the_plain_loop_returns(world):
     asyncio.run(agree(world, hooks=[lambda event: None]))
 
 
+@tried(6)
+@given(worlds(most=8))
+def test_a_map_in_processes_returns_what_the_plain_loop_returns(world):
+    asyncio.run(agree(world, executor="process", store=MemoryStore()))
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_cluster")
+@tried(20)
+@given(worlds())
+def test_a_map_on_a_cluster_returns_what_the_plain_loop_returns(world):
+    asyncio.run(agree(world, executor="ray", store=MemoryStore()))
+
+
 @pytest.mark.parametrize("width", [1, 2, 5])
 async def test_outcomes_come_in_item_order_under_forced_reverse_completion(width):
     gate = Gate()

@@ -93,7 +93,12 @@ class CandidatesTools:
     ) -> None:
         """Try the candidates of the specification, or those that `propose` returns."""
         spec = self.spec
-        how = EvaluationOptions(max(1, spec.width), repairs=spec.repairs, refine=spec.refine)
+        how = EvaluationOptions(
+            max(1, spec.width),
+            repairs=spec.repairs,
+            refine=spec.refine,
+            executor=spec.executor or "local",
+        )
         context = CandidatesContext(
             self.target, self.original, self.root, self._evaluator, self.author, how
         )

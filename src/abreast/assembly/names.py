@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import StoreReadOnly
-from abreast.executors.port import Executor
-from abreast.executors.tasks import LocalExecutor
+from abreast.core.frozen import record
+from abreast.executors.names import find_executor
+from abreast.executors.port import DRIVER, Executor
 from abreast.limits.budget import Budget
 from abreast.limits.lane import LaneLimits, Lanes
 from abreast.run.context import Opening
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from abreast.models.http.client import HttpOptions
     from abreast.models.http.key_command import KeyCommand
     from abreast.models.lanes import LaneSettings
-    from abreast.models.port import Model
+    from abreast.models.port import Model, Reply, Request
     from abreast.models.price import Price
     from abreast.models.providers.accepted_form import AcceptedForm
     from abreast.run.calls.lane import ModelLane
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from abreast.run.retry import Retry
     from abreast.store.port import JsonValue, Store
 
-EXECUTORS = ("local", "process")
 
 # A lane lives as long as a model uses it: models of one provider share its limits, in one process.
 _LANES: WeakValueDictionary[tuple[object, ...], ModelLane] = WeakValueDictionary()
@@ -70,8 +71,8 @@ def open_run(
         lanes: names for limits: `{"openai": Slots(8), "slow": [Slots(1), Rate(30)]}`.
         budget: a cap for everything in it: `Budget(requests=500)` or `"500req,20usd,10min"`.
         seed: makes its seeds repeatable; drawn and recorded if None.
-        executor: where items run unless a map says otherwise: `"local"` (tasks and threads) or
-            `"process"`.
+        executor: where items run unless a map says otherwise: `"local"` (tasks and threads),
+            `"process"`, or `"ray"` (the nodes of a cluster; `"ray:GPU=1"` for what a call takes).
         resume: `"auto"` resumes the newest run of that name in the store if it has not ended, else
             starts a new one; `"never"` starts a new one; `"must"` resumes one or raises
             `NoSuchRun`; `"retry"` resumes, also one that has ended, and runs failed items again;
@@ -188,19 +189,6 @@ def find_damaged_store(place: str) -> Store:
     return CopiedStore(rest if separator else place)
 
 
-def find_executor(given: str | Executor) -> Executor:
-    """Return the executor of that name; ValueError if there is none."""
-    if not isinstance(given, str):
-        return given
-    if given == "local":
-        return LocalExecutor()
-    if given == "process":
-        from abreast.executors.processes import ProcessExecutor
-
-        return ProcessExecutor()
-    raise ValueError(f"there is no executor {given!r}; choose one of {', '.join(EXECUTORS)}")
-
-
 def open_model(
     name: str,
     *,
@@ -236,10 +224,14 @@ def open_model(
     from abreast.models.port import full_name
     from abreast.models.price import find_price
     from abreast.run.calls.cache import Replay, StoreCache
-    from abreast.run.calls.model import CALL_RETRY, Caller
+    from abreast.run.calls.model import CALL_RETRY, Caller, ForwardedCaller
     from abreast.run.retry import Retry
 
     name = full_name(name)
+    if DRIVER.get() is not None:
+        # In an item of another process: the driver has the keys, the lanes and the journal.
+        options = {"lanes": lanes, "store": store, "cache": cache, "retry": retry, "warm": warm}
+        return ForwardedCaller(name, partial(OpenedModelCall, name, options))
     settings, model = split_name(name, find_lanes() if lanes is None else lanes)
     check_keys([settings])
     opened_store = find_store(store) if store is not None else None
@@ -261,6 +253,20 @@ def open_model(
         reasoning=settings.reasoning,
         clock=clock,
     )
+
+
+@record(frozen=True, slots=True)
+class OpenedModelCall:
+    """A request to a model that was opened in an item of another process."""
+
+    name: str
+    options: Mapping[str, Any]
+    request: Request
+
+    async def __call__(self) -> Reply:
+        """Answer it, in the driver."""
+        async with open_model(self.name, **self.options) as model:
+            return await model.complete(self.request)
 
 
 def as_caller(model: Model | Caller) -> Caller:

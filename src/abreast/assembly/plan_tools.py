@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
-from abreast.executors.commands import Commands
+from abreast.executors.names import open_commands
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import dependencies, in_groups
 from abreast.jobs.plan.errors import PlanInvalid
@@ -244,7 +244,7 @@ class PlanTools:
         if self._function is not None:
             return FunctionTask(self._function)
         processes = Processes(
-            await stack.enter_async_context(Commands()),
+            await open_commands(stack, job.executor or "local"),
             self._groups.started,
             self._groups.ended,
             {RUN_VARIABLE: self.run_id},

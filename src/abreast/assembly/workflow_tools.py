@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from abreast.assembly.names import open_model
 from abreast.core.errors import KeysMissing, ModelUnknown
-from abreast.executors.commands import CommandMissing, CommandRefused, Commands, Finished
+from abreast.executors.commands import CommandMissing, CommandRefused, CommandRunner, Finished
+from abreast.executors.names import open_commands
 from abreast.executors.tasks import LocalExecutor, is_async
 from abreast.jobs.workflow.tools import (
     NO_OPTIONS,
@@ -155,6 +156,8 @@ class Tools:
     ended: Callable[[int], None] | None = None
     max_output: int = MAX_OUTPUT
     max_items: int = MAX_ITEMS
+    executor: str = "local"
+    """Where commands run: `local`, or `ray` on the nodes of a cluster."""
 
 
 class RunTools:
@@ -170,7 +173,7 @@ class RunTools:
         self.max_items = tools.max_items
         self._tools = tools
         self._stack = AsyncExitStack()
-        self._commands: Commands | None = None
+        self._commands: CommandRunner | None = None
         self._models: dict[str, Caller] = dict(models or {})
         self._gate_lock = asyncio.Lock()
 
@@ -234,8 +237,7 @@ class RunTools:
         env: Mapping[str, str | None] | None = None,
     ) -> AgentResult:
         if self._commands is None:
-            self._commands = Commands()
-            await self._stack.enter_async_context(self._commands)
+            self._commands = await open_commands(self._stack, self._tools.executor)
         tools, item, group = self._tools, current_item(), 0
 
         def started(pgid: int) -> None:

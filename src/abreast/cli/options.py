@@ -94,6 +94,14 @@ retries = click.option(
 )
 
 
+executor = click.option(
+    "--executor",
+    metavar="NAME",
+    help="Where commands work: local (default), or ray, the nodes of a cluster "
+    "(ray:GPU=1,CPU=4 for what each takes).",
+)
+
+
 def group_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Several options as one decorator, in the order in which help shows them."""
 

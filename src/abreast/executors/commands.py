@@ -15,7 +15,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.core.frozen import record
@@ -53,6 +53,28 @@ class Finished:
     stderr_bytes: int
 
 
+class CommandRunner(Protocol):
+    """Runs commands: `Commands` on this machine, `abreast.executors.ray.commands` on others."""
+
+    queues: ClassVar[bool]
+    """Whether a command may wait for a machine before it starts."""
+
+    def adopt_environment(self) -> None:
+        """Give the following commands the environment as it is now."""
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        keep: int = 1 << 20,
+        started: Callable[[int], None] | None = None,
+    ) -> Finished:
+        """Run a command until it and its process group are gone; see `Commands.run`."""
+
+
 class Commands:
     """Runs commands side by side, without a bound of its own.
 
@@ -65,6 +87,8 @@ class Commands:
     Commands run in the directory and environment that the driver had when this was entered, unless
     `cwd` or `env` says otherwise.
     """
+
+    queues: ClassVar = False
 
     def __init__(
         self, early: SupervisorProcess | None = None, *, close_timeout: float = 2.0

@@ -1,7 +1,8 @@
 """The Executor port: turns a function into something the driver can await."""
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,8 +25,29 @@ class PortableContextValue(Protocol):
     Values without this method are not copied to the other process.
     """
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether its work may be done again if the machine that does it is lost."""
+
     def luggage(self) -> Callable[[], object]:
         """Return a picklable function; called there in the item's context, it sets the value."""
+
+
+class DriverChannel(Protocol):
+    """The way from work in another process to its driver.
+
+    What is called there runs in the context of the item that the work is for. It must pickle.
+    """
+
+    def post(self, call: Callable[[], object]) -> None:
+        """Have it called before the work's result is used; what it returns is lost."""
+
+    async def ask(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Have it called and awaited; return its result, or raise its error."""
+
+
+DRIVER: ContextVar[DriverChannel | None] = ContextVar("abreast_driver", default=None)
+"""Set for work in another process than its driver's."""
 
 
 class BoundCall(Protocol[T_contra, R_co]):

@@ -8,12 +8,15 @@ import pickle
 import reprlib
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from multiprocessing import process, util
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from abreast.core.errors import WorkerDied
+from abreast.executors.driver_requests import DriverRequests
 from abreast.executors.port import BoundCall, Capabilities, PortableContextValue
+from abreast.executors.replies import Dumps, dumps_by_reference
 from abreast.executors.worker import Setup
 from abreast.executors.worker_process import WorkerProcess
 
@@ -47,7 +50,7 @@ class ProcessExecutor:
                 "which starts workers when it is imported: "
                 'put that under `if __name__ == "__main__":`'
             )
-        return Workers[T, R](Setup(_environment(), _main_location(), _pickle_function(fn)))
+        return Workers[T, R](Setup(environment(), _main_location(), _pickle_function(fn)))
 
 
 class Workers(Generic[T, R]):
@@ -65,7 +68,36 @@ class Workers(Generic[T, R]):
 
     async def async_call(self, value: T) -> R:
         """Call the function in a worker. When cancelled, it returns once the worker is dead."""
-        child = self._assign(_pack(value))
+        asked: DriverRequests | None = None
+
+        context = contextvars.copy_context()
+
+        def ask_driver(child: WorkerProcess, number: int, call: bytes) -> None:
+            nonlocal asked
+            if asked is None:
+                asked = context.run(DriverRequests, child.answer)
+            asked.handle(number, call)
+
+        try:
+            answer = await self.ask(pack(value), reprlib.repr(value), ask_driver)
+        finally:
+            if asked is not None:
+                await asked.close()
+        return cast("R", unpack(answer, value))
+
+    async def ask(
+        self,
+        request: bytes,
+        item: str,
+        on_ask: Callable[[WorkerProcess, int, bytes], None] | None = None,
+    ) -> bytearray:
+        """Send a packed item to a worker; return its packed reply.
+
+        `item` is what an error calls it. `on_ask` is called with what it asks of the driver. Raises
+        `WorkerDied`.
+        """
+        child = self._assign(request)
+        child.on_ask = None if on_ask is None else partial(on_ask, child)
         reply = child.reply
         try:
             answer = await reply
@@ -80,11 +112,9 @@ class Workers(Generic[T, R]):
                     await asyncio.wait([child.ended], timeout=self.kill_timeout)
             raise
         if answer is None:
-            raise WorkerDied(
-                f"item {reprlib.repr(value)}: in the middle of it its worker process {child.how}"
-            )
+            raise WorkerDied(f"item {item}: in the middle of it its worker process {child.how}")
         self._idle.append(child)
-        return cast("R", _unpack(answer, value))
+        return answer
 
     async def close(self, grace: float) -> list[str]:
         """End the workers: idle ones by themselves within `grace` seconds, all others at once."""
@@ -136,11 +166,12 @@ def _pickle_function(fn: Callable[..., object]) -> bytes:
     return pickled
 
 
-def _pack(value: object) -> bytes:
+def pack(value: object, dumps: Dumps = dumps_by_reference) -> bytes:
+    """Pickle an item and the parts of its context that travel; TypeError if that can't be done."""
     values = contextvars.copy_context().values()
     luggage = [found.luggage() for found in values if isinstance(found, PortableContextValue)]
     try:
-        return pickle.dumps((value, luggage), pickle.HIGHEST_PROTOCOL)
+        return dumps((value, luggage))
     except Exception as error:
         raise TypeError(
             f"item {reprlib.repr(value)}, a {type(value).__qualname__}, or what it holds "
@@ -148,7 +179,7 @@ def _pack(value: object) -> bytes:
         ) from error
 
 
-def _unpack(answer: bytearray, value: object) -> object:
+def unpack(answer: bytes | bytearray, value: object) -> object:
     """Return what the function returned.
 
     Raises what it raised, with the worker's traceback as a note.
@@ -169,7 +200,7 @@ def _unpack(answer: bytearray, value: object) -> object:
 # process permanently.
 
 
-def _environment() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """What makes a worker resemble this process: module path, arguments, key for managers."""
     start_method = multiprocessing.get_start_method(allow_none=True)
     return {

@@ -3,12 +3,14 @@
     driver                               worker
       |--- Setup (once) ---------------->|  paths, arguments, authkey, `__main__`, the function
       |--- (value, luggage) ------------>|  one item at a time
+      |<-- ASK number call --------------|  what the work asks of its driver, such as a model call
+      |--- ANSWER number reply --------->|
       |<-- (True, value, "") ------------|
       |<-- (False, error, traceback) ----|
       |--- end of file ----------------->|  exits
 
-A message is its length in eight bytes, then a pickle. Messages use a socket of their own; the three
-standard streams stay the user's.
+A message is its length in eight bytes, its kind in one, then a pickle. Messages use a socket of
+their own; the three standard streams stay the user's.
 """
 
 import asyncio
@@ -23,18 +25,23 @@ import pickle
 import reprlib
 import signal
 import socket
-import struct
 import sys
 import threading
-import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from multiprocessing import process, spawn
 from typing import Any
 
-from abreast.core.errors import RecordedError, type_name
+from abreast.executors.port import DRIVER
+from abreast.executors.replies import (
+    dumps_by_reference,
+    dumps_by_value,
+    failure_reply,
+    success_reply,
+)
+from abreast.executors.sources import ModuleSource
+from abreast.executors.worker_channel import REPLY, WorkerChannel
 
-HEADER = struct.Struct("!Q")
 _PR_SET_PDEATHSIG = 1
 # A worker may be a driver itself; `__main__` of a driver is called `__mp_main__` in its workers.
 _MAIN_MODULES = ("__main__", "__mp_main__")
@@ -50,6 +57,10 @@ class Setup:
     prepare: dict[str, Any]
     main: dict[str, str]
     function: bytes
+    by_value: bool = False
+    """Whether functions and classes without an importable name were pickled with their code."""
+    source: ModuleSource | None = None
+    """The file that the function is in, if it has to be the same where the worker is."""
 
 
 def main(channel: int, lifeline: int, driver: int) -> None:
@@ -57,34 +68,18 @@ def main(channel: int, lifeline: int, driver: int) -> None:
     die_with(driver, lifeline)
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)  # noqa: FBT003 - it has no keyword
-    connection = socket.socket(fileno=channel)
-    first = _receive(connection)
+    connection = WorkerChannel(socket.socket(fileno=channel))
+    first = connection.receive()
     if first is None:
         return
+    DRIVER.set(connection)
     worker = WorkerLoop(pickle.loads(first))  # noqa: S301 - from the process that started this one
-    while (request := _receive(connection)) is not None:
+    while (request := connection.receive()) is not None:
         reply = worker.answer(request)
         # What an item printed is shown even if a later item's worker is killed.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             sys.stdout.flush()
-        # In one call: two messages would wake the driver twice.
-        connection.sendall(HEADER.pack(len(reply)) + reply)
-
-
-def _receive(connection: socket.socket) -> bytearray | None:
-    header = _receive_exactly(connection, HEADER.size)
-    return None if header is None else _receive_exactly(connection, HEADER.unpack(header)[0])
-
-
-def _receive_exactly(connection: socket.socket, size: int) -> bytearray | None:
-    message = bytearray(size)
-    rest = memoryview(message)
-    while rest:
-        count = connection.recv_into(rest)
-        if not count:
-            return None
-        rest = rest[count:]
-    return message
+        connection.send(REPLY, reply)
 
 
 # --- ending with the driver
@@ -139,6 +134,7 @@ class WorkerLoop:
         """
         spawn.prepare(setup.prepare)
         self._setup = setup
+        self._dumps = dumps_by_value() if setup.by_value else dumps_by_reference
         self._main_ready = False
         self._function: Callable[[Any], Any] | None = None
         self._load_failure: bytes | None = None
@@ -147,9 +143,11 @@ class WorkerLoop:
         """Call the function with the item in `request`, in a context with only its luggage."""
         if self._function is None and self._load_failure is None:
             try:
+                if self._setup.source is not None:
+                    self._setup.source.check()
                 self._function = self._load(self._setup.function)
             except BaseException as error:  # noqa: BLE001 - it fails every item of the map
-                self._load_failure = _failure(error, "the function")
+                self._load_failure = failure_reply(error, "the function", __file__)
         if self._function is None:
             return self._load_failure or b""
         return contextvars.copy_context().run(self._call, self._function, request)
@@ -165,16 +163,12 @@ class WorkerLoop:
             if inspect.isawaitable(result):
                 result = asyncio.run(_await(result))
         except BaseException as error:  # noqa: BLE001 - SystemExit too is just this item's failure
-            return _failure(error, item)
-        try:
-            return pickle.dumps((True, result, ""), pickle.HIGHEST_PROTOCOL)
-        except Exception as error:  # noqa: BLE001 - a class may raise anything when it is pickled
-            kind = type_name(type(result))
-            return _failure(
-                TypeError(f"the value of {item}, a {kind}, can't leave its process: {error}"), item
-            )
+            return failure_reply(error, item, __file__, self._dumps)
+        return success_reply(result, item, self._dumps)
 
     def _load(self, pickled: bytes | bytearray) -> Any:
+        if self._setup.by_value:
+            return pickle.loads(pickled)  # noqa: S301 - from the process that started this one
         return _Loader(io.BytesIO(pickled), self._find_in_main).load()
 
     def _find_in_main(self, name: str, find: Callable[[str, str], object]) -> object:
@@ -220,61 +214,3 @@ class _Loader(pickle.Unpickler):
 
 async def _await(result: Awaitable[object]) -> object:
     return await result
-
-
-# --- failures
-
-
-class _WithoutInit:
-    """Pickles an exception so that it is rebuilt without `__init__`.
-
-    `__init__` often takes other arguments than those in `args`.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        self._parts = (type(error), error.args, vars(error))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return rebuild, self._parts
-
-
-def rebuild(
-    kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
-) -> BaseException:
-    """Rebuild an exception from its class, arguments and attributes."""
-    error = kind.__new__(kind, *args)
-    error.args = args
-    vars(error).update(state)
-    return error
-
-
-def _failure(error: BaseException, item: str) -> bytes:
-    """Return the reply for `error`.
-
-    It contains the exception itself if a copy keeps its type and message, otherwise its text.
-    """
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
-    trace = "".join(traceback.format_exception(error.with_traceback(frames)))
-    # KeyboardInterrupt and its like would stop the driver's loop instead of failing one item.
-    if isinstance(error, (Exception, asyncio.CancelledError, SystemExit)):
-        for form in (error, _WithoutInit(error)):
-            with contextlib.suppress(Exception):
-                reply = pickle.dumps((False, form, trace), pickle.HIGHEST_PROTOCOL)
-                copy = pickle.loads(reply)[1]  # noqa: S301 - pickled in the line above
-                if type(copy) is type(error) and str(copy) == str(error):
-                    return reply
-    recorded = RecordedError(type_name(type(error)), _message(error), trace)
-    recorded.add_note(
-        f"{item} raised it in a worker process; "
-        "the exception itself can't leave that process, its text can"
-    )
-    return pickle.dumps((False, recorded, trace), pickle.HIGHEST_PROTOCOL)
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - the user's own __str__
-        return "(its message can't be had)"

@@ -3,14 +3,15 @@
 import asyncio
 import contextlib
 import os
+import pickle
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from abreast.executors.worker import HEADER
+from abreast.executors.worker_channel import ANSWER, ASK, HEADER, REPLY
 
 _READ_BYTES = 1 << 18
 _EXIT_TIMEOUT = 0.5  # seconds between a worker closing its socket and SIGKILL
@@ -37,6 +38,8 @@ class WorkerProcess:
         The calling thread must live as long as the driver: the worker dies when that thread ends.
         """
         self.reply: asyncio.Future[bytearray | None] = loop.create_future()
+        # Called with the number and the pickled call of what the current item asks of its driver.
+        self.on_ask: Callable[[int, bytes], None] | None = None
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._inbox = bytearray()
@@ -62,7 +65,7 @@ class WorkerProcess:
         loop.add_reader(self._socket, self._read)
         if self._pidfd is not None:
             loop.add_reader(self._pidfd, self._end)
-        self._send(setup)
+        self._send(setup, REPLY)
 
     def __repr__(self) -> str:
         state = "ended" if self.ended.done() else "idle" if self.reply.done() else "busy"
@@ -88,7 +91,12 @@ class WorkerProcess:
         if self.ended.done():
             self.reply.set_result(None)
             return False
-        return self._send(request)
+        return self._send(request, REPLY)
+
+    def answer(self, number: int, reply: bytes) -> None:
+        """Answer what the current item asked."""
+        if not self.ended.done():
+            self._send(pickle.dumps((number, reply)), ANSWER)
 
     def close_input(self) -> None:
         """Let it end by itself, as no more requests follow."""
@@ -104,8 +112,8 @@ class WorkerProcess:
 
     # --- callbacks of the loop
 
-    def _send(self, message: bytes) -> bool:
-        self._outbox += HEADER.pack(len(message))
+    def _send(self, message: bytes, kind: int) -> bool:
+        self._outbox += HEADER.pack(len(message), kind)
         self._outbox += message
         return self._write()
 
@@ -143,13 +151,18 @@ class WorkerProcess:
             return False
         inbox = self._inbox
         inbox += chunk
-        if len(inbox) >= HEADER.size:
-            size = HEADER.size + HEADER.unpack_from(inbox)[0]
-            if len(inbox) >= size:
-                reply = inbox[HEADER.size : size]
-                inbox.clear()  # requests are sent one at a time, so nothing follows
-                if not self.reply.done():
-                    self.reply.set_result(reply)
+        while len(inbox) >= HEADER.size:
+            length, kind = HEADER.unpack_from(inbox)
+            end = HEADER.size + length
+            if len(inbox) < end:
+                break
+            message = inbox[HEADER.size : end]
+            del inbox[:end]
+            if kind == ASK:
+                if self.on_ask is not None:
+                    self.on_ask(*pickle.loads(message))  # noqa: S301 - from a process of ours
+            elif not self.reply.done():
+                self.reply.set_result(message)
         return True
 
     def _expect_exit(self) -> None:

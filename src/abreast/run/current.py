@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from abreast.core.events import Plain
+from abreast.executors.port import DRIVER
 from abreast.run.item_state import CURRENT, ItemPlace, ItemState, current_state
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ class CurrentItem:
             return item.key, item.attempt, item.seed
 
     Its attributes can only be read. `note` and `add_usage` report to the run. In another process
-    than its run's (`executor="process"`) `note` does nothing, and `run` and `add_usage` raise
-    RuntimeError.
+    than its run's (`executor="process"` or `"ray"`) `run` raises RuntimeError.
     """
 
     __slots__ = ("_state",)
@@ -99,6 +99,8 @@ class CurrentItem:
         """
         state = self._state
         if isinstance(state, ItemPlace):
+            if (driver := DRIVER.get()) is not None:
+                driver.post(functools.partial(_note_here, kind, facts))
             return
         context = state.context
         if context.journal is not None:
@@ -110,16 +112,27 @@ class CurrentItem:
 
     def add_usage(self, used: Usage) -> None:
         """Add usage that abreast can't see, or that a job counts itself, to the item's."""
-        self._state_here().add_usage(used)
+        driver = DRIVER.get() if isinstance(self._state, ItemPlace) else None
+        if driver is not None:
+            driver.post(functools.partial(_add_usage_here, used))
+        else:
+            self._state_here().add_usage(used)
 
     def _state_here(self) -> ItemState:
         """The item's state; RuntimeError if it is in another process."""
         if isinstance(self._state, ItemPlace):
             raise RuntimeError(
-                "this item works in another process than its run; "
-                "open maps and report usage where the run is"
+                "this item works in another process than its run; open maps where the run is"
             )
         return self._state
+
+
+def _note_here(kind: str, facts: Mapping[str, Plain]) -> None:
+    current().note(kind, **facts)
+
+
+def _add_usage_here(used: Usage) -> None:
+    current().add_usage(used)
 
 
 def _is_worker_thread() -> bool:

@@ -52,6 +52,7 @@ class MapPlace:
     context: RunContext
     scope: OuterScope
     parent: ItemState | None  # the item that opened the map
+    once: bool = False  # its items must not be repeated
 
     def path_of(self, key: str) -> str:
         """The full path of the item with that key."""
@@ -185,6 +186,11 @@ class ItemState:
     def parent(self) -> ItemState | None:
         """The item above it, if its map was opened in one."""
         return self.place.parent
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether it may run again, in this attempt, if the machine it runs on is lost."""
+        return not self.place.once
 
     @property
     def seed(self) -> int:

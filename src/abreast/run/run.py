@@ -222,8 +222,8 @@ class Run:
             effect: `"once"` for work that must not be repeated after a crash, even if it is not
                 known whether it was done.
             hold: further lanes to hold: a name, names, or weights such as `{"machine": "all"}`.
-            executor: where to call `fn`: `"local"`, `"process"`, or an Executor; by default the
-                run's.
+            executor: where to call `fn`: `"local"`, `"process"`, `"ray"`, or an Executor;
+                by default the run's.
             on_change: what to do on resume with an item whose value is not the one recorded under
                 its key: `"refuse"` it with `ItemChanged`, or `"rerun"` it.
 
@@ -313,8 +313,8 @@ class Run:
             effect: `"once"` for work that must not be repeated after a crash, even if it is not
                 known whether it was done.
             hold: further lanes to hold: a name, names, or weights such as `{"machine": "all"}`.
-            executor: where to call `fn`: `"local"`, `"process"`, or an Executor; by default the
-                run's.
+            executor: where to call `fn`: `"local"`, `"process"`, `"ray"`, or an Executor;
+                by default the run's.
             on_change: what to do on resume if the arguments are not those recorded: `"refuse"`
                 with `ItemChanged`, or `"rerun"`.
 

@@ -25,7 +25,7 @@ from typing import Final, Self
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import AbreastError
-from abreast.executors.commands import Commands
+from abreast.executors.names import open_commands
 from abreast.store.driver_locks import DriverLocks
 from abreast.system.paths import cache_directory
 from abreast.worktrees.background import StopRequest, run_in_thread
@@ -82,8 +82,10 @@ class Worktrees:
         *,
         own_git: bool = False,
         ignored: bool = False,
+        executor: str = "local",
     ) -> None:
         self._ignored = ignored
+        self._executor = executor
         # The slots, to be used as the resources of an `abreast.Pool`.
         self.slots: tuple[Slot, ...] = ()
         # Slots that could not be made, although others could.
@@ -98,7 +100,7 @@ class Worktrees:
         self._timeout = timeout
         self._clock = clock
         self._own_git = own_git
-        self._commands = Commands()
+        self._commands = contextlib.AsyncExitStack()
         self._storage: _PoolStorage | None = None
         self._snapshot: Snapshot | None = None
 
@@ -128,9 +130,9 @@ class Worktrees:
             return self
         try:
             await run_in_thread(self._open)
-            await self._commands.__aenter__()
+            commands = await open_commands(self._commands, self._executor)
             for slot in self.slots:
-                slot.commands = self._commands
+                slot.commands = commands
         except BaseException as error:
             await self._close_slots()
             if isinstance(error, OSError | GitFailed):
@@ -157,7 +159,7 @@ class Worktrees:
         for slot in self.slots:
             slot.commands = None
         try:
-            await self._commands.__aexit__()
+            await self._commands.aclose()
         finally:
             if (storage := self._storage) is not None:
                 self.left += await run_in_thread(lambda _: storage.remove())
@@ -530,6 +532,7 @@ def open_worktrees(
     clock: Clock = SYSTEM_CLOCK,
     own_git: bool = False,
     ignored: bool = False,
+    executor: str = "local",
 ) -> Worktrees:
     """Open a pool of up to `count` copies of the working tree that `root` is in.
 
@@ -549,8 +552,18 @@ def open_worktrees(
             the repository.
         ignored: whether slots also get ignored files that tests may need; see
             `abreast.worktrees.ignored_files`.
+        executor: where the commands of slots run: here, or on nodes that see the same files.
     """
     if isinstance(count, bool) or count != int(count) or count < 0:
         raise ValueError(f"the number of worktrees is 0 or more, not {count!r}")
     place = cache_directory() if cache is None else Path(cache)
-    return Worktrees(Path(root), count, place, timeout, clock, own_git=own_git, ignored=ignored)
+    return Worktrees(
+        Path(root),
+        count,
+        place,
+        timeout,
+        clock,
+        own_git=own_git,
+        ignored=ignored,
+        executor=executor,
+    )

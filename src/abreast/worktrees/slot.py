@@ -5,7 +5,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from abreast.executors.commands import Commands
+from abreast.executors.commands import CommandRunner
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import OutsideRepository, SlotClosed
 from abreast.worktrees.git import Git, Repository
@@ -61,7 +61,7 @@ class Slot:
         self.root = path / repository.root.relative_to(repository.top)
         self.scratch = scratch
         # Runs its commands while the pool is open; None once it is closed.
-        self.commands: Commands | None = None
+        self.commands: CommandRunner | None = None
         self._snapshot = snapshot
         self._states: dict[str, FileState] = {}
         self._git: GitFiles | None = None

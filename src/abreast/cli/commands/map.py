@@ -72,7 +72,8 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
     "--executor",
     metavar="NAME",
     default="local",
-    help="Where --call works: local (default) or process.",
+    help="Where --call and commands work: local (default), ray (the nodes of a cluster; "
+    "ray:GPU=1,CPU=4 for what each takes), or process (--call).",
 )
 @click.option("--halt", is_flag=True, help="End at the first failing item, in item order.")
 @click.option("--until", metavar="N", help="End after so many successes, in item order.")
@@ -124,10 +125,6 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
     """  # noqa: D301 - click reads the character \b: the next paragraph is not wrapped
     config = Config.load()
     job = _job(config, arguments, given)
-    if job.executor not in ("local", "process"):
-        raise UsageError(
-            f"--executor: there is no executor {job.executor!r}; choose local or process"
-        )
     request = new_request(config, given["name"], given)
     return drive(MapDriver(job, request), request)
 

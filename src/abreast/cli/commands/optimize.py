@@ -53,6 +53,7 @@ candidate_options = options.group_of(
         help="CPU time of a run of the tests; "
         "a candidate has at least ten times the original's.  [60s]",
     ),
+    options.executor,
     options.budget,
     options.dry_run,
     click.option(

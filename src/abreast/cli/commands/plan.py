@@ -223,6 +223,7 @@ class _WithCommand(click.Command):
     type=click.Choice(ORDERS),
     help="Whether subplans wait for those whose files theirs import.  [parallel]",
 )
+@options.executor
 @planner_option
 @click.option(
     "--rounds",

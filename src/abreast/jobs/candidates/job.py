@@ -95,6 +95,7 @@ class EvaluationOptions:
         most_repairs: How many candidates of a round may be repaired; this bounds the requests of a
             run.
         share: A candidate is not repaired if a larger share of its calls differs.
+        executor: Where candidates are checked; they are timed here.
     """
 
     width: int = 1
@@ -102,6 +103,7 @@ class EvaluationOptions:
     most_repairs: int = 12
     share: float = 0.5
     refine: bool = True
+    executor: str = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,9 @@ class CandidateRun:
     async def _open_slots(self, run: Run, count: int) -> AsyncIterator[Run]:
         context = self._context
         width = context.how.width if context.author else min(context.how.width, count)
-        async with open_worktrees(context.root, width + 1, ignored=True) as trees:
+        async with open_worktrees(
+            context.root, width + 1, ignored=True, executor=context.how.executor
+        ) as trees:
             for failure in trees.failures:
                 self._notify(f"worktree {failure.index} could not be made: {failure.reason}")
             for note in trees.notes:

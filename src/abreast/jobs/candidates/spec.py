@@ -52,6 +52,7 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "refine": (lambda given: isinstance(given, bool), "true or false"),
     "python": (_is_text, "the path of a Python"),
     "output": (_is_text, "the name of a file"),
+    "executor": (_is_text, "local or ray"),
 }
 
 
@@ -80,6 +81,7 @@ class CandidatesSpec:
     refine: bool = True
     python: str | None = None
     output: str | None = None
+    executor: str | None = None
 
     @classmethod
     def of(

@@ -33,6 +33,7 @@ _LATER: Final = (
     "rounds",
     "planner",
     "default_bounds",
+    "executor",
 )
 # Keys that manifests of before don't have, with what they meant then.
 _BEFORE: Final[Mapping[str, Any]] = {"all_files": True}
@@ -137,6 +138,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "reasoning": _Key(_reasoning, {"enum": list(EFFORTS)}),
     "rounds": _integer_key(1),
     "planner": _TEXT_KEY,
+    "executor": _TEXT_KEY,
     "max_depth": _integer_key(0),
     "min_files": _integer_key(1),
     "max_files": _integer_key(1),
@@ -213,6 +215,8 @@ class PlanJob:
     """How often a part may run, if others ask for changes of its files; 1 lets none ask."""
     planner: str | None = None
     """The model that proposes the parts."""
+    executor: str | None = None
+    """Where the command or call of a part works: here, or on the nodes of a cluster (`ray`)."""
 
     @classmethod
     def of(

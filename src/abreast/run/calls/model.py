@@ -8,13 +8,15 @@ Caller.complete -> recorded already? -> cached? -> `abreast.run.calls.attempts`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Self, TypedDict
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.outcome import Usage
+from abreast.executors.port import DRIVER
 from abreast.models.conversation import MessageLike, has_files, make_conversation
 from abreast.models.media import MediaSource
 from abreast.models.port import (
@@ -30,6 +32,7 @@ from abreast.models.port import (
 from abreast.models.price import Price
 from abreast.run.calls.attempts import CallAttempts
 from abreast.run.calls.cache import StoreCache
+from abreast.run.calls.forwarded import SharedModelCall, find_shared, forward, share
 from abreast.run.calls.journal import (
     CallJournal,
     call_path,
@@ -112,6 +115,15 @@ class Caller(PricedModel):
     def greedy(self) -> bool:
         """Whether it is deterministic by default, so that repeated draws would all be equal."""
         return is_greedy(self.model)
+
+    def __copy__(self) -> Self:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """In another process it asks this one, which makes the calls."""
+        return find_caller, (share(self), self.name)
 
     def with_model(self, model: Model) -> Caller:
         """The same lane, price and retries for another model, such as a wrapper of its own."""
@@ -288,6 +300,51 @@ class Caller(PricedModel):
         if self._cache is not None:
             await self._cache.keep(self.name, request, reply)
         return reply
+
+
+class ForwardedCaller(Caller):
+    """A model in another process than its run's: the driver makes its calls.
+
+    There they are limited, charged and recorded under the item's path.
+    """
+
+    def __init__(
+        self, name: str, call: Callable[[Request], Callable[[], Awaitable[Reply]]]
+    ) -> None:
+        """`call` makes of a request what the driver has to do."""
+        self._name, self._call = name, call
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, called by the driver>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._name, self._call)
+
+    @property
+    def name(self) -> str:
+        """`provider/model`, as it was opened."""
+        return self._name
+
+    @property
+    def greedy(self) -> bool:
+        """Not known here."""
+        return False
+
+    async def close(self) -> None:
+        """Nothing to close here."""
+
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
+        """Have the driver answer a request; `hear` gets the text in one piece."""
+        channel = DRIVER.get()
+        if channel is None:
+            raise RuntimeError(f"{self._name} was opened in an item of another process")
+        return await forward(channel, self._call(request), hear)
+
+
+def find_caller(key: str, name: str) -> Caller:
+    """The model that was pickled: itself in its own process, else one that asks for it there."""
+    found: Caller | None = find_shared(key)
+    return found or ForwardedCaller(name, partial(SharedModelCall, key, name))
 
 
 def _with_seed(request: Request, item: ItemState | None) -> Request:

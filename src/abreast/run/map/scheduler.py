@@ -94,7 +94,15 @@ class Scheduler:
         self._owner = owner
         self._fn = fn
         self._items = items
-        self._place = MapPlace(options.name, self.path, options.single, context, owner, parent)
+        self._place = MapPlace(
+            options.name,
+            self.path,
+            options.single,
+            context,
+            owner,
+            parent,
+            once=options.effect == "once",
+        )
         self._admission = Admission(options, self._place)
         self._width_limit = WidthLimit(self.window)
         self._tasks = MapTasks(context.loop, self.fail)

@@ -12,6 +12,7 @@ from abreast.assembly.names import open_model
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, USAGE, UsageError, one_line, os_error_text, tell
 from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
+from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.matrix.page import short_path
 from abreast.cli.jobs.model_options import configured_lanes
@@ -43,6 +44,7 @@ _WORDS: Final = (
     "patches",
     "model",
     "python",
+    "executor",
     "compare",
     "exceptions",
     "output",
@@ -123,6 +125,10 @@ class CandidatesDriver(JobDriver):
         return DONE
 
     # --- running ---------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Connect to the cluster where candidates are checked, if it is one."""
+        check_executor(self._spec.executor or "local")
 
     def live_line(self, _store: Store | None) -> LiveLine:
         """The candidates that are checked or measured."""

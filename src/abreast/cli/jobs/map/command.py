@@ -14,7 +14,7 @@ from abreast.executors.supervisor.protocol import find
 from abreast.run.current import current_item
 
 if TYPE_CHECKING:
-    from abreast.executors.commands import Commands, Finished
+    from abreast.executors.commands import CommandRunner, Finished
 
 _STDERR_TAIL: Final = 200  # characters of stderr in an error message
 _FILES_PER_CHILD: Final = 4  # open files: the ends of its pipes, and what waits for its exit
@@ -39,7 +39,7 @@ class OutputTooLong(CommandFailed):
 class CommandWork:
     """Runs the job's command for an item; the value is the exit code and the output."""
 
-    def __init__(self, job: MapJob, commands: Commands, groups: ProcessGroups) -> None:
+    def __init__(self, job: MapJob, commands: CommandRunner, groups: ProcessGroups) -> None:
         """Start children through `commands`, and record their process groups in `groups`."""
         self._job = job
         self._commands = commands
@@ -111,6 +111,8 @@ def check_command(job: MapJob) -> None:
     program = job.command[0]
     if not program or "\0" in program:
         raise UsageError("the command's name is empty; write: abreast map -- COMMAND {} < items")
+    if job.executor != "local":
+        return  # the nodes may have other programs than this machine
     if "{" not in program:
         parts = os.environ.get("PATH", os.defpath).split(os.pathsep)
         # A relative part of the PATH, and a relative program, start at the job's directory.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from abreast.assembly.process_groups import RUN_VARIABLE
 from abreast.cli.errors import DONE, FAILED, USAGE, UsageError, tell
 from abreast.cli.jobs.driver import EarlyExit, JobDriver
+from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.map.command import CommandWork, check_command
 from abreast.cli.jobs.map.input_lines import InputLines, check_input
@@ -39,7 +40,7 @@ from abreast.store.port import RunRow, Store, each_event
 from abreast.views.progress import RunProgress
 
 if TYPE_CHECKING:
-    from abreast.executors.commands import Commands
+    from abreast.executors.commands import CommandRunner
     from abreast.executors.supervisor.client import SupervisorProcess
     from abreast.run.calls.model import Caller
 
@@ -79,7 +80,7 @@ class MapDriver(JobDriver):
         self._counts = _Counts()
         self._output_error: OutputLost | None = None
         self._caller: Caller | None = None
-        self._commands: Commands | None = None
+        self._commands: CommandRunner | None = None
         self._progress: LiveLine | None = None
         self._started_early: SupervisorProcess | None = None
         self._input_complete = self._input_lost = False
@@ -106,6 +107,7 @@ class MapDriver(JobDriver):
                 f"{row.id} ran in {job.cwd}, which is gone; put it back, for its commands run there"
             )
         check_work(job)
+        check_executor(job.executor)
         _ = job.key_of, job.arguments
         if self._input_complete:
             return
@@ -141,7 +143,7 @@ class MapDriver(JobDriver):
         new = self._row is None and not self.view.quiet
         if new and self._job.input is None and os.isatty(0):
             tell("reading the items from the terminal, one per line; end them with Ctrl-D")
-        if self._job.command:
+        if self._job.command and self._job.executor == "local":
             from abreast.executors.supervisor.client import SupervisorProcess
 
             self._started_early = SupervisorProcess(os.getcwd())  # noqa: PTH109 - passed on as text
@@ -177,16 +179,16 @@ class MapDriver(JobDriver):
 
             self._caller = open_caller(job, store)
         if job.command:
-            from abreast.executors.commands import Commands
-
             # The function that runs the command is part of abreast, and may change.
             warnings.simplefilter("ignore", FunctionChanged)
             early, self._started_early = self._started_early, None
-            self._commands = await stack.enter_async_context(Commands(early))
+            from abreast.executors.names import open_commands
+
+            self._commands = await open_commands(stack, job.executor, early)
         caller = self._caller
         return {
             "budget": job.budget,
-            "executor": job.executor,
+            "executor": "local" if job.command else job.executor,
             "manifest": job.manifest(),
             "lanes": {caller.lane.name: caller.lane.limits} if caller else None,
         }

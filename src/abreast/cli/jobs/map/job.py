@@ -82,8 +82,10 @@ class MapJob:
             )
         if not given:
             raise UsageError("there is no command to run; write: abreast map -- COMMAND {} < items")
-        if self.command and self.executor != "local":
+        if self.command and self.executor == "process":
             raise UsageError("--executor is for --call; a command is a process of its own anyway")
+        if self.asks and self.executor != "local":
+            raise UsageError("--executor is for --call and commands; models are called from here")
 
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""

@@ -10,6 +10,7 @@ from abreast.assembly.plan_tools import PROGRAM, PlanTools
 from abreast.cli.config import BUDGET, MODEL, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, refusing, tell
 from abreast.cli.jobs.driver import JobDriver, drive
+from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.model_options import configured_lanes, open_named
@@ -85,6 +86,7 @@ class PlanDriver(JobDriver):
     def check(self) -> None:
         """Divide the directory; raise `UsageError` if it can't be, or its work can't be done."""
         job = self._job
+        check_executor(job.executor or "local")
         if job.call is not None:
             find_function(job.call, job.home)
         # The replies of a replay are in the store, which isn't open yet.

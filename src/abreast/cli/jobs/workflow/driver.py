@@ -15,6 +15,7 @@ from abreast.assembly.workflow_tools import RunTools, Tools, find_kinds, wrong_s
 from abreast.cli.config import BUDGET, MODEL, WIDTH, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, tell
 from abreast.cli.jobs.driver import STOPS, EarlyExit, JobDriver, drive
+from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.model_options import configured_lanes
@@ -74,6 +75,8 @@ class WorkflowFile:
     model: str | None = None
     width: int | None = None
     """The most steps of the whole run at once; None if `--width` is not given."""
+    executor: str = "local"
+    """Where commands work."""
 
     def workflow(self) -> Workflow:
         """The workflow, checked; raises `UsageError` with all its problems."""
@@ -188,6 +191,7 @@ class WorkflowDriver(JobDriver):
             budget=config.get(BUDGET, flags["budget"]),
             model=flags["model"],
             width=None if flags["width"] is None else config.get(WIDTH, flags["width"]),
+            executor=flags["executor"] or "local",
         )
         workflow = source.workflow()
         if flags["check_only"]:
@@ -245,8 +249,10 @@ class WorkflowDriver(JobDriver):
             for line, text in self.workflow.warnings:
                 tell(f"{self._source.file}:{line}: warning: {text}")
         if self._rehearsal is None:
+            check_executor(self._source.executor)
             check_runners(self.workflow, self.config, self.inputs)
-            check_programs(self.workflow, self.config, self.inputs, cwd=self._cwd)
+            if self._source.executor == "local":  # nodes may have other programs
+                check_programs(self.workflow, self.config, self.inputs, cwd=self._cwd)
             default = self._source.model or self.config.get(MODEL)
             check_sight(self.workflow, configured_lanes(self.config), default)
 
@@ -318,6 +324,7 @@ class WorkflowDriver(JobDriver):
             decide=decide_on_terminal(self._line) if asks else None,
             started=self.groups.started,
             ended=self.groups.ended,
+            executor=self._source.executor,
             **self.config.workflow(),
         )
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.executors.commands import Commands, Finished
+from abreast.executors.commands import CommandRunner, Finished
 from abreast.jobs.plan.errors import SubplanFailed
 from abreast.jobs.plan.work.assignment import Assignment
 from abreast.run.current import CurrentItem, current_item
@@ -45,7 +45,7 @@ class Processes:
     All of them have `variables` in their environment.
     """
 
-    commands: Commands
+    commands: CommandRunner
     started: Callable[[CurrentItem, int], None] = lambda _item, _group: None
     ended: Callable[[int], None] = lambda _group: None
     variables: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,73 @@
+"""Runs commands on the nodes of a Ray cluster, each in a process group that ends with its `run`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Final, Self, cast
+
+from abreast.executors.commands import CommandRefused, Finished
+from abreast.executors.processes import unpack
+from abreast.executors.ray.cluster import connect
+from abreast.executors.ray.executor import CPU, finish, may_repeat
+from abreast.executors.ray.pool import Demand, Work
+from abreast.executors.ray.protocol import NODE_VARIABLES, RunCommand
+
+# Variables of the driver's machine that mean nothing elsewhere, and keys of the cluster.
+_NOT_SENT: Final = re.compile(r"RAY_.*|SSH_.*|" + "|".join(NODE_VARIABLES))
+
+
+class RayCommands:
+    """Runs commands side by side on the nodes of a cluster; each takes a CPU, or `resources`.
+
+    A command runs in the directory of the same path on its node, with the driver's environment,
+    but for what is about a machine (CUDA_VISIBLE_DEVICES, TMPDIR and such), which is the node's,
+    and for RAY_*, which it does not see.
+    """
+
+    queues: ClassVar = True
+
+    def __init__(self, resources: Mapping[str, float] | None = None) -> None:
+        """Start nothing yet."""
+        self._demand = CPU if resources is None else Demand(tuple(sorted(resources.items())))
+        self._kill_timeout = 5.0  # seconds to wait for the end of a cancelled command
+
+    async def __aenter__(self) -> Self:
+        """Connect; raises `ClusterUnusable`."""
+        self._pool = connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing to end: every `run` ends its command."""
+
+    def adopt_environment(self) -> None:
+        """Do nothing: every command gets the environment as it is when it starts."""
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        keep: int = 1 << 20,
+        started: Callable[[int], None] | None = None,  # noqa: ARG002 - its group is on a node
+    ) -> Finished:
+        """Run a command on a node until it and its process group are gone.
+
+        The arguments and errors are those of `abreast.executors.commands.Commands.run`; `started`
+        is not called. If the node dies, the command is run again on another one.
+        """
+        if not argv:
+            raise CommandRefused("a command needs a name")
+        variables = {
+            name: value
+            for name, value in (os.environ if env is None else env).items()
+            if not _NOT_SENT.fullmatch(name)
+        }
+        here = os.getcwd() if cwd is None else cwd  # noqa: PTH109 - a text is sent
+        message = RunCommand(self._pool.number(), tuple(argv), stdin, here, variables, keep)
+        work = Work(message, self._demand, None, may_repeat=may_repeat())
+        reply = await finish(self._pool, work, self._kill_timeout)
+        return cast("Finished", unpack(reply, argv[0]))
