@@ -100,29 +100,36 @@ class Gateway:
     def submit(self, call: ServedCall) -> None:
         """Put a request in line; its answer comes to its outlet, whatever happens."""
         self.calls += 1
+        if self._stopped is not None:
+            call.refuse(fault_of(self._stopped))
+        elif self._recording is not None:
+            self._replay(call, self._recording)
+        else:
+            self._find_route(call)
+            self._enqueue(call)
+
+    @staticmethod
+    def _replay(call: ServedCall, recording: Recording) -> None:
         try:
-            if self._stopped is not None:
-                raise self._stopped
-            if self._recording is not None:
-                send_recorded(self._recording.answer(call.dialect.name, call.body), call.outlet)
-                return
-            route = self._routes.find(call.dialect, call.model)
-            if route.relay is None:
-                call.dialect.read(call.body)  # what can't be asked is refused at once
-        except Unsupported as error:
-            call.refuse(ApiFault(400, "invalid", str(error), error.parameter))
+            send_recorded(recording.answer(call.dialect.name, call.body), call.outlet)
         except NotRecorded as error:
             call.refuse(ApiFault(400, "invalid", str(error)))
-        except AbreastError as error:
-            call.refuse(fault_of(error))
-        else:
-            self._enqueue(call, route)
 
-    def _enqueue(self, call: ServedCall, route: Route) -> None:
+    def _find_route(self, call: ServedCall) -> None:
+        try:
+            call.route = self._routes.find(call.dialect, call.model)
+            if call.route.relay is None:
+                call.dialect.read(call.body)  # what can't be asked is refused at once
+        except Unsupported as error:
+            call.fault = ApiFault(400, "invalid", str(error), error.parameter)
+        except AbreastError as error:
+            call.fault = fault_of(error)
+
+    def _enqueue(self, call: ServedCall) -> None:
         digest = digest_of(call.dialect.name, call.body)
         number = self._counts.get(digest, 0)
         self._counts[digest] = number + 1
-        call.key, call.route = f"{digest}-{number}", route
+        call.key = f"{digest}-{number}"
         self._open[call.key] = call
         self._declare(call)
         if call.max_wait is not None:
@@ -238,27 +245,32 @@ class Gateway:
         """One item: answer a request, and return what is recorded of it."""
         call, item = self._open[key], current()
         call.number = item.index
-        route = call.route
         try:
-            if call.over or route is None:  # its client has gone meanwhile
+            if call.over:  # its client has gone meanwhile
                 if self._map is not None:
                     self._map.cancel(item.index, GONE)
                 await asyncio.sleep(0)
                 return {}
-            return await self._record(call, route)
+            return await self._record(call)
         finally:
             call.over = True
             self._passed(call)
             self._forget(call)
 
-    async def _record(self, call: ServedCall, route: Route) -> dict[str, object]:
-        facts = CallFacts(call.dialect.name, route.name, call.client, call.tag, call.body).plain()
-        clean = None if route.relay is None else route.relay.clean
+    async def _record(self, call: ServedCall) -> dict[str, object]:
+        name = call.model if call.route is None else call.route.name
+        facts = CallFacts(call.dialect.name, name, call.client, call.tag, call.body).plain()
+        relay = None if call.route is None else call.route.relay
+        clean = None if relay is None else relay.clean
+        if call.fault is not None or call.route is None:
+            fault = call.fault or ApiFault(500, "server", "there is no model")
+            call.refuse(fault)
+            raise AnswerFailed(fault.message, facts | answer_facts(call.outlet))
         try:
             if self._cache is None:
-                await answer(call, route, lambda: self._passed(call))
+                await answer(call, call.route, lambda: self._passed(call))
             else:
-                await self._answer_from_cache(self._cache, call, route)
+                await self._answer_from_cache(self._cache, call, call.route)
         except asyncio.CancelledError:
             if not call.over:  # not by its client: the run ends
                 call.refuse(ApiFault(503, "overloaded", "abreast serve was stopped"))

@@ -29,6 +29,8 @@ class ServedCall:
     number: int | None = None
     """Its index in the map, once it has started."""
     route: Route | None = None
+    fault: ApiFault | None = None
+    """Why it is refused, if that is known before it is asked."""
     sent: bool = False
     """The lane has admitted it."""
     over: bool = False
