@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-ray check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus postgres soak lock clean
+.PHONY: help demo test test-ray check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus postgres served-clients live-agents soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -170,6 +170,18 @@ bench-peers: $(DEV) ## install the peers, each in an environment of its own
 postgres: $(DEV) ## the tests over PostgreSQL and PgBouncer, which are installed by apt if they are missing, as root
 	$(PY) scripts/postgres.py --install
 	$(BIN)/pytest -n 2 --dist worksteal tests/store/postgres tests/store/test_contract.py tests/laws/test_over_postgres.py tests/crash/test_postgres.py
+
+served-clients: $(DEV) ## real SDKs through `abreast serve`, recorded and replayed; `make bench-peers` installs them
+	$(PY) -m benchmarks.served_clients
+
+# 620 MB from npm, with an invented key, an empty home and loopback addresses alone.
+live-agents: $(DEV) build/agents/.made ## the agents claude and codex through `abreast serve`, recorded and replayed
+	$(PY) -m benchmarks.served_clients --agents build/agents --only-agents
+
+build/agents/.made:
+	mkdir -p build/agents
+	npm install --no-fund --no-audit --prefix build/agents @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0
+	@touch $@
 
 soak: $(DEV) ## the tests that take minutes, and every property with all its examples
 	$(BIN)/pytest -m soak --hypothesis-profile=soak

@@ -443,6 +443,7 @@ ADDITIONS = {
     "A new option": "src/abreast/cli/options.py",
     "A new hook or event": "src/abreast/core/events.py",
     "A new command": "src/abreast/cli",
+    "A new API of the server": "src/abreast/serve",
     "A new dependency": "docs/dependencies.md",
     "A faster way": "benchmarks",
 }

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from abreast.limits.shared.ledger import Terms
     from abreast.models.http.client import HttpOptions
     from abreast.models.http.key_command import KeyCommand
-    from abreast.models.lanes import LaneSettings
+    from abreast.models.lanes import Kind, LaneSettings
     from abreast.models.port import Model, Reply, Request
     from abreast.models.price import Price
     from abreast.models.providers.accepted_form import AcceptedForm
+    from abreast.models.providers.provider import Provider
     from abreast.run.calls.lane import ModelLane
     from abreast.run.calls.learned_forms import LearnedForms
     from abreast.run.calls.model import Caller
@@ -290,6 +291,19 @@ def find_model(name: str, settings: LaneSettings, model: str, store: Store | Non
 
         return Scripted(Path(model), name=name)
     return _MODELS[settings.protocol](name, settings)
+
+
+def find_provider(name: str, settings: LaneSettings, kind: Kind) -> Provider:
+    """Return the provider of a model for requests of one API, such as `anthropic`.
+
+    It may be another API than that of `open_model`: OpenAI's own host has two.
+    """
+    from abreast.models.providers.provider import Provider
+
+    found = _MODELS[kind](name, settings)
+    if not isinstance(found, Provider):
+        raise TypeError(f"{kind} is no API")
+    return found
 
 
 def _traced(model: Model) -> Model:

@@ -40,6 +40,8 @@ _COMMANDS: Final = {
     "as a patch.",
     "verify": "Say whether a patch behaves as before and is faster.",
     "plan": "Divide a repository into subplans, run them in worktrees, merge.",
+    "serve": "Give the model calls of other programs lanes, budgets and a record.",
+    "env": "Print the variables by which programs find `abreast serve`.",
     "runs": "List the runs.",
     "show": "Show a run, or one of its items.",
     "watch": "Watch a run as it goes.",

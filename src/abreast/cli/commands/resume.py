@@ -56,6 +56,10 @@ def command(*, run: str | None, store: str | None, retry_failed: bool, **given: 
             return 0
         if is_over(row.state, row.reason) and not retry_failed and not given["inputs"]:
             return _print_ended(opened, row, choice)
+        if row.kind == "serve":
+            raise UsageError(
+                f"{row.id} is a server's: go on with: abreast serve --resume {row.id}{choice.flag}"
+            )
         job = JOBS[row.kind if row.kind in JOBS else "map"].load()
         if given["inputs"] and not job.takes_inputs:
             raise UsageError(f"--input is for workflows, and {row.id} is a {row.kind}")

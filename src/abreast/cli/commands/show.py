@@ -211,6 +211,7 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
             "started": local_time(row.created),
             "ended": local_time(row.ended),
             "used": _usage_text(totals),
+            **_served_facts(store, row),
             "cut off": describe_cut_off(totals),
             "drivers": row.epoch if row.epoch > 1 else None,
             "driver": row.driver if state == "running" else None,
@@ -230,6 +231,29 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
         say(f"  and {len(failed) - _MAX_FAILED} more")
     if hint := _next_step(row, state, counts["failed"]):
         say(f"\n{hint}{choice.flag}")
+
+
+def _served_facts(store: Store, row: RunRow) -> dict[str, str]:
+    """Of a server: its calls by client and by tag; their sum by model is that of every run."""
+    if row.kind != "serve":
+        return {}
+    from abreast.serve.costs import totals_by
+
+    totals = totals_by(each_outcome(store, row.id))
+    return {
+        f"{part}s": "; ".join(
+            f"{name}: {count:,} calls, {tokens_in_words(used)}"
+            + (
+                ", unknown cost"
+                if used.usd is None
+                else f", {used.usd:.4g} usd"
+                if used.usd
+                else ""
+            )
+            for name, (count, used) in sorted(totals[part].items())
+        )
+        for part in ("client", "tag")
+    }
 
 
 def _next_step(row: RunRow, state: str, failed: int) -> str:

@@ -1,10 +1,8 @@
 """`abreast ui`: serves the runs of the store as a page for the browser."""
 
-import ipaddress
 import os
 import re
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,16 +16,16 @@ import click
 
 from abreast.cli import options
 from abreast.cli.config import STORE, Config
-from abreast.cli.errors import UsageError, one_line, os_error_text, refusing, tell
+from abreast.cli.errors import UsageError, one_line, refusing, tell
 from abreast.cli.jobs.map.job import KIND, MapJob
 from abreast.cli.jobs.map.template import UnstartedItem
+from abreast.cli.listening import LOOPBACK, bracketed, host_names, is_loopback, open_socket
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say, say_json
 from abreast.jobs.files import units
 from abreast.store.port import RunRow, Store
 from abreast.system.installation import install_hint
 
-_LOOPBACK: Final = "127.0.0.1"
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _MIN_SECRET_LENGTH: Final = 8  # characters; a shorter one would match parts of words
 
@@ -40,7 +38,7 @@ _MIN_SECRET_LENGTH: Final = 8  # characters; a shorter one would match parts of 
     help="Listen on this port; 0 for any that is free.  [7777]",
 )
 @click.option(
-    "--host", metavar="ADDRESS", default=_LOOPBACK, help=f"Listen on this address.  [{_LOOPBACK}]"
+    "--host", metavar="ADDRESS", default=LOOPBACK, help=f"Listen on this address.  [{LOOPBACK}]"
 )
 @click.option(
     "--allow-others",
@@ -57,7 +55,7 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
     """
     with refusing("--port"):
         port_number = units.number(port, least=0)
-    if not _is_loopback(host) and not allow_others:
+    if not is_loopback(host) and not allow_others:
         raise UsageError(
             f"--host: on {host} other machines reach the page, read prompts and replies, "
             "and may act with its token, over a line that is not encrypted; "
@@ -70,18 +68,13 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
             "the page needs starlette and uvicorn, which are not installed: " + install_hint("ui")
         ) from None
     choice = StoreChoice(Config.load(), store)
-    with choice.open(reads=True) as opened, _open_socket(host, port_number) as listener:
+    with choice.open(reads=True) as opened, open_socket(host, port_number) as listener:
         number = listener.getsockname()[1]
         token, closing = secrets.token_urlsafe(24), threading.Event()
-        names = (
-            {host, "localhost"}
-            if _is_loopback(host)
-            else {host, socket.gethostname(), *_addresses(host)}
-        )
         site = Site(
             opened,
             token,
-            {f"{_bracketed(name)}:{number}" for name in names},
+            host_names(host, number),
             f"abreast-{number}",
             secrets=[*choice.passwords, *secrets_here(os.environ)],
             launch=Launcher(choice.address, closing),
@@ -89,49 +82,15 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
             review_of=review_of,
             closing=closing,
         )
-        address = f"http://{_bracketed(host)}:{number}{site.base}?token={token}"
+        address = f"http://{bracketed(host)}:{number}{site.base}?token={token}"
         say_json({"address": address}) if as_json else say(address)
-        if not as_json and not _is_loopback(host):
+        if not as_json and not is_loopback(host):
             tell(
                 "other machines can reach it: who has the token may act, "
                 "and the line is not encrypted"
             )
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
             Server(site).run(sockets=[listener])
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _addresses(host: str) -> set[str]:
-    """The addresses of this machine, if it listens on all of them."""
-    if host not in ("0.0.0.0", "::"):  # noqa: S104 - only with --allow-others
-        return set()
-    try:
-        return {str(found[4][0]) for found in socket.getaddrinfo(socket.gethostname(), None)}
-    except OSError:
-        return set()
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _open_socket(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
-        why = os_error_text(error) if isinstance(error, OSError) else "there is no such port"
-        raise UsageError(
-            f"--port: {host}:{port} can't be listened on ({why}); name another, or 0"
-        ) from None
 
 
 def secrets_here(environment: Mapping[str, str]) -> list[str]:

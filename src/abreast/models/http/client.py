@@ -203,16 +203,25 @@ class HttpClient:
         finally:
             exchange.close()
 
-    async def open(self, url: URL, body: bytes, *, stream: bool = False) -> Exchange:
+    async def open(
+        self,
+        url: URL,
+        body: bytes,
+        *,
+        stream: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> Exchange:
         """Send a body and read the headers of the answer; the caller must close the exchange.
 
-        A key of a command that is refused is renewed, and the body sent once more.
+        `headers` are further ones of this request. A key of a command that is refused is renewed,
+        and the body sent once more.
         """
+        more = dict(headers or {})
         first_byte = self._first_byte_of_stream if stream else self._first_byte
         if self._key_command is None:
-            return await self._send(url, body, {}, first_byte)
+            return await self._send(url, body, more, first_byte)
         key = await self._key_command.key()
-        exchange = await self._send(url, body, self._headers_with(key), first_byte)
+        exchange = await self._send(url, body, more | self._headers_with(key), first_byte)
         if exchange.status != HTTPStatus.UNAUTHORIZED:
             return exchange
         try:
@@ -223,7 +232,7 @@ class HttpClient:
         if renewed == key:
             return exchange
         exchange.close()
-        return await self._send(url, body, self._headers_with(renewed), first_byte)
+        return await self._send(url, body, more | self._headers_with(renewed), first_byte)
 
     def _headers_with(self, key: str) -> dict[str, str]:
         self._keep_secret([key])

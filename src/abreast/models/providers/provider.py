@@ -199,6 +199,29 @@ class Provider(ABC):
             request, self._read(answer, request), answer.body, answer.headers, seconds=seconds
         )
 
+    async def send_raw(
+        self, body: bytes, headers: Mapping[str, str], *, stream: bool, beneath: str = ""
+    ) -> Exchange:
+        """Send a body as it is, with further headers; the caller must close the exchange.
+
+        `beneath` is a path below the address of requests. Raises subclasses of CallFailed if there
+        is no answer; one of any status is returned.
+        """
+        url = self._stream_url if stream else self._url
+        return await self._http.open(
+            url / beneath if beneath else url, body, stream=stream, headers=headers
+        )
+
+    def raw_fault(self, answer: HttpAnswer) -> CallFailed:
+        """The error for an answer whose status is not a success."""
+        return fault_of(
+            self.name, answer.status, answer.headers, answer.body, clean=self._http.clean
+        )
+
+    def clean(self, text: str) -> str:
+        """A text without the secrets of this provider, in case a server has sent them back."""
+        return self._http.clean(text)
+
     async def close(self) -> None:
         """Close the connections, and keep what was learned of the model."""
         self.form.store()
@@ -262,9 +285,7 @@ class Provider(ABC):
 
     def _read(self, answer: HttpAnswer, request: Request) -> ReplyDraft:
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - success
-            raise fault_of(
-                self.name, answer.status, answer.headers, answer.body, clean=self._http.clean
-            )
+            raise self.raw_fault(answer)
         kind = answer.headers.get("content-type", "json")
         if "json" not in kind:
             raise self._http.broken(
@@ -381,7 +402,7 @@ class Provider(ABC):
             calls = tuple(
                 ToolCall(clean(each.id), clean(each.name), clean(each.arguments)) for each in calls
             )
-        usage = self._usage(request, draft)
+        usage = self.usage(request, draft)
         if draft.refusal:
             self._raise_error(
                 Refused,
@@ -428,7 +449,8 @@ class Provider(ABC):
                 found.append(each)
         return tuple(found)
 
-    def _usage(self, request: Request, draft: ReplyDraft) -> Usage:
+    def usage(self, request: Request, draft: ReplyDraft) -> Usage:
+        """The usage of a reply; an estimate if the provider did not send it."""
         sent, received = draft.input_tokens, draft.output_tokens
         return Usage(
             1,

@@ -1,0 +1,165 @@
+"""Real clients through `abreast serve`: `python -m benchmarks.served_clients [CLIENT ...]`.
+
+Each client works in an environment of its own (`python -m benchmarks.peers` makes them) against a
+storm, once recorded and once replayed: the same output, and no request at the provider. With
+`--agents DIRECTORY`, the agents that npm installed there are tried, too.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from abreast.testing.storm import StormProcess, start_process
+from benchmarks.peers import ROOT, is_installed, python_of
+
+CLIENTS = ("openai", "anthropic", "litellm", "pydantic-ai", "langchain", "llm")
+PROGRAM = ROOT / "benchmarks" / "contenders" / "served.py"
+INVENTED_KEY = "sk-invented-0123456789"
+_TIMEOUT = 300.0  # seconds for one client
+_LANES = """\
+[lanes.openai]
+base_url = "{storm}/v1"
+[lanes.anthropic]
+base_url = "{storm}/v1"
+[lanes.responses]
+kind = "openai-responses"
+base_url = "{strict}/v1"
+"""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of one client."""
+
+    client: str
+    calls: int
+    same: bool
+    upstream: int
+    """Requests at the provider during the replay."""
+    problem: str = ""
+
+    @property
+    def well(self) -> bool:
+        return not self.problem and self.same and self.calls > 0 and not self.upstream
+
+
+def try_client(
+    name: str, words: Sequence[str], folder: Path, storms: Sequence[StormProcess]
+) -> Tried:
+    """Run a client twice, recorded and replayed."""
+    before = _arrived(storms)
+    first = serve(["--"], words, folder)
+    calls = _arrived(storms) - before
+    if first.returncode:
+        return Tried(name, calls, same=False, upstream=0, problem=_last_line(first.stderr))
+    again = serve(["--replay", "last", "--"], words, folder)
+    upstream = _arrived(storms) - before - calls
+    problem = _last_line(again.stderr) if again.returncode else ""
+    return Tried(name, calls, first.stdout == again.stdout, upstream, problem)
+
+
+def serve(
+    flags: Sequence[str], words: Sequence[str], folder: Path
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command behind a server, in an empty home and without this environment's variables."""
+    command = [sys.executable, "-m", "abreast", "serve", "--quiet", *flags, *words]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def environment(folder: Path) -> Mapping[str, str]:
+    """Nothing but paths, an invented key, and a home of its own."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    return {
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": str(home),
+        "OPENAI_API_KEY": INVENTED_KEY,
+        "ANTHROPIC_API_KEY": INVENTED_KEY,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "NO_PROXY": "*",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+
+
+def _arrived(storms: Sequence[StormProcess]) -> int:
+    return sum(storm.stats().arrived for storm in storms)
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1] if lines else "it failed"
+
+
+def agents_in(folder: Path) -> dict[str, list[str]]:
+    """The commands of the agents that npm installed in a directory."""
+    place = folder / "node_modules" / ".bin"
+    codex = [
+        *(str(place / "codex"), "exec", "--skip-git-repo-check", "--model", "responses/gpt-x"),
+        *("-c", "model_provider=served", "-c", 'model_providers.served.name="served"'),
+        *("-c", "model_providers.served.base_url=$OPENAI_BASE_URL"),
+        *("-c", 'model_providers.served.env_key="OPENAI_API_KEY"'),
+        *("-c", 'model_providers.served.wire_api="responses"', "Say hello."),
+    ]
+    quoted = " ".join(f'"{word}"' if "$" in word else f"'{word}'" for word in codex)
+    return {
+        "claude": [
+            *(str(place / "claude"), "-p", "Say hello.", "--model", "claude-x"),
+            *("--output-format", "text"),
+        ],
+        "codex": ["sh", "-c", quoted],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clients", nargs="*", help=", ".join(CLIENTS))
+    parser.add_argument("--agents", type=Path, help="where npm installed the agents")
+    parser.add_argument("--only-agents", action="store_true", help="leave the SDKs out")
+    given = parser.parse_args()
+    wanted = () if given.only_agents else given.clients or CLIENTS
+    failed = False
+    with (
+        start_process() as storm,
+        start_process(strict="openai-responses") as strict,
+        tempfile.TemporaryDirectory() as place,
+    ):
+        lanes = _LANES.format(storm=storm.url, strict=strict.url)
+        todo = {
+            name: [str(python_of(name)), str(PROGRAM), name]
+            for name in wanted
+            if is_installed(name)
+        }
+        todo |= agents_in(given.agents.resolve()) if given.agents else {}
+        print(f"{'client':<12} {'calls':>5}  {'replayed':<9} {'upstream':>8}")
+        for name, words in todo.items():
+            folder = Path(place, name)
+            folder.mkdir()
+            (folder / "abreast.toml").write_text(lanes, "utf-8")
+            found = try_client(name, words, folder, [storm, strict])
+            failed = failed or not found.well
+            same = "same" if found.same else "DIFFERS"
+            print(f"{name:<12} {found.calls:>5}  {same:<9} {found.upstream:>8}  {found.problem}")
+        missing = [name for name in wanted if name not in todo]
+        if missing:
+            print(f"not installed (python -m benchmarks.peers): {', '.join(missing)}")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Answers one call: through `Request` and `Reply`, or passed on to a provider of the same API."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import AbreastError
+from abreast.models.http.client import HttpAnswer
+from abreast.models.port import Model, OnText, Reply, Request
+from abreast.models.providers.provider import Provider
+from abreast.serve.answers.call import ServedCall
+from abreast.serve.answers.outlet import EVENTS, JSON, Outlet
+from abreast.serve.answers.passthrough import RelayedModel
+from abreast.serve.dialects.dialect import Asked, Document, Unsupported, encode, lenient_request
+from abreast.serve.routes import Route
+
+
+async def answer(call: ServedCall, route: Route, entered: Callable[[], None]) -> None:
+    """Answer a request; raises what the call raised, before or within its answer.
+
+    `entered` is called when the lane has admitted it.
+    """
+    if route.relay is None:
+        await _translate(call, route, entered)
+    else:
+        await _relay(call, route, route.relay, entered)
+    call.outlet.end()
+
+
+async def _translate(call: ServedCall, route: Route, entered: Callable[[], None]) -> None:
+    """Ask a model of any kind, and write its reply in the client's dialect."""
+    outlet, dialect = call.outlet, call.dialect
+    asked = _asked(call)
+    writer = dialect.stream(asked) if call.streams else None
+
+    def hear(piece: str) -> None:
+        if writer is not None:
+            if outlet.head is None:
+                outlet.begin(200, EVENTS)
+            outlet.send(writer.text(piece))
+
+    model = AdmittedModel(route.caller.model, entered)
+    caller = route.caller.with_model(model)
+    reply = await caller.complete(dialect.read(call.body), None if writer is None else hear)
+    if writer is None:
+        _write_reply(call, reply)
+        return
+    if outlet.head is None and reply.text:
+        hear(reply.text)
+    if outlet.head is None:
+        outlet.begin(200, EVENTS)
+    outlet.send(writer.end(reply))
+
+
+async def _relay(
+    call: ServedCall, route: Route, relay: Provider, entered: Callable[[], None]
+) -> None:
+    """Pass a request on as it is."""
+    try:
+        request = call.dialect.read(call.body)
+    except Unsupported:
+        request = lenient_request(call.body, call.dialect.bound(call.body))
+
+    def body(max_tokens: int | None) -> bytes:
+        changes: Document = {}
+        if call.model != route.model:
+            changes["model"] = route.model
+        if request.max_tokens is None and max_tokens is not None:
+            changes |= call.dialect.cap(max_tokens)
+        if not changes:
+            return call.raw
+        return encode({**call.body, **changes}).encode("utf-8", "surrogatepass")
+
+    model = RelayedModel(
+        relay, body, call.headers, call.outlet, stream=call.streams, entered=entered
+    )
+    hear: OnText | None = _ignore if call.streams else None
+    try:
+        reply = await route.caller.with_model(model).complete(request, hear)
+    except AbreastError:
+        _pass_refusal(call.outlet, model.refusal)
+        raise
+    if call.outlet.head is None:  # an earlier driver recorded the reply, and not its bytes
+        _write_reply(call, reply)
+
+
+def _pass_refusal(outlet: Outlet, refusal: HttpAnswer | None) -> None:
+    """Pass the provider's own error on; a 429 is waited out, and never its last word."""
+    is_open = outlet.head is None and not outlet.early
+    if refusal is not None and is_open and refusal.status != HTTPStatus.TOO_MANY_REQUESTS:
+        outlet.begin(refusal.status, refusal.headers.get("content-type", JSON))
+        outlet.send(refusal.body)
+        outlet.end()
+
+
+def _write_reply(call: ServedCall, reply: Reply) -> None:
+    asked, outlet = _asked(call), call.outlet
+    if call.streams:
+        writer = call.dialect.stream(asked)
+        outlet.begin(200, EVENTS)
+        outlet.send((writer.text(reply.text) if reply.text else b"") + writer.end(reply))
+    else:
+        outlet.begin(200, JSON)
+        outlet.send(encode(call.dialect.write(reply, asked)).encode("utf-8", "replace"))
+
+
+def _asked(call: ServedCall) -> Asked:
+    created = int(SYSTEM_CLOCK.wall())
+    return Asked(call.model, call.key.partition("-")[2], created, call.body)
+
+
+class AdmittedModel:
+    """A model that says when a call comes to it, which is when its lane has admitted it."""
+
+    def __init__(self, model: Model, entered: Callable[[], None]) -> None:
+        self.name = model.name
+        self._model = model
+        self._entered = entered
+
+    async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
+        """Answer once."""
+        self._entered()
+        return await self._model.complete(request, hear)
+
+    async def close(self) -> None:
+        """Does nothing: the model is not its own."""
+
+
+def _ignore(_: str) -> None:
+    pass

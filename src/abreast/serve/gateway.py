@@ -1,0 +1,291 @@
+"""The gateway: each request is an item of one map, from its place in line to its answer.
+
+submit -> FairQueue -> run.map -> route -> lane and budgets (`run/calls`) -> answer -> journal
+"""
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from abreast.core.errors import AbreastError, BudgetSpent, Halted, NotRecorded
+from abreast.core.outcome import Cancelled, Done, Outcome
+from abreast.models.http.client import HttpAnswer
+from abreast.run.current import current
+from abreast.run.map.outcomes import Map
+from abreast.run.run import Run
+from abreast.serve.answer_cache import AnswerCache
+from abreast.serve.answers.answer import answer
+from abreast.serve.answers.call import ServedCall
+from abreast.serve.clients import FairQueue, client_lane
+from abreast.serve.dialects.dialect import Unsupported, encode
+from abreast.serve.faults import ApiFault, fault_of
+from abreast.serve.recording import (
+    CALLS,
+    AnswerFailed,
+    CallFacts,
+    Recording,
+    answer_facts,
+    digest_of,
+    facts_of_error,
+    send_recorded,
+)
+from abreast.serve.routes import Route, Routes
+
+WIDTH: Final = 1024
+"""Calls under way at once, those that wait at a lane included."""
+MAX_CLIENTS: Final = 200  # with a lane of their own; further ones share one
+OTHERS: Final = "others"
+GONE: Final = "the client went away"
+
+
+class Gateway:
+    """Answers requests through a run's lanes and budgets, and records them in it."""
+
+    def __init__(
+        self,
+        run: Run,
+        routes: Routes,
+        *,
+        cache: AnswerCache | None = None,
+        recording: Recording | None = None,
+        ahead: int | None = None,
+    ) -> None:
+        """With a `recording`, all answers come from it, and nothing is recorded."""
+        self._run = run
+        self._routes = routes
+        self._cache = cache
+        self._recording = recording
+        self._queue = FairQueue() if ahead is None else FairQueue(ahead)
+        self._open: dict[str, ServedCall] = {}
+        self._counts: dict[str, int] = {}
+        self._clients: set[str] = set()
+        self._map: Map[str, dict[str, object]] | None = None
+        self._stopped: BaseException | None = None
+        self.calls = 0
+
+    @property
+    def models(self) -> list[str]:
+        """The models that are known by name."""
+        return self._routes.names
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait before their lane."""
+        return self._queue.waiting
+
+    # --- the connections' side
+
+    async def count_tokens(self, call: ServedCall) -> HttpAnswer | None:
+        """The provider's count of a request's tokens; None if the model has no such API."""
+        if self._recording is not None:
+            return None
+        try:
+            route = self._routes.find(call.dialect, call.model)
+            if route.relay is None:
+                return None
+            changes = {} if call.model == route.model else {"model": route.model}
+            body = encode({**call.body, **changes}).encode("utf-8", "surrogatepass")
+            exchange = await route.relay.send_raw(
+                body, call.headers, stream=False, beneath="count_tokens"
+            )
+            try:
+                counted = await exchange.answer()
+            finally:
+                exchange.close()
+        except AbreastError:
+            return None
+        return counted if counted.status == HTTPStatus.OK else None
+
+    def submit(self, call: ServedCall) -> None:
+        """Put a request in line; its answer comes to its outlet, whatever happens."""
+        self.calls += 1
+        if self._stopped is not None:
+            call.refuse(fault_of(self._stopped))
+        elif self._recording is not None:
+            self._replay(call, self._recording)
+        else:
+            self._find_route(call)
+            self._enqueue(call)
+
+    @staticmethod
+    def _replay(call: ServedCall, recording: Recording) -> None:
+        try:
+            send_recorded(recording.answer(call.dialect.name, call.body), call.outlet)
+        except NotRecorded as error:
+            call.refuse(ApiFault(400, "invalid", str(error)))
+
+    def _find_route(self, call: ServedCall) -> None:
+        try:
+            call.route = self._routes.find(call.dialect, call.model)
+            if call.route.relay is None:
+                call.dialect.read(call.body)  # what can't be asked is refused at once
+        except Unsupported as error:
+            call.fault = ApiFault(400, "invalid", str(error), error.parameter)
+        except AbreastError as error:
+            call.fault = fault_of(error)
+
+    def _enqueue(self, call: ServedCall) -> None:
+        digest = digest_of(call.dialect.name, call.body)
+        number = self._counts.get(digest, 0)
+        self._counts[digest] = number + 1
+        call.key = f"{digest}-{number}"
+        self._open[call.key] = call
+        self._declare(call)
+        if call.max_wait is not None:
+            clock = self._run.context.clock
+            call.timer = clock.call_at(clock.now() + call.max_wait, lambda: self._give_up(call))
+        self._queue.add(call.lane, call.client, call.key)
+
+    def _declare(self, call: ServedCall) -> None:
+        """Give a client a lane of its own, in which its calls are drawn and counted."""
+        if call.client not in self._clients and len(self._clients) >= MAX_CLIENTS:
+            call.client = OTHERS
+        if call.client not in self._clients:
+            self._clients.add(call.client)
+            self._run.declare(client_lane(call.client), ())
+
+    def leave(self, call: ServedCall) -> None:
+        """The client has gone: give its place to another, and close the call at the provider."""
+        if not call.over:
+            self._cancel(call, GONE)
+
+    def _give_up(self, call: ServedCall) -> None:
+        """The client does not wait any longer for the lane: an honest 429."""
+        if call.over or call.sent:
+            return
+        waited = call.max_wait or 0.0
+        call.refuse(
+            ApiFault(
+                429,
+                "wait",
+                f"the lane {call.lane} had no room within {waited:g} s, the longest wait that was "
+                f"allowed; {self._queue.waiting} requests wait",
+                retry_after=waited,
+            )
+        )
+        self._cancel(call, f"no room within {waited:g} s")
+
+    def _cancel(self, call: ServedCall, reason: str) -> None:
+        call.over = True
+        if self._queue.remove(call.lane, call.client, call.key):
+            self._forget(call)
+        elif call.number is not None and self._map is not None:
+            self._map.cancel(call.number, reason)
+
+    def _forget(self, call: ServedCall) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        self._open.pop(call.key, None)
+
+    def _passed(self, call: ServedCall) -> None:
+        """The lane has admitted a call, or it ended before: another may wait there."""
+        if not call.sent:
+            call.sent = True
+            self._queue.passed(call.lane)
+            if call.timer is not None:
+                call.timer.cancel()
+
+    # --- the run's side
+
+    def close(self) -> None:
+        """Take no more requests; `serve` returns when those under way have ended."""
+        self._stopped = self._stopped or Halted("abreast serve is being stopped")
+        for call in list(self._open.values()):
+            if self._queue.remove(call.lane, call.client, call.key):
+                call.refuse(fault_of(self._stopped))
+                call.over = True
+                self._forget(call)
+        self._queue.close()
+
+    async def serve(self) -> None:
+        """Answer requests until `close` is called, or the run is stopped.
+
+        A spent budget does not end it: requests are answered with that error from then on.
+        """
+        try:
+            async with self._run.map(
+                self._handle, self._queue, name=CALLS, width=WIDTH, order="completion"
+            ) as outcomes:
+                self._map = outcomes
+                async for outcome in outcomes:
+                    self._settle(outcome)
+        except BudgetSpent as error:
+            self._stop(error)
+            await self._queue.closed()
+        except BaseException as error:
+            self._stop(error)
+            raise
+
+    def _stop(self, error: BaseException) -> None:
+        self._stopped = error
+        for call in list(self._open.values()):
+            call.refuse(fault_of(error))
+            self._forget(call)
+
+    def _settle(self, outcome: Outcome[dict[str, object]]) -> None:
+        """Answer with what an earlier driver of the run recorded."""
+        call = self._open.pop(outcome.key, None)
+        if call is None:
+            return
+        self._passed(call)
+        if call.outlet.ended or call.over:
+            return
+        facts: Mapping[str, Any] | None = None
+        if isinstance(outcome, Done):
+            facts = outcome.value
+        elif not isinstance(outcome, Cancelled):
+            facts = facts_of_error(outcome.error)
+        if facts is not None:
+            send_recorded(facts, call.outlet)
+        else:
+            call.refuse(fault_of(outcome.error or AbreastError("there is no answer")))
+
+    async def _handle(self, key: str) -> dict[str, object]:
+        """One item: answer a request, and return what is recorded of it."""
+        call, item = self._open[key], current()
+        call.number = item.index
+        try:
+            if call.over:  # its client has gone meanwhile
+                if self._map is not None:
+                    self._map.cancel(item.index, GONE)
+                await asyncio.sleep(0)
+                return {}
+            return await self._record(call)
+        finally:
+            call.over = True
+            self._passed(call)
+            self._forget(call)
+
+    async def _record(self, call: ServedCall) -> dict[str, object]:
+        name = call.model if call.route is None else call.route.name
+        facts = CallFacts(call.dialect.name, name, call.client, call.tag, call.body).plain()
+        relay = None if call.route is None else call.route.relay
+        clean = None if relay is None else relay.clean
+        if call.fault is not None or call.route is None:
+            fault = call.fault or ApiFault(500, "server", "there is no model")
+            call.refuse(fault)
+            raise AnswerFailed(fault.message, facts | answer_facts(call.outlet))
+        try:
+            if self._cache is None:
+                await answer(call, call.route, lambda: self._passed(call))
+            else:
+                await self._answer_from_cache(self._cache, call, call.route)
+        except asyncio.CancelledError:
+            if not call.over:  # not by its client: the run ends
+                call.refuse(ApiFault(503, "overloaded", "abreast serve was stopped"))
+            raise
+        except Exception as error:
+            fault = fault_of(error)
+            call.refuse(fault)
+            raise AnswerFailed(fault.message, facts | answer_facts(call.outlet, clean)) from error
+        return facts | answer_facts(call.outlet, clean)
+
+    async def _answer_from_cache(self, cache: AnswerCache, call: ServedCall, route: Route) -> None:
+        kept = cache.find(call.key)
+        if kept is not None:
+            send_recorded(kept, call.outlet)
+            return
+        await answer(call, route, lambda: self._passed(call))
+        clean = None if route.relay is None else route.relay.clean
+        await cache.keep(call.key, route.name, answer_facts(call.outlet, clean))

@@ -1,0 +1,98 @@
+"""Which model answers a request: the one that it names, or the one that its API stands for."""
+
+from collections.abc import Mapping
+
+from abreast.assembly.names import find_provider, open_model
+from abreast.core.frozen import record
+from abreast.models.lanes import Kind, LaneSettings, split_name
+from abreast.models.port import full_name
+from abreast.models.providers.provider import Provider
+from abreast.run.calls.model import Caller
+from abreast.serve.dialects.dialect import ApiDialect
+from abreast.store.port import Store
+
+
+@record(frozen=True, slots=True)
+class Route:
+    """Where a request goes."""
+
+    name: str
+    """`provider/model`"""
+    caller: Caller
+    relay: Provider | None
+    """If the model speaks the client's own dialect: what passes bodies on as they are."""
+
+    @property
+    def model(self) -> str:
+        """The model as its provider names it."""
+        return self.name.partition("/")[2]
+
+
+class Routes:
+    """Finds models by the names that clients give, and keeps them open.
+
+    A name such as `local/smollm2` is that model. A name without a provider is asked of `model`, if
+    that is given; else of the lane `lane`; else of the provider whose API the client speaks.
+    """
+
+    def __init__(
+        self,
+        lanes: Mapping[str, LaneSettings],
+        *,
+        store: Store | None = None,
+        lane: str | None = None,
+        model: str | None = None,
+    ) -> None:
+        """`lanes` are the configured ones; `store` is for models named `replay/RUN`."""
+        self._lanes = lanes
+        self._store = store
+        self._lane = lane
+        self._model = None if model is None else full_name(model)
+        self._callers: dict[str, Caller] = {}
+        self._relays: dict[tuple[str, Kind], Provider] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The models that are known by name so far."""
+        known = ["local/smollm2"] if "local" in self._lanes else []
+        return list(dict.fromkeys([*([self._model] if self._model else known), *self._callers]))
+
+    def full_name(self, dialect: ApiDialect, asked: str) -> str:
+        """The whole name of the model that a request means."""
+        provider, slash, _ = asked.partition("/")
+        if slash and provider in self._lanes and self._lanes[provider].has_models:
+            return asked
+        if self._model is not None:
+            return self._model
+        return f"{self._lane or dialect.provider}/{asked}"
+
+    def find(self, dialect: ApiDialect, asked: str) -> Route:
+        """The route of a request; raises `ModelUnknown` or `KeysMissing`."""
+        name = self.full_name(dialect, asked)
+        settings, _ = split_name(name, self._lanes)
+        caller = self._callers.get(name)
+        if caller is None:
+            caller = open_model(name, lanes=self._lanes, store=self._store)
+            self._callers[name] = caller
+        return Route(name, caller, self._relay(name, settings, dialect))
+
+    def _relay(self, name: str, settings: LaneSettings, dialect: ApiDialect) -> Provider | None:
+        kind = next((one for one in dialect.kinds if one in _spoken(settings)), None)
+        if kind is None:
+            return None
+        found = self._relays.get((name, kind))
+        if found is None:
+            found = self._relays[name, kind] = find_provider(name, settings, kind)
+        return found
+
+    async def close(self) -> None:
+        """Close all models."""
+        for relay in self._relays.values():
+            await relay.close()
+        for caller in self._callers.values():
+            await caller.close()
+
+
+def _spoken(settings: LaneSettings) -> set[Kind]:
+    """The APIs that a lane's server is known to have."""
+    return {settings.kind, settings.protocol}
