@@ -1,11 +1,14 @@
 """Print what a durable item costs on PostgreSQL, beside DBOS on the same server.
 
-`python -m benchmarks.postgres [--items 1000 10000] [--rounds 3] [--width 50]`.
+`python -m benchmarks.postgres [--items 1000 10000] [--rounds 3] [--width 50] [--drivers 4]`.
 
 Each item returns 400 bytes at once and is on the server's disk before it is reported. Contenders
 take turns, each in a process of its own; the least of the rounds counts. CPU is that of the
 contender's process, not of the server. DBOS comes from its own environment
 (`python -m benchmarks.peers dbos`).
+
+With --drivers only abreast plays: so many drivers at once on the one server, each with its own run,
+and how many items a second they record together.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from benchmarks.peers import is_installed, python_of
@@ -50,8 +55,11 @@ def main() -> int:
     parser.add_argument("--items", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--width", type=int, default=50)
+    parser.add_argument("--drivers", type=int, nargs="+", default=[])
     given = parser.parse_args()
     ours = Way("abreast", "abreast_map", "C-postgres", sys.executable, "runs")
+    if given.drivers:
+        return _together(ours, given.drivers, max(given.items), given.width)
     ways = [ours]
     if is_installed("dbos"):
         python = str(python_of("dbos"))
@@ -76,6 +84,17 @@ def main() -> int:
                 good = good and (name == ours.name or min(ahead) >= AHEAD)
     print(f"at least {AHEAD:g} x ahead: {'yes' if good else 'MISSED'}")
     return 0 if good else 1
+
+
+def _together(way: Way, counts: Sequence[int], items: int, width: int) -> int:
+    """Print how many items a second some drivers record together."""
+    with open_server() as server, ThreadPoolExecutor(max(counts)) as threads:
+        for count in counts:
+            began = [threads.submit(_play, way, server.url, items, width) for _ in range(count)]
+            walls = [each.result().wall * items / 1e6 for each in began]
+            rate = sum(items / wall for wall in walls)
+            print(f"{count} drivers, {items:,} items each: {rate:8,.0f} items/s", flush=True)
+    return 0
 
 
 def _play(way: Way, url: str, items: int, width: int) -> Cost:
