@@ -37,6 +37,8 @@
     |-- WorkflowInvalid  a workflow file can't be run; names every problem  (also a ValueError)
     |-- CommandMissing   there is no command of that name             (also a FileNotFoundError)
     |-- CommandRefused   the command can't be started
+    |-- ClusterUnusable  there is no Ray cluster, or it refuses this driver
+    |-- NodeDiffers      a node has other versions than the driver, of Python, abreast or your code
     |-- InputIncomplete  a run was killed before it had read all items: they must be given again
     |-- StepHalted       a step of a workflow did not succeed
     |-- CannotDo         a step needs an agent, a model or a function that does not exist here
@@ -152,6 +154,8 @@ from abreast.core.errors import (
 
 if TYPE_CHECKING:
     from abreast.executors.commands import CommandMissing, CommandRefused
+    from abreast.executors.ray.cluster import ClusterUnusable
+    from abreast.executors.sources import NodeDiffers
     from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
     from abreast.jobs.candidates.job import TreeChanged
     from abreast.jobs.candidates.source.origins import SourceMissing
@@ -196,6 +200,7 @@ __all__ = [
     "CannotStore",
     "CellFailed",
     "CheckBroken",
+    "ClusterUnusable",
     "CommandMissing",
     "CommandRefused",
     "ConnectionLost",
@@ -217,6 +222,7 @@ __all__ = [
     "NeedsReport",
     "NoSuchModel",
     "NoSuchRun",
+    "NodeDiffers",
     "NotRecorded",
     "OriginalTimedOut",
     "OutcomeUnknown",
@@ -274,6 +280,7 @@ _MODULE_OF = {
     "CandidateInvalid": "abreast.jobs.candidates.source.target",
     "CannotDo": "abreast.jobs.workflow.tools",
     "CellFailed": "abreast.jobs.matrix.job",
+    "ClusterUnusable": "abreast.executors.ray.cluster",
     "CommandMissing": "abreast.executors.commands",
     "CommandRefused": "abreast.executors.commands",
     "EditRefused": "abreast.jobs.plan.errors",
@@ -281,6 +288,7 @@ _MODULE_OF = {
     "InputIncomplete": "abreast.run.map.recorded_input",
     "MergeBlocked": "abreast.worktrees.merge.errors",
     "NeedsReport": "abreast.jobs.matrix.scoring.inference",
+    "NodeDiffers": "abreast.executors.sources",
     "OriginalTimedOut": "abreast.jobs.candidates.timing.race",
     "OutsideRepository": "abreast.worktrees.errors",
     "PlanFailed": "abreast.jobs.plan.errors",
