@@ -22,6 +22,7 @@ TASK_STARTERS = {
     "run_coroutine_threadsafe",
 }
 STARTS_TASKS = {  # ARCHITECTURE.md says why
+    "jobs/candidates/behaviour/warm_parents.py",
     "jobs/candidates/timing/timed_process.py",
     "jobs/matrix/job.py",
     "jobs/matrix/tools.py",

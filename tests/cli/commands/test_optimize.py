@@ -48,7 +48,7 @@ NOISY = "import os\n\n\ndef pairs(numbers, wanted):\n    return len(os.environ)\
 MINUTES = 600  # s
 TARGET = ("sums.py::pairs", "--tests", "test_sums.py")
 SHORTLY = ("--timeout", "6s", "--generated", "20")
-QUICKLY = ("--generated", "10", "--blocks", "4")
+QUICKLY = ("--generated", "10", "--blocks", "6")
 
 
 @pytest.fixture
@@ -686,7 +686,7 @@ def test_what_is_relaxed_by_name_is_no_difference(project):
     )
     verdicts = []
     for more in (("--exceptions", "type"), ("--compare", "loose", "--exceptions", "type")):
-        said = patiently(project, *words, "--generated", "0", "--blocks", "4", *more)
+        said = patiently(project, *words, "--generated", "0", "--blocks", "6", *more)
         verdicts.append(
             (
                 said.rows[0]["candidates"][0]["verdict"] == "wrong",

@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -10,10 +11,16 @@ from abreast.jobs.candidates.behaviour.traced_run import (
     LIMITS,
     Tests,
     Watched,
+    hash_seed_of,
     judge_behaviour,
     watch,
 )
 from abreast.jobs.candidates.behaviour.verdict import BaselineFailed, Behaviour, check_baseline
+from abreast.jobs.candidates.behaviour.warm_parents import (
+    WarmParents,
+    WarmProcess,
+    open_warm_parents,
+)
 from abreast.jobs.candidates.inputs.generate import DEFAULT_INPUT_COUNT
 from abreast.jobs.candidates.inputs.probe import Probe, prepare
 from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Timed
@@ -82,6 +89,8 @@ class Evaluator:
         self.target, self._source, self._tests, self._bounds = target, source, tests, bounds
         self._probe: Probe | None = None
         self._slot_lock, self._probe_lock = asyncio.Lock(), asyncio.Lock()
+        self._parents: WarmParents | None = None
+        self._processes = "new ones"
         # The trace of the original, the calls that are timed, and the slot of the original.
         self._ready: tuple[Watched, TimedCalls, Slot] | None = None
 
@@ -106,16 +115,41 @@ class Evaluator:
         """The calls that are timed. Raises RuntimeError before they are chosen."""
         return self._baseline[1]
 
+    @asynccontextmanager
+    async def open(self, slot: Slot) -> AsyncIterator[None]:
+        """Within this context, runs are forked from warmed parents where that is possible.
+
+        `slot` holds the original. Without it, every run is a new process.
+        """
+        async with open_warm_parents(slot, self._tests) as parents:
+            self._parents = parents
+            try:
+                yield
+            finally:
+                self._processes = self.processes
+                self._parents = None
+
+    @property
+    def processes(self) -> str:
+        """How runs are started: forked, or as new processes and why."""
+        if self._parents is None:
+            return self._processes
+        return f"new ones: {self._parents.unfit}" if self._parents.unfit else "forked"
+
     async def begin(self, slot: Slot) -> OriginalTrace:
         """Trace the original twice and choose the calls to time. Raises `BaselineFailed`."""
 
         async def once_more(wanted: Places | None = None) -> Watched:
             await slot.reset()
-            return await self._trace(slot, self._bounds.limits, wanted=wanted)
+            # Another parent has other addresses: what depends on them is not the same twice.
+            parent = await self._parent(self._tests, 1)
+            return await self._trace(slot, self._bounds.limits, wanted=wanted, parent=parent)
 
         async with machine(alone=False):
-            watched = await self._trace(slot, self._bounds.limits)
+            watched = await self._trace(slot, self._bounds.limits, modules=True)
             check_baseline(watched, self.target.qualname, str(slot.path))
+            if self._parents is not None:
+                await self._parents.import_modules(watched.modules)
             second = await once_more()
             again = await self._compare_traces(watched, second, once_more, once_more)
             changing = any(one.verdict.reason.startswith(TOO_LARGE) for one in again.findings)
@@ -125,7 +159,9 @@ class Evaluator:
                     f"so nothing can be compared: {again.reason}"
                 )
             await slot.reset()
-            inputs = await scout(slot, self.target, self._tests, self._bounds.limits.seconds)
+            inputs = await scout(
+                slot, self.target, self._tests, self._bounds.limits.seconds, parents=self._parents
+            )
         return OriginalTrace(watched.to_plain(), inputs)
 
     def ready(self, seen: object, slot: Slot) -> None:
@@ -134,15 +170,30 @@ class Evaluator:
             raise TypeError(f"not what the original did: {type(seen).__name__}")
         self._ready = (Watched.from_plain(seen.watched), seen.inputs, slot)
 
+    async def _parent(self, tests: Tests, number: int = 0) -> WarmProcess | None:
+        return await self._parents.get(hash_seed_of(tests), number) if self._parents else None
+
     async def _trace(
         self,
         slot: Slot,
         limits: ResourceLimits,
         inputs: bytes | None = None,
         wanted: Places | None = None,
+        *,
+        parent: WarmProcess | None = None,
+        modules: bool = False,
     ) -> Watched:
         tests = self._tests if inputs is None else replace(self._tests, names=())
-        return await watch(slot, self.target, tests, limits=limits, inputs=inputs, wanted=wanted)
+        return await watch(
+            slot,
+            self.target,
+            tests,
+            limits=limits,
+            inputs=inputs,
+            wanted=wanted,
+            parent=parent or await self._parent(tests),
+            modules=modules,
+        )
 
     async def _compare_traces(
         self, original: Watched, candidate: Watched, ours: TraceReader, theirs: TraceReader
@@ -231,7 +282,12 @@ class Evaluator:
         options = RaceOptions(self._bounds.rules, self._bounds.plan, seed)
         async with machine(alone=True):
             return await time_candidate(
-                (original, candidate), self.target, self._tests, self.inputs, options=options
+                (original, candidate),
+                self.target,
+                self._tests,
+                self.inputs,
+                options=options,
+                parents=self._parents,
             )
 
     async def profile(self, slot: Slot) -> list[ProfiledLine]:
@@ -240,7 +296,9 @@ class Evaluator:
         Raises `TimedProcessFailed`.
         """
         async with machine(alone=True):
-            found = await line_profile(slot, self.target, self._tests, self.inputs)
+            found = await line_profile(
+                slot, self.target, self._tests, self.inputs, parents=self._parents
+            )
         return [
             ProfiledLine(number, hits, seconds) for number, (hits, seconds) in sorted(found.items())
         ]

@@ -14,7 +14,7 @@ with its own ancestors, and with other repairs only when all of them are there.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -47,6 +47,9 @@ class TreeChanged(AbreastError):
 
 class CandidateEvaluator(Protocol):
     """Evaluates candidates. Every method works only in the slots that are passed to it."""
+
+    def open(self, slot: Slot) -> AbstractAsyncContextManager[None]:
+        """Within this context the other methods are called; `slot` holds the original."""
 
     async def begin(self, slot: Slot) -> object:
         """Trace the original, before any candidate.
@@ -178,9 +181,10 @@ class CandidateRun:
             async def begin() -> object:
                 return await context.evaluator.begin(original)
 
-            async with run.child(
-                TRIES, lanes={WORKTREES: Pool(pool), MACHINE: Slots(len(pool))}
-            ) as tries:
+            async with (
+                context.evaluator.open(original),
+                run.child(TRIES, lanes={WORKTREES: Pool(pool), MACHINE: Slots(len(pool))}) as tries,
+            ):
                 await self._check_tree_unchanged(tries, trees)
                 seen = await tries.step("original", begin, hold={MACHINE: "all"})
                 context.evaluator.ready(seen, original)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Self, cast
 
+from abreast.jobs.candidates.timing.measure import MIN_BLOCKS
 from abreast.models.port import full_name
 
 _MAX_SHARE: Final = 10
@@ -44,7 +45,10 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "compare": (lambda given: given in {"strict", "loose"}, "strict or loose"),
     "exceptions": (lambda given: given in {"type", "args", "message"}, "type, args or message"),
     "threshold": (_is_share, "a share such as 0.05"),
-    "blocks": (lambda given: _is_number(given, 4), "a whole number of at least 4"),
+    "blocks": (
+        lambda given: _is_number(given, MIN_BLOCKS),
+        f"a whole number of at least {MIN_BLOCKS}",
+    ),
     "budget": (_is_text, "a text such as 50req,10min"),
     "timeout": (_is_text, "a time such as 60s"),
     "generated": (lambda given: _is_number(given, 0), "a whole number of at least 0"),

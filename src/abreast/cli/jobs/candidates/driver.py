@@ -30,6 +30,7 @@ from abreast.jobs.candidates.source.origins import (
     SourceMissing,
 )
 from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
+from abreast.jobs.candidates.timing.measure import MIN_BLOCKS
 from abreast.jobs.candidates.timing.timed_process import TimedProcessFailed
 from abreast.jobs.candidates.view import CandidatesLive
 from abreast.jobs.files import units
@@ -48,7 +49,7 @@ _WORDS: Final = (
     "output",
     "timeout",
 )
-_LEAST: Final = {"proposals": 1, "repairs": 0, "width": 0, "generated": 0, "blocks": 4}
+_LEAST: Final = {"proposals": 1, "repairs": 0, "width": 0, "generated": 0, "blocks": MIN_BLOCKS}
 # The tests, the tree or the source of candidates must change first, which makes a new run.
 _PERMANENT_FAILURES: Final = (BaselineFailed, TreeChanged, SourceMissing, TimedProcessFailed)
 
