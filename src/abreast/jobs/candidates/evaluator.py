@@ -61,10 +61,10 @@ def limits_for(limits: ResourceLimits, *originals: Watched) -> ResourceLimits:
 
 @dataclass(frozen=True, slots=True)
 class OriginalTrace:
-    """The trace of the original, as plain data, and the calls that are timed."""
+    """The trace of the original, as plain data, and the calls that are timed, if any are."""
 
     watched: Mapping[str, Any]
-    inputs: TimedCalls
+    inputs: TimedCalls | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,14 @@ class Bounds:
 
     Attributes:
         generated: How many generated inputs are tried besides the calls of the tests.
+        timing: Whether candidates are measured; without it, no calls are chosen for that.
     """
 
     rules: Rules = STRICT
     limits: ResourceLimits = LIMITS
     plan: MeasurePlan = field(default_factory=lambda: MeasurePlan(most=56))
     generated: int = DEFAULT_INPUT_COUNT
+    timing: bool = True
 
 
 class Evaluator:
@@ -92,7 +94,7 @@ class Evaluator:
         self._parents: WarmParents | None = None
         self._processes = "new ones"
         # The trace of the original, the calls that are timed, and the slot of the original.
-        self._ready: tuple[Watched, TimedCalls, Slot] | None = None
+        self._ready: tuple[Watched, TimedCalls | None, Slot] | None = None
 
     @property
     def seen(self) -> bool:
@@ -100,7 +102,7 @@ class Evaluator:
         return self._ready is not None
 
     @property
-    def _baseline(self) -> tuple[Watched, TimedCalls, Slot]:
+    def _baseline(self) -> tuple[Watched, TimedCalls | None, Slot]:
         if self._ready is None:
             raise RuntimeError("the original has not been seen yet")
         return self._ready
@@ -111,9 +113,15 @@ class Evaluator:
         return self._baseline[0]
 
     @property
-    def inputs(self) -> TimedCalls:
-        """The calls that are timed. Raises RuntimeError before they are chosen."""
+    def inputs(self) -> TimedCalls | None:
+        """The calls that are timed; None without timing. Raises RuntimeError before `ready`."""
         return self._baseline[1]
+
+    @property
+    def _timed_calls(self) -> TimedCalls:
+        if (inputs := self.inputs) is None:
+            raise RuntimeError("nothing is timed: the calls for that were not chosen")
+        return inputs
 
     @asynccontextmanager
     async def open(self, slot: Slot) -> AsyncIterator[None]:
@@ -159,10 +167,12 @@ class Evaluator:
                     f"so nothing can be compared: {again.reason}"
                 )
             await slot.reset()
-            inputs = await scout(
-                slot, self.target, self._tests, self._bounds.limits.seconds, parents=self._parents
-            )
+            inputs = await self._choose_inputs(slot) if self._bounds.timing else None
         return OriginalTrace(watched.to_plain(), inputs)
+
+    async def _choose_inputs(self, slot: Slot) -> TimedCalls:
+        seconds = self._bounds.limits.seconds
+        return await scout(slot, self.target, self._tests, seconds, parents=self._parents)
 
     def ready(self, seen: object, slot: Slot) -> None:
         """Take over what `begin` returned. `slot` holds the original; nothing else uses it."""
@@ -258,7 +268,9 @@ class Evaluator:
         ]
         notes = (*truncated[:_MAX_DIFFS], *(self._probe.notes if self._probe else ()))
         return replace(
-            _checked_from(behaviour, len(self.original.invocations), watched), notes=notes
+            _checked_from(behaviour, len(self.original.invocations), watched),
+            notes=notes,
+            generated=len(self._probe.inputs.calls) if self._probe else 0,
         )
 
     async def _try_generated_inputs(self, slot: Slot) -> Behaviour:
@@ -285,7 +297,7 @@ class Evaluator:
                 (original, candidate),
                 self.target,
                 self._tests,
-                self.inputs,
+                self._timed_calls,
                 options=options,
                 parents=self._parents,
             )
@@ -297,7 +309,7 @@ class Evaluator:
         """
         async with machine(alone=True):
             found = await line_profile(
-                slot, self.target, self._tests, self.inputs, parents=self._parents
+                slot, self.target, self._tests, self._timed_calls, parents=self._parents
             )
         return [
             ProfiledLine(number, hits, seconds) for number, (hits, seconds) in sorted(found.items())

@@ -98,6 +98,7 @@ class EvaluationOptions:
         most_repairs: How many candidates of a round may be repaired; this bounds the requests of a
             run.
         share: A candidate is not repaired if a larger share of its calls differs.
+        timing: Whether candidates that behave like the original are measured.
     """
 
     width: int = 1
@@ -105,6 +106,7 @@ class EvaluationOptions:
     most_repairs: int = 12
     share: float = 0.5
     refine: bool = True
+    timing: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class CandidateRun:
     ) -> None:
         """Nothing starts before `run`; `notify` is called with messages for the user."""
         self._context, self._notify = context, notify
-        self._registry = Registry(context.target, context.original)
+        self._registry = Registry(context.target, context.original, timing=context.how.timing)
         self._original: Slot | None = None
         self._repairable: frozenset[str] = frozenset()
         self._earlier_texts: tuple[str, ...] = ()
@@ -235,7 +237,8 @@ class CandidateRun:
     async def _round(self, tries: Run, name: str, new: list[Tried]) -> None:
         if new:
             await self._check(tries, f"candidate{name}", new)
-            await self._measure(tries, f"measure{name}")
+            if self._context.how.timing:
+                await self._measure(tries, f"measure{name}")
             self._registry.copy_to_duplicates()
 
     # --- behaviour
