@@ -147,34 +147,37 @@ async def run_series(kind: str, runs: int, path: Path) -> None:
         candidate = SOURCE.format(rounds=SERIES[kind].rounds)
         async with open_worktrees(top, 2) as trees:
             beside, original = trees.slots
-            bench.ready(await bench.begin(original), original)
-            for number in range(done, runs):
-                await original.reset()
-                await beside.reset()
-                beside.write_candidate(target.file, candidate)
-                began = time.perf_counter()
-                timed = await bench.time(original, beside, candidate, number)
-                row = {
-                    "run": number,
-                    "verdict": timed.verdict,
-                    "ratio": timed.ratio,
-                    "low": timed.low,
-                    "high": timed.high,
-                    "noise_floor": timed.noise_floor,
-                    "blocks": timed.blocks,
-                    "seconds": timed.seconds,
-                    "took": time.perf_counter() - began,
-                    "load": os.getloadavg()[0],
-                    "reason": timed.reason,
-                }
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-                counts = Counter(one["verdict"] for one in rows_of(path))
-                so_far = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-                print(
-                    f"{number + 1}/{runs} {row['took']:.1f} s: {timed.reason}; so far {so_far}",
-                    flush=True,
-                )
+            async with bench.open(original):
+                bench.ready(await bench.begin(original), original)
+                for number in range(done, runs):
+                    await original.reset()
+                    await beside.reset()
+                    beside.write_candidate(target.file, candidate)
+                    began = time.perf_counter()
+                    timed = await bench.time(original, beside, candidate, number)
+                    row = {
+                        "run": number,
+                        "verdict": timed.verdict,
+                        "ratio": timed.ratio,
+                        "low": timed.low,
+                        "high": timed.high,
+                        "noise_floor": timed.noise_floor,
+                        "blocks": timed.blocks,
+                        "seconds": timed.seconds,
+                        "took": time.perf_counter() - began,
+                        "load": os.getloadavg()[0],
+                        "reason": timed.reason,
+                    }
+                    with path.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(row) + "\n")
+                    counts = Counter(one["verdict"] for one in rows_of(path))
+                    so_far = ", ".join(
+                        f"{count} {verdict}" for verdict, count in counts.most_common()
+                    )
+                    print(
+                        f"{number + 1}/{runs} {row['took']:.1f} s: {timed.reason}; so far {so_far}",
+                        flush=True,
+                    )
 
 
 def main() -> None:

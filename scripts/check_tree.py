@@ -24,6 +24,7 @@ TASK_STARTERS = {
 STARTS_TASKS = {  # ARCHITECTURE.md says why
     "executors/driver_requests.py",
     "executors/ray/work.py",
+    "jobs/candidates/behaviour/warm_parents.py",
     "jobs/candidates/timing/timed_process.py",
     "jobs/matrix/job.py",
     "jobs/matrix/tools.py",

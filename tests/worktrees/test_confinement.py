@@ -39,7 +39,7 @@ def measured(monkeypatch):
         monkeypatch.setattr(confinement, "_sandbox_request", with_place)
         monkeypatch.setattr(
             confinement,
-            "_sandbox_environment",
+            "sandbox_environment",
             lambda: {"PATH": os.environ["PATH"], "COVERAGE_PROCESS_CONFIG": config},
         )
 

@@ -20,7 +20,7 @@ from abreast.jobs.candidates.evaluator import MIN_WALL_SECONDS, Bounds, Evaluato
 from abreast.jobs.candidates.job import Author, CandidateRun, CandidatesContext, EvaluationOptions
 from abreast.jobs.candidates.report import CandidatesReport
 from abreast.jobs.candidates.results import Proposal
-from abreast.jobs.candidates.rules import LOOSE, STRICT
+from abreast.jobs.candidates.rules import CLOSE_ABSOLUTE, CLOSE_RELATIVE, LOOSE, STRICT, Rules
 from abreast.jobs.candidates.source.origins import (
     from_directory,
     from_file,
@@ -32,6 +32,7 @@ from abreast.jobs.candidates.source.target import (
     CandidateInvalid,
     Target,
     TargetInvalid,
+    asks_for_closeness,
     parse_target,
     read_source,
 )
@@ -69,11 +70,13 @@ class CandidatesTools:
         self.root, self.target = _find_target(spec.target, cwd)
         self.original = read_source(self.root / self.target.file)
         self.tests = self._find_tests()
-        self._evaluator = Evaluator(
-            self.target, self.original, self.tests, _read_bounds(spec, spell)
-        )
+        self._evaluator = Evaluator(self.target, self.original, self.tests, self._read_bounds())
         self.author: Author | None = None
         self._trials: CandidateRun | None = None
+
+    def _read_bounds(self) -> Bounds:
+        close = asks_for_closeness(self.original, self.target)
+        return _read_bounds(self.spec, _read_rules(self.spec, close=close), self._spell)
 
     def model_author(self, model: AskableModel) -> ModelAuthor:
         """A model as the author of candidates for this target."""
@@ -98,6 +101,7 @@ class CandidatesTools:
             repairs=spec.repairs,
             refine=spec.refine,
             executor=spec.executor or "local",
+            timing=spec.timing,
         )
         context = CandidatesContext(
             self.target, self.original, self.root, self._evaluator, self.author, how
@@ -108,7 +112,8 @@ class CandidatesTools:
     def report(self) -> CandidatesReport:
         """The report of what is known so far."""
         trials, evaluator = self._trials, self._evaluator
-        found = CandidatesReport(self.target, self.original, trials.tried if trials else ())
+        tried = trials.tried if trials else ()
+        found = CandidatesReport(self.target, self.original, tried, timing=self.spec.timing)
         if trials is None or not evaluator.seen:
             return found
         return replace(
@@ -218,19 +223,31 @@ def _find_target(given: str, cwd: Path) -> tuple[Path, Target]:
         raise TargetInvalid(f"{place} can't be used: {error}") from None
 
 
-def _read_bounds(spec: CandidatesSpec, spell: Callable[[str], str]) -> Bounds:
+def _read_rules(spec: CandidatesSpec, *, close: bool) -> Rules:
+    """The rules of the comparison; `close` if the function asks for that with a comment."""
+    given = (spec.rel_tol, spec.abs_tol)
+    if close and given == (None, None):
+        given = (CLOSE_RELATIVE, CLOSE_ABSOLUTE)
+    return replace(
+        STRICT if spec.compare == "strict" else LOOSE,
+        exceptions=spec.exceptions,  # type: ignore[arg-type] # one of the words, by the spec
+        relative=given[0] or 0.0,
+        absolute=given[1] or 0.0,
+    )
+
+
+def _read_bounds(spec: CandidatesSpec, rules: Rules, spell: Callable[[str], str]) -> Bounds:
     try:
         seconds = units.duration(spec.timeout)
     except ValueError as error:
         raise ValueError(f"{spell('timeout')}: {error}") from None
-    rules = replace(STRICT if spec.compare == "strict" else LOOSE, exceptions=spec.exceptions)  # type: ignore[arg-type]
     limits = replace(
         LIMITS, seconds=max(MIN_WALL_SECONDS, 10 * seconds), cpu=max(1, round(seconds))
     )
     plan = MeasurePlan(
         threshold=spec.threshold, first=min(MeasurePlan().first, spec.blocks), most=spec.blocks
     )
-    return Bounds(rules, limits, plan, spec.generated)
+    return Bounds(rules, limits, plan, spec.generated, timing=spec.timing)
 
 
 def _check_pytest(python: str, root: Path, flag: str) -> None:

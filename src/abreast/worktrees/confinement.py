@@ -21,7 +21,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -36,6 +36,10 @@ from abreast.worktrees.staging import remove_tree
 
 Walls: TypeAlias = Literal["any", "own", "bubblewrap", "none"]
 Why: TypeAlias = Literal["exit", "timeout", "memory", "cpu", "processes", "file size", "killed"]
+
+# Runs the sandbox with a request some other way than by a new process; gets the request, a
+# directory that the command can't reach, and how many bytes of its output to keep.
+StartSandbox: TypeAlias = Callable[[dict[str, Any], Path, int], Awaitable[Finished]]
 
 _SANDBOX: Final = ("-I", "-S", str(Path(__file__).with_name("sandbox.py")))
 # Hidden from the command: sockets of other processes, and devices.
@@ -68,6 +72,7 @@ _LIMIT_MESSAGES: Final[tuple[tuple[Why, tuple[bytes, ...]], ...]] = (
     ("file size", (b"File too large",)),
 )
 _SCRATCH_NUMBERS: Final = count()
+PRIVATE: Final = "private-"  # directories in `scratch` that begin so are hidden from commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,7 @@ async def run_confined(
     cwd: str | Path | None = None,
     walls: Walls = "any",
     grace: float = 10.0,
+    start: StartSandbox | None = None,
 ) -> ConfinedResult:
     """Run a command in a slot, then end every process it started; on cancellation, at once.
 
@@ -160,6 +166,7 @@ async def run_confined(
         walls: how network, files and processes are isolated: by namespaces of our own, else by
             bubblewrap if it is installed, else not at all; or by only one of these ways.
         grace: seconds beyond `limits.seconds` until a sandbox that does not answer is given up.
+        start: runs the sandbox; by default in a new process.
 
     Raises:
         CommandMissing: there is no such command.
@@ -198,13 +205,16 @@ async def run_confined(
         with contextlib.suppress(TimeoutError):
             # On a cluster it may wait for a node first; the sandbox itself holds it to its time.
             async with asyncio.timeout(None if commands.queues else most):
-                finished = await commands.run(
-                    sandbox,
-                    stdin=json.dumps(request).encode(),
-                    cwd=str(scratch),
-                    env=_sandbox_environment(),
-                    keep=limits.output,
-                )
+                if start is not None and not commands.queues:
+                    finished = await start(request, scratch, limits.output)
+                else:
+                    finished = await commands.run(
+                        sandbox,
+                        stdin=json.dumps(request).encode(),
+                        cwd=str(scratch),
+                        env=sandbox_environment(),
+                        keep=limits.output,
+                    )
         return _read_report(argv, limits, most, finished, os.pread(report, 1 << 20, 0))
     finally:
         os.close(report)
@@ -212,7 +222,8 @@ async def run_confined(
             await run_in_thread(lambda _: remove_tree(scratch))
 
 
-def _sandbox_environment() -> dict[str, str]:
+def sandbox_environment() -> dict[str, str]:
+    """The environment of a sandbox, without secrets."""
     # Minimal: the command can read it where process isolation is not available.
     return {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
 
@@ -250,7 +261,10 @@ def _sandbox_request(
         "writable": [str(path) for path in writable_paths],
         "readable": [str(path) for path in masked],
         "masks": list(_MASKED),
-        "hidden": [str(home / name) for name in _SECRETS if (home / name).exists()],
+        "hidden": [
+            *(str(home / name) for name in _SECRETS if (home / name).exists()),
+            *(str(path) for path in slot.scratch.glob(f"{PRIVATE}*")),
+        ],
     }
 
 

@@ -1,7 +1,9 @@
 """The sandbox program: runs one untrusted command under every restriction that Linux permits.
 
 It reads its request (JSON) from stdin and writes its report (JSON) to a file that the command can't
-reach. It starts for every command, so it imports nothing of abreast and little else.
+reach. It starts for every command, so it imports nothing of abreast and little else. A process that
+has imported this module can also fork and call `run_request`, with a function in place of the
+command.
 
     sandbox       waits, enforces the time limit, ends every process; leads the process group that
     |             the supervisor process ends
@@ -252,7 +254,10 @@ def set_limit(kind: int, soft: int, hard: int | None = None) -> None:
 
 
 def run_command(request: dict[str, Any], write_end: int, *, split: bool) -> NoReturn:
-    """Replace this process by the command; writes to `write_end` what prevented it."""
+    """Replace this process by the command; writes to `write_end` what prevented it.
+
+    With `become` in the request, that function is called instead; it closes `write_end`.
+    """
     limits = request["limits"]
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -280,6 +285,8 @@ def run_command(request: dict[str, Any], write_end: int, *, split: bool) -> NoRe
         os.umask(0o022)
         os.chdir(request["cwd"])
         set_limit(resource.RLIMIT_AS, limits["memory"])
+        if "become" in request:
+            request["become"](write_end)
         argv, env = request["argv"], request["env"]
         os.execvpe(argv[0], argv, env)  # noqa: S606 - argv, no shell
     except BaseException as error:  # noqa: BLE001 - reported by the pipe
@@ -499,7 +506,8 @@ def run_in_bubblewrap(request: dict[str, Any], restrictions: Restrictions) -> di
 
     def become(write_end: int) -> None:
         request_fd = os.memfd_create("request", 0)
-        os.write(request_fd, json.dumps(request).encode())
+        plain = {name: one for name, one in request.items() if name != "become"}
+        os.write(request_fd, json.dumps(plain).encode())
         os.set_inheritable(write_end, True)  # noqa: FBT003 - the function takes no keyword
         inner = [*request["sandbox"], str(request_fd), str(write_end)]
         with contextlib.suppress(OSError):
@@ -586,7 +594,11 @@ def main() -> None:
     """
     if sys.argv[1:]:
         run_inside_bubblewrap(int(sys.argv[1]), int(sys.argv[2]))
-    request = json.loads(sys.stdin.buffer.read())
+    run_request(json.loads(sys.stdin.buffer.read()))
+
+
+def run_request(request: dict[str, Any]) -> None:
+    """Run the command of a request, and write the report to its file."""
     report = os.open(request["report"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     raise_on_signals()
     with contextlib.suppress(SandboxTerminated, SandboxTimedOut):  # before the command was started

@@ -319,3 +319,29 @@ async def test_a_wrong_argument_is_one_sentence(project, judge, options, error, 
         await trying(**options)
     assert "\n" not in str(raised.value)
     assert judge.done == []
+
+
+async def test_without_timing_nothing_is_measured_and_the_verdict_says_what_it_stands_on(
+    judge, project
+):
+    result = await trying(candidates=[text_of("fast3"), text_of("wrong")], timing=False)
+    assert [one.verdict for one in result.candidates] == ["same", "wrong"]
+    assert judge.times("time") == judge.times("profile") == []
+    assert result.best is None
+    assert result.patch == ""
+    right = result.candidates[0]
+    assert right.timed is None
+    assert "10 calls of 3 tests" in right.reason
+    assert "not measured" in right.reason
+    assert result.plain()["timing"] is False
+    assert "1 of 2 candidates behave like the original" in repr(result)
+
+
+async def test_a_run_without_timing_is_not_resumed_by_one_with_it(judge, project):
+    for timing, cut in ((False, "1req"), (True, "9req")):
+        words = {"candidates": [text_of("fast3")], "store": "runs.db", "timing": timing}
+        if cut == "1req":
+            with pytest.raises(BudgetSpent):
+                await trying(**words, budget=cut)
+        else:
+            assert (await trying(**words, budget=cut)).candidates[0].verdict == "faster"

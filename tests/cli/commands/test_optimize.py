@@ -48,7 +48,7 @@ NOISY = "import os\n\n\ndef pairs(numbers, wanted):\n    return len(os.environ)\
 MINUTES = 600  # s
 TARGET = ("sums.py::pairs", "--tests", "test_sums.py")
 SHORTLY = ("--timeout", "6s", "--generated", "20")
-QUICKLY = ("--generated", "10", "--blocks", "4")
+QUICKLY = ("--generated", "10", "--blocks", "6")
 
 
 @pytest.fixture
@@ -686,7 +686,7 @@ def test_what_is_relaxed_by_name_is_no_difference(project):
     )
     verdicts = []
     for more in (("--exceptions", "type"), ("--compare", "loose", "--exceptions", "type")):
-        said = patiently(project, *words, "--generated", "0", "--blocks", "4", *more)
+        said = patiently(project, *words, "--generated", "0", "--blocks", "6", *more)
         verdicts.append(
             (
                 said.rows[0]["candidates"][0]["verdict"] == "wrong",
@@ -762,3 +762,53 @@ def test_ctrl_c_is_heard_while_git_applies_a_patch(project, tmp_path):
             process.send_signal(signal.SIGINT)
             said = end(process)
     assert said.code == 130, said.err
+
+
+# --- behaviour alone, and tolerance
+
+MEAN = "def pairs(numbers, wanted):\n    return sum(numbers) / 3 + wanted\n"
+NEAR = "def pairs(numbers, wanted):\n    return wanted + sum(numbers) * (1 / 3)\n"
+CALLS = "from sums import pairs\n\n\ndef test_few():\n    assert pairs([0.1, 0.2], 6) > 6\n"
+
+
+@pytest.mark.timeout(700)
+def test_behaviour_alone_is_verified_without_measuring(project):
+    verify = ("--target", *TARGET, "--behaviour-only", "--generated", "20", "--json")
+    for text, code, verdict in ((COUNTED, 0, "same"), (WRONG, 1, "wrong")):
+        said = patiently(project, "verify", str(project.file("draft.py", text)), *verify)
+        assert said.code == code, said.err
+        (found,) = said.rows[0]["candidates"]
+        assert (found["verdict"], found["ratio"], said.rows[0]["timing"]) == (verdict, None, False)
+        assert said.rows[0]["baseline"]["inputs"] == 0
+        assert ("its speed was not measured" in found["reason"]) is (verdict == "same")
+
+
+@pytest.mark.timeout(700)
+def test_floats_may_be_apart_as_far_as_a_flag_or_a_comment_allows(project):
+    def verdict(*more):
+        words = ("--target", *TARGET, "--behaviour-only", "--generated", "20", "--json")
+        draft = str(project.file("draft.py", NEAR))
+        return patiently(project, "verify", draft, *words, *more).rows[0]["candidates"][0][
+            "verdict"
+        ]
+
+    project.file("sums.py", MEAN)
+    project.file("test_sums.py", CALLS)
+    assert verdict() == "wrong"
+    assert verdict("--rel-tol", "1e-9") == "same"
+    project.file("sums.py", f"# abreast: close\n{MEAN}")
+    assert verdict() == "same"
+    assert verdict("--rel-tol", "0") == "wrong"
+
+
+@pytest.mark.parametrize("given", ["-1", "inf", "a"])
+def test_a_tolerance_that_is_none_is_refused(project, given):
+    said = project("optimize", *TARGET, *drafts(project, a=FAST), "--abs-tol", given)
+    assert said.code == 2
+    assert "--abs-tol" in said.err
+
+
+def test_fewer_than_six_blocks_are_refused(project):
+    said = project("optimize", *TARGET, *drafts(project, a=FAST), "--blocks", "4")
+    assert said.code == 2
+    assert "6" in said.err

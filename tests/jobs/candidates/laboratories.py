@@ -1,5 +1,7 @@
 """A project with one function, and a fake evaluator that reads the verdict from the candidate."""
 
+from contextlib import asynccontextmanager
+
 from abreast.jobs.candidates.job import CandidateRun, CandidatesContext
 from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Proposal, Timed
 from abreast.jobs.candidates.source.target import Target
@@ -43,6 +45,11 @@ class FakeEvaluator:
         self.overlaps = []
         self.seen = None
         self.profiles = [ProfiledLine(2, 1, 0.5)]
+
+    @asynccontextmanager
+    async def open(self, slot):
+        assert slot.path.is_dir()
+        yield
 
     async def begin(self, slot):
         self.done.append(("begin", ""))

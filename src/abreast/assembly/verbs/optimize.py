@@ -54,6 +54,9 @@ async def optimize(
     width: int = 2,
     compare: Literal["strict", "loose"] = "strict",
     exceptions: Literal["type", "args", "message"] = "args",
+    rel_tol: float | None = None,
+    abs_tol: float | None = None,
+    timing: bool = True,
     threshold: float = 0.02,
     blocks: int = 56,
     generated: int = 200,
@@ -94,6 +97,11 @@ async def optimize(
         width: how many are checked at once; measuring is one at a time.
         compare: whether dict order, -0.0, sharing, and causes of exceptions count.
         exceptions: how much of an exception counts.
+        rel_tol: how far floats may be apart, as in `math.isclose`; by default not at all, or 1e-9
+            for a function with the comment `# abreast: close`.
+        abs_tol: the same, absolute; by default not at all, or 1e-12 with that comment.
+        timing: whether candidates are measured; without it, those that behave like the original
+            are the `same`, and none is the best.
         threshold: the share that a candidate must be faster by.
         blocks: measure at most so many blocks of six runs or more.
         generated: how many inputs are generated besides those of the tests.
@@ -133,6 +141,9 @@ async def optimize(
             "width": width,
             "compare": compare,
             "exceptions": exceptions,
+            "rel_tol": rel_tol,
+            "abs_tol": abs_tol,
+            "timing": timing,
             "threshold": threshold,
             "blocks": blocks,
             "generated": generated,
@@ -284,9 +295,11 @@ def _is_same(facts: dict[str, Any], row: RunRow) -> bool:
     if not isinstance(recorded, dict) or not isinstance(recorded.get("spec"), dict):
         return False
     words = ("target", "original", "program")
-    sources = ("candidates", "model", "tests")
+    sources = ("candidates", "model", "tests", "timing")
+    # Runs of before always measured.
+    before = {"timing": True, **recorded["spec"]}
     return all(recorded.get(word) == facts[word] for word in words) and all(
-        recorded["spec"].get(word) == facts["spec"][word] for word in sources
+        before.get(word) == facts["spec"][word] for word in sources
     )
 
 

@@ -33,6 +33,20 @@ candidate_options = options.group_of(
         help="How much of an exception counts.",
     ),
     click.option(
+        "--rel-tol",
+        "rel_tol",
+        metavar="X",
+        help="How far floats may be apart, as a share of the larger one.  [0]",
+    ),
+    click.option(
+        "--abs-tol", "abs_tol", metavar="X", help="How far floats may be apart at least.  [0]"
+    ),
+    click.option(
+        "--behaviour-only",
+        is_flag=True,
+        help="Compare behaviour, and measure nothing.",
+    ),
+    click.option(
         "--threshold",
         metavar="X",
         help="What it must be faster by, as a share or in percent.  [2%]",

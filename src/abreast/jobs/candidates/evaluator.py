@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -10,10 +11,16 @@ from abreast.jobs.candidates.behaviour.traced_run import (
     LIMITS,
     Tests,
     Watched,
+    hash_seed_of,
     judge_behaviour,
     watch,
 )
 from abreast.jobs.candidates.behaviour.verdict import BaselineFailed, Behaviour, check_baseline
+from abreast.jobs.candidates.behaviour.warm_parents import (
+    WarmParents,
+    WarmProcess,
+    open_warm_parents,
+)
 from abreast.jobs.candidates.inputs.generate import DEFAULT_INPUT_COUNT
 from abreast.jobs.candidates.inputs.probe import Probe, prepare
 from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Timed
@@ -54,10 +61,10 @@ def limits_for(limits: ResourceLimits, *originals: Watched) -> ResourceLimits:
 
 @dataclass(frozen=True, slots=True)
 class OriginalTrace:
-    """The trace of the original, as plain data, and the calls that are timed."""
+    """The trace of the original, as plain data, and the calls that are timed, if any are."""
 
     watched: Mapping[str, Any]
-    inputs: TimedCalls
+    inputs: TimedCalls | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +73,14 @@ class Bounds:
 
     Attributes:
         generated: How many generated inputs are tried besides the calls of the tests.
+        timing: Whether candidates are measured; without it, no calls are chosen for that.
     """
 
     rules: Rules = STRICT
     limits: ResourceLimits = LIMITS
     plan: MeasurePlan = field(default_factory=lambda: MeasurePlan(most=56))
     generated: int = DEFAULT_INPUT_COUNT
+    timing: bool = True
 
 
 class Evaluator:
@@ -82,8 +91,10 @@ class Evaluator:
         self.target, self._source, self._tests, self._bounds = target, source, tests, bounds
         self._probe: Probe | None = None
         self._slot_lock, self._probe_lock = asyncio.Lock(), asyncio.Lock()
+        self._parents: WarmParents | None = None
+        self._processes = "new ones"
         # The trace of the original, the calls that are timed, and the slot of the original.
-        self._ready: tuple[Watched, TimedCalls, Slot] | None = None
+        self._ready: tuple[Watched, TimedCalls | None, Slot] | None = None
 
     @property
     def seen(self) -> bool:
@@ -91,7 +102,7 @@ class Evaluator:
         return self._ready is not None
 
     @property
-    def _baseline(self) -> tuple[Watched, TimedCalls, Slot]:
+    def _baseline(self) -> tuple[Watched, TimedCalls | None, Slot]:
         if self._ready is None:
             raise RuntimeError("the original has not been seen yet")
         return self._ready
@@ -102,20 +113,51 @@ class Evaluator:
         return self._baseline[0]
 
     @property
-    def inputs(self) -> TimedCalls:
-        """The calls that are timed. Raises RuntimeError before they are chosen."""
+    def inputs(self) -> TimedCalls | None:
+        """The calls that are timed; None without timing. Raises RuntimeError before `ready`."""
         return self._baseline[1]
+
+    @property
+    def _timed_calls(self) -> TimedCalls:
+        if (inputs := self.inputs) is None:
+            raise RuntimeError("nothing is timed: the calls for that were not chosen")
+        return inputs
+
+    @asynccontextmanager
+    async def open(self, slot: Slot) -> AsyncIterator[None]:
+        """Within this context, runs are forked from warmed parents where that is possible.
+
+        `slot` holds the original. Without it, every run is a new process.
+        """
+        async with open_warm_parents(slot, self._tests) as parents:
+            self._parents = parents
+            try:
+                yield
+            finally:
+                self._processes = self.processes
+                self._parents = None
+
+    @property
+    def processes(self) -> str:
+        """How runs are started: forked, or as new processes and why."""
+        if self._parents is None:
+            return self._processes
+        return f"new ones: {self._parents.unfit}" if self._parents.unfit else "forked"
 
     async def begin(self, slot: Slot) -> OriginalTrace:
         """Trace the original twice and choose the calls to time. Raises `BaselineFailed`."""
 
         async def once_more(wanted: Places | None = None) -> Watched:
             await slot.reset()
-            return await self._trace(slot, self._bounds.limits, wanted=wanted)
+            # Another parent has other addresses: what depends on them is not the same twice.
+            parent = await self._parent(self._tests, 1)
+            return await self._trace(slot, self._bounds.limits, wanted=wanted, parent=parent)
 
         async with machine(alone=False):
-            watched = await self._trace(slot, self._bounds.limits)
+            watched = await self._trace(slot, self._bounds.limits, modules=True)
             check_baseline(watched, self.target.qualname, str(slot.path))
+            if self._parents is not None:
+                await self._parents.import_modules(watched.modules)
             second = await once_more()
             again = await self._compare_traces(watched, second, once_more, once_more)
             changing = any(one.verdict.reason.startswith(TOO_LARGE) for one in again.findings)
@@ -125,8 +167,12 @@ class Evaluator:
                     f"so nothing can be compared: {again.reason}"
                 )
             await slot.reset()
-            inputs = await scout(slot, self.target, self._tests, self._bounds.limits.seconds)
+            inputs = await self._choose_inputs(slot) if self._bounds.timing else None
         return OriginalTrace(watched.to_plain(), inputs)
+
+    async def _choose_inputs(self, slot: Slot) -> TimedCalls:
+        seconds = self._bounds.limits.seconds
+        return await scout(slot, self.target, self._tests, seconds, parents=self._parents)
 
     def ready(self, seen: object, slot: Slot) -> None:
         """Take over what `begin` returned. `slot` holds the original; nothing else uses it."""
@@ -134,15 +180,30 @@ class Evaluator:
             raise TypeError(f"not what the original did: {type(seen).__name__}")
         self._ready = (Watched.from_plain(seen.watched), seen.inputs, slot)
 
+    async def _parent(self, tests: Tests, number: int = 0) -> WarmProcess | None:
+        return await self._parents.get(hash_seed_of(tests), number) if self._parents else None
+
     async def _trace(
         self,
         slot: Slot,
         limits: ResourceLimits,
         inputs: bytes | None = None,
         wanted: Places | None = None,
+        *,
+        parent: WarmProcess | None = None,
+        modules: bool = False,
     ) -> Watched:
         tests = self._tests if inputs is None else replace(self._tests, names=())
-        return await watch(slot, self.target, tests, limits=limits, inputs=inputs, wanted=wanted)
+        return await watch(
+            slot,
+            self.target,
+            tests,
+            limits=limits,
+            inputs=inputs,
+            wanted=wanted,
+            parent=parent or await self._parent(tests),
+            modules=modules,
+        )
 
     async def _compare_traces(
         self, original: Watched, candidate: Watched, ours: TraceReader, theirs: TraceReader
@@ -207,7 +268,9 @@ class Evaluator:
         ]
         notes = (*truncated[:_MAX_DIFFS], *(self._probe.notes if self._probe else ()))
         return replace(
-            _checked_from(behaviour, len(self.original.invocations), watched), notes=notes
+            _checked_from(behaviour, len(self.original.invocations), watched),
+            notes=notes,
+            generated=len(self._probe.inputs.calls) if self._probe else 0,
         )
 
     async def _try_generated_inputs(self, slot: Slot) -> Behaviour:
@@ -231,7 +294,12 @@ class Evaluator:
         options = RaceOptions(self._bounds.rules, self._bounds.plan, seed)
         async with machine(alone=True):
             return await time_candidate(
-                (original, candidate), self.target, self._tests, self.inputs, options=options
+                (original, candidate),
+                self.target,
+                self._tests,
+                self._timed_calls,
+                options=options,
+                parents=self._parents,
             )
 
     async def profile(self, slot: Slot) -> list[ProfiledLine]:
@@ -240,7 +308,9 @@ class Evaluator:
         Raises `TimedProcessFailed`.
         """
         async with machine(alone=True):
-            found = await line_profile(slot, self.target, self._tests, self.inputs)
+            found = await line_profile(
+                slot, self.target, self._tests, self._timed_calls, parents=self._parents
+            )
         return [
             ProfiledLine(number, hits, seconds) for number, (hits, seconds) in sorted(found.items())
         ]

@@ -14,7 +14,7 @@ with its own ancestors, and with other repairs only when all of them are there.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -47,6 +47,9 @@ class TreeChanged(AbreastError):
 
 class CandidateEvaluator(Protocol):
     """Evaluates candidates. Every method works only in the slots that are passed to it."""
+
+    def open(self, slot: Slot) -> AbstractAsyncContextManager[None]:
+        """Within this context the other methods are called; `slot` holds the original."""
 
     async def begin(self, slot: Slot) -> object:
         """Trace the original, before any candidate.
@@ -96,6 +99,7 @@ class EvaluationOptions:
             run.
         share: A candidate is not repaired if a larger share of its calls differs.
         executor: Where candidates are checked; they are timed here.
+        timing: Whether candidates that behave like the original are measured.
     """
 
     width: int = 1
@@ -104,6 +108,7 @@ class EvaluationOptions:
     share: float = 0.5
     refine: bool = True
     executor: str = "local"
+    timing: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,7 @@ class CandidateRun:
     ) -> None:
         """Nothing starts before `run`; `notify` is called with messages for the user."""
         self._context, self._notify = context, notify
-        self._registry = Registry(context.target, context.original)
+        self._registry = Registry(context.target, context.original, timing=context.how.timing)
         self._original: Slot | None = None
         self._repairable: frozenset[str] = frozenset()
         self._earlier_texts: tuple[str, ...] = ()
@@ -182,9 +187,10 @@ class CandidateRun:
             async def begin() -> object:
                 return await context.evaluator.begin(original)
 
-            async with run.child(
-                TRIES, lanes={WORKTREES: Pool(pool), MACHINE: Slots(len(pool))}
-            ) as tries:
+            async with (
+                context.evaluator.open(original),
+                run.child(TRIES, lanes={WORKTREES: Pool(pool), MACHINE: Slots(len(pool))}) as tries,
+            ):
                 await self._check_tree_unchanged(tries, trees)
                 seen = await tries.step("original", begin, hold={MACHINE: "all"})
                 context.evaluator.ready(seen, original)
@@ -235,7 +241,8 @@ class CandidateRun:
     async def _round(self, tries: Run, name: str, new: list[Tried]) -> None:
         if new:
             await self._check(tries, f"candidate{name}", new)
-            await self._measure(tries, f"measure{name}")
+            if self._context.how.timing:
+                await self._measure(tries, f"measure{name}")
             self._registry.copy_to_duplicates()
 
     # --- behaviour

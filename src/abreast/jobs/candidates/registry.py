@@ -23,10 +23,12 @@ class Registry:
     """Every candidate so far.
 
     A duplicate takes the results of the earlier one. Of the two sources the shorter one is kept.
+    Without `timing`, a candidate that behaves like the original is the `same`, and its reason says
+    what that stands on.
     """
 
-    def __init__(self, target: Target, original: str) -> None:
-        self._target, self._original = target, original
+    def __init__(self, target: Target, original: str, *, timing: bool = True) -> None:
+        self._target, self._original, self._timing = target, original, timing
         self._register = DuplicateFinder(original)
         self.tried: dict[str, Tried] = {}
 
@@ -76,7 +78,7 @@ class Registry:
         """Record a candidate's check and after it its repairs, each the child of the previous."""
         text = self.text_of(name)
         tried = replace(self.tried[name], text=text, size=size_of(self._original, text))
-        self.tried[name] = _with_check(tried, links[0].checked)
+        self.tried[name] = self._with_check(tried, links[0].checked)
         parent = name
         for link in links[1:]:
             parent = self._add_repair(parent, link)
@@ -85,10 +87,20 @@ class Registry:
         """Record a repair. It may turn out here to be a duplicate of another candidate's repair."""
         tried = self._classify(Proposal(f"{parent}-repaired", link.text, "repair", parent))
         if tried.verdict == "undecided":
-            tried = _with_check(tried, link.checked)
+            tried = self._with_check(tried, link.checked)
         order, at = list(self.tried.items()), list(self.tried).index(parent) + 1
         self.tried = dict([*order[:at], (tried.name, tried), *order[at:]])
         return tried.name
+
+    def _with_check(self, tried: Tried, checked: Checked) -> Tried:
+        if checked.verdict != "same":
+            return replace(tried, checked=checked, verdict=checked.verdict, reason=checked.reason)
+        if not self._timing:
+            reason = f"{checked.evidence}; its speed was not measured"
+            return replace(tried, checked=checked, verdict="same", reason=reason)
+        return replace(
+            tried, checked=checked, reason="it behaves like the original, and was not measured"
+        )
 
     def time(self, name: str, timed: Timed) -> None:
         """Record a measurement."""
@@ -126,14 +138,6 @@ class Registry:
             if one.of is not None:
                 first = self.tried[one.of]
                 self.tried[name] = replace(one, checked=first.checked, timed=first.timed)
-
-
-def _with_check(tried: Tried, checked: Checked) -> Tried:
-    if checked.verdict == "same":
-        return replace(
-            tried, checked=checked, reason="it behaves like the original, and was not measured"
-        )
-    return replace(tried, checked=checked, verdict=checked.verdict, reason=checked.reason)
 
 
 def child_of(parent: Tried, text: str, origin: Origin) -> Proposal:

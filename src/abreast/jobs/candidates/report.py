@@ -30,7 +30,8 @@ COLUMNS: Final = ("candidate", "verdict", "speed", "interval", "memory", "why")
 class CandidatesReport:
     """All that is known at the end, or so far.
 
-    `watched` is the trace of the original; None if no candidate had to be evaluated.
+    `watched` is the trace of the original; None if no candidate had to be evaluated. Without
+    `timing`, behaviour alone was compared.
     """
 
     target: Target
@@ -39,6 +40,13 @@ class CandidatesReport:
     watched: Watched | None = None
     inputs: TimedCalls | None = None
     profile: Sequence[ProfiledLine] = ()
+    timing: bool = True
+
+    @property
+    def behaves(self) -> bool:
+        """Whether there are candidates, and all of them behave like the original."""
+        alike = {"same", "duplicate", "faster", "slower"}
+        return bool(self.tried) and all(one.verdict in alike for one in self.tried)
 
     @property
     def winner(self) -> Tried | None:
@@ -96,6 +104,7 @@ class CandidatesReport:
             "target": str(self.target),
             "baseline": baseline,
             "candidates": [one.plain() for one in self.tried],
+            "timing": self.timing,
             "winner": winner and winner.name,
             "noise_floor": self.noise_floor,
             "confinement": list(watched.confinement) if watched else [],
@@ -131,6 +140,12 @@ class CandidatesReport:
         if (winner := self.winner) is not None:
             ratio, interval, _ = _figures(winner.timed)
             return f"{winner.name} behaves like the original and is {ratio} {interval} as fast"
+        if self.tried and not self.timing:
+            alike = sum(one.verdict == "same" for one in self.tried)
+            return (
+                f"{alike} of {len(self.tried)} candidates behave like the original, "
+                "as far as it was called; speed was not measured"
+            )
         return (
             f"none of {len(self.tried)} candidates is known to be faster "
             "and to behave like the original"

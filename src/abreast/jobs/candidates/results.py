@@ -81,6 +81,7 @@ class Checked:
     Attributes:
         notes: What was not compared: generated inputs left out, by reason, and calls beyond the
             limit.
+        generated: How many generated inputs were compared.
     """
 
     verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
@@ -93,6 +94,15 @@ class Checked:
     stderr: str = ""
     layers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    generated: int = 0
+
+    @property
+    def evidence(self) -> str:
+        """The sentence that says what the verdict stands on."""
+        return (
+            f"it behaves like the original in {self.invocations} calls of {self.tests} tests, "
+            f"{self.passed} of which pass, and in {self.generated} generated inputs"
+        )
 
     @property
     def share(self) -> float:

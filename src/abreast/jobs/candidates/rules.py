@@ -79,6 +79,9 @@ class Rules:
 RELAXABLE = tuple(one.name for one in fields(Rules) if one.default is True)
 STRICT = Rules()
 LOOSE = STRICT.without(*RELAXABLE)
+# For a function with the comment `# abreast: close`, unless other tolerances are given.
+CLOSE_RELATIVE = 1e-9
+CLOSE_ABSOLUTE = 1e-12
 
 
 def seen_by(rules: Rules, node: SnapshotNode) -> SnapshotNode:

@@ -1,10 +1,12 @@
 """The specification of a candidates job, as job files, the command line and manifests have it."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Self, cast
 
+from abreast.jobs.candidates.timing.measure import MIN_BLOCKS
 from abreast.models.port import full_name
 
 _MAX_SHARE: Final = 10
@@ -29,6 +31,11 @@ def _is_share(given: object) -> bool:
     return is_number and 0 <= cast("float", given) < _MAX_SHARE
 
 
+def _is_tolerance(given: object) -> bool:
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return is_number and 0 <= cast("float", given) < math.inf
+
+
 # By key of the specification: the test of a value, and the text that describes a valid one.
 _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "target": (_is_text, "a text such as pkg/mod.py::function"),
@@ -43,8 +50,14 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "width": (lambda given: _is_number(given, 0), "a whole number of at least 0"),
     "compare": (lambda given: given in {"strict", "loose"}, "strict or loose"),
     "exceptions": (lambda given: given in {"type", "args", "message"}, "type, args or message"),
+    "rel_tol": (_is_tolerance, "a number such as 1e-9"),
+    "abs_tol": (_is_tolerance, "a number such as 1e-12"),
     "threshold": (_is_share, "a share such as 0.05"),
-    "blocks": (lambda given: _is_number(given, 4), "a whole number of at least 4"),
+    "timing": (lambda given: isinstance(given, bool), "true or false"),
+    "blocks": (
+        lambda given: _is_number(given, MIN_BLOCKS),
+        f"a whole number of at least {MIN_BLOCKS}",
+    ),
     "budget": (_is_text, "a text such as 50req,10min"),
     "timeout": (_is_text, "a time such as 60s"),
     "generated": (lambda given: _is_number(given, 0), "a whole number of at least 0"),
@@ -72,7 +85,10 @@ class CandidatesSpec:
     width: int = 2
     compare: str = "strict"
     exceptions: str = "args"
+    rel_tol: float | None = None
+    abs_tol: float | None = None
     threshold: float = 0.02
+    timing: bool = True
     blocks: int = 56
     budget: str | None = None
     timeout: str = "60s"

@@ -9,6 +9,7 @@ from abreast.jobs.candidates.source.target import (
     CandidateInvalid,
     Target,
     TargetInvalid,
+    asks_for_closeness,
     candidate_text,
     parse_target,
 )
@@ -282,3 +283,20 @@ def test_a_whole_file_without_the_function_or_of_another_kind_is_refused():
     original = "def top(text):\n    return text\n"
     with pytest.raises(CandidateInvalid, match="top is plain, and the candidate's is async"):
         made("async def top(text):\n    return text\n", original=original)
+
+
+@pytest.mark.parametrize(
+    ("text", "close"),
+    [
+        ("def f(x):  # abreast: close\n    return x\n", True),
+        ("# abreast: close\ndef f(x):\n    return x\n", True),
+        ("# abreast: close\n@cache\ndef f(x):\n    return x\n", True),
+        ("def f(x):\n    #abreast:close, as sums may be taken in any order\n    return x\n", True),
+        ("# abreast: close\n\n\ndef f(x):\n    return x\n", False),
+        ("def g():  # abreast: close\n    pass\n\n\ndef f(x):\n    return x\n", False),
+        ("def f(x):\n    return '# abreast: close'\n", False),
+        ("def f(x):  # abreast: closed\n    return x\n", False),
+    ],
+)
+def test_a_comment_asks_for_closeness_of_its_function_alone(text, close):
+    assert asks_for_closeness(text, Target("mod.py", "f")) is close

@@ -64,7 +64,8 @@ def simulate(monkeypatch, original, candidate, counter=""):
     processes = SimulatedProcesses((original, candidate), counter)
 
     @asynccontextmanager
-    async def opened():
+    async def opened(parents):
+        assert parents is None
         yield processes
 
     monkeypatch.setattr(timing, "open_timed_processes", opened)

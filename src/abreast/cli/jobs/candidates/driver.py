@@ -31,6 +31,7 @@ from abreast.jobs.candidates.source.origins import (
     SourceMissing,
 )
 from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
+from abreast.jobs.candidates.timing.measure import MIN_BLOCKS
 from abreast.jobs.candidates.timing.timed_process import TimedProcessFailed
 from abreast.jobs.candidates.view import CandidatesLive
 from abreast.jobs.files import units
@@ -50,13 +51,16 @@ _WORDS: Final = (
     "output",
     "timeout",
 )
-_LEAST: Final = {"proposals": 1, "repairs": 0, "width": 0, "generated": 0, "blocks": 4}
+_LEAST: Final = {"proposals": 1, "repairs": 0, "width": 0, "generated": 0, "blocks": MIN_BLOCKS}
 # The tests, the tree or the source of candidates must change first, which makes a new run.
 _PERMANENT_FAILURES: Final = (BaselineFailed, TreeChanged, SourceMissing, TimedProcessFailed)
 
 
 class CandidatesDriver(JobDriver):
-    """Drives one run of candidates; with `must_win`, it fails unless a candidate is faster."""
+    """Drives one run of candidates.
+
+    With `must_win`, it fails unless a candidate is faster, or without timing, behaves the same.
+    """
 
     kind = KIND
 
@@ -115,6 +119,7 @@ class CandidatesDriver(JobDriver):
             "target": str(self._tools.target),
             "tests": list(self._tools.tests.names),
             "width": max(1, spec.width),
+            "timing": spec.timing,
             "source": next(word for word in SOURCES if getattr(spec, word)),
             "model": spec.model,
             "requests": 0
@@ -173,7 +178,8 @@ class CandidatesDriver(JobDriver):
 
     def print_result(self) -> int:
         """Print and write the report; return the exit code."""
-        won = self._print_and_write().winner is not None
+        report = self._print_and_write()
+        won = report.winner is not None if self._spec.timing else report.behaves
         return FAILED if self._failed or (self._must_win and not won) else DONE
 
     def _print_and_write(self) -> CandidatesReport:
@@ -247,7 +253,9 @@ def drive_candidates(
             word: read_number(f"--{word}", given.get(word), least=least)
             for word, least in _LEAST.items()
         },
+        **{word: _tolerance(word, given.get(word)) for word in ("rel_tol", "abs_tol")},
         "threshold": _share(given["threshold"]) if given.get("threshold") else None,
+        "timing": False if given.get("behaviour_only") else None,
         "tests": list(given.get("tests") or ()) or None,
         "budget": config.get(BUDGET, given.get("budget")) or None,
     }
@@ -259,6 +267,16 @@ def drive_candidates(
         raise UsageError(one_line(str(error))) from None
     driver = CandidatesDriver(spec, request, cwd=str(Path.cwd()), must_win=name == "verify")
     return drive(driver, replace(request, dry_run=request.dry_run or request.check_only))
+
+
+def _tolerance(word: str, given: str | None) -> float | None:
+    try:
+        found = None if given is None else float(given)
+    except ValueError:
+        found = math.nan
+    if found is not None and not 0 <= found < math.inf:
+        raise UsageError(f"--{word.replace('_', '-')}: {given!r} is no number such as 1e-9")
+    return found
 
 
 def _share(given: str) -> float:

@@ -19,7 +19,10 @@ Failure: TypeAlias = Literal["timeout", "refused", "error"]
 
 # Fields that are converted separately, or that older records do not have.
 _READ_SEPARATELY = frozenset(
-    {"invocations", "signs", "cut", "unconfined", "exit", "seconds", "cpu", "contents"}
+    {
+        *("invocations", "signs", "cut", "unconfined", "exit", "seconds", "cpu"),
+        *("contents", "modules"),
+    }
 )
 _MAX_DIGITS = 20  # of the number of a call; longer ones are not parsed
 
@@ -75,6 +78,7 @@ class Watched:
         seconds: Wall time of the run; 0 if it is not known.
         cpu: CPU seconds of the run, with all its processes; 0 if it is not known.
         contents: Requested slices of values that are too large to be recorded; not stored.
+        modules: The modules that it imported from libraries, if that was requested; not stored.
     """
 
     tests: int
@@ -96,10 +100,12 @@ class Watched:
     seconds: float = 0.0
     cpu: float = 0.0
     contents: AllContents = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """Return the trace as JSON data."""
-        plain = {name: getattr(self, name) for name in self.__slots__ if name != "contents"}
+        stored = [name for name in self.__slots__ if name not in {"contents", "modules"}]
+        plain = {name: getattr(self, name) for name in stored}
         return plain | {
             "invocations": json.loads(encode(self.invocations)),
             "signs": asdict(self.signs),
@@ -218,6 +224,7 @@ class Trace:
                 name: [_require_text(one) for one in content[name]]
                 for name in ("found", "elsewhere", "broken")
             },
+            "modules": [_require_text(one) for one in content.get("modules", ())],
             "codes": {
                 _require_text(name): _require_text(digest)
                 for name, digest in content["codes"].items()

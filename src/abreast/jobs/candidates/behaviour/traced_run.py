@@ -11,17 +11,15 @@ can't interfere.
 
 import contextlib
 import json
-import marshal
 import os
 import signal
 import stat
-from functools import cache
-from importlib.util import MAGIC_NUMBER, cache_from_source
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from abreast.executors.commands import CommandMissing, CommandRefused
+from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
 from abreast.jobs.candidates.behaviour.trace import Failure, Signs, Tests, Trace, Watched
 from abreast.jobs.candidates.behaviour.verdict import (
     CRASH,
@@ -29,6 +27,7 @@ from abreast.jobs.candidates.behaviour.verdict import (
     Behaviour,
     judge_behaviour,
 )
+from abreast.jobs.candidates.behaviour.warm_parents import ParentLost, WarmProcess
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.values.invocation import Places, RecordInvalid
 from abreast.worktrees.background import StopRequest, run_in_thread
@@ -40,52 +39,6 @@ LIMITS: Final = ResourceLimits()
 _MAX_TRACE_BYTES: Final = 192 << 20
 _OUTPUT_CHARACTERS: Final = 4_000  # of stdout and of stderr that are kept
 _RUN_NUMBERS: Final = count()
-_CANDIDATES: Final = Path(__file__).parents[1]
-_PACKAGE, _BUNDLE = "abreast.jobs.candidates", "_abreast_child"
-_FOLDERS: Final = ("values", "child")
-# By PEP 552: a file with a source hash that is not checked when it is loaded.
-_PYC_HEADER: Final = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
-
-# For `python -c`, with the directory of the bundle as its argument.
-PROGRAM: Final = f"""
-import sys
-if sys.version_info < (3, 11):
-    found = sys.version.split()[0]
-    sys.exit("abreast: Python 3.11 or later is needed to watch a function, this is %s" % found)
-place = sys.argv.pop()
-sys.path.insert(1, place)
-from {_BUNDLE}.child.main import main
-sys.path.remove(place)
-main(place)
-"""
-
-
-def write_bundle(place: Path) -> None:
-    """Write all modules of the child into a package in the directory `place`, which exists."""
-    package = place / _BUNDLE
-    for folder in ("", *_FOLDERS):
-        (package / folder / "__pycache__").mkdir(parents=True)
-    for name, data in _files().items():
-        (package / name).write_bytes(data)
-
-
-@cache
-def _files() -> dict[str, bytes]:
-    """Return the modules as source, and as compiled by this interpreter.
-
-    An interpreter of another version ignores the compiled ones.
-    """
-    found = {"__init__.py": b"", **{f"{folder}/__init__.py": b"" for folder in _FOLDERS}}
-    folders = [sorted((_CANDIDATES / folder).glob("[a-z]*.py")) for folder in _FOLDERS]
-    for path in (_CANDIDATES / "rules.py", *chain(*folders)):
-        name = path.relative_to(_CANDIDATES).as_posix()
-        text = path.read_text(encoding="utf-8").replace(_PACKAGE, _BUNDLE)
-        found[name] = text.encode("utf-8")
-        compiled = Path(cache_from_source(name))
-        found[str(compiled)] = _PYC_HEADER + marshal.dumps(
-            compile(text, name, "exec", dont_inherit=True, optimize=0)
-        )
-    return found
 
 
 async def watch(
@@ -96,11 +49,15 @@ async def watch(
     limits: ResourceLimits = LIMITS,
     inputs: bytes | None = None,
     wanted: Places | None = None,
+    parent: WarmProcess | None = None,
+    modules: bool = False,
 ) -> Watched:
     """Run the tests in the slot as it is, and trace every call of the target.
 
     With `inputs`, call the target with those as well. `wanted` names slices of values that are too
-    large to be recorded; their content is returned in `contents`.
+    large to be recorded; their content is returned in `contents`. With `parent`, the process is
+    forked from that one, which has the hash seed of `hash_seed_of(tests)`. With `modules`, it
+    reports which modules it imported from libraries.
 
     The slot is neither written to before nor reset afterwards. The hash seed, and so the order of
     sets of strings, is one in all runs with tests and another in runs without. Whatever goes wrong
@@ -108,16 +65,11 @@ async def watch(
     sandbox.
     """
     place = slot.scratch / f"watch-{slot.index}-{next(_RUN_NUMBERS)}"
-    environment = {"PYTHONHASHSEED": "0" if tests.names else "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    orders = {**_orders(slot, target, tests, inputs, wanted), "modules": modules}
     try:
-        before = await run_in_thread(
-            lambda stop: _prepare(place, slot, _orders(slot, target, tests, inputs, wanted), stop)
-        )
-        command = [tests.python, "-c", PROGRAM, str(place)]
+        before = await run_in_thread(lambda stop: _prepare(place, slot, orders, stop))
         try:
-            ran = await run_confined(
-                command, slot, limits=limits, extra_env=environment, writable=[place]
-            )
+            ran = await _run_child(slot, tests, place, limits, parent)
         except (CommandMissing, CommandRefused) as error:
             return _failed_run("error", f"the project's Python could not be started: {error}")
         data, files = await run_in_thread(
@@ -131,6 +83,33 @@ async def watch(
         with contextlib.suppress(OSError):  # closing the pool tries again, and reports why not
             await run_in_thread(lambda _: remove_tree(place))
     return _watched_from(ran, limits, data, tuple(files))
+
+
+def hash_seed_of(tests: Tests) -> int:
+    """The hash seed of a traced run: one with tests, another without."""
+    return 0 if tests.names else 1
+
+
+async def _run_child(
+    slot: Slot, tests: Tests, place: Path, limits: ResourceLimits, parent: WarmProcess | None
+) -> ConfinedResult:
+    command = [tests.python, "-c", PROGRAM, str(place)]
+    environment = {
+        "PYTHONHASHSEED": str(hash_seed_of(tests)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    if parent is not None:
+        with contextlib.suppress(ParentLost):
+            return await run_confined(
+                command,
+                slot,
+                limits=limits,
+                extra_env=environment,
+                writable=[place],
+                start=parent.starter("main", place),
+            )
+    await run_in_thread(lambda _: write_bundle(place))
+    return await run_confined(command, slot, limits=limits, extra_env=environment, writable=[place])
 
 
 def _orders(
@@ -154,7 +133,6 @@ _FileState: TypeAlias = tuple[str, tuple[int, int, int, int, int]]
 
 def _prepare(place: Path, slot: Slot, orders: object, stop: StopRequest) -> set[_FileState]:
     place.mkdir(mode=0o700)
-    write_bundle(place)
     (place / "orders.json").write_text(json.dumps(orders), "ascii")
     (place / "said").touch(mode=0o600)
     return _file_states(slot.path, stop)
@@ -232,6 +210,7 @@ def _watched_from(
         seconds=ran.wall_seconds,
         cpu=ran.cpu_seconds,
         contents=trace.contents,
+        modules=tuple(trace.end["modules"]) if trace.end else (),
     )
 
 

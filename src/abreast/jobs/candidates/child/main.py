@@ -147,6 +147,7 @@ class ChildProgram:
                 "broken": self._patches.rebound_names(self._places),
                 "codes": guard.code_digests(self._places, self._target),
                 "grown": guard.changed_state(self._state_before, guard.state_digests(self._places)),
+                "modules": self._modules() if self._orders.get("modules") else [],
             },
         )
 
@@ -201,6 +202,20 @@ class ChildProgram:
             importlib.import_module(module_name(self._target))
         module, function = self._found[-1]
         try_inputs(self._recorder, inputs, module, self._orders["qualname"], function)
+
+    def _modules(self) -> list[str]:
+        """Return the modules that were imported from the libraries, in that order."""
+        files = {
+            name: getattr(getattr(one, "__spec__", None), "origin", None)
+            for name, one in list(sys.modules.items())
+        }
+        return [
+            name
+            for name, file in files.items()
+            if isinstance(file, str)
+            and os.path.realpath(file).startswith(_LIBRARIES)
+            and not self._places.belongs(file)
+        ]
 
     def _files_elsewhere(self) -> list[str]:
         """Return files of modules of the target's name that were imported from another place."""

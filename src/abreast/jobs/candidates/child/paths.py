@@ -39,6 +39,10 @@ class Places:
         """Whether the path is in the slot."""
         return os.path.realpath(path).startswith(self.slot + os.sep)
 
+    def belongs(self, path: str) -> bool:
+        """Whether the path is a file of the project: in the slot, or one that it mirrors."""
+        return self.holds(path) or self.mirrored(path) is not None
+
     def owns(self, module: ModuleType) -> bool:
         """Whether a module is from the slot."""
         file = getattr(module, "__file__", None)

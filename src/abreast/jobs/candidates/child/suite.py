@@ -1,5 +1,6 @@
 """Runs pytest with a plugin that reports which test is running, and the outcome of each."""
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -51,15 +52,41 @@ def run_tests(
 
     pytest = importlib.import_module("pytest")
     hooks: dict[str, Callable[..., None]] = {
-        "pytest_load_initial_conftests": _remove_unknown_options,
+        "pytest_load_initial_conftests": remove_unknown_options,
         "pytest_runtest_logstart": begin,
         "pytest_runtest_logreport": note,
         "pytest_collectreport": note_collection,
         "pytest_collection_finish": collected,
     }
-    plugin = type("Watching", (), {name: staticmethod(hook) for name, hook in hooks.items()})()
-    args = [*_isolation_options(), "--continue-on-collection-errors", "-q", *names]
-    return int(pytest.main(args, plugins=[plugin]))
+    args = [*isolation_options(), "--continue-on-collection-errors", "-q", *names]
+    return int(pytest.main(args, plugins=[plugin_of(hooks)]))
+
+
+def plugin_of(hooks: dict[str, Callable[..., None]]) -> object:
+    """Return a plugin of pytest with these hooks, by name."""
+    return type("Watching", (), {name: staticmethod(hook) for name, hook in hooks.items()})()
+
+
+def load_plugins(names: Sequence[str], modules: Sequence[str]) -> int:
+    """Have pytest load its plugins as for these tests, and import modules; return its exit code.
+
+    Given twice, `--version` prints the names of the plugins. No conftest.py and no test is loaded.
+    The modules are imported while pytest's import hook is in place: of a package with plugins, it
+    warns about modules that were imported without it.
+    """
+    pytest = importlib.import_module("pytest")
+
+    def import_modules(**_: object) -> None:
+        for name in modules:
+            with contextlib.suppress(BaseException):
+                importlib.import_module(name)
+
+    hooks: dict[str, Callable[..., None]] = {
+        "pytest_load_initial_conftests": remove_unknown_options,
+        "pytest_cmdline_main": import_modules,
+    }
+    args = ["--version", "--version", "--noconftest", *isolation_options(), *names]
+    return int(pytest.main(args, plugins=[plugin_of(hooks)]))
 
 
 def _failure_message(report: Any) -> str:  # noqa: ANN401 - pytest is not imported here
@@ -74,7 +101,7 @@ def _failure_message(report: Any) -> str:  # noqa: ANN401 - pytest is not import
     return (lines[0] if lines else "")[:_MESSAGE_CHARACTERS]
 
 
-def _isolation_options() -> list[str]:
+def isolation_options() -> list[str]:
     """Options for one process, the given order, no coverage, and a cache outside the project."""
     found = [
         option
@@ -86,7 +113,7 @@ def _isolation_options() -> list[str]:
     return ["-o", f"cache_dir={place}", *found]
 
 
-def _remove_unknown_options(early_config: Any, args: list[str]) -> None:  # noqa: ANN401 - pytest is not imported here
+def remove_unknown_options(early_config: Any, args: list[str]) -> None:  # noqa: ANN401 - pytest is not imported here
     """Remove options of plugins that are installed, but that the project has disabled."""
     for added, options in _PLUGIN_OPTIONS.values():
         if not hasattr(early_config.option, added):

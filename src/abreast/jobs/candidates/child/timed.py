@@ -54,15 +54,15 @@ class _CallStopper:
 
     def __init__(self, directory: str, wanted: list[str], *, digests: bool = True) -> None:
         self.test = "<collection>"
-        # If no call is wanted: the name, seconds, digest of arguments and copyability of each. The
-        # digest is empty if it was not taken.
+        # The name, seconds, digest of arguments and copyability of each. The digest is empty if it
+        # was not taken: if it was not requested, or if there are wanted calls.
         self.calls: list[list[Any]] = []
         self.uncounted = 0  # calls beyond those
         self._digests = digests
         self.held: list[str] = []
         self.function: Callable[..., Any] | None = None
         self.undo: list[Callable[[], None]] = []  # puts the original target back in its place
-        self._directory, self._wanted = directory, wanted
+        self._directory, self.wanted = directory, wanted
         self._counts: Counter[str] = Counter()
         self._inside = False
 
@@ -75,20 +75,20 @@ class _CallStopper:
             return None
         name = f"{self.test}#{self._counts[self.test]}"
         self._counts[self.test] += 1
-        if name in self._wanted and name not in self.held:
+        if name in self.wanted and name not in self.held:
             self.held.append(name)
             if not os.fork():
                 # Calls of the target by itself must not pass through this code while it is timed.
                 for one in self.undo:
                     one()
                 CallHolder(
-                    self._directory, self._wanted.index(name), name, self.function, (args, kwargs)
+                    self._directory, self.wanted.index(name), name, self.function, (args, kwargs)
                 ).serve()
-        if self._wanted or len(self.calls) >= MOST_TIMED:
+        if len(self.calls) >= MOST_TIMED:
             self.uncounted += 1
             return _OuterCall(self, None)
         digest, copyable = "", False
-        if self._digests and len(self.calls) < MOST_CALLS:
+        if self._digests and not self.wanted and len(self.calls) < MOST_CALLS:
             digest = hashlib.sha256(pack(take_snapshot((args, kwargs), consume=False))).hexdigest()[
                 :16
             ]
@@ -125,9 +125,15 @@ class _OuterCall:
         """Do nothing: it does not matter how the call ends."""
 
     def hand_on(self, result: object) -> object:
-        """Return the result. For a lazy one, add the time until its end to the call's."""
+        """Return the result. For a lazy one, add the time until its end to the call's.
+
+        Where there are wanted calls, it is only counted: that takes a fork for each.
+        """
         kind = type(result)
         if self._row is not None and (_is_async(kind) or is_iterator(kind)):
+            if self._stopper.wanted:
+                self._stopper.uncounted += 1
+                return result
             with self._stopper.inside():
                 self._row[1] += _lazy_result_seconds(result)
         return result

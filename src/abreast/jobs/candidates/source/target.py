@@ -7,6 +7,8 @@ helpers of new names.
 import ast
 import difflib
 import io
+import re
+import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -20,6 +22,7 @@ Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS: Final = (*_FUNCTIONS, ast.ClassDef)
 _IMPORTS: Final = (ast.Import, ast.ImportFrom)
+_CLOSE: Final = re.compile(r"#\s*abreast:\s*close\b")
 
 
 class TargetInvalid(AbreastError, ValueError):
@@ -93,6 +96,16 @@ def read_source(path: Path) -> str:
 def find_function(text: str, target: Target) -> Function:
     """Return the target in a text of its file. Raises `CandidateInvalid`."""
     return _function(_parse(text, target.file), target)
+
+
+def asks_for_closeness(text: str, target: Target) -> bool:
+    """Whether a comment `# abreast: close` stands in the target, or on the line above it."""
+    function = find_function(text, target)
+    lines = range(_first_line(function) - 1, (function.end_lineno or function.lineno) + 1)
+    return any(
+        one.type == tokenize.COMMENT and one.start[0] in lines and _CLOSE.search(one.string)
+        for one in tokenize.generate_tokens(io.StringIO(text).readline)
+    )
 
 
 def candidate_text(original_text: str, target: Target, candidate_text: str) -> str:

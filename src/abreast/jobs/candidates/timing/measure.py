@@ -23,10 +23,11 @@ same in the other direction. Looks are taken after 6 blocks, 8, 11, and so on up
 the permitted share of false "faster" (0.2%) is divided among them. The same: the interval of the
 ratio by ordinary confidence (97.5% on either side) is within the threshold, and the control's is
 within 5%. This may miss a gain of a percent or two, which is a small loss; to be as sure as for
-"faster" would need four times as many blocks. At the last look, a ratio within the noise floor is
-also the same, if the floor is under 5%, and a ratio whose whole interval is below 1 is slower.
-Otherwise undecided. A candidate of which every run takes many times as long as every other run is
-slower at once.
+"faster" would need four times as many blocks. Futility: once the interval's upper bound is below 1,
+the candidate is slower whatever the noise, and once it is below the threshold and the ratio within
+5% of 1, the same: it can't become faster any more. At the last look, a ratio within the noise floor
+is also the same, if the floor is under 5%. Otherwise undecided. A candidate of which every run
+takes many times as long as every other run is slower at once.
 """
 
 import hashlib
@@ -57,7 +58,8 @@ _TRIMMED_SHARE = 0.2  # of the blocks, at either end
 # A candidate is slower at once if all its runs take this many times as long as all others.
 _HOPELESS_RATIO_FIRST_BLOCK = 8.0
 _HOPELESS_RATIO = 2.0  # after further blocks
-_MIN_BLOCKS = 4  # fewer give no usable spread
+# With fewer, so many are trimmed that the interval may be a single point.
+MIN_BLOCKS = 6
 _MIN_RESAMPLES = 50
 
 
@@ -99,8 +101,8 @@ class MeasurePlan:
     resamples: int = 200
 
     def __post_init__(self) -> None:
-        if not (_MIN_BLOCKS <= self.first <= self.most):
-            raise ValueError("a plan has at least 4 blocks, and at most as many as it says")
+        if not (MIN_BLOCKS <= self.first <= self.most):
+            raise ValueError("a plan has at least 6 blocks, and at most as many as it says")
         if self.laps < 1 or (self.laps % 2 and self.laps > 1):
             raise ValueError(
                 "a block goes there and back: its laps are an even number, or 1 for long runs"
@@ -244,15 +246,17 @@ def _verdict(
     bar = 1 + max(plan.threshold, control.spread)
     if candidate.low > bar:
         return "faster"
-    if candidate.high < 1 / bar:
+    # `slower` and `same` accept nothing, so neither has to pass the noise floor.
+    if candidate.high < 1:
         return "slower"
+    if candidate.high < 1 + plan.threshold and candidate.ratio >= 1 / (1 + plan.alike):
+        return "same"
     # The control must be close to 1 too, else a noisy machine would call everything the same.
     if (likely[0] <= plan.threshold and likely[1] <= plan.alike) or (
         last and candidate.spread <= min(control.spread, plan.alike)
     ):
         return "same"
-    # `slower` accepts nothing, so at the last look an interval without a gain is enough for it.
-    return "slower" if last and candidate.high < 1 else "undecided"
+    return "undecided"
 
 
 def _log_ratios(

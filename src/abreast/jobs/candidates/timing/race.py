@@ -3,7 +3,8 @@
 The control is the original once more; it shows the machine's own noise. A turn makes every chosen
 call in the process of one arm, and its time is the sum of theirs; `measure` decides the order of
 turns and when there are enough. Timed processes are started anew for every block, since memory
-layout affects their speed; only where starting them takes long, they are used for several blocks.
+layout affects their speed by a percent or so. They are used for several blocks where starting them
+takes long, or where the candidate is so much faster or slower that a percent does not matter.
 
 The result of every call is compared, so a candidate can't be fast by doing something else while it
 is timed. Nor can it be fast by reporting the end of a call too early: all that happens around the
@@ -37,13 +38,20 @@ from abreast.jobs.candidates.values.invocation import Invocation, RecordInvalid,
 from abreast.worktrees.slot import Slot
 
 _MAX_GENERATION_BLOCKS: Final = 10
+_LARGE_RATIO: Final = 1.3  # of medians, in either direction: layout of memory does not matter
+_LARGE_RATIO_BLOCKS: Final = 3  # of a generation then
 _GENERATION_SECONDS: Final = 300.0  # for the blocks of a generation, unless one takes longer
 _CANDIDATE_SLOWDOWN: Final = 10  # a candidate's process lives long enough for this factor
 _MIN_FIRST_CALL_SAVING: Final = 1 / 4  # of a first call; a smaller saving can't be seen in it
 _COUNT_REPEATS: Final = 3
 _COUNTING_SLOWDOWN: Final = 2  # a call may take this many times as long while something is counted
 _LONG_CALL_SECONDS: Final = 1.0  # the instructions of a longer call are counted once
-_NOISE_ERRORS: Final = 4.0  # standard errors of a median that count as noise
+# Of a lap: the chance that a candidate that saves nothing on the whole is the quickest of three
+# arms, and the least share of laps in which one that saves as much as it seems is the quickest.
+_WIN_BY_CHANCE: Final = 1 / 3
+_WIN_BY_RIGHT: Final = 2 / 3
+_FALSE_TRUST: Final = 1e-4  # the share of those that save nothing on the whole and are not found
+_FALSE_DISTRUST: Final = 0.01
 _REGRESSION_RATIO: Final = 1.15  # an input that takes this many times as long is a regression
 
 
@@ -105,6 +113,9 @@ class Race:
         self.arms: dict[str, _Arm] = {which: _Arm(slots[which == "candidate"]) for which in ARMS}
         self._generation = 0
         self._generation_end = 0  # the block before which the processes are started anew
+        # By arm: the answers of its processes, which have the seconds of every call of the tests.
+        self.answers: dict[str, list[dict[str, Any]]] = {which: [] for which in ARMS}
+        self._seconds: dict[str, list[float]] = {which: [] for which in ARMS}  # of each turn
         self._expected: dict[int, Invocation] = {}
         self._known_digests: dict[int, list[str]] = {}
         # On a shared machine a CPU may be slower than another for a while, so all arms begin a lap
@@ -127,6 +138,7 @@ class Race:
             arm.inside[-1] += sum(made.chunks)
             arm.outside[-1] += made.all - sum(made.chunks)
             arm.by_input.setdefault(number, []).append(seconds)
+        self._seconds[turn.which].append(work)
         return work
 
     async def _start_generation(self, block: int) -> None:
@@ -152,14 +164,25 @@ class Race:
             )
             for which in ARMS
         ]
-        for which, (process, _) in zip(ARMS, await self._processes.start(places), strict=True):
+        for which, (process, answer) in zip(ARMS, await self._processes.start(places), strict=True):
             self.arms[which].process = process
+            self.answers[which].append(answer)
         for number in range(len(wanted)):  # the original first: the others are compared with it
             if number not in self._expected:
                 await self._make_call(self.arms["original"], "original", number)
-        self._generation_end = block + max(
-            1, min(blocks, int((SYSTEM_CLOCK.now() - began) / self._options.block_start_seconds))
+        wanted_blocks = max(
+            _LARGE_RATIO_BLOCKS if self._ratio_is_large() else 1,
+            int((SYSTEM_CLOCK.now() - began) / self._options.block_start_seconds),
         )
+        self._generation_end = block + min(blocks, wanted_blocks)
+
+    def _ratio_is_large(self) -> bool:
+        """Whether the candidate is so far from the others that layout of memory can't matter."""
+        if not all(self._seconds.values()):
+            return False
+        middle = {which: median(seconds) for which, seconds in self._seconds.items()}
+        ratios = [middle[which] / middle["candidate"] for which in ("original", "control")]
+        return min(ratios) > _LARGE_RATIO or max(ratios) < 1 / _LARGE_RATIO
 
     async def _make_call(
         self, arm: _Arm, which: str, number: int, cpu: int | None = None
@@ -316,19 +339,33 @@ class Race:
     def works_elsewhere(self) -> bool | None:
         """Whether the saved work is done elsewhere: before the `go` or after the `done`.
 
-        None if noise hides it. Compares the wall time saved between `go` and `done` with the wall
-        time added around them; other load disturbs both alike.
+        None if noise hides it. In each lap, every arm runs once, in an order that is drawn. If the
+        candidate only moves its work, its whole lap, with all that is around the calls, takes as
+        long as that of the original and of the control: it is the quickest of the three by chance,
+        in at most a third of the laps, whatever the noise of the machine. So it is trusted only
+        after so many laps in which it was the quickest, by half of what it seems to save, that
+        chance would give in one of 10,000 cases.
         """
-        inside, outside = (
-            {which: median(getattr(self.arms[which], word)) for which in ARMS}
-            for word in ("inside", "outside")
+        saved = median(self.arms["original"].inside) - median(self.arms["candidate"].inside)
+        whole = {
+            which: [sum(both) for both in zip(arm.inside, arm.outside, strict=True)]
+            for which, arm in self.arms.items()
+        }
+        laps = list(zip(*(whole[which] for which in ARMS), strict=True))
+        wins = sum(
+            candidate + saved / 2 < min(original, control) for original, candidate, control in laps
         )
-        saved = inside["original"] - inside["candidate"]
-        around = [
-            one - outside[which]
-            for which in ("original", "control")
-            for one in self.arms[which].outside
-        ]
-        noise = _NOISE_ERRORS * 1.4826 * median(map(abs, around)) / math.sqrt(len(around) / 2)
-        moved = outside["candidate"] - outside["original"]
-        return None if saved <= 0 or abs(moved - saved / 2) <= noise else moved > saved / 2
+        if saved <= 0:
+            return None
+        if chance_of(range(wins, len(laps) + 1), len(laps), _WIN_BY_CHANCE) <= _FALSE_TRUST:
+            return False
+        unlikely = chance_of(range(wins + 1), len(laps), _WIN_BY_RIGHT) <= _FALSE_DISTRUST
+        return True if unlikely else None
+
+
+def chance_of(counts: range, tries: int, chance: float) -> float:
+    """The probability of one of these counts of successes in so many tries."""
+    return math.fsum(
+        math.comb(tries, count) * chance**count * (1 - chance) ** (tries - count)
+        for count in counts
+    )

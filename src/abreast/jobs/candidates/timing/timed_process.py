@@ -6,13 +6,15 @@ import json
 import os
 import select
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
-from abreast.jobs.candidates.behaviour.traced_run import PROGRAM, Tests, write_bundle
+from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
+from abreast.jobs.candidates.behaviour.trace import Tests
+from abreast.jobs.candidates.behaviour.warm_parents import ParentLost, WarmParents, WarmProcess
 from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.confinement import ConfinedResult, ResourceLimits, run_confined
@@ -24,6 +26,9 @@ MIN_ANSWER_SECONDS: Final = 60.0  # the shortest timeout for an answer: the mach
 LIFETIME_SECONDS: Final = 600.0
 _POLL_MILLISECONDS: Final = 100  # between checks whether the process has ended
 _MAX_ANSWER_BYTES: Final = 64 << 20
+# The parents that processes are forked from in turn: hash seed, and number. The first three also
+# serve traced runs.
+_PARENTS: Final = ((0, 0), (1, 0), (0, 1), (2, 0), (3, 0))
 _LEAVE_SECONDS: Final = 2.0  # that a process may take to end by itself
 
 
@@ -63,6 +68,8 @@ class ProcessPlace:
         seconds: The lifetime of the process.
         digests: Whether it reports digests of the arguments; a pass that only times calls needs
             none.
+        parent: The process that it is forked from, which has the same hash seed; None for a new
+            process.
     """
 
     slot: Slot
@@ -72,6 +79,7 @@ class ProcessPlace:
     hash_seed: int = 0
     seconds: float = LIFETIME_SECONDS
     digests: bool = True
+    parent: WarmProcess | None = None
 
 
 class TimedProcess:
@@ -90,7 +98,6 @@ class TimedProcess:
         """Create its directory, bundle and pipes."""
         place, slot = self._place, self._place.slot
         self._directory.mkdir(mode=0o700)
-        write_bundle(self._directory)
         orders = {
             "top": str(slot.repository.top),
             "slot": str(slot.path),
@@ -114,20 +121,33 @@ class TimedProcess:
         limits = ResourceLimits(
             seconds=place.seconds, cpu=max(1, int(place.seconds)), processes=128
         )
-        environment = {"PYTHONHASHSEED": str(place.hash_seed), "PYTHONDONTWRITEBYTECODE": "1"}
-        program = PROGRAM.replace(".child.main", ".child.timed")
         try:
-            self.ran = await run_confined(
-                [place.tests.python, "-c", program, str(self._directory)],
-                place.slot,
-                limits=limits,
-                extra_env=environment,
-                writable=[self._directory],
-            )
+            self.ran = await self._run(limits)
         except Exception as error:  # noqa: BLE001 - raised where an answer is awaited
             self.error = error
         finally:
             self._over = True
+
+    async def _run(self, limits: ResourceLimits) -> ConfinedResult:
+        place, directory = self._place, self._directory
+        seed = place.hash_seed if place.parent is None else place.parent.hash_seed
+        environment = {"PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1"}
+        program = PROGRAM.replace(".child.main", ".child.timed")
+        command = [place.tests.python, "-c", program, str(directory)]
+        if place.parent is not None:
+            with contextlib.suppress(ParentLost):
+                return await run_confined(
+                    command,
+                    place.slot,
+                    limits=limits,
+                    extra_env=environment,
+                    writable=[directory],
+                    start=place.parent.starter("timed", directory),
+                )
+        await run_in_thread(lambda _: write_bundle(directory))
+        return await run_confined(
+            command, place.slot, limits=limits, extra_env=environment, writable=[directory]
+        )
 
     def leave(self) -> None:
         """Ask it to end."""
@@ -244,16 +264,23 @@ class TimedProcess:
 class TimedProcesses:
     """The timed processes that are alive, as tasks of one task group."""
 
-    def __init__(self, group: asyncio.TaskGroup) -> None:
-        self._group = group
+    def __init__(self, group: asyncio.TaskGroup, parents: WarmParents | None = None) -> None:
+        """With `parents`, they are forked from those."""
+        self._group, self._parents = group, parents
         self._alive: list[TimedProcess] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._started = 0
 
     async def start(
         self, places: Sequence[ProcessPlace]
     ) -> list[tuple[TimedProcess, dict[str, Any]]]:
-        """Start some at once, wait until each is ready, and return them with their answers."""
-        begun = [TimedProcess(place) for place in places]
+        """Start some at once, wait until each is ready, and return them with their answers.
+
+        All are forked from the same parent, so that none has a better layout of memory for its
+        whole life than another. The next ones have the next parent.
+        """
+        parent = await self._next_parent()
+        begun = [TimedProcess(replace(place, parent=parent)) for place in places]
         self._alive += begun
         for process in begun:
             await run_in_thread(process.prepare)
@@ -266,6 +293,11 @@ class TimedProcesses:
                     f"the tests did not make the call {missing[0]} {failed}".strip()
                 )
         return found
+
+    async def _next_parent(self) -> WarmProcess | None:
+        seed, number = _PARENTS[self._started % len(_PARENTS)]
+        self._started += 1
+        return None if self._parents is None else await self._parents.get(seed, number)
 
     async def end(self) -> None:
         """End them all."""
@@ -283,14 +315,18 @@ class TimedProcesses:
 
 
 @contextlib.asynccontextmanager
-async def open_timed_processes() -> AsyncIterator[TimedProcesses]:
+async def open_timed_processes(
+    parents: WarmParents | None = None,
+) -> AsyncIterator[TimedProcesses]:
     """Within this context there are timed processes; all of them are ended with it.
+
+    With `parents`, they are forked from those, else they are new processes.
 
     An exception leaves it as it is, not in an exception group.
     """
     caught: Exception | None = None
     async with asyncio.TaskGroup() as group:
-        processes = TimedProcesses(group)
+        processes = TimedProcesses(group, parents)
         try:
             yield processes
         except Exception as error:  # noqa: BLE001 - raised below

@@ -4,8 +4,9 @@ Each call starts from the state in which the tests made it. `scout` chooses the 
 `Race` measures them and checks that the candidate does its work where it is timed.
 
 The calls of the tests that are not timed are compared, so that none of them is slower unnoticed. A
-pass runs the tests once and records how long each call takes, by the child's own clock. Original
-and candidate have their passes in turns, and the quickest of each call counts. This is too coarse
+pass runs the tests once and records how long each call takes, by the child's own clock. The timed
+processes have made passes when they started; if those show a call that looks slower, original and
+candidate have passes of their own in turns. The quickest of each call counts. This is too coarse
 to accept anything, and accepts nothing: a call that looks slower is timed like the chosen ones, and
 the verdict is that of all of them together. If there are more such calls than can be timed, or if
 the rest together takes so much longer that nothing is left of the gain, the candidate stays
@@ -21,6 +22,7 @@ from typing import Any, Final, Literal, Self
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.jobs.candidates.behaviour.trace import Tests
 from abreast.jobs.candidates.behaviour.verdict import join_names
+from abreast.jobs.candidates.behaviour.warm_parents import WarmParents
 from abreast.jobs.candidates.results import Timed
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.measure import Measurement, measure, turns_of
@@ -63,13 +65,14 @@ async def scout(
     seconds: float,
     *,
     round_seconds: float = MAX_ROUND_SECONDS,
+    parents: WarmParents | None = None,
 ) -> TimedCalls:
     """Choose the calls to time, by two runs of the original. Raises `TimedProcessFailed`.
 
     A run may take `seconds`; the chosen calls together take at most `round_seconds`, except the
-    longest.
+    longest. With `parents`, the runs are forked from those.
     """
-    async with open_timed_processes() as processes:
+    async with open_timed_processes(parents) as processes:
         place = ProcessPlace(slot, target, tests, seconds=seconds)
         _, answer = (await processes.start([place]))[0]
         try:
@@ -108,10 +111,11 @@ async def time_candidate(
     inputs: TimedCalls,
     *,
     options: RaceOptions,
+    parents: WarmParents | None = None,
 ) -> Timed:
     """Measure the candidate in the second slot against the original in the first."""
     try:
-        async with open_timed_processes() as processes:
+        async with open_timed_processes(parents) as processes:
             return await _Timing(processes, slots, target, tests, options).run(inputs)
     except TimedProcessFailed as error:
         verdict: Literal["timeout", "undecided", "refused"] = (
@@ -136,14 +140,16 @@ class _Timing:
 
     async def run(self, inputs: TimedCalls) -> Timed:
         """Return the verdict; for a faster one, compare all other calls of the tests as well."""
-        found = await self._measure(inputs)
+        found, race = await self._measure(inputs)
         if found.verdict != "faster":
             return found
-        comparison = await self._compare_untimed(inputs)
+        comparison = _compare_answers(race, inputs)
+        if comparison is None or comparison.suspects or doubt(comparison, inputs, found.low or 1.0):
+            comparison = await self._compare_untimed(inputs)
         if more := comparison.worth_timing():
             known = {one.name: one for one in inputs.left}
             inputs = inputs.beside([known.get(one.name, one) for one in more])
-            found = await self._measure(inputs)
+            found, _ = await self._measure(inputs)
             names = ", ".join(one.name for one in more)
             found = replace(
                 found, notes=(*found.notes, f"timed because it seemed slower in the tests: {names}")
@@ -151,7 +157,7 @@ class _Timing:
         against = doubt(comparison, inputs, found.low or 1.0) if found.verdict == "faster" else ""
         return _undecided(found, against) if against else found
 
-    async def _measure(self, inputs: TimedCalls) -> Timed:
+    async def _measure(self, inputs: TimedCalls) -> tuple[Timed, Race]:
         options = self.options
         race = Race(self.processes, self.slots, self.target, self.tests, inputs, options=options)
         measurement = await measure(
@@ -175,9 +181,9 @@ class _Timing:
             instructions,
             uncounted,
         )
-        return (
-            await self._verify_faster(race, found, inputs) if found.verdict == "faster" else found
-        )
+        if found.verdict == "faster":
+            found = await self._verify_faster(race, found, inputs)
+        return found, race
 
     async def _compare_untimed(self, inputs: TimedCalls) -> "UntimedComparison":
         passes: tuple[list[Pass], list[Pass]] = ([], [])
@@ -250,14 +256,19 @@ def _sentence(measurement: Measurement, instructions: float | None) -> str:
 
 
 async def line_profile(
-    slot: Slot, target: Target, tests: Tests, inputs: TimedCalls
+    slot: Slot,
+    target: Target,
+    tests: Tests,
+    inputs: TimedCalls,
+    *,
+    parents: WarmParents | None = None,
 ) -> dict[int, tuple[int, float]]:
     """Return, by line of the staged file, how often it ran and for how many seconds.
 
     Raises `TimedProcessFailed`.
     """
     found: dict[int, tuple[int, float]] = {}
-    async with open_timed_processes() as processes:
+    async with open_timed_processes(parents) as processes:
         # Tracing every line makes a call some ten times slower, so long ones are profiled only if
         # there are no others.
         short = [one for one in inputs.chosen if one.seconds <= _PROFILED_CALL_SECONDS] or [
@@ -352,6 +363,23 @@ def compare_passes(
         _extremes(candidate, rest),
         all(one.complete for one in (*original, *candidate)),
     )
+
+
+def _compare_answers(race: Race, inputs: TimedCalls) -> UntimedComparison | None:
+    """Compare the passes that the timed processes made when they started.
+
+    None if there are too few, or if they don't have the seconds of every call.
+    """
+    try:
+        original, candidate = (
+            [Pass.of(answer) for answer in race.answers[which]]
+            for which in ("original", "candidate")
+        )
+    except ValueError:
+        return None
+    if len(original) < _MIN_PASSES or not all(one.complete for one in (*original, *candidate)):
+        return None
+    return compare_passes(original, candidate, [one.name for one in inputs.chosen])
 
 
 def _quickest(passes: Sequence[Pass], known: set[str]) -> dict[str, float]:

@@ -1,0 +1,61 @@
+"""Copies the modules of the child for the interpreter of the user's project.
+
+They get a package name of their own, so that the project may be abreast itself or have another
+abreast installed.
+"""
+
+import marshal
+from functools import cache
+from importlib.util import MAGIC_NUMBER, cache_from_source
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+_CANDIDATES: Final = Path(__file__).parents[1]
+_SANDBOX: Final = Path(__file__).parents[3] / "worktrees" / "sandbox.py"
+_PACKAGE, _BUNDLE = "abreast.jobs.candidates", "_abreast_child"
+_FOLDERS: Final = ("values", "child")
+# By PEP 552: a file with a source hash that is not checked when it is loaded.
+_PYC_HEADER: Final = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
+
+# For `python -c`, with the directory of the bundle as its argument.
+PROGRAM: Final = f"""
+import sys
+if sys.version_info < (3, 11):
+    found = sys.version.split()[0]
+    sys.exit("abreast: Python 3.11 or later is needed to watch a function, this is %s" % found)
+place = sys.argv.pop()
+sys.path.insert(1, place)
+from {_BUNDLE}.child.main import main
+sys.path.remove(place)
+main(place)
+"""
+
+
+def write_bundle(place: Path) -> None:
+    """Write all modules of the child into a package in the directory `place`, which exists."""
+    package = place / _BUNDLE
+    for folder in ("", *_FOLDERS):
+        (package / folder / "__pycache__").mkdir(parents=True)
+    for name, data in _files().items():
+        (package / name).write_bytes(data)
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    """Return the modules as source, and as compiled by this interpreter.
+
+    An interpreter of another version ignores the compiled ones.
+    """
+    found = {"__init__.py": b"", **{f"{folder}/__init__.py": b"" for folder in _FOLDERS}}
+    folders = [sorted((_CANDIDATES / folder).glob("[a-z]*.py")) for folder in _FOLDERS]
+    for path in (_CANDIDATES / "rules.py", *chain(*folders), _SANDBOX):
+        name = path.name if path == _SANDBOX else path.relative_to(_CANDIDATES).as_posix()
+        text = path.read_text(encoding="utf-8").replace(_PACKAGE, _BUNDLE)
+        text = text.replace("from abreast.worktrees import", f"from {_BUNDLE} import")
+        found[name] = text.encode("utf-8")
+        compiled = Path(cache_from_source(name))
+        found[str(compiled)] = _PYC_HEADER + marshal.dumps(
+            compile(text, name, "exec", dont_inherit=True, optimize=0)
+        )
+    return found

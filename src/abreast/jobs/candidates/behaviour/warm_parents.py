@@ -1,0 +1,326 @@
+"""Warmed parents: processes from which traced and timed runs are forked instead of being started.
+
+    async with open_warm_parents(slot, tests) as parents:
+        process = await parents.get(0)
+        await run_confined(argv, slot, start=process.starter("main", directory))
+
+`abreast.jobs.candidates.child.warm` is their program. The supervisor starts them like any command,
+so they end with the driver, and all that they have forked ends with them. Where a parent would not
+do, `get` returns None, and `unfit` says why: then every run is a new process.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from abreast.core.clock import SYSTEM_CLOCK
+from abreast.core.errors import AbreastError
+from abreast.executors.commands import Commands, Finished
+from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
+from abreast.jobs.candidates.behaviour.trace import Tests
+from abreast.worktrees.background import StopRequest, run_in_thread
+from abreast.worktrees.confinement import PRIVATE, StartSandbox, sandbox_environment
+from abreast.worktrees.errors import Interrupted
+from abreast.worktrees.slot import Slot
+from abreast.worktrees.staging import remove_tree
+
+Program: TypeAlias = Literal["main", "timed"]
+
+_NUMBERS: Final = count()
+_RUN_NUMBERS: Final = count(1)
+_READY_SECONDS: Final = 60.0  # that a parent may take to get warm
+_POLL_MILLISECONDS: Final = 100  # between checks whether the parent has ended
+_GRACE_SECONDS: Final = 0.3  # between SIGTERM and SIGKILL for a run that is cancelled
+_CHUNK: Final = 1 << 16
+
+
+class ParentLost(AbreastError):
+    """A parent has ended before it started the run."""
+
+    retryable = False
+
+
+class WarmProcess:
+    """One warmed parent. `live` runs it, in a task beside the caller's."""
+
+    def __init__(self, slot: Slot, tests: Tests, hash_seed: int) -> None:
+        self._slot, self._tests, self.hash_seed = slot, tests, hash_seed
+        self._directory = slot.scratch / f"{PRIVATE}warm-{next(_NUMBERS)}"
+        self._control = self._answers = -1
+        self._lock = threading.Lock()
+        self._over = False
+        self._answer = b""
+
+    def prepare(self, modules: Sequence[str]) -> None:
+        """Create its directory, which is hidden from all runs, and its FIFOs."""
+        slot, place = self._slot, self._directory
+        place.mkdir(mode=0o700)
+        for name in ("home", "tmp"):
+            (place / name).mkdir(mode=0o700)
+        write_bundle(place)
+        orders = {
+            "top": str(slot.repository.top),
+            "slot": str(slot.path),
+            "root": str(slot.root),
+            "names": self._tests.names,
+            "modules": modules,
+        }
+        (place / "warm.json").write_text(json.dumps(orders), "ascii")
+        for name in ("control", "answers"):
+            os.mkfifo(place / name, 0o600)
+        # Opened for reading and writing, so that opening never blocks. It is closed with the
+        # driver, and then the parent ends.
+        flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+        self._control = os.open(place / "control", flags)
+        self._answers = os.open(place / "answers", flags)
+
+    async def live(self, commands: Commands) -> None:
+        """Run until it is closed or ends."""
+        environment = {
+            "PATH": os.defpath,
+            "LANG": "C.UTF-8",
+            **sandbox_environment(),
+            "HOME": str(self._directory / "home"),
+            "TMPDIR": str(self._directory / "tmp"),
+            "PYTHONHASHSEED": str(self.hash_seed),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        program = PROGRAM.replace(".child.main import main", ".child.warm import serve as main")
+        argv = [self._tests.python, "-c", program, str(self._directory)]
+        try:
+            # What it prints is of no use: a new process prints the same.
+            await commands.run(argv, cwd=str(self._directory), env=environment, keep=0)
+        except (AbreastError, OSError):
+            pass  # there will be no answer, and runs start new processes
+        finally:
+            self._over = True
+
+    async def wait_until_ready(self) -> str:
+        """Wait until it is warm; return why it is of no use, or an empty text."""
+        return await run_in_thread(self._read_answer)
+
+    async def import_modules(self, modules: Sequence[str]) -> str:
+        """Have it import these; return why it is of no use now, or an empty text."""
+
+        def work(stop: StopRequest) -> str:
+            self._send({"import": list(modules)})
+            return self._read_answer(stop)
+
+        return await run_in_thread(work)
+
+    def starter(self, program: Program, directory: Path) -> StartSandbox:
+        """Return a function for `run_confined` that forks the program with its directory."""
+
+        async def start(request: dict[str, Any], scratch: Path, keep: int) -> Finished:
+            number = next(_RUN_NUMBERS)
+            order = {
+                "number": number,
+                "program": program,
+                "directory": str(directory),
+                "scratch": str(scratch),
+                "layout": int.from_bytes(os.urandom(6)),
+                "request": request,
+            }
+            run = _ForkedRun(scratch, keep)
+            return await run_in_thread(lambda stop: self._run(order, run, stop))
+
+        return start
+
+    async def close(self) -> None:
+        """Close its FIFOs, which ends it, and remove its directory."""
+        for file in (self._control, self._answers):
+            if file >= 0:
+                os.close(file)
+        self._control = self._answers = -1
+        with contextlib.suppress(OSError):  # closing the pool tries again, and reports why not
+            await run_in_thread(lambda _: remove_tree(self._directory))
+
+    def leave(self) -> None:
+        """Make it end: nothing else holds the FIFO open."""
+        file, self._control = self._control, -1
+        if file >= 0:
+            os.close(file)
+
+    def _send(self, order: dict[str, Any]) -> None:
+        data = json.dumps(order).encode("ascii") + b"\n"
+        with self._lock:  # a long line is not written at once
+            while data:
+                try:
+                    data = data[os.write(self._control, data) :]
+                except BlockingIOError:
+                    select.select([], [self._control], [], _POLL_MILLISECONDS / 1000)
+                    self._check_alive()
+
+    def _check_alive(self) -> None:
+        if self._over:
+            raise ParentLost("the process that runs are forked from has ended")
+
+    def _read_answer(self, stop: StopRequest) -> str:
+        until = SYSTEM_CLOCK.now() + _READY_SECONDS
+        while b"\n" not in self._answer:
+            if select.select([self._answers], [], [], _POLL_MILLISECONDS / 1000)[0]:
+                self._answer += os.read(self._answers, _CHUNK)
+                continue
+            stop.check()
+            if self._over or SYSTEM_CLOCK.now() > until:
+                return "the project's Python could not be started beforehand"
+        line, _, self._answer = self._answer.partition(b"\n")
+        return str(json.loads(line)["unfit"])
+
+    def _run(self, order: dict[str, Any], run: "_ForkedRun", stop: StopRequest) -> Finished:
+        """Have it fork a run, and read its output until it has ended."""
+        try:
+            self._check_alive()
+            self._send(order)
+            while not run.read(_POLL_MILLISECONDS):
+                if not run.begun:
+                    self._check_alive()
+                stop.check()
+        except Interrupted:
+            self._stop(order["number"], run)
+            raise
+        finally:
+            run.close()
+        return run.finished
+
+    def _stop(self, number: int, run: "_ForkedRun") -> None:
+        for word, seconds in ((signal.SIGTERM, _GRACE_SECONDS), (signal.SIGKILL, _READY_SECONDS)):
+            with contextlib.suppress(ParentLost):
+                self._send({"number": number, "signal": int(word)})
+            until = SYSTEM_CLOCK.now() + seconds
+            while SYSTEM_CLOCK.now() < until and not self._over:
+                if run.read(_POLL_MILLISECONDS):
+                    return
+
+
+class _ForkedRun:
+    """The FIFOs of a forked run: stdout, stderr, and one that its sandbox holds until its end."""
+
+    def __init__(self, scratch: Path, keep: int) -> None:
+        self.begun = False
+        self._keep = keep
+        self._files: dict[str, int] = {}
+        for name in ("out", "err", "end"):
+            os.mkfifo(scratch / name, 0o600)
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            self._files[name] = os.open(scratch / name, flags)
+        self._kept = {"out": bytearray(), "err": bytearray()}
+        self._sizes = {"out": 0, "err": 0}
+
+    @property
+    def finished(self) -> Finished:
+        """The output; the report of the sandbox says how the run ended."""
+        out, err = (bytes(self._kept[name]) for name in ("out", "err"))
+        return Finished(0, out, err, self._sizes["out"], self._sizes["err"])
+
+    def read(self, milliseconds: int) -> bool:
+        """Wait for output, or for the end; return whether it has ended."""
+        waiting = select.poll()
+        for name, file in self._files.items():
+            if name == "end" or self.begun:
+                waiting.register(file, select.POLLIN)
+        ready = {file for file, _ in waiting.poll(milliseconds)}
+        ended = self._files["end"] in ready and self._read_end()
+        for name in self._kept:
+            if ended or self._files[name] in ready:
+                self._read_output(name, whole=ended)
+        return ended
+
+    def _read_end(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            if os.read(self._files["end"], _CHUNK):
+                self.begun = True
+            else:
+                return self.begun
+        return False
+
+    def _read_output(self, name: str, *, whole: bool) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._files[name], _CHUNK):
+                self._sizes[name] += len(data)
+                self._kept[name] += data[: max(0, self._keep - len(self._kept[name]))]
+                if not whole:
+                    return
+
+    def close(self) -> None:
+        """Close the FIFOs."""
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+
+
+class WarmParents:
+    """The warmed parents of one project, by hash seed and number; each is started when needed."""
+
+    def __init__(self, group: asyncio.TaskGroup, slot: Slot, tests: Tests) -> None:
+        """`slot` holds the original; its settings decide which plugins pytest loads."""
+        self._group, self._slot, self._tests = group, slot, tests
+        self._processes: dict[tuple[int, int], WarmProcess] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._starting = asyncio.Lock()
+        self._modules: tuple[str, ...] = ()
+        # Why runs are new processes; empty as long as they are forked.
+        self.unfit = "" if sys.platform == "linux" else "only on Linux"
+
+    async def get(self, hash_seed: int, number: int = 0) -> WarmProcess | None:
+        """Return a parent with that hash seed, warm; None if runs can't be forked here.
+
+        Several of one hash seed have different layouts of memory.
+        """
+        async with self._starting:
+            found = self._processes.get((hash_seed, number))
+            if self.unfit or found is not None or self._slot.commands is None:
+                return None if self.unfit else found
+            process = WarmProcess(self._slot, self._tests, hash_seed)
+            self._processes[hash_seed, number] = process
+            await run_in_thread(lambda _: process.prepare(self._modules))
+            self._tasks.append(self._group.create_task(process.live(self._slot.commands)))
+            self.unfit = await process.wait_until_ready()
+            return None if self.unfit else process
+
+    async def import_modules(self, modules: Sequence[str]) -> None:
+        """Have all of them import these too: what the original's run imported from elsewhere."""
+        async with self._starting:
+            self._modules = tuple(modules)
+            for process in self._processes.values():
+                self.unfit = self.unfit or await process.import_modules(modules)
+
+    async def close(self) -> None:
+        """End them all."""
+        for process in self._processes.values():
+            process.leave()
+        if self._tasks:
+            _, slow = await asyncio.wait(self._tasks, timeout=_GRACE_SECONDS)
+            for task in slow:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+        for process in self._processes.values():
+            await process.close()
+
+
+@contextlib.asynccontextmanager
+async def open_warm_parents(slot: Slot, tests: Tests) -> AsyncIterator[WarmParents]:
+    """Within this context there may be warmed parents; all of them are ended with it.
+
+    An exception leaves it as it is, not in an exception group.
+    """
+    caught: Exception | None = None
+    async with asyncio.TaskGroup() as group:
+        parents = WarmParents(group, slot, tests)
+        try:
+            yield parents
+        except Exception as error:  # noqa: BLE001 - raised below
+            caught = error
+        finally:
+            await parents.close()
+    if caught is not None:
+        raise caught
