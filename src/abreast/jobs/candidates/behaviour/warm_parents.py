@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
-from abreast.executors.commands import Commands, Finished
+from abreast.executors.commands import CommandRunner, Finished
 from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
 from abreast.jobs.candidates.behaviour.trace import Tests
 from abreast.worktrees.background import StopRequest, run_in_thread
@@ -83,7 +83,7 @@ class WarmProcess:
         self._control = os.open(place / "control", flags)
         self._answers = os.open(place / "answers", flags)
 
-    async def live(self, commands: Commands) -> None:
+    async def live(self, commands: CommandRunner) -> None:
         """Run until it is closed or ends."""
         environment = {
             "PATH": os.defpath,
@@ -270,6 +270,8 @@ class WarmParents:
         self._modules: tuple[str, ...] = ()
         # Why runs are new processes; empty as long as they are forked.
         self.unfit = "" if sys.platform == "linux" else "only on Linux"
+        if slot.commands is not None and slot.commands.queues:
+            self.unfit = "they run on other machines"
 
     async def get(self, hash_seed: int, number: int = 0) -> WarmProcess | None:
         """Return a parent with that hash seed, warm; None if runs can't be forked here.
