@@ -259,7 +259,8 @@ class Gateway:
 
     async def _record(self, call: ServedCall) -> dict[str, object]:
         name = call.model if call.route is None else call.route.name
-        facts = CallFacts(call.dialect.name, name, call.client, call.tag, call.body).plain()
+        asked = CallFacts(call.dialect.name, name, call.client, call.tag, call.body, call.raw)
+        facts = asked.plain()
         relay = None if call.route is None else call.route.relay
         clean = None if relay is None else relay.clean
         if call.fault is not None or call.route is None:

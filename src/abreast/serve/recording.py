@@ -26,6 +26,7 @@ _IDENTITY: Final = frozenset(
 _MAX_TEXT: Final = 20_000  # characters of one text of a request that are recorded
 _MAX_DIFF_LINES: Final = 12
 _MAX_LINE: Final = 160  # characters
+_HEADER: Final = "header "  # before the name of a recorded header
 _canonical: Final = json_writer(sort_keys=True)
 
 
@@ -45,24 +46,40 @@ class CallFacts:
     model: str
     client: str
     tag: str | None
-    request: Mapping[str, Any]
+    body: Mapping[str, Any]
+    raw: bytes
 
     def plain(self) -> dict[str, object]:
-        """The facts in JSON's own types."""
+        """The facts as texts, which are encoded several times as fast as nested values."""
+        short = len(self.raw) <= _MAX_TEXT
+        text = self.raw.decode() if short else json.dumps(shortened(self.body), ensure_ascii=False)
         return {
             "dialect": self.dialect,
             "model": self.model,
             "client": self.client,
             **({"tag": self.tag} if self.tag else {}),
-            "request": shortened(self.request),
+            "request": text,
         }
 
 
 def digest_of(dialect: str, body: Mapping[str, Any]) -> str:
     """A short name for a request: equal for equal bodies, whoever sends them."""
-    asked = {name: value for name, value in body.items() if name not in _IDENTITY}
+    asked = _without_identity(body)
     text = f"{dialect}\0{_canonical(asked)}".encode("utf-8", "surrogatepass")
     return f"{dialect}-{hashlib.blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()}"
+
+
+def _without_identity(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A request without what differs in every session: identity, and ids of its own turns."""
+    asked = {name: value for name, value in body.items() if name not in _IDENTITY}
+    if isinstance(items := asked.get("input"), list):
+        asked["input"] = [
+            {name: value for name, value in item.items() if name != "id"}
+            if isinstance(item, dict)
+            else item
+            for item in items
+        ]
+    return asked
 
 
 def shortened(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -86,8 +103,7 @@ def answer_facts(outlet: Outlet, clean: Callable[[str], str] | None = None) -> d
     head = outlet.head or AnswerHead(500, "", {})
     body = b"".join(outlet.written)
     facts: dict[str, object] = {"status": head.status, "type": head.content_type}
-    if head.headers:
-        facts["headers"] = dict(head.headers)
+    facts |= {f"{_HEADER}{name}": value for name, value in head.headers.items()}
     try:
         text = body.decode()
         return {**facts, "body": text if clean is None else clean(text)}
@@ -97,7 +113,12 @@ def answer_facts(outlet: Outlet, clean: Callable[[str], str] | None = None) -> d
 
 def send_recorded(facts: Mapping[str, Any], outlet: Outlet) -> None:
     """Answer with what was recorded."""
-    outlet.begin(int(facts["status"]), str(facts["type"]), facts.get("headers"))
+    headers = {
+        name.removeprefix(_HEADER): str(value)
+        for name, value in facts.items()
+        if name.startswith(_HEADER)
+    }
+    outlet.begin(int(facts["status"]), str(facts["type"]), headers)
     body = facts.get("body")
     outlet.send(b64decode(facts["base64"]) if body is None else str(body).encode())
     outlet.end()
@@ -142,7 +163,7 @@ class Recording:
         message = f"{self._run_id} recorded no such request, and a replay answers only those"
         asked = _lines(body)
         recorded = [
-            _lines(facts.get("request"))
+            _lines(_parsed(facts.get("request")))
             for answers in self._answers.values()
             for facts in list(answers.values())[:1]
             if facts.get("dialect") == dialect
@@ -181,8 +202,15 @@ def facts_of_error(error: BaseException) -> Mapping[str, Any] | None:
     return details if isinstance(details, Mapping) and "type" in details else None
 
 
+def _parsed(request: object) -> object:
+    try:
+        return json.loads(str(request))
+    except ValueError:
+        return request
+
+
 def _lines(body: object) -> list[str]:
     asked = shortened(body)
     if isinstance(asked, dict):
-        asked = {name: value for name, value in asked.items() if name not in _IDENTITY}
+        asked = _without_identity(asked)
     return json.dumps(asked, indent=1, ensure_ascii=False, sort_keys=True).splitlines()

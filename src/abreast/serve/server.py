@@ -149,9 +149,9 @@ class GatewayServer:
             most = f"the body has more than {MAX_BODY_BYTES >> 20} MB"
             raise Unsupported("body", most) from None
         try:
-            body = json.loads(raw)
+            body = json.loads(raw.decode())
         except (ValueError, RecursionError):
-            raise Unsupported("body", "the body is not JSON") from None
+            raise Unsupported("body", "the body is not JSON in UTF-8") from None
         if not isinstance(body, dict):
             raise Unsupported("body", "the body must be a JSON object")
         if not isinstance(body.get("model"), str) or not body["model"]:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import shutil
 import signal
 import socket
 from collections.abc import Iterator, Mapping
@@ -156,6 +157,8 @@ def _read_settings(
         raise UsageError("--replay answers from one run alone; leave --resume and --cache out")
     if given["no_record"] and given["resume"]:
         raise UsageError("--resume goes on with a record; leave --no-record out")
+    if words and shutil.which(words[0]) is None:
+        raise UsageError(f"{words[0]} can't be started: there is no such program")
     with refusing("--name"):
         check_name(given["name"])
     with refusing("--max-wait"):

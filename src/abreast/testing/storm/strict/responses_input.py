@@ -15,7 +15,7 @@ _FIELDS = names(
     "model input instructions max_output_tokens metadata parallel_tool_calls previous_response_id "
     "prompt prompt_cache_key prompt_cache_retention reasoning safety_identifier service_tier store "
     "stream stream_options temperature text tool_choice tools top_p top_logprobs truncation user "
-    "include background conversation max_tool_calls context_management"
+    "include background conversation max_tool_calls context_management client_metadata"
 )
 # Names of chat completions that have another name here.
 _MOVED = {

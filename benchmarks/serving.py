@@ -1,0 +1,273 @@
+"""What `abreast serve` brings and costs: `python -m benchmarks.serving [--only limits|cost]`.
+
+limits: three clients in three processes make 600 calls at a provider that takes 12 at once and 600
+a minute, with and without the server. cost: CPU and added latency of a call, beside a proxy of
+aiohttp that only passes on, and litellm's proxy if `--litellm PYTHON` names an interpreter with it.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import aiohttp
+
+from abreast.testing.storm import start_process
+from benchmarks.peers import ROOT, python_of
+from benchmarks.served_clients import INVENTED_KEY
+
+LOAD = ROOT / "benchmarks" / "contenders" / "serve_load.py"
+PROXY = ROOT / "benchmarks" / "contenders" / "bare_proxy.py"
+CLIENTS = ("openai", "anthropic", "langchain")
+TOKEN = "token-of-the-benchmark"
+RPM, AT_ONCE, BURST, LATENCY = 600, 12, 30, 0.9
+CALLS_EACH, WIDTH_EACH = 200, 40
+
+
+class Server(NamedTuple):
+    """A server between clients and the storm."""
+
+    url: str
+    pid: int
+    key: str = INVENTED_KEY
+
+
+@contextmanager
+def start_serve(storm_url: str, folder: Path, *flags: str) -> Iterator[Server]:
+    """`abreast serve` before a storm."""
+    (folder / "abreast.toml").write_text(
+        f'[lanes.openai]\nbase_url = "{storm_url}/v1"\n', encoding="utf-8"
+    )
+    command = [sys.executable, "-m", "abreast", "serve", "--port", "0", "--json", *flags]
+    environment = {
+        **os.environ,
+        "ABREAST_SERVE_TOKEN": TOKEN,
+        "OPENAI_API_KEY": INVENTED_KEY,
+        "ABREAST_STATE": str(folder / "state"),
+    }
+    with _started(command, environment, folder) as child:
+        line = child.stdout.readline() if child.stdout is not None else ""
+        yield Server(json.loads(line)["address"], child.pid, TOKEN)
+
+
+@contextmanager
+def start_bare_proxy(storm_url: str, folder: Path) -> Iterator[Server]:
+    """A proxy that only passes on."""
+    with _started([sys.executable, str(PROXY), storm_url], dict(os.environ), folder) as child:
+        line = child.stdout.readline() if child.stdout is not None else ""
+        yield Server(line.strip(), child.pid)
+
+
+@contextmanager
+def start_litellm(python: str, storm_url: str, folder: Path) -> Iterator[Server]:
+    """The proxy of litellm."""
+    port = 4999
+    config = {
+        "model_list": [
+            {
+                "model_name": "gpt-x",
+                "litellm_params": {
+                    "model": "openai/gpt-x",
+                    "api_base": f"{storm_url}/v1",
+                    "api_key": INVENTED_KEY,
+                },
+            }
+        ]
+    }
+    (folder / "litellm.yaml").write_text(json.dumps(config), encoding="utf-8")
+    litellm = str(Path(python).with_name("litellm"))
+    command = [litellm, "--config", "litellm.yaml", "--port", str(port), "--host", "127.0.0.1"]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "NO_PROXY": "*",
+    }
+    with _started(command, environment, folder) as child:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(240):
+            if asyncio.run(_answers(url)):
+                break
+            time.sleep(0.5)
+        yield Server(url, child.pid)
+
+
+async def _answers(url: str) -> bool:
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/health/liveliness"):
+            return True
+    except aiohttp.ClientError:
+        return False
+
+
+@contextmanager
+def _started(
+    command: Sequence[str], environment: dict[str, str], folder: Path
+) -> "Iterator[subprocess.Popen[str]]":
+    with (folder / "stderr.txt").open("w") as errors:
+        child = subprocess.Popen(
+            command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        try:
+            yield child
+        finally:
+            child.terminate()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
+
+
+# --- limits
+
+
+def measure_limits() -> None:
+    """Print the table of the three clients, with and without the server.
+
+    The time is from the first request at the provider to its last reply: not that of three starts
+    of an interpreter. The second row with the server begins with what the first one has learned.
+    """
+    bound = (len(CLIENTS) * CALLS_EACH - BURST) / (RPM / 60) + LATENCY
+    print(f"600 calls, {AT_ONCE} at once, {RPM} a minute: {bound:.1f} s at the least")
+    print(f"{'':<22} {'seconds':>8} {'x bound':>8} {'peak':>5} {'rejected':>11} {'errors':>7}")
+    seen = 0
+    with (
+        start_process(
+            rpm=RPM, concurrency=AT_ONCE, burst=BURST, latency=LATENCY, noise=0.2
+        ) as storm,
+        tempfile.TemporaryDirectory() as place,
+    ):
+        for name in ("abreast serve", "abreast serve, again", "without"):
+            if name == "without":
+                errors = _load(storm.url, INVENTED_KEY)
+            else:
+                with start_serve(storm.url, Path(place)) as server:
+                    errors = _load(server.url, server.key)
+            log = storm.log(since=seen)
+            seen += len(log)
+            ends = [one.t_end for one in log if one.t_end is not None]
+            seconds = max(ends) - min(one.t_arrive for one in log)
+            count = sum(one.verdict == "rejected" for one in log)
+            rejected = f"{count} ({100 * count / len(log):.1f}%)"
+            peak = max(one.in_flight for one in log)
+            print(
+                f"{name:<22} {seconds:>8.1f} {seconds / bound:>8.2f} {peak:>5} "
+                f"{rejected:>11} {errors:>7}",
+                flush=True,
+            )
+
+
+def _load(url: str, key: str) -> int:
+    """Run the clients side by side; returns how many calls failed."""
+    children = []
+    for name in CLIENTS:
+        # With the server, all of them use the one provider that it stands before.
+        model = "openai/gpt-x" if name == "anthropic" and key == TOKEN else "gpt-x"
+        environment = {
+            "PATH": os.environ["PATH"],
+            "OPENAI_BASE_URL": f"{url}/v1",
+            "OPENAI_API_KEY": key,
+            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": key,
+            "NO_PROXY": "*",
+        }
+        words = [str(python_of(name)), str(LOAD), name, str(CALLS_EACH), str(WIDTH_EACH), model]
+        children.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True))
+    found: list[Any] = [json.loads(child.communicate()[0]) for child in children]
+    return sum(sum(one["errors"].values()) for one in found)
+
+
+# --- cost
+
+
+def measure_cost(litellm: str | None, calls: int, rounds: int) -> None:
+    """Print CPU and added latency of a call, measured in interleaved rounds."""
+    with start_process() as storm, tempfile.TemporaryDirectory() as place:
+        ways: dict[str, Any] = {
+            "bare aiohttp proxy": lambda folder: start_bare_proxy(storm.url, folder),
+            "abreast serve": lambda folder: start_serve(storm.url, folder, "--lane-width", "64"),
+            "without record": lambda folder: start_serve(
+                storm.url, folder, "--lane-width", "64", "--no-record"
+            ),
+        }
+        if litellm is not None:
+            ways["litellm's proxy"] = lambda folder: start_litellm(litellm, storm.url, folder)
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+        direct: list[float] = []
+        for number in range(rounds):
+            direct.append(asyncio.run(_ask(Server(storm.url, 0), calls // 4, 1)) / (calls // 4))
+            for name, start in ways.items():
+                folder = Path(place, f"{number}-{name.replace(' ', '-')}")
+                folder.mkdir()
+                found[name].append(_measure(start(folder), calls))
+        base = median(direct)
+        bare_cpu = median(cpu for cpu, _ in found["bare aiohttp proxy"])
+        bare_late = median(late for _, late in found["bare aiohttp proxy"]) - base
+        print(f"{'':<20} {'CPU ms':>7} {'x bare':>7} {'added ms':>9} {'x bare':>7}")
+        for name, pairs in found.items():
+            cpu, late = median(one for one, _ in pairs), median(one for _, one in pairs) - base
+            print(
+                f"{name:<20} {1e3 * cpu:>7.2f} {cpu / bare_cpu:>7.2f} {1e3 * late:>9.2f} "
+                f"{late / bare_late:>7.2f}"
+            )
+
+
+def _measure(started: Any, calls: int) -> tuple[float, float]:  # noqa: ANN401 - a context manager
+    """CPU seconds of a call at 16 at once, and its latency alone."""
+    with started as server:
+        asyncio.run(_ask(server, 50, 8))
+        before = _cpu_of(server.pid)
+        asyncio.run(_ask(server, calls, 16))
+        cpu = (_cpu_of(server.pid) - before) / calls
+        alone = calls // 4
+        return cpu, asyncio.run(_ask(server, alone, 1)) / alone
+
+
+async def _ask(server: Server, calls: int, width: int) -> float:
+    """Make calls, so many at once; returns the seconds that all of them took."""
+    numbers = iter(range(calls))
+    headers = {"authorization": f"Bearer {server.key}"}
+    url = f"{server.url}/v1/chat/completions"
+    async with aiohttp.ClientSession(headers=headers) as session:
+
+        async def work() -> None:
+            for number in numbers:
+                turn = {"role": "user", "content": f"call {width} {number} " + "word " * 50}
+                async with session.post(url, json={"model": "gpt-x", "messages": [turn]}) as reply:
+                    await reply.read()
+                    if reply.status != 200:
+                        raise RuntimeError(await reply.text())
+
+        start = time.perf_counter()
+        await asyncio.gather(*(work() for _ in range(width)))
+        return time.perf_counter() - start
+
+
+def _cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=["limits", "cost"])
+    parser.add_argument("--litellm", help="a Python that has litellm[proxy]")
+    parser.add_argument("--calls", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    if given.only != "cost":
+        measure_limits()
+    if given.only != "limits":
+        measure_cost(given.litellm, given.calls, given.rounds)
+
+
+if __name__ == "__main__":
+    main()

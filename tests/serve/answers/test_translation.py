@@ -1,0 +1,117 @@
+"""Requests to models of another API: through `Request` and `Reply`, in the client's dialect."""
+
+import asyncio
+import json
+
+import pytest
+
+from abreast.models.lanes import PROVIDERS
+from abreast.store.port import each_outcome
+from abreast.testing import MemoryStore, open_storm
+from tests.serve.gateways import chat, lanes, message, open_gateway
+
+LINES = [
+    {"prompt": "Hello", "reply": "Good day to you"},
+    {"prompt": "slow", "error": "ServerFault", "message": "it broke"},
+    {"prompt": "no", "error": "Refused", "message": "I would rather not"},
+]
+
+
+@pytest.fixture
+def model(tmp_path):
+    script = tmp_path / "script.jsonl"
+    script.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    return f"scripted/{script}"
+
+
+@pytest.fixture
+async def client():
+    async with open_gateway(PROVIDERS) as opened:
+        yield opened
+
+
+PATHS = {
+    "/v1/chat/completions": chat(),
+    "/v1/messages": message(),
+    "/v1/responses": {"model": "x", "input": "Hello"},
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_any_model_answers_in_every_dialect(client, model, path, stream):
+    answer = await client.post(path, {**PATHS[path], "model": model, "stream": stream})
+    assert answer.status == 200
+    if stream:
+        assert answer.headers["content-type"] == "text/event-stream"
+        pieces = [
+            event.get("delta")
+            if isinstance(event.get("delta"), str)
+            else (event.get("delta") or event.get("choices", [{}])[0].get("delta") or {})
+            for event in answer.events
+        ]
+        text = "".join(
+            piece if isinstance(piece, str) else piece.get("text") or piece.get("content") or ""
+            for piece in pieces
+        )
+        assert text == "Good day to you"
+    else:
+        assert "Good day to you" in answer.body.decode()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_error_of_the_model_is_an_error_in_the_dialect(client, model, path, stream):
+    body = {**PATHS[path], "model": model, "stream": stream}
+    body["input" if "input" in body else "messages"] = (
+        "no" if "input" in body else [{"role": "user", "content": "no"}]
+    )
+    answer = await client.post(path, body)
+    assert (answer.status, answer.json["error"]["type"]) == (400, "invalid_request_error")
+    assert "rather not" in answer.json["error"]["message"]
+
+
+async def test_a_storm_of_one_dialect_answers_clients_of_the_others():
+    store = MemoryStore()
+    tool = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
+    async with open_storm() as storm, open_gateway(lanes(storm.url), store=store) as client:
+        for model in ("openai/x", "anthropic/x", "gemini/x"):
+            asked = {
+                "/v1/chat/completions": chat("call weather")
+                | {"tools": [{"type": "function", "function": tool}]},
+                "/v1/responses": {"input": "call weather", "tools": [{"type": "function", **tool}]},
+                "/v1/messages": message("call weather")
+                | {"tools": [{"name": "weather", "input_schema": tool["parameters"]}]},
+            }
+            for path, body in asked.items():
+                for stream in (False, True):
+                    answer = await client.post(path, {**body, "model": model, "stream": stream})
+                    assert answer.status == 200, answer.body
+                    assert b"weather" in answer.body, (model, path, stream)
+    assert len([*each_outcome(store, "serve-1")]) == 18
+
+
+async def test_names_without_a_provider_go_where_the_flags_say(model):
+    async with open_storm() as storm:
+        async with open_gateway(lanes(storm.url), routes={"model": model}) as client:
+            assert b"Good day" in (await client.post("/v1/messages", message())).body
+            assert (await client.chat()).json["model"] == "gpt-x"
+        async with open_gateway(lanes(storm.url), routes={"lane": "gemini"}) as client:
+            assert (await client.chat()).status == 200
+        assert [entry.lane for entry in storm.log] == ["gemini"]
+
+
+async def test_a_missing_key_is_told_in_the_dialect(client, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    answer = await client.chat()
+    assert (answer.status, answer.json["error"]["code"]) == (401, "invalid_api_key")
+    assert "OPENAI_API_KEY" in answer.json["error"]["message"]
+
+
+async def test_a_translated_call_whose_client_goes_away_is_closed_at_the_provider():
+    async with open_storm(latency=60) as storm, open_gateway(lanes(storm.url)) as client:
+        body = message() | {"model": "openai/x"}
+        asking = asyncio.create_task(client.post("/v1/messages", body))
+        await storm.until(lambda stats: stats.in_flight == 1)
+        asking.cancel()
+        await storm.until(lambda stats: stats.disconnects == 1)
