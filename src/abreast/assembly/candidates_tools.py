@@ -117,7 +117,12 @@ class CandidatesTools:
         if trials is None or not evaluator.seen:
             return found
         return replace(
-            found, watched=evaluator.original, inputs=evaluator.inputs, profile=trials.profile
+            found,
+            watched=evaluator.original,
+            inputs=evaluator.inputs,
+            profile=trials.profile,
+            processes=evaluator.processes,
+            costs=evaluator.costs,
         )
 
     # --- where candidates come from --------------------------------------------------------------

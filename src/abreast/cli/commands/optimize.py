@@ -85,6 +85,7 @@ candidate_options = options.group_of(
         help="A word to find the run by; may be repeated.",
     ),
     click.option("--seed", metavar="N", help="Makes it repeatable; drawn if not given."),
+    click.option("--profile", is_flag=True, help="Print what each phase took, on stderr."),
     options.quiet,
     options.common,
 )

@@ -23,6 +23,7 @@ from abreast.jobs.candidates.behaviour.warm_parents import (
 )
 from abreast.jobs.candidates.inputs.generate import DEFAULT_INPUT_COUNT
 from abreast.jobs.candidates.inputs.probe import Probe, prepare
+from abreast.jobs.candidates.phases import PhaseCosts
 from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Timed
 from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.source.checks import check_text
@@ -93,6 +94,7 @@ class Evaluator:
         self._slot_lock, self._probe_lock = asyncio.Lock(), asyncio.Lock()
         self._parents: WarmParents | None = None
         self._processes = "new ones"
+        self.costs = PhaseCosts()
         # The trace of the original, the calls that are timed, and the slot of the original.
         self._ready: tuple[Watched, TimedCalls | None, Slot] | None = None
 
@@ -172,6 +174,7 @@ class Evaluator:
 
     async def _choose_inputs(self, slot: Slot) -> TimedCalls:
         seconds = self._bounds.limits.seconds
+        self._count("original")
         return await scout(slot, self.target, self._tests, seconds, parents=self._parents)
 
     def ready(self, seen: object, slot: Slot) -> None:
@@ -194,7 +197,7 @@ class Evaluator:
         modules: bool = False,
     ) -> Watched:
         tests = self._tests if inputs is None else replace(self._tests, names=())
-        return await watch(
+        found = await watch(
             slot,
             self.target,
             tests,
@@ -204,6 +207,14 @@ class Evaluator:
             parent=parent or await self._parent(tests),
             modules=modules,
         )
+        phase = "behaviour" if self.seen else "original"
+        self.costs.add("generated inputs" if inputs else phase, found.seconds, found.cpu)
+        return found
+
+    def _count(self, phase: str) -> None:
+        """Count the timed processes that end from now on as those of this phase."""
+        if self._parents is not None:
+            self._parents.count = lambda seconds, cpu: self.costs.add(phase, seconds, cpu)
 
     async def _compare_traces(
         self, original: Watched, candidate: Watched, ours: TraceReader, theirs: TraceReader
@@ -293,6 +304,7 @@ class Evaluator:
         del text
         options = RaceOptions(self._bounds.rules, self._bounds.plan, seed)
         async with machine(alone=True):
+            self._count("measuring")
             return await time_candidate(
                 (original, candidate),
                 self.target,
@@ -308,6 +320,7 @@ class Evaluator:
         Raises `TimedProcessFailed`.
         """
         async with machine(alone=True):
+            self._count("line profile")
             found = await line_profile(
                 slot, self.target, self._tests, self._timed_calls, parents=self._parents
             )

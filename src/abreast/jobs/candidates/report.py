@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from abreast.jobs.candidates.behaviour.trace import Watched
+from abreast.jobs.candidates.phases import PhaseCosts
 from abreast.jobs.candidates.results import (
     Checked,
     ProfiledLine,
@@ -32,6 +33,10 @@ class CandidatesReport:
 
     `watched` is the trace of the original; None if no candidate had to be evaluated. Without
     `timing`, behaviour alone was compared.
+
+    Attributes:
+        processes: How runs were started: forked, or as new ones and why; empty if it is not known.
+        costs: What each phase took.
     """
 
     target: Target
@@ -41,6 +46,8 @@ class CandidatesReport:
     inputs: TimedCalls | None = None
     profile: Sequence[ProfiledLine] = ()
     timing: bool = True
+    processes: str = ""
+    costs: PhaseCosts = field(default_factory=PhaseCosts)
 
     @property
     def behaves(self) -> bool:
@@ -111,6 +118,8 @@ class CandidatesReport:
             "unconfined": dict(watched.unconfined) if watched else {},
             "uncounted": self.uncounted or None,
             "uncompared": self.uncompared,
+            "processes": self.processes or None,
+            "phases": self.costs.plain(),
         }
 
     def rows(self) -> list[tuple[str, str, str, str, str, str]]:

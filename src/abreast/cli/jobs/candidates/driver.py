@@ -1,6 +1,7 @@
 """Drives a run of candidates, new or resumed, from its specification to its exit code."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -26,6 +27,7 @@ from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
 from abreast.jobs.candidates.job import (
     TreeChanged,
 )
+from abreast.jobs.candidates.phases import COLUMNS as PHASE_COLUMNS
 from abreast.jobs.candidates.report import COLUMNS, CandidatesReport
 from abreast.jobs.candidates.source.origins import (
     SourceMissing,
@@ -65,7 +67,13 @@ class CandidatesDriver(JobDriver):
     kind = KIND
 
     def __init__(
-        self, spec: CandidatesSpec, request: RunRequest, *, cwd: str, must_win: bool = False
+        self,
+        spec: CandidatesSpec,
+        request: RunRequest,
+        *,
+        cwd: str,
+        must_win: bool = False,
+        profile: bool = False,
     ) -> None:
         """Find the target and the tests.
 
@@ -73,6 +81,7 @@ class CandidatesDriver(JobDriver):
         """
         super().__init__(request)
         self._spec, self._cwd, self._must_win = spec, Path(cwd), must_win
+        self._profile = profile
         try:
             self._tools = CandidatesTools(spec, self._cwd, spell=lambda word: f"--{word}")
         except ValueError as error:
@@ -188,8 +197,17 @@ class CandidatesDriver(JobDriver):
             say_json(report.plain())
         elif not self.view.quiet:
             self._print_report(report)
+        if self._profile:
+            self._print_phases(report)
         self._write_files(report)
         return report
+
+    def _print_phases(self, report: CandidatesReport) -> None:
+        for row in (PHASE_COLUMNS, *report.costs.rows()):
+            tell("{:16} {:>9} {:>9} {:>12}".format(*row))
+        own, whole = os.times(), SYSTEM_CLOCK.now() - self.started_at
+        cpu = f"{own.user + own.system:.1f}"
+        tell("{:16} {:>9} {:>9} {:>12}".format("this process", "1", f"{whole:.1f}", cpu))
 
     def _print_report(self, report: CandidatesReport) -> None:
         if report.tried:
@@ -210,6 +228,7 @@ class CandidatesDriver(JobDriver):
                 *report.uncompared,
                 f"confinement: {report.walls}",
                 report.uncounted and f"instructions are not counted: {report.uncounted}",
+                "" if report.processes == "forked" else f"processes: {report.processes}",
             )
             for note in filter(None, notes):
                 tell(one_line(note))
@@ -265,7 +284,13 @@ def drive_candidates(
         units.duration(spec.timeout)
     except ValueError as error:
         raise UsageError(one_line(str(error))) from None
-    driver = CandidatesDriver(spec, request, cwd=str(Path.cwd()), must_win=name == "verify")
+    driver = CandidatesDriver(
+        spec,
+        request,
+        cwd=str(Path.cwd()),
+        must_win=name == "verify",
+        profile=bool(given.get("profile")),
+    )
     return drive(driver, replace(request, dry_run=request.dry_run or request.check_only))
 
 

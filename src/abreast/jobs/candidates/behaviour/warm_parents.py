@@ -17,7 +17,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -268,6 +268,8 @@ class WarmParents:
         self._tasks: list[asyncio.Task[None]] = []
         self._starting = asyncio.Lock()
         self._modules: tuple[str, ...] = ()
+        # Called with the wall time and CPU time of each timed process that has ended.
+        self.count: Callable[[float, float], None] = lambda _seconds, _cpu: None
         # Why runs are new processes; empty as long as they are forked.
         self.unfit = "" if sys.platform == "linux" else "only on Linux"
         if slot.commands is not None and slot.commands.queues:

@@ -310,6 +310,8 @@ class TimedProcesses:
             await asyncio.wait(self._tasks)
         for process in self._alive:
             await process.close()
+            if self._parents is not None and process.ran is not None:
+                self._parents.count(process.ran.wall_seconds, process.ran.cpu_seconds)
         self._alive.clear()
         self._tasks.clear()
 
