@@ -158,8 +158,9 @@ async def test_an_error_of_the_provider_is_passed_on_as_it_is(upstream, stream):
     assert outcome.data["state"] == "failed"
 
 
-async def test_a_stream_that_breaks_off_ends_with_an_error_in_the_dialect(upstream):
-    first = b'data: {"choices":[{"index":0,"delta":{"content":"He"}}]}\n\n'
+@pytest.mark.parametrize("delta", [{"content": "He"}, {"role": "assistant"}])
+async def test_a_stream_that_breaks_off_ends_with_an_error_in_the_dialect(upstream, delta):
+    first = f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n\n".encode()
 
     async def break_off(request, body):
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
