@@ -22,10 +22,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+import psycopg
+
 from benchmarks.peers import is_installed, python_of
 from scripts.postgres import open_server
 
 AHEAD = 8.0  # times less CPU and wall time than DBOS
+TABLE_SIZES = """
+SELECT sum(pg_total_relation_size(oid)) FROM pg_class
+WHERE relkind = 'r' AND relnamespace = 'abreast'::regnamespace
+"""
+OUTCOMES = "SELECT count(*) FROM abreast.events WHERE kind = 'item-settled'"
 
 
 class Way(NamedTuple):
@@ -94,6 +101,11 @@ def _together(way: Way, counts: Sequence[int], items: int, width: int) -> int:
             walls = [each.result().wall * items / 1e6 for each in began]
             rate = sum(items / wall for wall in walls)
             print(f"{count} drivers, {items:,} items each: {rate:8,.0f} items/s", flush=True)
+        with psycopg.connect(server.url) as db:
+            size = db.execute(TABLE_SIZES).fetchone()
+            recorded = db.execute(OUTCOMES).fetchone()
+        if size and recorded:
+            print(f"{size[0] / recorded[0]:,.0f} bytes of tables and indexes per item")
     return 0
 
 
