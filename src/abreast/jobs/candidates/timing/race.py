@@ -46,12 +46,11 @@ _MIN_FIRST_CALL_SAVING: Final = 1 / 4  # of a first call; a smaller saving can't
 _COUNT_REPEATS: Final = 3
 _COUNTING_SLOWDOWN: Final = 2  # a call may take this many times as long while something is counted
 _LONG_CALL_SECONDS: Final = 1.0  # the instructions of a longer call are counted once
-# Of a lap: the chance that a candidate that saves nothing on the whole is the quickest of three
-# arms, and the least share of laps in which one that saves as much as it seems is the quickest.
-_WIN_BY_CHANCE: Final = 1 / 3
-_WIN_BY_RIGHT: Final = 2 / 3
-_FALSE_TRUST: Final = 1e-4  # the share of those that save nothing on the whole and are not found
-_FALSE_DISTRUST: Final = 0.01
+_FIRST_BY_CHANCE: Final = 1 / 3  # of a lap: that one of three equal arms is the first, or the last
+# The share of those that save nothing on the whole and are believed, and of those that save all
+# that they seem to and are refused.
+_FALSE_TRUST: Final = 1e-4
+_FALSE_DISTRUST: Final = 1e-4
 _REGRESSION_RATIO: Final = 1.15  # an input that takes this many times as long is a regression
 
 
@@ -342,25 +341,27 @@ class Race:
         None if noise hides it. In each lap, every arm runs once, in an order that is drawn. If the
         candidate only moves its work, its whole lap, with all that is around the calls, takes as
         long as that of the original and of the control: it is the quickest of the three by chance,
-        in at most a third of the laps, whatever the noise of the machine. So it is trusted only
-        after so many laps in which it was the quickest, by half of what it seems to save, that
-        chance would give in one of 10,000 cases.
+        in at most a third of the laps, whatever the noise of the machine. If it moves nothing, what
+        is around its calls takes as long as theirs, and is the slowest in at most a third. Either
+        is concluded after so many laps, each by half of what seems to be saved, that chance would
+        give in one of 10,000 cases.
         """
-        saved = median(self.arms["original"].inside) - median(self.arms["candidate"].inside)
-        whole = {
-            which: [sum(both) for both in zip(arm.inside, arm.outside, strict=True)]
-            for which, arm in self.arms.items()
-        }
-        laps = list(zip(*(whole[which] for which in ARMS), strict=True))
-        wins = sum(
-            candidate + saved / 2 < min(original, control) for original, candidate, control in laps
-        )
+        original, candidate, control = (self.arms[which] for which in ARMS)
+        saved = median(original.inside) - median(candidate.inside)
         if saved <= 0:
             return None
-        if chance_of(range(wins, len(laps) + 1), len(laps), _WIN_BY_CHANCE) <= _FALSE_TRUST:
+        around = list(zip(original.outside, candidate.outside, control.outside, strict=True))
+        calls = list(zip(original.inside, candidate.inside, control.inside, strict=True))
+        laps = [
+            [sum(both) for both in zip(*lap, strict=True)]
+            for lap in zip(around, calls, strict=True)
+        ]
+        first = sum(mine + saved / 2 < min(ours, other) for ours, mine, other in laps)
+        last = sum(mine - saved / 2 > max(ours, other) for ours, mine, other in around)
+        if chance_of(range(first, len(laps) + 1), len(laps), _FIRST_BY_CHANCE) <= _FALSE_TRUST:
             return False
-        unlikely = chance_of(range(wins + 1), len(laps), _WIN_BY_RIGHT) <= _FALSE_DISTRUST
-        return True if unlikely else None
+        moved = chance_of(range(last, len(laps) + 1), len(laps), _FIRST_BY_CHANCE)
+        return True if moved <= _FALSE_DISTRUST else None
 
 
 def chance_of(counts: range, tries: int, chance: float) -> float:
