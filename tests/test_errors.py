@@ -12,7 +12,7 @@ from abreast.core.errors import AbreastError
 
 SOURCE = Path(errors.__file__).parent
 # Raised and caught by abreast itself.
-INTERNAL = {"Interrupted", "StepPaused"}
+INTERNAL = {"Interrupted", "ParentLost", "StepPaused"}
 
 
 def drawn_tree():

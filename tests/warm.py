@@ -30,7 +30,10 @@ PROGRAM = "from tests.warm import serve; serve({line}, {also})"
 LONGEST = 200_000  # bytes of a request, as a packet on the line
 LATER = (
     "abreast.__main__",
+    "abreast.cli.commands.env",
+    "abreast.cli.commands.serve",
     "abreast.models",
+    "abreast.serve",
     "abreast.testing",
 )  # run, heavy or optional, not for users
 ALSO = (

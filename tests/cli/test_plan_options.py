@@ -14,6 +14,7 @@ from abreast.testing.storm import open_storm
 from tests.cli import test_plan_edited as plan_edited
 from tests.cli import test_plan_requests as plan_requests
 from tests.cli import test_plan_work as plan_work
+from tests.cli import test_ray as ray
 from tests.cli.commands.test_plan import MARK, project
 from tests.cli.shell import PATIENCE
 from tests.cli.test_plan_work import editor
@@ -385,6 +386,7 @@ SHOWN_BY = {
     "default_bounds": test_how_far_it_is_divided_is_as_told,
     "parts": plan_edited.test_a_plan_is_written_edited_run_and_applied,
     "planner": plan_edited.test_a_model_proposes_parts_once_also_when_the_run_goes_on,
+    "executor": ray.test_the_parts_of_a_plan_are_worked_on_there,
     "rounds": (
         plan_requests.test_an_owner_runs_again_with_what_it_is_asked_for_and_nothing_else_does
     ),

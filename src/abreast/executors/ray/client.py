@@ -155,7 +155,7 @@ def _missing_package(error: BaseException) -> NodeDiffers | None:
     return (
         NodeDiffers(
             "a node of the Ray cluster has no abreast that can be imported, or lacks cloudpickle: "
-            "install abreast[ray] there, in the version of the driver"
+            "install it there with its extra ray, in the version of the driver"
         )
         if "ModuleNotFoundError" in str(error)
         else None

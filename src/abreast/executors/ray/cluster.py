@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from abreast.core.errors import AbreastError
 from abreast.executors.ray.pool import AgentPool, Cluster, Demand, PoolTimes
+from abreast.system.installation import install_hint
 
 if TYPE_CHECKING:
     from abreast.executors.ray.client import ActorHandle
@@ -62,7 +63,7 @@ def _import_ray() -> Any:
         import ray
     except ImportError as error:
         raise ClusterUnusable(
-            f"the Ray executor needs {error.name}: pip install 'abreast[ray]'"
+            f"the Ray executor needs {error.name}, which is not installed: {install_hint('ray')}"
         ) from error
     return ray
 
