@@ -175,7 +175,10 @@ def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(projec
         "noise_floor",
         "confinement",
     ]
-    assert list(found)[6:] == ["unconfined", "uncounted", "uncompared"]
+    assert list(found)[6:9] == ["unconfined", "uncounted", "uncompared"]
+    assert list(found)[9:] == ["timing", "processes", "phases"]
+    assert found["processes"] == "forked"
+    assert found["phases"]["behaviour"]["processes"] == 3
     assert (found["winner"], found["target"]) == ("a_fast", "sums.py::pairs")
     fast, wrong = found["candidates"][:2]
     assert fast["interval"][0] > 1 + found["noise_floor"]
