@@ -40,8 +40,8 @@ def write_backup(database: PostgresDatabase, path: str) -> None:
         ):
             # One file, which can be renamed.
             copy.execute("PRAGMA journal_mode = DELETE")
-            _copy_tables(database, db, copy)
-            copy.commit()
+            with copy:
+                _copy_tables(database, db, copy)
 
 
 def _copy_tables(database: PostgresDatabase, db: Connection, copy: sqlite3.Connection) -> None:

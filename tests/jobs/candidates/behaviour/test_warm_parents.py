@@ -161,7 +161,7 @@ def processes_of(directory):
 async def until(condition):
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the kernel sends no event
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0)
 
 
 async def test_a_run_that_is_cancelled_is_gone_and_its_parent_goes_on(tmp_path):
