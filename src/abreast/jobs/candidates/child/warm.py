@@ -179,6 +179,7 @@ def _run(order: dict[str, Any]) -> NoReturn:
     os.closerange(_STANDARD, _STANDARD + 2)
     end = os.open(os.path.join(order["scratch"], "end"), os.O_WRONLY | os.O_CLOEXEC)
     os.write(end, b"begun")
+    order["directories"] = [place for place in sys.path if os.path.isdir(place)]
     request = order["request"]
     request["become"] = lambda write_end: _become(order, write_end)
     sandbox.run_request(request)
@@ -197,6 +198,9 @@ def _become(order: dict[str, Any], write_end: int) -> NoReturn:
     os.environ.update(order["request"]["env"])
     if "tempfile" in sys.modules:  # it may have looked for a directory of the parent's
         sys.modules["tempfile"].tempdir = None  # type: ignore[attr-defined] # it has one
+    # An interpreter that starts in the sandbox leaves out the directories that are hidden there.
+    hidden = {place for place in order["directories"] if not os.path.isdir(place)}
+    sys.path[:] = [place for place in sys.path if place not in hidden]
     importlib.invalidate_caches()
     _vary_layout(order["layout"])
     _PROGRAMS[order["program"]](order["directory"])
