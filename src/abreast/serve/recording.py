@@ -63,7 +63,7 @@ class CallFacts:
 
 
 def digest_of(dialect: str, body: Mapping[str, Any]) -> str:
-    """A short name for a request: equal for equal bodies, whoever sends them."""
+    """A short name for a request: equal for equal bodies of any client."""
     asked = _without_identity(body)
     text = f"{dialect}\0{_canonical(asked)}".encode("utf-8", "surrogatepass")
     return f"{dialect}-{hashlib.blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()}"

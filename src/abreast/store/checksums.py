@@ -25,7 +25,7 @@ one chain per run, because a run has one driver at a time: groups of commits, an
 follow each other, continue it from `tail`. Requests of other processes are not in the chain.
 
 CRC-32 finds every error within 32 consecutive bits and lets one of 2**32 others pass. It is against
-accidents: whoever can write the store can write checksums too.
+accidents, not against an attacker, who could write checksums too.
 """
 
 import struct
