@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy
-from abreast.core.events import Event
+from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
 from abreast.store.codec.codec import decode_facts, encode
 from abreast.store.codec.json_text import json_writer
 from abreast.store.port import Driver, Recorded, RunRow
@@ -17,6 +17,15 @@ SEQ_MASK: Final = (1 << SEQ_BITS) - 1
 _to_json: Final = json_writer(ascii_only=True)  # ASCII, which can express a lone surrogate
 
 Row = tuple[Any, ...]
+
+LIST_STATEMENTS: Final = {
+    frozenset({ITEM_READ}): "list_inputs",
+    frozenset({ITEM_READ, ITEMS_COMPLETE}): "list_inputs",
+    frozenset({ITEMS_COMPLETE}): "list_inputs",
+    frozenset({MAP_STARTED}): "list_maps",
+    frozenset({CALL_SETTLED}): "list_calls",
+}
+"""The statements that list events of kinds which have an index of their own."""
 
 
 def facts_text(facts: Mapping[str, object] | Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
+from abreast.core.events import Event
 from abreast.store.checked_runs import damaged, run_of
 from abreast.store.checksums import (
     Fault,
@@ -17,19 +17,11 @@ from abreast.store.port import ControlRequest, Recorded, Replies, RunRow
 from abreast.store.postgres.columns import beneath, event_of, recorded_of, stored_event
 from abreast.store.postgres.database import Connection, PostgresDatabase
 from abreast.store.postgres.driver_process import has_ended
-from abreast.store.rows import SEQ_BITS, Row, facts_of, facts_text, no_such_run
+from abreast.store.rows import LIST_STATEMENTS, SEQ_BITS, Row, facts_of, facts_text, no_such_run
 
 # Outcomes beneath a prefix are found by the index if they fill at most this many pages.
 MAX_INDEXED_PAGES: Final = 20
 STORED_PAGE: Final = 1000  # events that are read at once
-
-_LIST_STATEMENTS: Final = {  # for kinds of events that have an index of their own
-    frozenset({ITEM_READ}): "list_inputs",
-    frozenset({ITEM_READ, ITEMS_COMPLETE}): "list_inputs",
-    frozenset({ITEMS_COMPLETE}): "list_inputs",
-    frozenset({MAP_STARTED}): "list_maps",
-    frozenset({CALL_SETTLED}): "list_calls",
-}
 
 
 class PostgresReader:
@@ -125,7 +117,7 @@ class PostgresReader:
         prefix: str = "",
     ) -> list[Event]:
         """Events after that `seq`, in order."""
-        statement = _LIST_STATEMENTS.get(frozenset(kinds), "list_events")
+        statement = LIST_STATEMENTS.get(frozenset(kinds), "list_events")
 
         def look(db: Connection) -> list[Row]:
             bounds = {**self._bounds(db, run_id, after), **beneath(prefix)}

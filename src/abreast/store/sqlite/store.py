@@ -10,7 +10,7 @@ from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreCorrupt, StoreError
-from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
+from abreast.core.events import Event
 from abreast.store.checked_runs import DrivenRun, damaged, run_of
 from abreast.store.checksums import Fault, StoredEvent, StoredRun, row_sum
 from abreast.store.driver_locks import DriverLocks
@@ -27,6 +27,7 @@ from abreast.store.port import (
     RunState,
 )
 from abreast.store.rows import (
+    LIST_STATEMENTS,
     SEQ_BITS,
     SEQ_MASK,
     Row,
@@ -70,14 +71,6 @@ NOT_FOUND: Final = "a search does not find it"
 
 # Seconds between tries to take a lock: `driven` in another process holds it for a moment.
 LOCK_RETRY_DELAYS: Final = (0.02, 0.02, 0.02, 0.02, 0.0)
-
-_LIST_STATEMENTS: Final = {  # for kinds of events that have an index of their own
-    frozenset({ITEM_READ}): "list_inputs",
-    frozenset({ITEM_READ, ITEMS_COMPLETE}): "list_inputs",
-    frozenset({ITEMS_COMPLETE}): "list_inputs",
-    frozenset({MAP_STARTED}): "list_maps",
-    frozenset({CALL_SETTLED}): "list_calls",
-}
 
 
 class SqliteStore:
@@ -289,7 +282,7 @@ class SqliteStore:
         prefix: str = "",
     ) -> list[Event]:
         """Events after that `seq`, in order."""
-        statement = sql(_LIST_STATEMENTS.get(frozenset(kinds), "list_events"))
+        statement = sql(LIST_STATEMENTS.get(frozenset(kinds), "list_events"))
         selection = {"kinds": facts_text(list(kinds)) if kinds else None, "limit": limit}
         with self._db.reading() as db:
             place = _bounds(self._verify(db, run_id), after)
