@@ -133,6 +133,18 @@ def test_a_copy_that_differs_is_removed(store):
         assert target.runs() == []
 
 
+def test_a_damaged_ledger_is_named_by_a_check_and_whole_ones_are_recovered(path):
+    with closing(SqliteStore(path)) as source:
+        source.change_ledger("spent", lambda _, now: '{"spent":{"usd":9}}')
+        source.change_ledger("other", lambda _, now: '{"spent":{"usd":1}}')
+    alter(path, "UPDATE ledgers SET body = replace(body, '1', '0') WHERE name = 'other'")
+    with closing(SqliteStore(path)) as source:
+        assert check_store(source).faults == ("ledger of lane other was changed",)
+    with closing(MemoryStore()) as target:
+        recovered(path, target)
+        assert target.ledgers() == {"spent": '{"spent":{"usd":9}}'}
+
+
 def recovered(path, target):
     with closing(SqliteStore(path)) as damaged:
         return {one.run_id: one for one in recover_store(damaged, target, 1000.0)}

@@ -593,6 +593,14 @@ def test_a_ledger_whose_change_fails_stays_as_it_was(store):
     assert store.ledgers() == {"a": "first"}
 
 
+def test_a_backup_has_the_ledgers(store, adapter, tmp_path):
+    store.change_ledger("a", lambda text, now: "first")
+    store.backup(str(tmp_path / "copy.db"))
+    copy = adapter.open_backup(tmp_path / "copy.db")
+    assert copy.ledgers() == {"a": "first"}
+    copy.close()
+
+
 def test_a_ledger_can_be_forgotten(store):
     store.change_ledger("a", lambda text, now: "first")
     assert store.remove_ledger("a")

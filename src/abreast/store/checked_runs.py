@@ -1,6 +1,6 @@
-"""The rows of runs with their checksums, the same for every store that keeps rows."""
+"""The rows of runs and ledgers with their checksums, the same for every store that keeps rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from abreast.core.errors import StoreDamaged
 from abreast.core.events import ITEM_SETTLED, Event
@@ -11,6 +11,7 @@ from abreast.store.checksums import (
     driven_sum,
     named,
     progress_sum,
+    row_sum,
     run_fault,
 )
 from abreast.store.port import RunRow
@@ -20,6 +21,11 @@ from abreast.store.rows import Row, run_row
 def damaged(path: str, run_id: str, faults: Sequence[Fault]) -> StoreDamaged:
     """The error for a run whose rows are not as they were written."""
     return StoreDamaged(f"run {run_id} in {path} is damaged: {named(faults)}")
+
+
+def whole_ledgers(rows: Iterable[Row]) -> dict[str, str]:
+    """The ledgers of shared lanes that are as they were written: name, checksum, name, text."""
+    return {name: text for name, total, *_, text in rows if total == row_sum((name, text))}
 
 
 def run_of(path: str, row: Row) -> RunRow:

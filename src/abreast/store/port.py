@@ -217,7 +217,7 @@ class Store(Protocol):
         """
 
     def ledgers(self) -> dict[str, str]:
-        """The ledgers of all shared lanes, by name."""
+        """The ledgers of shared lanes, by name; without damaged ones, which `check` names."""
 
     def remove_ledger(self, name: str) -> bool:
         """Forget what is held and spent of a shared lane; False if there is no such ledger."""

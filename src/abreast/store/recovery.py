@@ -37,7 +37,10 @@ def recover_store(damaged: Store, target: Store, at: float) -> list[RecoveredRun
 
     A run without damage is copied byte for byte. Of a damaged one the whole events are kept, and
     numbered anew. It is `interrupted` at the time `at`, so that a resume runs what is missing.
+    Ledgers of shared lanes are taken along: what is spent stays spent.
     """
+    for name, text in damaged.ledgers().items():
+        target.change_ledger(name, lambda _, __, text=text: text)  # type: ignore[misc]
     return [_recover_run(damaged, run, target, at) for run in damaged.stored_runs()]
 
 

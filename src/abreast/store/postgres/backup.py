@@ -23,6 +23,7 @@ _COLUMNS: Final = {
     "blobs": "id, body",
     "requests": "id, run, kind, data, created, answered, sum",
     "replies": "key, model, body, kept, sum",
+    "ledgers": "name, body, sum",
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from abreast.core.events import Event
-from abreast.store.checked_runs import damaged, run_of
+from abreast.store.checked_runs import damaged, run_of, whole_ledgers
 from abreast.store.checksums import (
     Fault,
     StoredEvent,
@@ -148,7 +148,7 @@ class PostgresReader:
 
     def ledgers(self) -> dict[str, str]:
         """The ledgers of all shared lanes, by name."""
-        return dict(self._db.read(lambda db: self._all(db, "list_ledgers")))
+        return whole_ledgers(self._db.read(lambda db: self._all(db, "list_ledgers")))
 
     def replies(self) -> list[Replies]:
         """Statistics of the cached replies, by model."""
@@ -173,12 +173,17 @@ class PostgresReader:
             after = base + rows[-1][0]
 
     def integrity_faults(self) -> list[str]:
-        """The requests and replies that are not as they were written."""
+        """The requests, replies and ledgers that are not as they were written."""
         requests = self._db.read(lambda db: self._all(db, "check_requests"))
         replies = self._db.read(lambda db: self._all(db, "check_replies"))
+        ledgers = self._db.read(lambda db: self._all(db, "list_ledgers"))
         return [
             f"{what} {name} was changed"
-            for what, rows in (("request", requests), ("cached reply", replies))
+            for what, rows in (
+                ("request", requests),
+                ("cached reply", replies),
+                ("ledger of lane", ledgers),
+            )
             for name, total, *columns in rows
             if total not in (None, row_sum(columns))
         ]

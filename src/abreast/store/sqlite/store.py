@@ -11,7 +11,7 @@ from typing import Final
 from abreast.core.clock import SYSTEM_CLOCK, pause
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreCorrupt, StoreError
 from abreast.core.events import Event
-from abreast.store.checked_runs import DrivenRun, damaged, run_of
+from abreast.store.checked_runs import DrivenRun, damaged, run_of, whole_ledgers
 from abreast.store.checksums import Fault, StoredEvent, StoredRun, row_sum
 from abreast.store.driver_locks import DriverLocks
 from abreast.store.notes import read_notes
@@ -346,7 +346,8 @@ class SqliteStore:
     def ledgers(self) -> dict[str, str]:
         """The ledgers of all shared lanes, by name."""
         with self._db.reading() as db:
-            return dict(db.execute(sql("list_ledgers")).fetchall())
+            rows = db.execute(sql("list_ledgers")).fetchall()
+        return whole_ledgers(rows)
 
     def remove_ledger(self, name: str) -> bool:
         """Forget what is held and spent of a shared lane; False if there is no such ledger."""

@@ -86,6 +86,7 @@ def integrity_faults(db: sqlite3.Connection) -> Iterator[str]:
         yield from run_list_faults(db)
         yield from _changed_rows(db, "request", "check_requests")
         yield from _changed_rows(db, "cached reply", "check_replies")
+        yield from _changed_rows(db, "ledger of lane", "list_ledgers")
     except _DAMAGE_ERRORS as error:
         yield f"SQLite says: {error}"
 

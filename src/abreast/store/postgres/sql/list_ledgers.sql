@@ -1,2 +1,2 @@
--- The ledgers of all shared lanes.
-SELECT name, body FROM abreast.ledgers WHERE body <> '' ORDER BY name
+-- All ledgers of shared lanes, with their checksums and what these cover.
+SELECT name, sum, name, body FROM abreast.ledgers ORDER BY name
