@@ -34,7 +34,8 @@ for seed in range(asked["seeds"]):
             found = (max(sizes) > asked["high"], cut, list(part_of))
             if best is None or found[:2] < best[:2]:
                 best = found
-json.dump({"over": best[0], "part_of": best[2]}, sys.stdout)
+print()  # METIS prints, too, what it meets
+print(json.dumps(best[2]))
 """
 
 
@@ -90,6 +91,6 @@ def divide(
         capture_output=True,
         check=True,
     ).stdout
-    found = json.loads(printed)["part_of"]
+    found = json.loads(printed.splitlines()[-1])
     own = {path: f"part {found[number[path]]}" for path in nodes} | {path: path for path in alone}
     return {path: own[group[path]] for path in sizes}

@@ -21,7 +21,7 @@ from abreast.jobs.plan.decompose.inventory import FileEntry, folders_between
 _TEST_TIE: Final = 2.0  # of a test to its source, in imports, besides those that it has
 _LARGEST_UNIT: Final = 0.5  # of a part's size, for a file with its tests
 _NEIGHBOUR_TIE: Final = 0.3  # of a file to the next one in its directory, in imports
-_LEVELS: Final = (16, 4)  # groups of a level have at most this part of a part's size
+_LEVELS: Final = (8,)  # groups of a level have at most this part of a part's size
 _MAX_PASSES: Final = 8  # over the groups of a level
 _MIN_GAIN: Final = 1e-9
 

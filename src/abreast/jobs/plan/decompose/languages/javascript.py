@@ -7,13 +7,14 @@ repository. A name that a file only passes on, by `export ... from`, leads to th
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from posixpath import join, normpath
 from typing import Any, Final
 
 from abreast.jobs.plan.decompose.languages.reading import LanguageImports, SourceTree
-from abreast.jobs.plan.decompose.languages.syntax import Capture, Syntax
+from abreast.jobs.plan.decompose.languages.syntax import Syntax
 
 ENDINGS: Final = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 _TYPES: Final = ".d.ts"
@@ -30,6 +31,9 @@ _QUERY: Final = """
 ((call_expression function: (identifier) @function arguments: (arguments . (string) @called))
   (#eq? @function "require"))
 """
+# One of these is in all that the query finds, but for what a file declares and exports itself.
+_WORDS: Final = (b"import", b"require", b"from", b"export {", b"export{", b"export type")
+_STATEMENT_END: Final = re.compile(rb"[;)}]")
 _LITERAL: Final = re.compile(r"""(['"`])([^'"`\n]*)\1""")
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _BRACES: Final = re.compile(r"\{([^}]*)\}")
@@ -54,20 +58,17 @@ class _ScriptModule:
 
 def read_javascript(paths: Sequence[str], tree: SourceTree) -> LanguageImports:
     """Read every one of these files; those that can't be read are in `unread`."""
-    syntaxes: dict[str, Syntax] = {}
     modules: dict[str, _ScriptModule] = {}
     unread: list[tuple[str, str]] = []
     for path in paths:
-        grammar = _GRAMMARS.get(f".{path.rpartition('.')[2]}", "javascript")
-        if grammar not in syntaxes:
-            syntaxes[grammar] = Syntax(grammar, _QUERY)
         try:
-            source = tree.read(path)
+            modules[path] = _read_module(path, _imports_of(tree.read(path)))
         except OSError as error:
             unread.append((path, str(error)))
-            continue
-        modules[path] = _read_module(syntaxes[grammar].captures(source))
-    exports = _Exports(modules, _Packages(tree))
+    packages = _Packages(tree)
+    for path in _with_stars(modules, packages):
+        modules[path] = _read_module(path, tree.read(path))
+    exports = _Exports(modules, packages)
     edges: dict[str, tuple[str, ...]] = {}
     through: dict[str, tuple[str, ...]] = {}
     for path in modules:
@@ -76,10 +77,41 @@ def read_javascript(paths: Sequence[str], tree: SourceTree) -> LanguageImports:
     return LanguageImports(edges, through, unread)
 
 
-def _read_module(captures: Sequence[Capture]) -> _ScriptModule:
+def _imports_of(source: bytes) -> bytes:
+    """A source up to its last import: most of what follows is large, and has nothing to read."""
+    end = max(map(source.rfind, _WORDS))
+    if end < 0:
+        return b""
+    if source.count(b"`", 0, end) % 2:
+        return source  # it may be in a text, which must have its end
+    closed, opened = source.find(b"*/", end), source.find(b"/*", end)
+    if closed >= 0 and not 0 <= opened < closed:
+        return source[: closed + 2]  # it is in a comment, which must have its end
+    ended = _STATEMENT_END.search(source, end)
+    return source[: ended.end()] if ended else source
+
+
+def _with_stars(modules: Mapping[str, _ScriptModule], packages: "_Packages") -> set[str]:
+    """The files for which it matters what they declare: those in an `export *`, on either side."""
+    found = {path for path, module in modules.items() if module.stars}
+    for path in tuple(found):
+        targets = (packages.file(path, source) for source in modules[path].stars)
+        found.update(target for target in targets if target is not None and target in modules)
+    return found
+
+
+@cache
+def _syntax(grammar: str) -> Syntax:
+    return Syntax(grammar, _QUERY)
+
+
+def _read_module(path: str, source: bytes) -> _ScriptModule:
     made = _ScriptModule()
     own: list[tuple[str, str]] = []
-    for each in captures:
+    if not source:
+        return made
+    grammar = _GRAMMARS.get(f".{path.rpartition('.')[2]}", "javascript")
+    for each in _syntax(grammar).captures(source):
         text = _COMMENT.sub(" ", each.text) if "{" in each.text else each.text
         if each.name == "exported":
             made.exported.add(text)
@@ -231,18 +263,10 @@ class _Packages:
     def _at(self, place: str) -> str | None:
         """The file at a place, with one of the endings, or the index of a directory."""
         place = normpath(place)
-        stem, dot, ending = place.rpartition(".")
+        if place.startswith(".."):
+            return None
         paths = self._tree.paths
-        if place.startswith("..") or place == ".":
-            candidates: list[str] = [] if place != "." else [f"index{one}" for one in ENDINGS]
-        else:
-            candidates = [
-                *([place] if place.endswith((*ENDINGS, ".json", ".vue", ".svelte")) else []),
-                *(stem + one for one in _COMPILED.get(dot + ending, ())),
-                *(place + one for one in (*ENDINGS, _TYPES)),
-                *(f"{place}/index{one}" for one in (*ENDINGS, _TYPES)),
-            ]
-        return next((one for one in candidates if one in paths), None)
+        return next((one for one in _written(place) if one in paths), None)
 
     def _mapping(self, folder: str) -> list[tuple[str, str, list[str]]]:
         """The `paths` for files of a directory: of the nearest configuration that has any."""
@@ -283,6 +307,20 @@ class _Packages:
                 above if above.endswith(".json") else f"{above}.json", depth + 1
             )
         return found
+
+
+def _written(place: str) -> Iterator[str]:
+    """The files that a place may mean, as it is written in a source."""
+    if place != ".":
+        stem, dot, ending = place.rpartition(".")
+        if place.endswith((*ENDINGS, ".json", ".vue", ".svelte")):
+            yield place
+        for one in _COMPILED.get(dot + ending, ()):
+            yield stem + one
+        for one in (*ENDINGS, _TYPES):
+            yield place + one
+    for one in (*ENDINGS, _TYPES):
+        yield f"index{one}" if place == "." else f"{place}/index{one}"
 
 
 def _json(text: str) -> dict[str, Any]:
