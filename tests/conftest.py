@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import caches, postgres
+from tests import caches, postgres, shared
 from tests.measuring import Measuring
-from tests.warm import Warm
+from tests.warm import SharedWarm
 
 # No deadline: a shared machine is slow at moments, and no test of ours asserts wall-clock time.
 settings.register_profile(
@@ -64,8 +64,8 @@ def pytest_configure(config):
     gc.disable()
     workers = bool(config.getoption("numprocesses", None))  # which are children, too
     config.stash[Measuring.key] = Measuring(keep_variables=workers)
-    if postgres.begin_session():
-        config.add_cleanup(postgres.end_session)
+    if shared.begin():
+        config.add_cleanup(shared.end)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -142,9 +142,11 @@ def warm(pytestconfig):
 
     Measured, as its children are: that takes them hardly any time.
     """
+    from tests.cli.forks import MODELS  # the same as there, so that there is one of them
+
     path = os.pathsep.join(filter(None, sys.path))
     measuring = pytestconfig.stash[Measuring.key].variables
-    with closing(Warm({**os.environ, **measuring, "PYTHONPATH": path})) as process:
+    with closing(SharedWarm({**os.environ, **measuring, "PYTHONPATH": path}, MODELS)) as process:
         yield process
 
 
