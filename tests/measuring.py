@@ -20,13 +20,15 @@ WITH_CHILDREN = (
     "tests/testing/",
     "tests/worktrees/",
 )
+FIRST_WORKER = "gw0"
 _UNMEASURED = Path(__file__).with_name("unmeasured.txt")
 
 
 class Measuring:
     """Coverage of this process and of its children, where there is any: paused, and taken up again.
 
-    Until the first test, this process is measured and its children are not.
+    Until the first test, this process is measured and its children are not; of several workers,
+    which all import and collect the same, only the first is.
     """
 
     key = pytest.StashKey["Measuring"]()
@@ -36,6 +38,8 @@ class Measuring:
         self._coverage = coverage and coverage.Coverage.current()
         self._unmeasured = {*_UNMEASURED.read_text("utf-8").splitlines()}
         self._running = True
+        if os.environ.get("PYTEST_XDIST_WORKER", FIRST_WORKER) != FIRST_WORKER:
+            self._measure(False)
         self.variables = {}  # that make a child measure itself
         if not keep_variables:
             names = [name for name in os.environ if name.startswith("COVERAGE_")]
@@ -44,11 +48,15 @@ class Measuring:
     def begin(self, test):
         """Measure this test, or not; the variables that measure its children."""
         measured = test.partition("[")[0] not in self._unmeasured
-        if self._coverage and measured is not self._running:
-            self._running = measured
-            if measured:
-                with warnings.catch_warnings(action="ignore"):  # abreast is imported already
-                    self._coverage.start()
-            else:
-                self._coverage.stop()
+        self._measure(measured)
         return self.variables if measured and test.startswith(WITH_CHILDREN) else {}
+
+    def _measure(self, measured):
+        if not self._coverage or measured is self._running:
+            return
+        self._running = measured
+        if measured:
+            with warnings.catch_warnings(action="ignore"):  # abreast is imported already
+                self._coverage.start()
+        else:
+            self._coverage.stop()
