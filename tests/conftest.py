@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import caches, postgres, shared
+from tests.longest import longest_first
 from tests.measuring import Measuring
 from tests.warm import SharedWarm
 
@@ -127,8 +128,11 @@ def pytest_pycollect_makeitem(collector, name):
     return [] if _is_slow(collector.path, name) is not slow else None
 
 
-def pytest_collection_modifyitems(items):
-    """Give what takes longest more time; leave Ray to a process of its own."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items, config):
+    """Give what takes longest more time, and begin with it; leave Ray to a process of its own."""
+    if config.getoption("--slow"):
+        items[:] = longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     for item in items:
         if item.get_closest_marker("ray") and "PYTEST_XDIST_WORKER" in os.environ:
             item.add_marker(pytest.mark.skip("a cluster is started once: `make test-ray`"))
