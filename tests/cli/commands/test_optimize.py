@@ -776,9 +776,9 @@ CALLS = "from sums import pairs\n\n\ndef test_few():\n    assert pairs([0.1, 0.2
 
 @pytest.mark.timeout(700)
 def test_behaviour_alone_is_verified_without_measuring(project):
-    verify = ("--target", *TARGET, "--behaviour-only", "--generated", "20", "--json")
+    verify = ("--target", *TARGET, "--behaviour-only", "--generated", "5", "--json")
     for text, code, verdict in ((COUNTED, 0, "same"), (WRONG, 1, "wrong")):
-        said = patiently(project, "verify", str(project.file("draft.py", text)), *verify)
+        said = project("verify", str(project.file("draft.py", text)), *verify)
         assert said.code == code, said.err
         (found,) = said.rows[0]["candidates"]
         assert (found["verdict"], found["ratio"], said.rows[0]["timing"]) == (verdict, None, False)
@@ -789,11 +789,9 @@ def test_behaviour_alone_is_verified_without_measuring(project):
 @pytest.mark.timeout(700)
 def test_floats_may_be_apart_as_far_as_a_flag_or_a_comment_allows(project):
     def verdict(*more):
-        words = ("--target", *TARGET, "--behaviour-only", "--generated", "20", "--json")
+        words = ("--target", *TARGET, "--behaviour-only", "--generated", "5", "--json")
         draft = str(project.file("draft.py", NEAR))
-        return patiently(project, "verify", draft, *words, *more).rows[0]["candidates"][0][
-            "verdict"
-        ]
+        return project("verify", draft, *words, *more).rows[0]["candidates"][0]["verdict"]
 
     project.file("sums.py", MEAN)
     project.file("test_sums.py", CALLS)
