@@ -47,7 +47,8 @@ HANGS = "def pairs(numbers, wanted):\n    while True:\n        pass\n"
 NOISY = "import os\n\n\ndef pairs(numbers, wanted):\n    return len(os.environ)\n"
 MINUTES = 600  # s
 TARGET = ("sums.py::pairs", "--tests", "test_sums.py")
-SHORTLY = ("--timeout", "6s", "--generated", "20")
+FEW_BLOCKS = ("--blocks", "12")  # instead of 56 while the machine is too busy to decide
+SHORTLY = ("--timeout", "6s", "--generated", "20", *FEW_BLOCKS)
 QUICKLY = ("--generated", "10", "--blocks", "6")
 
 
@@ -242,7 +243,8 @@ def test_a_patch_is_verified_and_the_exit_code_says_what_became_of_it(project):
 
     def verify(path):
         target = ("--target", "sums.py::pairs", "--tests", "test_sums.py")
-        return patiently(project, "verify", path, *target, "--generated", "10", "--json")
+        words = (*target, "--generated", "10", "--json", *FEW_BLOCKS)
+        return patiently(project, "verify", path, *words)
 
     said = verify(".abreast/wrong.patch")
     assert (said.code, said.rows[0]["candidates"][0]["verdict"]) == (1, "wrong")
@@ -324,6 +326,7 @@ async def test_a_model_proposes_repairs_refines_and_adapts_and_no_call_is_repeat
             "--json",
             "--generated",
             "10",
+            *FEW_BLOCKS,
         )
         said = await asyncio.to_thread(patiently, project, *words)
         assert said.code == 0, said.err
@@ -566,7 +569,8 @@ def events(project):
 def killed_and_resumed(project, kills, seed):
     chance = random.Random(seed)
     given = drafts(project, a_wrong=WRONG, b_fast=FAST, c_wrong=WRONG.replace("// 2", "// 3"))
-    words = again = ("optimize", *TARGET, *given, "--json", "--generated", "20", "--seed", "7")
+    settings = ("--generated", "10", "--seed", "7", *FEW_BLOCKS)
+    words = again = ("optimize", *TARGET, *given, "--json", *settings)
     before = seen(project)
     recorded, begun = set(), Counter()
     for _ in range(kills):
@@ -725,6 +729,7 @@ async def test_requests_that_are_spent_end_it_and_with_more_it_goes_on_where_it_
             "1",
             "--budget",
             "1req",
+            *FEW_BLOCKS,
         )
         said = await asyncio.to_thread(patiently, project, *words, "--generated", "0", "--json")
         assert said.code == 3, said.err
