@@ -65,11 +65,13 @@ demo: .venv/.run ## commands side by side, their lanes drawn as they run, and wh
 	@$(BIN)/abreast demo
 
 # .coverage exists only if the whole suite passed: `check` trusts it for as long as it is newer than what was tested.
+# Its parts run beside each other: none has both processors wait for the last of its tests.
 define run_suite
 	@rm -f .coverage .coverage.*
-	$(BIN)/pytest -n 4 --dist worksteal --slow
-	$(BIN)/coverage run -m pytest -n 4 --dist worksteal --short --hypothesis-profile=quick
-	$(BIN)/coverage run -m pytest -m 'ray and not soak' --hypothesis-profile=quick
+	.ci/beside \
+	  "$(BIN)/coverage run -m pytest -n 3 --dist worksteal --short --hypothesis-profile=quick" \
+	  "$(BIN)/pytest -n 2 --dist worksteal --slow" \
+	  "$(BIN)/coverage run -m pytest -m 'ray and not soak' --hypothesis-profile=quick"
 	@$(BIN)/coverage combine --quiet
 endef
 

@@ -4,6 +4,7 @@ On a fresh checkout every worker would compile every module, rewrite the asserti
 file and search all of them for constants, which takes longer than to collect all tests.
 """
 
+import fcntl
 import os
 import py_compile
 import sys
@@ -18,7 +19,19 @@ from hypothesis.internal.constants_ast import constants_from_module
 
 
 def fill(files, config):
-    """Do for these files what workers would do, in a process per processor."""
+    """Do for these files what workers would do, in a process per processor.
+
+    A session that begins at the same time waits for it, and finds it done.
+    """
+    folder = os.open(Path(__file__).parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        _fill(files, config)
+    finally:
+        os.close(folder)
+
+
+def _fill(files, config):
     searched = storage_directory("constants").path.exists()
     new = [file for file in files if not (searched and _compiled(file))]
     if sys.dont_write_bytecode or not new:

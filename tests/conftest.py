@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import caches, postgres
+from tests import caches, postgres, shared
+from tests.longest import longest_first
 from tests.measuring import Measuring
-from tests.warm import Warm
+from tests.warm import SharedWarm
 
 # No deadline: a shared machine is slow at moments, and no test of ours asserts wall-clock time.
 settings.register_profile(
@@ -64,8 +65,8 @@ def pytest_configure(config):
     gc.disable()
     workers = bool(config.getoption("numprocesses", None))  # which are children, too
     config.stash[Measuring.key] = Measuring(keep_variables=workers)
-    if postgres.begin_session():
-        config.add_cleanup(postgres.end_session)
+    if shared.begin():
+        config.add_cleanup(shared.end)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -127,8 +128,11 @@ def pytest_pycollect_makeitem(collector, name):
     return [] if _is_slow(collector.path, name) is not slow else None
 
 
-def pytest_collection_modifyitems(items):
-    """Give what takes longest more time; leave Ray to a process of its own."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items, config):
+    """Give what takes longest more time, and begin with it; leave Ray to a process of its own."""
+    if config.getoption("--slow"):
+        items[:] = longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     for item in items:
         if item.get_closest_marker("ray") and "PYTEST_XDIST_WORKER" in os.environ:
             item.add_marker(pytest.mark.skip("a cluster is started once: `make test-ray`"))
@@ -142,9 +146,11 @@ def warm(pytestconfig):
 
     Measured, as its children are: that takes them hardly any time.
     """
+    from tests.cli.forks import MODELS  # the same as there, so that there is one of them
+
     path = os.pathsep.join(filter(None, sys.path))
     measuring = pytestconfig.stash[Measuring.key].variables
-    with closing(Warm({**os.environ, **measuring, "PYTHONPATH": path})) as process:
+    with closing(SharedWarm({**os.environ, **measuring, "PYTHONPATH": path}, MODELS)) as process:
         yield process
 
 

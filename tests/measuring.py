@@ -1,8 +1,8 @@
 """What CI measures of the suite: to count the lines of a test takes as long as to run it.
 
-A test is measured unless tests/unmeasured.txt lists it; its children are if it is below, too. The
-floors that `make coverage` holds are of what is measured: a line that only an unmeasured test
-reaches counts as one that no test reaches.
+A test is measured unless tests/unmeasured.txt lists it or it is of the repository; its children
+are if it is below, too. The floors that `make coverage` holds are of what is measured: a line that
+only an unmeasured test reaches counts as one that no test reaches.
 """
 
 import os
@@ -20,13 +20,24 @@ WITH_CHILDREN = (
     "tests/testing/",
     "tests/worktrees/",
 )
+# Tests of the repository itself, which reach nothing that others don't.
+OF_THE_REPOSITORY = (
+    "tests/test_commits.py",
+    "tests/test_docker.py",
+    "tests/test_repository.py",
+    "tests/test_requirements.py",
+    "tests/test_tree.py",
+    "tests/test_warm.py",
+)
+FIRST_WORKER = "gw0"
 _UNMEASURED = Path(__file__).with_name("unmeasured.txt")
 
 
 class Measuring:
     """Coverage of this process and of its children, where there is any: paused, and taken up again.
 
-    Until the first test, this process is measured and its children are not.
+    Until the first test, this process is measured and its children are not; of several workers,
+    which all import and collect the same, only the first is.
     """
 
     key = pytest.StashKey["Measuring"]()
@@ -36,6 +47,8 @@ class Measuring:
         self._coverage = coverage and coverage.Coverage.current()
         self._unmeasured = {*_UNMEASURED.read_text("utf-8").splitlines()}
         self._running = True
+        if os.environ.get("PYTEST_XDIST_WORKER", FIRST_WORKER) != FIRST_WORKER:
+            self._measure(False)
         self.variables = {}  # that make a child measure itself
         if not keep_variables:
             names = [name for name in os.environ if name.startswith("COVERAGE_")]
@@ -43,12 +56,17 @@ class Measuring:
 
     def begin(self, test):
         """Measure this test, or not; the variables that measure its children."""
-        measured = test.partition("[")[0] not in self._unmeasured
-        if self._coverage and measured is not self._running:
-            self._running = measured
-            if measured:
-                with warnings.catch_warnings(action="ignore"):  # abreast is imported already
-                    self._coverage.start()
-            else:
-                self._coverage.stop()
+        listed = test.partition("[")[0] in self._unmeasured
+        measured = not listed and not test.startswith(OF_THE_REPOSITORY)
+        self._measure(measured)
         return self.variables if measured and test.startswith(WITH_CHILDREN) else {}
+
+    def _measure(self, measured):
+        if not self._coverage or measured is self._running:
+            return
+        self._running = measured
+        if measured:
+            with warnings.catch_warnings(action="ignore"):  # abreast is imported already
+                self._coverage.start()
+        else:
+            self._coverage.stop()

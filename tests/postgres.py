@@ -5,31 +5,16 @@ The first worker that needs it starts it; it ends with the process that all work
 
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from tests import shared
+
 SCRIPT = Path(__file__).parents[1] / "scripts" / "postgres.py"
-_FOLDER = "ABREAST_TEST_POSTGRES"
-_SESSION = "ABREAST_TEST_SESSION"  # the process that it ends with
-
-
-def begin_session():
-    """Choose where workers find the server; True in the process that workers belong to."""
-    if _FOLDER in os.environ:
-        return False
-    os.environ[_FOLDER] = tempfile.mkdtemp(prefix="abreast-tests-")
-    os.environ[_SESSION] = str(os.getpid())
-    return True
-
-
-def end_session():
-    shutil.rmtree(os.environ.pop(_FOLDER), ignore_errors=True)
 
 
 def addresses():
@@ -38,8 +23,8 @@ def addresses():
     Only CI may install them: a developer's machine is theirs.
     """
     options = ["--install"] if "CI" in os.environ else ["--find"]
-    place = Path(os.environ[_FOLDER], "addresses")
-    with Path(os.environ[_FOLDER], "lock").open("w") as lock:
+    place = shared.folder() / "addresses"
+    with (shared.folder() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.exists():
             found = subprocess.run(
@@ -57,7 +42,7 @@ def addresses():
 def _start():
     server = subprocess.Popen(
         # Tests that crash a server start one of their own, which waits for its disk.
-        [sys.executable, SCRIPT, "--bouncer", "--while", os.environ[_SESSION], "--set=fsync=off"],
+        [sys.executable, SCRIPT, "--bouncer", "--while", str(shared.process()), "--set=fsync=off"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,

@@ -17,9 +17,12 @@ import tomllib
 import warnings
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, get_args
 
 import pytest
+
+from tests.longest import longest_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -138,6 +141,7 @@ class Gate:
         self.log = root / "log"
         for name in (
             "Makefile",
+            ".ci/beside",
             ".ci/run",
             "pyproject.toml",
             "requirements/build.txt",
@@ -197,7 +201,8 @@ def gate(tmp_path: Path) -> Gate:
 
 GATES = {
     "the build": "python -m pip install *--editable .",
-    "the tests": "coverage run -m pytest*",
+    "the tests": "coverage run -m pytest -n*",
+    "the slow tests": "pytest *--slow",
     "the tests of Ray": "coverage run -m pytest -m ray*",
     "the measurements": "coverage combine*",
     "style": "ruff check .",
@@ -246,14 +251,14 @@ def test_a_gate_that_fails_stops_the_one_command(gate, broken):
 
 def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     measured = [
-        "pytest -n 4 --dist worksteal --slow",
-        "coverage run -m pytest -n 4 --dist worksteal --short --hypothesis-profile=quick",
         "coverage run -m pytest -m ray and not soak --hypothesis-profile=quick",
+        "coverage run -m pytest -n 3 --dist worksteal --short --hypothesis-profile=quick",
+        "pytest -n 2 --dist worksteal --slow",
     ]
     quick = ["pytest -n 4 --dist worksteal --short --hypothesis-profile=quick"]
     for ci, commands in (("true", measured), ("", quick)):
         _, calls = gate.run("make", "test", ci=ci)
-        assert [call for call in calls if "pytest" in call] == commands
+        assert sorted(call for call in calls if "pytest" in call) == commands
     options = config()["tool"]["pytest"]["ini_options"]
     assert options["testpaths"] == ["tests"]
     assert [
@@ -275,6 +280,21 @@ def test_what_is_left_out_is_there_and_few(file, most):
         assert re.search(rf"def {name.rpartition('::')[2]}\b", text_of(path)), (
             f"{line} is not there"
         )
+
+
+def test_the_longest_are_all_there_and_the_first_of_each_worker():
+    lines = text_of("tests/longest.txt").splitlines()
+    listed = [line for line in lines if not line.startswith("#")]
+    slow = text_of("tests/slow.txt").splitlines()
+    assert [line for line in listed if not any(test.startswith(line) for test in slow)] == []
+
+    names = [*(f"tests/test_other.py::test_{number}" for number in range(20)), *reversed(listed)]
+    items = [SimpleNamespace(nodeid=f"{name}[one]") for name in names]
+    ordered = longest_first(items, workers=2)
+    assert sorted(map(id, ordered)) == sorted(map(id, items))
+    first, second = ([item.nodeid for item in half] for half in (ordered[:19], ordered[19:]))
+    for half, share in ((first, listed[0::2]), (second, listed[1::2])):
+        assert half[: len(share)] == [f"{name}[one]" for name in share]
 
 
 def test_a_suite_that_failed_leaves_nothing_for_the_check_to_trust(gate):

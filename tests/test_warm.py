@@ -10,11 +10,12 @@ import signal
 import subprocess
 import threading
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from tests.cli.shell import Shell, plain_environment, unmeasured
-from tests.warm import Warm
+from tests.warm import SharedWarm, Warm
 
 LOOKING = """
 import asyncio, gc, os, signal, sys, threading, warnings
@@ -147,6 +148,27 @@ def test_where_abreast_cannot_be_imported_that_is_said(tmp_path):
     (tmp_path / "abreast.py").write_text("raise LookupError('half of it is missing')\n")
     environment = unmeasured(plain_environment())
     path = os.pathsep.join((str(tmp_path), environment["PYTHONPATH"]))
-    with closing(Warm({**environment, "PYTHONPATH": path})) as warm:
-        with pytest.raises(RuntimeError, match="half of it is missing"):
-            warm.run("abreast", ["version"], cwd=tmp_path, environment=environment, patience=60)
+    for kind in (Warm, SharedWarm):
+        with closing(kind({**environment, "PYTHONPATH": path})) as warm:
+            with pytest.raises(RuntimeError, match="half of it is missing"):
+                warm.run("abreast", ["version"], cwd=tmp_path, environment=environment, patience=60)
+
+
+def test_one_process_serves_all_that_ask_for_the_same(tmp_path):
+    (tmp_path / "work.py").write_text("import os\n\ndef parent(_):\n    return os.getppid()\n")
+    environment = unmeasured(plain_environment())
+
+    def parent_of_a_call(also):
+        with closing(SharedWarm(environment, also)) as warm:
+            found = warm.run(
+                *("abreast", ("map", "--call", "work:parent"), b"x\n"),
+                cwd=tmp_path,
+                environment=environment,
+                patience=60,
+            )
+        assert found[0] == 0, found
+        return int(found[1])
+
+    first, again, other = (parent_of_a_call(also) for also in ((), (), ("wave",)))
+    assert first == again != other
+    assert Path(f"/proc/{first}").exists()

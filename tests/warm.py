@@ -9,7 +9,9 @@ new interpreter does.
 """
 
 import atexit
+import fcntl
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -26,7 +28,9 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-PROGRAM = "from tests.warm import serve; serve({line}, {also})"
+from tests import shared
+
+PROGRAM = "from tests.warm import serve; serve({line}, {also}, session={session})"
 LONGEST = 200_000  # bytes of a request, as a packet on the line
 LATER = (
     "abreast.__main__",
@@ -36,6 +40,7 @@ LATER = (
     "abreast.serve",
     "abreast.testing",
 )  # run, heavy or optional, not for users
+SETTINGS = ("COVERAGE_", "PYTHON")
 ALSO = (
     "asyncio",
     "concurrent.futures.thread",
@@ -55,18 +60,9 @@ class Warm:
 
     def __init__(self, environment, also=(), program=PROGRAM):
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pipe = (
-            subprocess.PIPE
-        )  # as in every call: what standard files are is found out when an interpreter starts
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", program.format(line=theirs.fileno(), also=tuple(also))],
-                env=environment,
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
-                pass_fds=(theirs.fileno(),),
-            )
+            words = program.format(line=theirs.fileno(), also=tuple(also), session=None)
+            self._process = _start(words, environment, theirs, subprocess.PIPE)
 
     @property
     def line(self):
@@ -106,9 +102,7 @@ class Warm:
             if not pid and not ended.closed:  # it was not even started
                 pid = ended.read(20).decode().partition(" ")[0]
             if not pid:
-                raise RuntimeError(
-                    f"there is nobody to fork: {self._process.stderr.read().decode()}"
-                )
+                raise RuntimeError(f"there is nobody to fork: {self._errors()}")
             if not ended.closed:
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
@@ -120,6 +114,67 @@ class Warm:
     def ask_for(self, request, files):
         """Ask for a process that has these as its standard files and tells its end to the last."""
         socket.send_fds(self._line, [json.dumps(request).encode()], files)
+
+    def _errors(self):
+        return self._process.stderr.read().decode()
+
+
+class SharedWarm(Warm):
+    """A process for all workers of a session, which ends with it; the first to need it starts it.
+
+    There is another for each program, for other modules, and for other settings of Python.
+    """
+
+    def __init__(self, environment, also=(), program=PROGRAM):
+        settings = sorted(pair for pair in environment.items() if pair[0].startswith(SETTINGS))
+        kind = json.dumps([program, *also, *settings]).encode()
+        self._place = shared.folder() / f"warm-{hashlib.sha256(kind).hexdigest()[:16]}"
+        with self._place.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            new = not self._place.exists()
+            if new:
+                os.mkfifo(self._place.with_suffix(".errors"))
+            self._stderr = os.open(self._place.with_suffix(".errors"), os.O_RDWR | os.O_NONBLOCK)
+            if new:
+                self._start(environment, also, program)
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.connect(str(self._place))
+
+    def close(self):
+        self._line.close()
+        os.close(self._stderr)
+
+    def _start(self, environment, also, program):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(self._place))
+            listener.listen()
+            session = shared.process()
+            words = program.format(line=listener.fileno(), also=tuple(also), session=session)
+            process = _start(words, environment, listener, self._stderr)
+        shared.end_with_it(self._place.name, process.pid)
+        process.returncode = 0  # it goes on for other workers
+        process.stdin.close()
+        process.stdout.close()
+
+    def _errors(self):
+        with suppress(BlockingIOError):
+            return os.read(self._stderr, 1 << 16).decode()
+        return ""
+
+
+def _start(words, environment, line, errors):
+    """Start Python with pipes, as in every call.
+
+    What standard files are is found out when an interpreter starts.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-c", words],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        pass_fds=(line.fileno(),),
+    )
 
 
 class Forked(subprocess.Popen):
@@ -198,10 +253,11 @@ def _exchange(given, stdin, sources, patience):
 # --- the other end --------------------------------------------------------------------------------
 
 
-def serve(number, also=(), import_all=None):
+def serve(number, also=(), import_all=None, session=None):
     """Fork for every request, after the imports that are worth sharing.
 
-    Each child leaves by being the program, and this process when the line is closed.
+    Each child leaves by being the program, and this process when the line is closed. With a
+    session, many lines may be opened, and this process leaves when that process has ended.
     """
     if import_all is None:
         _import_all(also)
@@ -209,38 +265,80 @@ def serve(number, also=(), import_all=None):
         import_all()
     _save_coverage()
     gc.freeze()  # a collection in a child would copy all that was imported
-    line = socket.socket(fileno=number)
-    line.set_inheritable(False)
-    running = {}  # by handle: the process, and where its end is told
-    poll = select.poll()
-    poll.register(line, select.POLLIN)
-    while True:
-        for fd, _ in poll.poll():
-            if fd != line.fileno():
-                poll.unregister(fd)
-                pid, end = running.pop(fd)
-                os.write(end, f" {os.waitpid(pid, 0)[1]}".encode())
-                os.close(end)
-                os.close(fd)
-                continue
-            request, files, _, _ = socket.recv_fds(line, LONGEST, 4)
-            if not request:
-                return
-            pid = os.fork()
-            if pid == 0:
-                for other in (line.detach(), *running, *(end for _, end in running.values())):
-                    os.close(other)
-                *asked, session = json.loads(request)
-                if session:
-                    os.setsid()
-                os.write(files[3], str(os.getpid()).encode())
-                become(*asked, files)
-            *standard, end = files
-            for file in standard:
-                os.close(file)
-            handle = os.pidfd_open(pid)
-            running[handle] = (pid, end)
-            poll.register(handle, select.POLLIN)
+    _Server(socket.socket(fileno=number), session).serve()
+
+
+class _Server:
+    """Answers at its lines: a process for each request, whose end is told to who asked."""
+
+    def __init__(self, line, session):
+        line.set_inheritable(False)
+        self._poll = select.poll()
+        self._answers = {}  # by handle: what to do when there is something to read
+        self._lines = {}
+        self._running = {}  # by handle: the process, and where its end is told
+        self._closed = False
+        if session is None:
+            self._open(line)
+        else:
+            self._listener = line
+            self._watch(line.fileno(), self._accept)
+            self._watch(os.pidfd_open(session), self._close)
+
+    def serve(self):
+        while not self._closed:
+            for handle, _ in self._poll.poll():
+                self._answers[handle](handle)
+
+    def _watch(self, handle, answer):
+        self._answers[handle] = answer
+        self._poll.register(handle, select.POLLIN)
+
+    def _forget(self, handle):
+        del self._answers[handle]
+        self._poll.unregister(handle)
+
+    def _close(self, _):
+        self._closed = True
+
+    def _accept(self, _):
+        self._open(self._listener.accept()[0])
+
+    def _open(self, line):
+        self._lines[line.fileno()] = line
+        self._watch(line.fileno(), self._fork)
+
+    def _fork(self, handle):
+        request, files, _, _ = socket.recv_fds(self._lines[handle], LONGEST, 4)
+        if not request:
+            self._forget(handle)
+            self._lines.pop(handle).close()
+            self._closed = not self._answers
+            return
+        pid = os.fork()
+        if pid == 0:
+            for other in (*self._answers, *(end for _, end in self._running.values())):
+                os.close(other)
+            for line in self._lines.values():
+                line.detach()
+            *asked, session = json.loads(request)
+            if session:
+                os.setsid()
+            os.write(files[3], str(os.getpid()).encode())
+            become(*asked, files)
+        *standard, end = files
+        for file in standard:
+            os.close(file)
+        child = os.pidfd_open(pid)
+        self._running[child] = (pid, end)
+        self._watch(child, self._tell_end)
+
+    def _tell_end(self, child):
+        self._forget(child)
+        pid, end = self._running.pop(child)
+        os.write(end, f" {os.waitpid(pid, 0)[1]}".encode())
+        os.close(end)
+        os.close(child)
 
 
 def _import_all(also):

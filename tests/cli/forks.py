@@ -1,4 +1,4 @@
-"""abreast by fork: two processes to fork from, and a shell that starts what tests end from them."""
+"""abreast by fork: processes to fork from, and a shell that starts what tests end from them."""
 
 import os
 import pkgutil
@@ -10,7 +10,7 @@ import abreast.models
 from abreast.core.errors import StoreError
 from abreast.store.sqlite.store import SqliteStore
 from tests.cli.shell import PATIENCE, Said, Shell, unmeasured
-from tests.warm import Forked, Warm
+from tests.warm import Forked, SharedWarm
 
 # What reports and comparisons of studies import, which takes 2 s.
 STATISTICS = (
@@ -50,7 +50,7 @@ class Forks:
         measuring = {name: os.environ[name] for name in os.environ if name.startswith("COVERAGE_")}
         kind = (also, bool(measuring))
         if kind not in self._started:
-            self._started[kind] = Warm({**self._environment, **measuring}, also)
+            self._started[kind] = SharedWarm({**self._environment, **measuring}, also)
         return self._started[kind]
 
     def run(self, program, arguments, given=b"", **named):

@@ -12,7 +12,7 @@ import abreast.store.sqlite.sql
 from abreast.core.errors import StoreError
 from abreast.store.sqlite.sql import migrations, sql
 from abreast.store.sqlite.store import SqliteStore
-from tests.store.contract import ANN, BOB, begin, event, settled
+from tests.store.rows import ANN, BOB, begin, event, settled
 
 def say(*words):
     print(*words, flush=True)

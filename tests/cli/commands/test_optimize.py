@@ -47,7 +47,8 @@ HANGS = "def pairs(numbers, wanted):\n    while True:\n        pass\n"
 NOISY = "import os\n\n\ndef pairs(numbers, wanted):\n    return len(os.environ)\n"
 MINUTES = 600  # s
 TARGET = ("sums.py::pairs", "--tests", "test_sums.py")
-SHORTLY = ("--timeout", "6s", "--generated", "20")
+FEW_BLOCKS = ("--blocks", "12")  # instead of 56 while the machine is too busy to decide
+SHORTLY = ("--timeout", "6s", "--generated", "20", *FEW_BLOCKS)
 QUICKLY = ("--generated", "10", "--blocks", "6")
 
 
@@ -242,7 +243,8 @@ def test_a_patch_is_verified_and_the_exit_code_says_what_became_of_it(project):
 
     def verify(path):
         target = ("--target", "sums.py::pairs", "--tests", "test_sums.py")
-        return patiently(project, "verify", path, *target, "--generated", "10", "--json")
+        words = (*target, "--generated", "10", "--json", *FEW_BLOCKS)
+        return patiently(project, "verify", path, *words)
 
     said = verify(".abreast/wrong.patch")
     assert (said.code, said.rows[0]["candidates"][0]["verdict"]) == (1, "wrong")
@@ -324,6 +326,7 @@ async def test_a_model_proposes_repairs_refines_and_adapts_and_no_call_is_repeat
             "--json",
             "--generated",
             "10",
+            *FEW_BLOCKS,
         )
         said = await asyncio.to_thread(patiently, project, *words)
         assert said.code == 0, said.err
@@ -566,7 +569,8 @@ def events(project):
 def killed_and_resumed(project, kills, seed):
     chance = random.Random(seed)
     given = drafts(project, a_wrong=WRONG, b_fast=FAST, c_wrong=WRONG.replace("// 2", "// 3"))
-    words = again = ("optimize", *TARGET, *given, "--json", "--generated", "20", "--seed", "7")
+    settings = ("--generated", "10", "--seed", "7", *FEW_BLOCKS)
+    words = again = ("optimize", *TARGET, *given, "--json", *settings)
     before = seen(project)
     recorded, begun = set(), Counter()
     for _ in range(kills):
@@ -725,6 +729,7 @@ async def test_requests_that_are_spent_end_it_and_with_more_it_goes_on_where_it_
             "1",
             "--budget",
             "1req",
+            *FEW_BLOCKS,
         )
         said = await asyncio.to_thread(patiently, project, *words, "--generated", "0", "--json")
         assert said.code == 3, said.err
@@ -776,9 +781,9 @@ CALLS = "from sums import pairs\n\n\ndef test_few():\n    assert pairs([0.1, 0.2
 
 @pytest.mark.timeout(700)
 def test_behaviour_alone_is_verified_without_measuring(project):
-    verify = ("--target", *TARGET, "--behaviour-only", "--generated", "20", "--json")
+    verify = ("--target", *TARGET, "--behaviour-only", "--generated", "5", "--json")
     for text, code, verdict in ((COUNTED, 0, "same"), (WRONG, 1, "wrong")):
-        said = patiently(project, "verify", str(project.file("draft.py", text)), *verify)
+        said = project("verify", str(project.file("draft.py", text)), *verify)
         assert said.code == code, said.err
         (found,) = said.rows[0]["candidates"]
         assert (found["verdict"], found["ratio"], said.rows[0]["timing"]) == (verdict, None, False)
@@ -789,11 +794,9 @@ def test_behaviour_alone_is_verified_without_measuring(project):
 @pytest.mark.timeout(700)
 def test_floats_may_be_apart_as_far_as_a_flag_or_a_comment_allows(project):
     def verdict(*more):
-        words = ("--target", *TARGET, "--behaviour-only", "--generated", "20", "--json")
+        words = ("--target", *TARGET, "--behaviour-only", "--generated", "5", "--json")
         draft = str(project.file("draft.py", NEAR))
-        return patiently(project, "verify", draft, *words, *more).rows[0]["candidates"][0][
-            "verdict"
-        ]
+        return project("verify", draft, *words, *more).rows[0]["candidates"][0]["verdict"]
 
     project.file("sums.py", MEAN)
     project.file("test_sums.py", CALLS)

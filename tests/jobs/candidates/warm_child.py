@@ -14,16 +14,16 @@ from abreast.jobs.candidates.child import guard
 from abreast.worktrees.confinement import ConfinedResult, Confinement
 from tests import warm
 
-PROGRAM = "from tests.jobs.candidates.warm_child import serve; serve({line})"
+PROGRAM = "from tests.jobs.candidates.warm_child import serve; serve({line}, {session})"
 # Imported by pytest when it runs.
 LATER = ("_pytest.pytester", "pdb", "doctest", "xml.etree.ElementTree")
 LAYERS = ("environment",)
 PATIENCE = 280  # seconds until a run is taken to hang: no limit is tested here
 
 
-def serve(number):
+def serve(number, session):
     """Fork for every run, after the imports of the child and of pytest."""
-    warm.serve(number, import_all=import_all)
+    warm.serve(number, import_all=import_all, session=session)
 
 
 def import_all():
@@ -39,7 +39,9 @@ class WarmChild:
     def __init__(self):
         path = os.pathsep.join(filter(None, sys.path))
         settings = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-        self._warm = warm.Warm({**os.environ, "PYTHONPATH": path, **settings}, program=PROGRAM)
+        self._warm = warm.SharedWarm(
+            {**os.environ, "PYTHONPATH": path, **settings}, program=PROGRAM
+        )
 
     def close(self):
         self._warm.close()

@@ -1,6 +1,5 @@
 """Model calls, usage and notes of items in other processes: the driver makes and records them."""
 
-import asyncio
 import functools
 import json
 import os
@@ -14,6 +13,15 @@ from abreast.core.events import CALL_STARTED
 from abreast.core.outcome import Usage
 from abreast.run.calls.model import Caller, ForwardedCaller
 from abreast.testing import MemoryStore
+from tests.run.calls.forwarded_work import (
+    ask,
+    ask_in_a_thread_of_its_own_loop,
+    ask_twice,
+    hear,
+    open_one,
+    report,
+    report_later,
+)
 from tests.run.calls.test_model import Echo, caller
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
@@ -24,43 +32,6 @@ def executor(request):
     if request.param == "ray":
         request.getfixturevalue("ray_cluster")
     return request.param
-
-
-async def ask(model, item):
-    reply = await model.ask(f"item {item}")
-    return reply.text, os.getpid()
-
-
-def ask_in_a_thread_of_its_own_loop(model, item):
-    return asyncio.run(ask(model, item))
-
-
-async def ask_twice(model, item):
-    replies = await asyncio.gather(model.ask(f"a {item}"), model.ask(f"b {item}"))
-    return [reply.text for reply in replies]
-
-
-async def hear(model, item):
-    heard = []
-    await model.ask(item, hear=heard.append)
-    return heard
-
-
-async def open_one(item):
-    async with abreast.open_model(f"scripted/{item}") as model:
-        return (await model.ask("hello")).text
-
-
-def report(item):
-    here = abreast.current()
-    here.add_usage(Usage(1, item, 2 * item))
-    here.note("mine", number=item)
-    return item
-
-
-async def report_later(item):
-    await asyncio.sleep(0)
-    return report(item)
 
 
 @pytest.mark.parametrize("fn", [ask, ask_in_a_thread_of_its_own_loop])
