@@ -43,13 +43,18 @@ def check_executor(name: str) -> dict[str, float] | None:
     return _read_resources(resources) if separator else None
 
 
+def is_remote(name: str) -> bool:
+    """Whether the executor of that name works on other machines."""
+    return name.partition(":")[0] == _RAY
+
+
 def connect_executor(name: str) -> None:
     """Connect to the cluster of an executor, if it has one, which takes seconds.
 
     Raises ValueError if there is no executor of that name, and `ClusterUnusable`.
     """
     check_executor(name)
-    if name.partition(":")[0] == _RAY:
+    if is_remote(name):
         from abreast.executors.ray.cluster import connect
 
         connect()
@@ -62,7 +67,7 @@ async def open_commands(
 
     `early` is a supervisor on this machine that was started before.
     """
-    if executor.partition(":")[0] == _RAY:
+    if is_remote(executor):
         from abreast.executors.ray.commands import RayCommands
 
         return await stack.enter_async_context(RayCommands(check_executor(executor)))
