@@ -99,6 +99,13 @@ def test_a_client_address_is_refused_with_a_reason(run, monkeypatch):
     assert "ray job submit" in err
 
 
+@pytest.mark.parametrize("command", [("--", "true"), ("--call", "os:getpid")])
+def test_what_no_node_has_is_said_at_once(run, command):
+    code, out, err = run("map", "--executor", "ray:unicorn=1", *command, given=LINES)
+    assert (code, out) == (2, "")
+    assert "no node of the Ray cluster has unicorn=1; they have CPU=4" in err
+
+
 FLOW = """
 workflow: {id: spread}
 steps:

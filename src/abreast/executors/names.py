@@ -53,11 +53,12 @@ def connect_executor(name: str) -> None:
 
     Raises ValueError if there is no executor of that name, and `ClusterUnusable`.
     """
-    check_executor(name)
+    resources = check_executor(name)
     if is_remote(name):
-        from abreast.executors.ray.cluster import connect
+        from abreast.executors.ray.cluster import check_demand, connect
+        from abreast.executors.ray.pool import Demand
 
-        connect()
+        check_demand(connect(), Demand(tuple((resources or {}).items())))
 
 
 async def open_commands(

@@ -9,7 +9,7 @@ from typing import Self, cast
 from abreast.executors.commands import CommandRefused, Finished
 from abreast.executors.environments import sent_variables
 from abreast.executors.processes import unpack
-from abreast.executors.ray.cluster import connect
+from abreast.executors.ray.cluster import check_demand, connect
 from abreast.executors.ray.executor import CPU, finish, may_repeat
 from abreast.executors.ray.pool import Demand, Work
 from abreast.executors.ray.protocol import RunCommand
@@ -31,6 +31,7 @@ class RayCommands:
     async def __aenter__(self) -> Self:
         """Connect; raises `ClusterUnusable`."""
         self._pool = connect()
+        check_demand(self._pool, self._demand)
         return self
 
     async def __aexit__(self, *_: object) -> None:
