@@ -127,6 +127,7 @@ def elsewhere(ray_cluster, monkeypatch, run_in):
     """A project and a cache that no node sees, and what runs abreast there."""
     folder = Path(tempfile.mkdtemp(dir=ray_cluster.hidden))
     monkeypatch.setenv("ABREAST_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("ABREAST_LOCKS", str(folder))
     (folder / "project").mkdir()
     yield folder / "project", partial(run_in, folder / "project")
     for cache in ray_cluster.caches:

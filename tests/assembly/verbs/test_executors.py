@@ -29,6 +29,7 @@ def elsewhere(ray_cluster, monkeypatch):
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("ABREAST_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("ABREAST_LOCKS", str(folder))
     return folder
 
 
