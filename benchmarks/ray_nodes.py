@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -27,11 +28,21 @@ _SMALL = (f"--object-store-memory={80 << 20}", "--block", "--disable-usage-stats
 class RayNode:
     """What one `ray start` starts, until it is killed."""
 
-    def __init__(self, *options: str) -> None:
-        """Start it, without waiting until it is there."""
+    def __init__(self, *options: str, cache: str, hidden: str) -> None:
+        """Start it, without waiting until it is there.
+
+        Its cache is the directory `cache`. It does not see the directory `hidden`, if this system
+        lets us hide one.
+        """
         command = [str(Path(sys.executable).with_name("ray")), "start", *_SMALL, *options]
         quiet = subprocess.DEVNULL
-        self._start = subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True)
+        self._start = subprocess.Popen(
+            [*hiding(hidden), *command],
+            stdout=quiet,
+            stderr=quiet,
+            start_new_session=True,
+            env={**os.environ, "ABREAST_CACHE": cache},
+        )
 
     @property
     def raylet(self) -> int:
@@ -51,9 +62,14 @@ class TwoNodes:
     """A head and a second node, each with `cpus` CPUs."""
 
     second: RayNode
+    hidden: Path
+    """A directory for drivers that the nodes don't see."""
 
     def __init__(self, directory: str, cpus: int) -> None:
         """Start the head; `directory` has a short path, for the sockets in it."""
+        self._directory = Path(directory)
+        self.hidden = self._directory / "driver"
+        self.hidden.mkdir()
         with socket.create_server(("127.0.0.1", 0)) as free:
             # Ray wants the ports from 10002 to 19999 for itself; the system gives higher ones.
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -66,6 +82,8 @@ class TwoNodes:
                 "--include-dashboard=false",
                 f"--temp-dir={directory}",
                 self._cpus,
+                cache=str(self.caches[0]),
+                hidden=str(self.hidden),
             )
         ]
         wait_until(self._accepts)
@@ -73,8 +91,19 @@ class TwoNodes:
     def add_node(self) -> None:
         """Start a second node, without waiting until it is there."""
         resources = json.dumps({"second": 8})
-        self.second = RayNode(f"--address={self.address}", f"--resources={resources}", self._cpus)
+        self.second = RayNode(
+            f"--address={self.address}",
+            f"--resources={resources}",
+            self._cpus,
+            cache=str(self.caches[1]),
+            hidden=str(self.hidden),
+        )
         self._nodes.append(self.second)
+
+    @property
+    def caches(self) -> tuple[Path, Path]:
+        """The caches of the two nodes."""
+        return self._directory / "cache1", self._directory / "cache2"
 
     def __contains__(self, agent: int) -> bool:
         """Whether an agent is on the second node."""
@@ -136,6 +165,16 @@ def wait_until(holds: Callable[[], bool], seconds: float = _PATIENCE) -> None:
         if time.monotonic() > last:
             raise TimeoutError
         time.sleep(_INTERVAL)
+
+
+def hiding(place: str) -> list[str]:
+    """Words before a command that hide a directory from it; none where that is not allowed."""
+    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    with contextlib.suppress(OSError):
+        tried = [*words, f"mount -t tmpfs none {shlex.quote(place)}"]
+        if subprocess.run(tried, capture_output=True, check=False).returncode == 0:
+            return [*words, f'mount -t tmpfs none {shlex.quote(place)} && exec "$@"', "sh"]
+    return []
 
 
 def processes() -> list[int]:

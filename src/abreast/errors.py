@@ -84,6 +84,7 @@
         |-- StoreCorrupt     not a store, or a damaged one
         |   `-- StoreDamaged     rows of a run that are not as they were written
         |-- TypeNotLoaded    a recorded value has a type that this program has not imported
+        |-- StoreUnreachable the server can't be connected to, or does not answer
         |-- StoreReadOnly    the file or its directory can't be written
         |-- StoreFull        no room left on the disk
         |-- StoreLocked      another process kept the file locked for too long
@@ -142,6 +143,7 @@ from abreast.core.errors import (
     StoreLocked,
     StoreNewer,
     StoreReadOnly,
+    StoreUnreachable,
     Throttled,
     TimedOut,
     TooLong,
@@ -255,6 +257,7 @@ __all__ = [
     "StoreLocked",
     "StoreNewer",
     "StoreReadOnly",
+    "StoreUnreachable",
     "SubplanFailed",
     "TargetInvalid",
     "Throttled",

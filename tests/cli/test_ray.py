@@ -1,8 +1,13 @@
 """`--executor ray`: jobs whose work is done on the nodes of a cluster."""
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -12,23 +17,28 @@ LINES = "".join(f"{number}\n" for number in range(12))
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Runs abreast in a project of its own; returns its exit code, stdout and stderr."""
+def run_in():
+    """Runs abreast in a directory; returns its exit code, stdout and stderr."""
 
-    def abreast(*arguments, given=""):
+    def abreast(place, *arguments, given=""):
         command = [sys.executable, "-m", "abreast", *arguments]
         done = subprocess.run(
             command,
             input=given,
             capture_output=True,
             text=True,
-            cwd=tmp_path,
+            cwd=place,
             timeout=100,
             check=False,
         )
         return done.returncode, done.stdout, done.stderr
 
     return abreast
+
+
+@pytest.fixture
+def run(tmp_path, run_in):
+    return partial(run_in, tmp_path)
 
 
 def test_commands_write_what_they_write_here(run):
@@ -89,6 +99,13 @@ def test_a_client_address_is_refused_with_a_reason(run, monkeypatch):
     assert "ray job submit" in err
 
 
+@pytest.mark.parametrize("command", [("--", "true"), ("--call", "os:getpid")])
+def test_what_no_node_has_is_said_at_once(run, command):
+    code, out, err = run("map", "--executor", "ray:unicorn=1", *command, given=LINES)
+    assert (code, out) == (2, "")
+    assert "no node of the Ray cluster has unicorn=1; they have CPU=4" in err
+
+
 FLOW = """
 workflow: {id: spread}
 steps:
@@ -105,17 +122,104 @@ def test_the_commands_of_a_workflow_run_there(run, tmp_path):
     assert all(agents)
 
 
-def test_the_parts_of_a_plan_are_worked_on_there(run, tmp_path):
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "text.txt").write_text("before\n")
+@pytest.fixture
+def elsewhere(ray_cluster, monkeypatch, run_in):
+    """A project and a cache that no node sees, and what runs abreast there."""
+    folder = Path(tempfile.mkdtemp(dir=ray_cluster.hidden))
+    monkeypatch.setenv("ABREAST_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("ABREAST_LOCKS", str(folder))
+    (folder / "project").mkdir()
+    yield folder / "project", partial(run_in, folder / "project")
+    for cache in ray_cluster.caches:
+        assert [*cache.glob("nodes/work/*")] == []
+    assert [*(folder / "cache").rglob("scratch")] == []
+
+
+def commit(project, files):
+    for name, text in files.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
     for git in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
         own = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        subprocess.run(["git", *own, *git], cwd=tmp_path, check=True)
-    command = "for file in {files}; do echo $ABREAST_AGENT > $file; done"
-    options = ("--executor", "ray", "--min-files", "1", "--max-files", "1")
-    code, _, err = run("plan", "run", "--command", command, *options)
+        subprocess.run(["git", *own, *git], cwd=project, check=True)
+
+
+COMMAND = """
+for file in {files}; do echo $PWD > $file; git log -1 --format=%s >> $file; done
+git status --short >> "$ABREAST_SCOPE/text.txt"
+ln -s text.txt $ABREAST_SCOPE/link
+rm -f b/gone.txt
+"""
+
+
+def test_the_parts_of_a_plan_are_worked_on_in_directories_of_the_nodes(elsewhere, ray_cluster):
+    project, run = elsewhere
+    commit(project, {"a/text.txt": "before\n", "b/text.txt": "before\n", "b/gone.txt": "x\n"})
+    options = ("--executor", "ray", "--min-files", "1", "--max-files", "2")
+    code, _, err = run("plan", "run", "--command", COMMAND, *options)
     assert code == 0, err
     code, _, err = run("plan", "apply", "last")
     assert code == 0, err
-    assert all((tmp_path / name / "text.txt").read_text().strip().isdecimal() for name in "ab")
+    caches = tuple(map(str, ray_cluster.caches))
+    for name in "ab":
+        place, subject, *changed = (project / name / "text.txt").read_text().splitlines()
+        assert place.startswith(caches)
+        assert subject == "all"
+        assert f" M {name}/text.txt" in changed
+        assert (project / name / "link").is_symlink()
+    assert not (project / "b" / "gone.txt").exists()
+
+
+CALLED = """
+from pathlib import Path
+
+
+def work(part):
+    for place in part.places:
+        place.write_text(str(Path(__file__)))
+    if "b.txt" in part.files:
+        raise ValueError("no")
+    return len(part.places)
+"""
+
+
+def test_a_function_of_a_part_is_found_there_and_what_failed_is_kept(elsewhere, ray_cluster):
+    project, run = elsewhere
+    commit(project, {"work.py": CALLED, "good/a.txt": "a", "bad/b.txt": "b"})
+    parts = ("--executor", "ray", "--min-files", "1", "--max-files", "1", "--json")
+    code, _, err = run("plan", "run", "--call", "work:work", "good", *parts)
+    assert code == 0, err
+    code, out, err = run("plan", "run", "--call", "work:work", "bad", *parts)
+    assert code == 1
+    assert "ValueError: no" in out + err
+
+
+def test_candidates_are_traced_in_directories_of_the_nodes(elsewhere, ray_cluster):
+    project, run = elsewhere
+    slow = Path("examples/slow")
+    commit(
+        project,
+        {
+            "wordcount.py": (slow / "wordcount.py").read_text(),
+            "test_wordcount.py": (slow / "test_wordcount.py").read_text(),
+        },
+    )
+    drafts = project.parent / "drafts"
+    shutil.copytree(slow / "candidates", drafts)
+    job = (
+        "candidates:\n  target: wordcount.py::top_words\n  tests: [test_wordcount.py]\n"
+        "  candidates: ../drafts\n  timing: false\n  generated: 5\n"
+    )
+    (project.parent / "job.yaml").write_text(job)
+    code, here, err = run("run", "../job.yaml", "--json")
+    assert code == 0, err
+    (project.parent / "job.yaml").write_text(f"{job}  executor: ray\n")
+    code, there, err = run("run", "../job.yaml", "--json")
+    assert code == 0, err
+
+    def verdicts(out):
+        found = json.loads(out)["candidates"]
+        return [(one["name"], one["verdict"], one["reason"]) for one in found]
+
+    assert verdicts(here) == verdicts(there)
+    assert any(cache.glob("nodes/files/*/*") for cache in ray_cluster.caches)

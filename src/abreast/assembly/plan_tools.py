@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
-from abreast.executors.names import open_commands
+from abreast.executors.commands import Commands
+from abreast.executors.names import is_remote
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import dependencies, in_groups
 from abreast.jobs.plan.errors import PlanInvalid
@@ -32,6 +33,7 @@ from abreast.jobs.plan.work.in_worktrees import (
     Task,
     in_worktrees,
 )
+from abreast.jobs.plan.work.on_node import TaskOnNode
 from abreast.jobs.plan.work.ownership import Ownership
 from abreast.jobs.plan.work.requests import find_requests
 from abreast.jobs.plan.written.division import listed, written_needs
@@ -141,7 +143,7 @@ class PlanTools:
         self.snapshots = await asyncio.to_thread(snapshots_of, job.path)
         await asyncio.to_thread(clear_leftovers, Path(job.path), self._notify)
         self._trees = trees = await stack.enter_async_context(
-            open_worktrees(job.path, self._most_at_once(), own_git=True)
+            open_worktrees(job.path, self._most_at_once(), own_git=True, executor=self._executor)
         )
         for failure in trees.failures:
             self._notify(f"worktree {failure.index} could not be made: {failure.reason}")
@@ -157,6 +159,11 @@ class PlanTools:
             self._planner = await stack.enter_async_context(self._open_caller(job.planner, store))
             lanes.setdefault(self._planner.lane.name, list(self._planner.lane.limits))
         return {"budget": job.budget, "manifest": job.manifest(), "lanes": lanes}
+
+    @property
+    def _executor(self) -> str:
+        """Where subplans are worked on; models are called from here."""
+        return "local" if self.asks_model else self._job.executor or "local"
 
     def _most_at_once(self) -> int:
         """How many subplans can run at once; how many a model will propose is not known yet."""
@@ -241,13 +248,16 @@ class PlanTools:
                 request=request,
                 asks=job.rounds > 1,
             )
+        variables = {RUN_VARIABLE: self.run_id}
+        if is_remote(self._executor):
+            return TaskOnNode(WORKTREES, job.command, job.call, job.home, self._function, variables)
         if self._function is not None:
             return FunctionTask(self._function)
         processes = Processes(
-            await open_commands(stack, job.executor or "local"),
+            await stack.enter_async_context(Commands()),
             self._groups.started,
             self._groups.ended,
-            {RUN_VARIABLE: self.run_id},
+            variables,
         )
         return (
             CallTask(job.call, job.home, processes)

@@ -28,6 +28,7 @@ from abreast.core.errors import (
     StoreLocked,
     StoreNewer,
     StoreReadOnly,
+    StoreUnreachable,
     TypeNotLoaded,
 )
 from abreast.run.map.recorded_input import InputIncomplete
@@ -86,6 +87,7 @@ _EXIT_CODES_AND_FIXES: Final[tuple[tuple[type[AbreastError], int, str], ...]] = 
         "`abreast store check` lists the damage, `abreast store recover` saves the rest",
     ),
     (StoreCorrupt, USAGE, f"put back a copy of it, or {_OTHER_STORE}"),
+    (StoreUnreachable, USAGE, f"see that the server runs, or {_OTHER_STORE}"),
     (TypeNotLoaded, USAGE, ""),
     (StoreReadOnly, USAGE, f"see to its permissions, or {_OTHER_STORE}"),
     (StoreFull, FAILED, f"make room, or {_OTHER_STORE}"),

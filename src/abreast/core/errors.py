@@ -394,6 +394,10 @@ class StoreReadOnly(StoreError):
     """The file or its directory can't be written."""
 
 
+class StoreUnreachable(StoreError):
+    """There is no connection to the server of the store, or it does not answer."""
+
+
 class StoreFull(StoreError):
     """There is no room left on the disk."""
 

@@ -15,7 +15,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.core.frozen import record
@@ -56,9 +56,6 @@ class Finished:
 class CommandRunner(Protocol):
     """Runs commands: `Commands` on this machine, `abreast.executors.ray.commands` on others."""
 
-    queues: ClassVar[bool]
-    """Whether a command may wait for a machine before it starts."""
-
     def adopt_environment(self) -> None:
         """Give the following commands the environment as it is now."""
 
@@ -87,8 +84,6 @@ class Commands:
     Commands run in the directory and environment that the driver had when this was entered, unless
     `cwd` or `env` says otherwise.
     """
-
-    queues: ClassVar = False
 
     def __init__(
         self, early: SupervisorProcess | None = None, *, close_timeout: float = 2.0

@@ -5,24 +5,28 @@ import contextvars
 import pickle
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from abreast.executors.replies import failure_reply, success_reply
 from abreast.executors.worker_channel import NO_ANSWER
+
+# A packed reply, and whether it is kept for a call that begins anew.
+_Reply: TypeAlias = tuple[bytes, bool]
 
 
 class DriverRequests:
     """The requests of one call, such as its model calls.
 
     If the call begins anew because its machine was lost, requests that were answered are answered
-    the same again, and what was posted is not repeated.
+    the same again, and what was posted is not repeated. Not so those with `is_remembered` False:
+    they are large, and the same at any time.
     """
 
     def __init__(self, answer: Callable[[int, bytes], None]) -> None:
         """`answer` is called with the number of a request and its packed reply."""
         self._answer = answer
         self._context = contextvars.copy_context()
-        self._tasks: set[asyncio.Task[bytes]] = set()
+        self._tasks: set[asyncio.Task[_Reply]] = set()
         self._counts: Counter[bytes] = Counter()
         self._answered: dict[tuple[bytes, int], bytes] = {}
 
@@ -55,16 +59,19 @@ class DriverRequests:
             self.restart()
             await asyncio.wait(self._tasks)
 
-    def _settle(self, task: "asyncio.Task[bytes]", number: int, key: tuple[bytes, int]) -> None:
+    def _settle(self, task: "asyncio.Task[_Reply]", number: int, key: tuple[bytes, int]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            reply = self._answered[key] = task.result()
+            reply, is_remembered = task.result()
+            if is_remembered:
+                self._answered[key] = reply
             self._answer(number, reply)
 
 
-async def _reply_to(call: bytes) -> bytes:
+async def _reply_to(call: bytes) -> _Reply:
     try:
         function: Any = pickle.loads(call)  # noqa: S301 - from a process of ours
-        return success_reply(await function(), "what was asked")
+        reply = success_reply(await function(), "what was asked")
+        return reply, getattr(function, "is_remembered", True)
     except Exception as error:  # noqa: BLE001 - raised where it was asked
-        return failure_reply(error, "what was asked", __file__)
+        return failure_reply(error, "what was asked", __file__), True

@@ -43,16 +43,22 @@ def check_executor(name: str) -> dict[str, float] | None:
     return _read_resources(resources) if separator else None
 
 
+def is_remote(name: str) -> bool:
+    """Whether the executor of that name works on other machines."""
+    return name.partition(":")[0] == _RAY
+
+
 def connect_executor(name: str) -> None:
     """Connect to the cluster of an executor, if it has one, which takes seconds.
 
     Raises ValueError if there is no executor of that name, and `ClusterUnusable`.
     """
-    check_executor(name)
-    if name.partition(":")[0] == _RAY:
-        from abreast.executors.ray.cluster import connect
+    resources = check_executor(name)
+    if is_remote(name):
+        from abreast.executors.ray.cluster import check_demand, connect
+        from abreast.executors.ray.pool import Demand
 
-        connect()
+        check_demand(connect(), Demand(tuple((resources or {}).items())))
 
 
 async def open_commands(
@@ -62,7 +68,7 @@ async def open_commands(
 
     `early` is a supervisor on this machine that was started before.
     """
-    if executor.partition(":")[0] == _RAY:
+    if is_remote(executor):
         from abreast.executors.ray.commands import RayCommands
 
         return await stack.enter_async_context(RayCommands(check_executor(executor)))

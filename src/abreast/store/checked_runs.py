@@ -14,7 +14,7 @@ from abreast.store.checksums import (
     row_sum,
     run_fault,
 )
-from abreast.store.port import RunRow
+from abreast.store.port import OnDamage, RunRow
 from abreast.store.rows import Row, run_row
 
 
@@ -51,6 +51,19 @@ def run_of(path: str, row: Row) -> RunRow:
             run.manifest,
         )
     )
+
+
+def runs_of(path: str, rows: Iterable[Row], on_damage: OnDamage | None) -> list[RunRow]:
+    """Runs from their columns; `on_damage` is called for each that is damaged, or it is raised."""
+    found = []
+    for row in rows:
+        try:
+            found.append(run_of(path, row))
+        except StoreDamaged as error:
+            if on_damage is None:
+                raise
+            on_damage(error)
+    return found
 
 
 class DrivenRun:

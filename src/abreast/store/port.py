@@ -9,9 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import field
 from typing import Final, Literal, Protocol, TypeAlias
 
+from abreast.core.errors import StoreDamaged
 from abreast.core.events import Event
 from abreast.core.frozen import record
 from abreast.store.checksums import StoredEvent, StoredRun
+
+OnDamage: TypeAlias = Callable[[StoreDamaged], None]
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -162,8 +165,13 @@ class Store(Protocol):
         state: str | None = None,
         tag: str | None = None,
         limit: int = 100,
+        on_damage: OnDamage | None = None,
     ) -> list[RunRow]:
-        """Runs, newest first."""
+        """Runs, newest first.
+
+        A damaged row of a run raises `StoreDamaged`. With `on_damage`, that is called with the
+        error instead, and the run is left out.
+        """
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
         """The recorded outcomes of exactly these paths."""

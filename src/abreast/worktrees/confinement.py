@@ -203,9 +203,8 @@ async def run_confined(
         finished: Finished | None = None
         most = limits.seconds + grace
         with contextlib.suppress(TimeoutError):
-            # On a cluster it may wait for a node first; the sandbox itself holds it to its time.
-            async with asyncio.timeout(None if commands.queues else most):
-                if start is not None and not commands.queues:
+            async with asyncio.timeout(most):
+                if start is not None:
                     finished = await start(request, scratch, limits.output)
                 else:
                     finished = await commands.run(

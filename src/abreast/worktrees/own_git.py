@@ -20,7 +20,7 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,6 +51,7 @@ _FIXED_SETTINGS: Final = (
     ("commit.gpgsign", "false"),
     ("tag.gpgsign", "false"),
 )
+_QUOTED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"\n')
 _COMMIT_MESSAGE: Final = "The working tree as it was when the work began"
 _SUBMODULE_MODE: Final = b"160000"
 
@@ -83,8 +84,12 @@ class OwnGit:
                 part.rename(self.place)
         remove_tree(path / ".git")
         shutil.copytree(self.place, path / ".git", ignore=shutil.ignore_patterns("objects"))
-        alternates = (self.place / "objects/info/alternates").read_bytes()
-        _write_alternates(path / ".git", _alternates_line(self.place / "objects") + alternates)
+        write_alternates(path / ".git", self.object_folders())
+
+    def object_folders(self) -> list[Path]:
+        """Where git finds the objects of slots, once there is a template."""
+        lines = (self.place / "objects/info/alternates").read_bytes()
+        return [self.place / "objects", *map(_unquote, _QUOTED.findall(lines))]
 
     def commit_files(self, path: Path, git: Git) -> None:
         """Commit the files of the copy, in the copy alone: they become its initial state."""
@@ -107,7 +112,7 @@ class _Template:
         for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
             (self._place / folder).mkdir(parents=True)
         (self._place / "config").write_bytes(_format_config([*self._settings(), *_FIXED_SETTINGS]))
-        _write_alternates(self._place, b"".join(map(_alternates_line, self._object_folders())))
+        write_alternates(self._place, self._object_folders())
         for name in ("info/exclude", "info/attributes", "shallow"):
             source = (self._repository.common or Path()) / name
             if source.is_file():
@@ -212,9 +217,11 @@ def _write_reference(git_dir: Path, name: str, commit: str) -> None:
     place.write_text(f"{commit}\n")
 
 
-def _write_alternates(git_dir: Path, lines: bytes) -> None:
+def write_alternates(git_dir: Path, folders: Iterable[Path]) -> None:
+    """Have a git directory find objects in these folders."""
     for folder in ("info", "pack"):
         (git_dir / "objects" / folder).mkdir(parents=True, exist_ok=True)
+    lines = b"".join(map(_alternates_line, folders))
     (git_dir / "objects/info/alternates").write_bytes(lines)
 
 
@@ -236,3 +243,9 @@ def _format_config(settings: list[tuple[str, str]]) -> bytes:
 
 def _quote(text: bytes) -> bytes:
     return b'"' + text.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
+
+
+def _unquote(text: bytes) -> Path:
+    """The folder of a quoted line, without its quotes."""
+    found = re.sub(rb"\\(.)", lambda one: {b"n": b"\n"}.get(one[1], one[1]), text)
+    return Path(os.fsdecode(found))

@@ -25,13 +25,15 @@ from typing import Final, Self
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
 from abreast.core.errors import AbreastError
-from abreast.executors.names import open_commands
+from abreast.executors.commands import Commands
+from abreast.executors.names import is_remote
 from abreast.store.driver_locks import DriverLocks
 from abreast.system.paths import cache_directory
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.git import TIMEOUT, Git, GitFailed, Repository, find_project
 from abreast.worktrees.ignored_files import list_ignored
+from abreast.worktrees.nodes.driver import NodeWork
 from abreast.worktrees.own_git import OwnGit
 from abreast.worktrees.ownership_log import (
     OwnershipEntry,
@@ -130,9 +132,12 @@ class Worktrees:
             return self
         try:
             await run_in_thread(self._open)
-            commands = await open_commands(self._commands, self._executor)
+            commands = await self._commands.enter_async_context(Commands())
+            nodes = None
+            if is_remote(self._executor):
+                nodes = await self._commands.enter_async_context(NodeWork(self._executor))
             for slot in self.slots:
-                slot.commands = commands
+                slot.commands, slot.nodes = commands, nodes
         except BaseException as error:
             await self._close_slots()
             if isinstance(error, OSError | GitFailed):
@@ -157,7 +162,7 @@ class Worktrees:
 
     async def _close_slots(self) -> None:
         for slot in self.slots:
-            slot.commands = None
+            slot.commands = slot.nodes = None
         try:
             await self._commands.aclose()
         finally:
@@ -552,7 +557,8 @@ def open_worktrees(
             the repository.
         ignored: whether slots also get ignored files that tests may need; see
             `abreast.worktrees.ignored_files`.
-        executor: where the commands of slots run: here, or on nodes that see the same files.
+        executor: with `ray`, the slots have `nodes`, which do work in copies of them, and a git
+            directory of their own, as that of `own_git`, which travels with them.
     """
     if isinstance(count, bool) or count != int(count) or count < 0:
         raise ValueError(f"the number of worktrees is 0 or more, not {count!r}")
@@ -563,7 +569,7 @@ def open_worktrees(
         place,
         timeout,
         clock,
-        own_git=own_git,
+        own_git=own_git or is_remote(executor),
         ignored=ignored,
         executor=executor,
     )

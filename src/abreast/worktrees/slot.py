@@ -2,8 +2,10 @@
 
 import os
 import stat
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from abreast.executors.commands import CommandRunner
 from abreast.worktrees.background import StopRequest, run_in_thread
@@ -18,6 +20,8 @@ from abreast.worktrees.staging import (
     remove_tree,
 )
 
+R = TypeVar("R")
+
 
 @dataclass(frozen=True, slots=True)
 class GitFiles:
@@ -27,6 +31,15 @@ class GitFiles:
     admin: Path
     head: bytes
     index: bytes
+
+
+class NodeCalls(Protocol):
+    """Has work done in copies of slots: `abreast.worktrees.nodes.driver.NodeWork`."""
+
+    async def call(
+        self, slot: "Slot", work: Callable[["Slot"], Awaitable[R]], *, wants_changes: bool = False
+    ) -> R:
+        """Call `work` on a node, with a copy of `slot` as it is now."""
 
 
 class Slot:
@@ -62,6 +75,8 @@ class Slot:
         self.scratch = scratch
         # Runs its commands while the pool is open; None once it is closed.
         self.commands: CommandRunner | None = None
+        # Does work in copies of it on other machines, if its pool was opened for that.
+        self.nodes: NodeCalls | None = None
         self._snapshot = snapshot
         self._states: dict[str, FileState] = {}
         self._git: GitFiles | None = None
@@ -75,8 +90,17 @@ class Slot:
         """
         return self._own_git.place if self._own_git is not None else None
 
+    def object_folders(self) -> list[Path]:
+        """Where git finds objects, besides its directory; empty if the slot has none of its own."""
+        return [] if self._own_git is None else self._own_git.object_folders()
+
     def __repr__(self) -> str:
         return f"<Slot {self.index} at {self.path}{'' if self.commands else ', closed'}>"
+
+    def __reduce__(self) -> tuple[type["Slot"], tuple[int, Path, Repository, Snapshot, Path]]:
+        # What is held travels with an item to other processes; there it is closed.
+        nothing = Snapshot(self.path, {})
+        return Slot, (self.index, self.path, self.repository, nothing, self.scratch)
 
     def mirror(self, path: str | Path) -> Path:
         """The path in this slot that corresponds to a path of the repository.

@@ -53,10 +53,22 @@ def test_one_flipped_bit_is_told_by_every_command_that_reads_the_run(ran, comman
     assert said.err.count("\n") == 1
 
 
-def test_one_flipped_bit_is_told_by_the_list_of_runs(ran):
-    flip(ran)
+@pytest.mark.parametrize("what", [b"item-settled", b"map-1"], ids=["an event", "the run itself"])
+def test_one_flipped_bit_is_told_by_the_list_of_runs_and_the_others_are_listed(ran, what):
+    ran("map", "--store", "runs.db", "-q", "--name", "other", "echo", "{}", given="1\n2\n")
+    with closing(sqlite3.connect(ran.folder / "runs.db")) as db:
+        if what == b"map-1":
+            db.execute("UPDATE runs SET reason = 'changed' WHERE id = 'map-1'")
+        else:
+            db.execute("UPDATE events SET data = '{}' WHERE kind = 'item-settled' AND run = 1")
+        db.commit()
     said = ran("runs", "--store", "runs.db")
     assert said.code == 2
+    assert "run map-1" in said.err
+    assert "abreast store check" in said.err
+    assert [line.split()[0] for line in said.out.splitlines()[1:]] == ["other-1"]
+    said = ran("runs", "--store", "runs.db", "--json")
+    assert (said.code, [row["run"] for row in said.rows]) == (2, ["other-1"])
     assert "run map-1" in said.err
 
 

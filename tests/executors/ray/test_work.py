@@ -10,6 +10,7 @@ import pytest
 
 from abreast.core.errors import WorkerDied
 from abreast.executors.commands import CommandMissing
+from abreast.executors.ray.cluster import ClusterUnusable, check_demand
 from abreast.executors.ray.facts import check_facts, node_facts
 from abreast.executors.ray.pool import AgentPool, Cluster, Demand, PoolTimes, Work
 from abreast.executors.ray.protocol import (
@@ -143,6 +144,9 @@ class FakeReference:
         return self._future
 
 
+NEVER = object()  # the facts of an agent that waits for a node
+
+
 class ThreadAgent:
     """An agent whose work is a function of the test, called in a thread."""
 
@@ -158,6 +162,8 @@ class ThreadAgent:
 
     def _hello_remote(self):
         future = Future()
+        if self._facts is NEVER:
+            return FakeReference(future)
         if isinstance(self._facts, Exception):
             future.set_exception(self._facts)
         else:
@@ -216,6 +222,7 @@ class FakeCluster:
             self.start,
             lambda agent: setattr(agent, "ended", True),
             lambda: frozenset({"node0", "node1"}),
+            lambda: [{"CPU": 2.0, "memory": 1e9, "node:10.0.0.1": 1.0}, {"CPU": 4.0, "GPU": 1.0}],
             lambda: self.connected,
         )
         self._pool = AgentPool(cluster, PoolTimes(heartbeat=0.01, **times))
@@ -227,9 +234,9 @@ class FakeCluster:
         self._pool._thread.join(60)
 
 
-def submit(pool, number, *, may_repeat=True, capacity=1):
+def submit(pool, number, *, may_repeat=True, capacity=1, resources=()):
     message = CallFunction(number, 0, b"", str(number))
-    made = Work(message, Demand(capacity=capacity), None, may_repeat=may_repeat)
+    made = Work(message, Demand(resources, capacity), None, may_repeat=may_repeat)
     pool.submit(made)
     return made
 
@@ -288,6 +295,20 @@ def test_agents_that_cannot_start_fail_the_work_in_the_end():
     with pytest.raises(WorkerDied, match="no agent can be started"):
         submit(cluster.pool(), 1).future.result(60)
     assert len(cluster.agents) == 5
+    cluster.close()
+
+
+def test_what_no_node_has_is_named_and_work_that_waits_for_it_fails_in_the_end():
+    cluster = FakeCluster(None, NEVER)
+    pool = cluster.pool(unmet=0.05)
+    reason = "no node of the Ray cluster has CPU=4,GPU=2; they have CPU=2; CPU=4,GPU=1"
+    assert pool.unmet(Demand((("CPU", 4.0), ("GPU", 2.0)))) == reason
+    assert pool.unmet(Demand((("CPU", 4.0), ("GPU", 1.0)))) is None
+    assert pool.unmet(Demand()) is None
+    with pytest.raises(ClusterUnusable, match="start a node that has it"):
+        check_demand(pool, Demand((("GPU", 2.0),)))
+    with pytest.raises(WorkerDied, match="no node of the Ray cluster has GPU=2"):
+        submit(pool, 1, resources=(("GPU", 2.0),)).future.result(60)
     cluster.close()
 
 

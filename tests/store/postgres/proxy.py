@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 class Line:
     """Passes everything on, until a statement with a mark in it comes: then it is cut, once.
 
-    `before` the server gets the statement, or `after` the server has answered it.
+    `before` the server gets the statement, or `after` the server has answered it. While it
+    `is_mute`, it accepts connections, and nothing passes.
     """
 
     def __init__(self, url):
@@ -21,6 +22,7 @@ class Line:
         self.url = url.replace(f":{parts.port}/", f":{port}/")
         self.cuts = 0
         self._mark, self._when = None, None
+        self.is_mute = False
         self._closing = threading.Event()
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
@@ -52,6 +54,9 @@ class Line:
         with client, socket.create_connection(self._server) as server, suppress(OSError):
             while not self._closing.is_set():
                 ready, _, _ = select.select([client, server], [], [], 0.2)
+                if self.is_mute:
+                    self._closing.wait(0.05)
+                    continue
                 for source in ready:
                     data = source.recv(1 << 16)
                     if not data or (source is server and is_marked):

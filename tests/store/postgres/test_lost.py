@@ -6,7 +6,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from abreast.core.errors import StoreError
+from abreast.core.errors import StoreError, StoreUnreachable
 from abreast.store.postgres.store import PostgresStore
 from tests.store.contract import ANN, BOB, begin, event, settled
 from tests.store.postgres.proxy import open_line
@@ -114,3 +114,30 @@ def test_a_server_that_stays_away_is_an_error_in_the_end_that_says_where(postgre
     store.close()
     with pytest.raises(StoreError, match="was closed"):
         store.runs()
+
+
+def test_a_server_that_stops_answering_is_given_up_in_the_end(line):
+    quick = f"{line.url}&connect_timeout=2"
+    with closing(
+        PostgresStore(quick, busy_timeout=0, reconnect_timeout=0, answer_timeout=0.3)
+    ) as store:
+        begin(store)
+        line.is_mute = True
+        for work in (store.runs, lambda: store.commit("job-1", 1, [event(1)], {})):
+            with pytest.raises(StoreError, match=r"can't be reached.*(0.6 seconds|given up after)"):
+                work()
+        line.is_mute = False
+        store.commit("job-1", 1, [event(1)], {})
+        assert [found.seq for found in store.events("job-1")] == [1]
+
+
+def test_a_server_that_never_answered_is_given_up_and_the_sentence_says_when(line):
+    line.is_mute = True
+    with pytest.raises(StoreUnreachable, match="given up after 2 seconds"):
+        PostgresStore(f"{line.url}&connect_timeout=2", busy_timeout=0)
+
+
+def test_a_statement_that_takes_long_is_waited_for(postgres_url):
+    with closing(PostgresStore(postgres_url, answer_timeout=0.2)) as store:
+        found = store._db.read(lambda db: db.execute("SELECT pg_sleep(1.5), 7").fetchall())
+        assert found[0][1] == 7

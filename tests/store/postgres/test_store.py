@@ -232,6 +232,17 @@ def test_a_damaged_row_is_not_believed(store, db):
         store.get("job-1")
 
 
+def test_a_damaged_run_is_left_out_of_the_list_only_if_that_is_asked_for(store, db):
+    begin(store)
+    begin(store)
+    db.execute("UPDATE runs SET spent = '{\"usd\":9}' WHERE id = 'job-1'")
+    with pytest.raises(StoreDamaged, match="job-1"):
+        store.runs()
+    damage = []
+    assert [row.id for row in store.runs(on_damage=damage.append)] == ["job-2"]
+    assert ["job-1" in str(error) for error in damage] == [True]
+
+
 @pytest.mark.parametrize("column", ['data = \'{"state": "failed"}\'', "body = 'x'", "wall = 7"])
 def test_a_changed_event_is_named_by_every_read_that_returns_it(store, db, column):
     fill(store, 1)

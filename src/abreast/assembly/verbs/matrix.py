@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from abreast.assembly.names import find_store, open_run
+from abreast.executors.names import check_executor
 from abreast.jobs.files.shapes import is_whole
 from abreast.limits.budget import Budget
 from abreast.run.current import current_item
@@ -57,6 +58,7 @@ async def matrix(
     store: str | os.PathLike[str] | Store | None = None,
     width: int | Mapping[str, int] | None = None,
     adaptive: bool = False,
+    executor: str | None = None,
     budget: Budget | str | None = None,
     seed: int | None = None,
     tags: Sequence[str] = (),
@@ -104,6 +106,8 @@ async def matrix(
         width: calls at once for each provider, or for some: `{"openai": 8}`; by default 4, or
             what abreast.toml says.
         adaptive: let lanes without a width of their own find out how many calls go at once.
+        executor: where commands of strategies that are workflows run: `"local"`, or `"ray"`, the
+            nodes of a cluster, which see the study's directory at the same path.
         budget: a cap for all that the run costs: `Budget(usd=5)` or "500req,20usd".
         seed: makes the run's seeds repeatable; drawn and recorded if None.
         tags: words to find the run by.
@@ -116,6 +120,7 @@ async def matrix(
         BudgetSpent: the cap is reached; call it again with more, and it goes on.
         RunBusy: another process runs the study.
     """
+    check_executor(executor or "local")
     description = {
         "models": models,
         "strategies": strategies,
@@ -133,6 +138,7 @@ async def matrix(
         width=width,
         budget=budget,
         adaptive=adaptive,
+        executor=executor,
     )
     _report_unavailable(ready)
     item = current_item()
@@ -167,6 +173,7 @@ def _ready_study(
     width: int | Mapping[str, int] | None,
     budget: Budget | None,
     adaptive: bool,
+    executor: str | None,
 ) -> tuple[ReadyStudy, StudyParts]:
     """Read the study, and find out what of it can run here."""
     from abreast.assembly.described_study import StudyParts
@@ -197,6 +204,7 @@ def _ready_study(
         None if budget is None else _budget_text(budget),
         repeats=None if file is None else repeats,
         adaptive=adaptive,
+        executor=executor,
     )
     choice = CellChoice(repeats=_whole("repeats", source.repeats))
     return (
@@ -333,7 +341,13 @@ async def _run_within(
 def _tools(ready: ReadyStudy, parts: StudyParts, store: Store) -> Any:  # noqa: ANN401 - Tools, imported late
     from abreast.assembly.workflow_tools import Tools
 
-    return Tools(cwd=str(parts.directory), lanes=ready.lanes, store=store, find=parts.find)
+    return Tools(
+        cwd=str(parts.directory),
+        lanes=ready.lanes,
+        store=store,
+        find=parts.find,
+        executor=ready.source.executor or "local",
+    )
 
 
 def _result(

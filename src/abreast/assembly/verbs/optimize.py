@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from abreast.assembly.names import as_caller, open_model, open_run
 from abreast.assembly.verbs.opened_store import find_unfinished, opened_store
 from abreast.core.errors import BudgetSpent
+from abreast.executors.names import check_executor
 from abreast.run.run import Run
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ async def optimize(
     generated: int = 200,
     timeout: float | str = 60,
     python: PathText | None = None,
+    executor: str | None = None,
     store: PathText | Store | None = None,
     name: str = "optimize",
     resume: Resume = "auto",
@@ -107,6 +109,8 @@ async def optimize(
         generated: how many inputs are generated besides those of the tests.
         timeout: CPU time of a run of the tests: seconds, or a text such as "2min".
         python: the project's Python, with its pytest; by default this one.
+        executor: where candidates are checked: `"local"`, or `"ray"`, the nodes of a cluster
+            (`"ray:CPU=4"` for what each takes). They are measured here.
         store: where the run is recorded: a path, a URL or a Store; None for a run in memory.
         name: what the run is called.
         resume: `"auto"` goes on with the newest run of that name if it has not ended and has the
@@ -127,6 +131,7 @@ async def optimize(
     from abreast.jobs.candidates.author import FunctionAuthor
     from abreast.jobs.candidates.report import OptimizeResult
 
+    check_executor(executor or "local")
     given, kind = _given_candidates(candidates), _author_kind(author)
     _check_source(given, kind)
     spec = _spec(
@@ -150,6 +155,7 @@ async def optimize(
             "timeout": timeout if isinstance(timeout, str) else f"{timeout}s",
             "budget": budget if isinstance(budget, str) else None,
             "python": None if python is None else fspath(python),
+            "executor": executor,
         }
     )
     tools = await asyncio.to_thread(CandidatesTools, spec, Path.cwd())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from abreast.assembly.names import open_model, open_run
 from abreast.assembly.verbs.opened_store import find_unfinished, opened_store
+from abreast.executors.names import check_executor
 
 if TYPE_CHECKING:
     from abreast.assembly.plan_report import PlanReport
@@ -52,6 +53,7 @@ async def plan(
     all_files: bool = False,
     parts: Sequence[Mapping[str, object]] | None = None,
     planner: str | None = None,
+    executor: str | None = None,
     store: str | PathLike[str] | Store | None = None,
     name: str = "plan",
     resume: Resume = "auto",
@@ -113,6 +115,9 @@ async def plan(
             directories that end with a slash, patterns), and may have `id`, `instructions` and
             `after`, the parts that it waits for.
         planner: a model that proposes the parts, their names and instructions, for the prompt.
+        executor: where a function or a command works: `"local"`, or `"ray"`, the nodes of a cluster
+            (`"ray:CPU=4"` for what each takes). There a function is called with its code, in a copy
+            of the worktree; what it changes in this process is lost. A model edits from here.
         store: where the run is recorded: a path, a URL or a Store; None for a run in memory.
         name: what the run is called.
         resume: `"auto"` goes on with the newest run of that name if it has not ended and has the
@@ -132,6 +137,7 @@ async def plan(
     from abreast.jobs.plan.errors import PlanFailed
     from abreast.jobs.plan.settings import KIND, PlanJob
 
+    check_executor(executor or "local")
     function = work if callable(work) else None
     if not (work is None or isinstance(work, str) or function is not None):
         raise TypeError(f"work must be a function or a command, not {type(work).__name__}")
@@ -163,6 +169,7 @@ async def plan(
             "exclude": list(exclude) or None,
             "all_files": all_files,
             "planner": planner,
+            "executor": executor,
             "parts": None if parts is None else [dict(part) for part in parts],
         },
         str(Path.cwd()),

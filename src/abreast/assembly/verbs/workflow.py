@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from abreast.assembly.names import open_run
 from abreast.assembly.verbs.run_options import refuse_run_options
+from abreast.executors.names import check_executor
 from abreast.run.current import current_item
 from abreast.run.run import Resume, Run
 
@@ -29,6 +30,7 @@ async def workflow(
     run: Run | None = None,
     model: str | None = None,
     verdicts: Mapping[str, str] | None = None,
+    executor: str | None = None,
     store: str | os.PathLike[str] | Store | None = None,
     budget: Budget | str | None = None,
     lanes: Mapping[str, LaneLimits] | None = None,
@@ -52,6 +54,8 @@ async def workflow(
             after the workflow.
         model: the model for prompts that name none.
         verdicts: the answers to gates, by their full ids.
+        executor: where its commands run: `"local"`, or `"ray"`, the nodes of a cluster
+            (`"ray:CPU=4"` for what each takes), which see its directory at the same path.
         store: of a run of its own, as the options after `lanes`: a path, a URL or a Store; None for
             a run that lives in memory.
         budget: a cap for everything in it.
@@ -75,6 +79,7 @@ async def workflow(
     from abreast.jobs.workflow.inputs import SealedInputs, Secrets, resolve_inputs
     from abreast.jobs.workflow.job import Flow
 
+    check_executor(executor or "local")
     item = current_item()
     within = run if run is not None else item.run if item is not None else None
     if within is not None:
@@ -93,7 +98,7 @@ async def workflow(
     kinds = find_kinds()
     loaded = _read_workflow(Path(file), kinds)
     values = resolve_inputs(loaded.inputs, inputs or {})
-    tools = Tools(kinds=kinds, find=find_function)
+    tools = Tools(kinds=kinds, find=find_function, executor=executor or "local")
     if model is not None:
         tools.default_model = model
     async with contextlib.AsyncExitStack() as stack:

@@ -70,6 +70,7 @@ no_report = click.option("--no-report", is_flag=True, help="Write no report at t
     help="Let lanes find out how wide they can be; --lane-width is their cap.",
 )
 @no_report
+@options.executor
 @click.option(
     "--tag",
     "tags",

@@ -57,6 +57,12 @@ def connect(times: PoolTimes | None = None) -> AgentPool:
         return _CONNECTIONS.pool
 
 
+def check_demand(pool: AgentPool, demand: Demand) -> None:
+    """Raise `ClusterUnusable` if no node has what work takes: Ray would wait without a word."""
+    if (reason := pool.unmet(demand)) is not None:
+        raise ClusterUnusable(f"{reason}: start a node that has it, or ask for less")
+
+
 def _import_ray() -> Any:
     try:
         import cloudpickle  # noqa: F401 - agents need it, too
@@ -175,7 +181,10 @@ def _make_pool(ray: Any, times: PoolTimes) -> AgentPool:
     def nodes() -> frozenset[str]:
         return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
 
-    return AgentPool(Cluster(start, end, nodes, is_connected), times)
+    def resources() -> list[dict[str, float]]:
+        return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
+    return AgentPool(Cluster(start, end, nodes, resources, is_connected), times)
 
 
 def _ray_options(resources: Mapping[str, float]) -> dict[str, object]:

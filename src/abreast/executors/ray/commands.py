@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final, Self, cast
+from typing import Self, cast
 
 from abreast.executors.commands import CommandRefused, Finished
+from abreast.executors.environments import sent_variables
 from abreast.executors.processes import unpack
-from abreast.executors.ray.cluster import connect
+from abreast.executors.ray.cluster import check_demand, connect
 from abreast.executors.ray.executor import CPU, finish, may_repeat
 from abreast.executors.ray.pool import Demand, Work
-from abreast.executors.ray.protocol import NODE_VARIABLES, RunCommand
-
-# Variables of the driver's machine that mean nothing elsewhere, and keys of the cluster.
-_NOT_SENT: Final = re.compile(r"RAY_.*|SSH_.*|" + "|".join(NODE_VARIABLES))
+from abreast.executors.ray.protocol import RunCommand
 
 
 class RayCommands:
@@ -26,8 +23,6 @@ class RayCommands:
     and for RAY_*, which it does not see.
     """
 
-    queues: ClassVar = True
-
     def __init__(self, resources: Mapping[str, float] | None = None) -> None:
         """Start nothing yet."""
         self._demand = CPU if resources is None else Demand(tuple(sorted(resources.items())))
@@ -36,6 +31,7 @@ class RayCommands:
     async def __aenter__(self) -> Self:
         """Connect; raises `ClusterUnusable`."""
         self._pool = connect()
+        check_demand(self._pool, self._demand)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -61,11 +57,7 @@ class RayCommands:
         """
         if not argv:
             raise CommandRefused("a command needs a name")
-        variables = {
-            name: value
-            for name, value in (os.environ if env is None else env).items()
-            if not _NOT_SENT.fullmatch(name)
-        }
+        variables = sent_variables(os.environ if env is None else env)
         here = os.getcwd() if cwd is None else cwd  # noqa: PTH109 - a text is sent
         message = RunCommand(self._pool.number(), tuple(argv), stdin, here, variables, keep)
         work = Work(message, self._demand, None, may_repeat=may_repeat())

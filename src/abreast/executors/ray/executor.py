@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar, cast
 from abreast.executors.driver_requests import DriverRequests
 from abreast.executors.port import BoundCall, Capabilities, PortableContextValue
 from abreast.executors.processes import environment, pack, unpack
-from abreast.executors.ray.cluster import connect
+from abreast.executors.ray.cluster import check_demand, connect
 from abreast.executors.ray.pool import AgentPool, Demand, PoolTimes, Work
 from abreast.executors.ray.protocol import CallFunction, LoadFunction
 from abreast.executors.replies import dumps_by_value
@@ -80,6 +80,7 @@ class RayExecutor:
             demand = Demand(capacity=_LIGHT_CAPACITY, source=setup.source)
         else:
             demand = CPU
+        check_demand(pool, demand)
         message = LoadFunction(pool.number(), pickle.dumps(setup), light)
         return RayCalls[T, R](pool, message, demand)
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from itertools import count
 from typing import Final, TypeAlias
@@ -57,6 +57,8 @@ class PoolTimes:
     avoid: float = 20.0
     """No agent is started for so long on a node that seems to be dead: Ray itself needs 10 seconds
     to be sure, and would wait for it."""
+    unmet: float = 60.0
+    """Work for which no node has what it takes fails after so long: a node may come back."""
     idle: float = 10.0
     """An agent without work is ended after so long: until then the next map finds it ready."""
 
@@ -119,6 +121,7 @@ class AgentGroup:
         self.waiting: deque[Work] = deque()
         self.agents: list[AgentClient] = []
         self.failed_starts = 0
+        self.unmet_ticks = 0
 
     def free_agent(self) -> AgentClient | None:
         """The agent with the least work, if it may have more."""
@@ -147,6 +150,8 @@ class Cluster:
     """Kills an actor."""
     nodes: Callable[[], frozenset[str]]
     """The nodes that Ray takes to be alive."""
+    resources: Callable[[], list[dict[str, float]]]
+    """What each of those nodes has in all, by the names of Ray."""
     is_connected: Callable[[], bool]
     """Whether this process still has the connection that the pool was made for."""
 
@@ -181,6 +186,15 @@ class AgentPool:
     def number(self) -> int:
         """A new number for a function or a piece of work."""
         return next(self._numbers)
+
+    def unmet(self, demand: Demand) -> str | None:
+        """Why no node of the cluster can do work of that demand, busy or not; None if one can."""
+        nodes = self._cluster.resources()
+        if not demand.resources or any(_meets(node, demand) for node in nodes):
+            return None
+        wanted = _listed(dict(demand.resources))
+        have = "; ".join(_listed(node) for node in nodes) or "nothing: there is no node"
+        return f"no node of the Ray cluster has {wanted}; they have {have}"
 
     def submit(self, work: Work) -> None:
         """Have it done; `work.future` is its end."""
@@ -343,6 +357,7 @@ class AgentPool:
             agent.idle_ticks += 1
         self._end_idle(self._times.idle)
         self._forget_suspects()
+        self._fail_unmet()
 
     def _shut_down(self) -> None:
         """Fail all work: the connection to the cluster was closed, and with it all agents."""
@@ -353,6 +368,16 @@ class AgentPool:
         for work in [*self._work.values(), *waiting]:
             work.settle(None, failure)
         self._loop.stop()
+
+    def _fail_unmet(self) -> None:
+        """Fail work that waits for what no node has, and has had, for a while."""
+        for group in self._groups.values():
+            starting = any(not agent.ready for agent in group.agents)
+            reason = self.unmet(group.demand) if group.waiting and starting else None
+            group.unmet_ticks = group.unmet_ticks + 1 if reason else 0
+            if reason and group.unmet_ticks * self._times.heartbeat >= self._times.unmet:
+                while group.waiting:
+                    group.waiting.popleft().settle(None, WorkerDied(reason))
 
     def _forget_suspects(self) -> None:
         """Use nodes again that seemed to be dead, after a while."""
@@ -385,3 +410,17 @@ class AgentPool:
         for demand, group in list(self._groups.items()):
             if not group.agents and not group.waiting:
                 del self._groups[demand]
+
+
+def _meets(node: Mapping[str, float], demand: Demand) -> bool:
+    return all(node.get(name, 0.0) >= number for name, number in demand.resources)
+
+
+def _listed(resources: Mapping[str, float]) -> str:
+    """Resources as they are written in the name of an executor, without those of Ray itself."""
+    named = {
+        name: number
+        for name, number in sorted(resources.items())
+        if not name.startswith("node:") and name not in {"memory", "object_store_memory"}
+    }
+    return ",".join(f"{name}={number:g}" for name, number in named.items()) or "nothing"

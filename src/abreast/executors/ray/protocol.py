@@ -21,15 +21,6 @@ from typing import TypeAlias
 from abreast.core.frozen import record
 
 POLL_SECONDS = 1.0  # how long an agent waits for something to report
-NODE_VARIABLES = (
-    "ABREAST_AGENT",
-    "CUDA_VISIBLE_DEVICES",
-    "HOSTNAME",
-    "NVIDIA_VISIBLE_DEVICES",
-    "TMPDIR",
-    "XDG_RUNTIME_DIR",
-)
-"""Variables of the environment that are about a machine: a command sees those of its node."""
 HEADER = struct.Struct("!Q")
 
 
@@ -61,7 +52,7 @@ class CallFunction:
 
 @record(frozen=True, slots=True)
 class RunCommand:
-    """Run a command; its environment is `variables` and the `NODE_VARIABLES` of its node."""
+    """Run a command; its environment is `variables` and those that are about its node."""
 
     number: int
     argv: tuple[str, ...]

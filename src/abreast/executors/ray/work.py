@@ -20,11 +20,11 @@ from itertools import count
 from typing import Any
 
 from abreast.executors.commands import Commands
+from abreast.executors.environments import with_node_variables
 from abreast.executors.port import DRIVER
 from abreast.executors.processes import Workers
 from abreast.executors.ray.protocol import (
     HEADER,
-    NODE_VARIABLES,
     AskDriver,
     CallFunction,
     CancelWork,
@@ -48,6 +48,7 @@ from abreast.executors.worker_channel import NO_ANSWER, unpack_answer
 from abreast.executors.worker_process import WorkerProcess
 
 _CLOSE_GRACE = 1.0  # seconds that idle workers of an ended map have to end by themselves
+_EXIT_SECONDS = 1.0  # that cancelled work has to remove its files, after the agent is gone
 _READ_BYTES = 1 << 18
 
 
@@ -82,8 +83,11 @@ class WorkChannel:
         except OSError:
             chunk = b""
         if not chunk:
-            # Not an orderly exit: worker processes and the supervisor of commands end with this.
-            os._exit(0)
+            self._loop.remove_reader(self._socket)
+            # Worker processes and the supervisor of commands end with this process in any case.
+            self._loop.call_later(_EXIT_SECONDS, os._exit, 0)
+            self._work.cancel_all(partial(os._exit, 0))
+            return
         self._inbox += chunk
         for frame in take_frames(self._inbox):
             self._work.handle(pickle.loads(frame))  # noqa: S301 - from our driver
@@ -124,6 +128,7 @@ class AgentWork:
         self._cancelled: set[int] = set()
         self._asking: dict[int, Callable[[int, bytes], None]] = {}  # who gets answers, by work
         self._commands: Commands | None = None
+        self._when_idle: Callable[[], None] | None = None
 
     def handle(self, messages: list[ToAgent]) -> None:
         """Do what the messages say; returns at once."""
@@ -154,10 +159,20 @@ class AgentWork:
             self._cancelled.add(number)
             task.cancel()
 
+    def cancel_all(self, then: Callable[[], None]) -> None:
+        """Cancel everything; call `then` when it has ended."""
+        if not self._tasks:
+            then()
+        self._when_idle = then
+        for number in list(self._tasks):
+            self._cancel(number)
+
     def _end(self, number: int, task: asyncio.Task[bytes]) -> None:
         del self._tasks[number]
         self._cancelled.discard(number)
         self._asking.pop(number, None)
+        if not self._tasks and self._when_idle is not None:
+            self._when_idle()
         if number >= 0:
             self._report(WorkEnded(number, None if task.cancelled() else task.result()))
 
@@ -193,16 +208,12 @@ class AgentWork:
                 message.argv,
                 stdin=message.stdin,
                 cwd=message.cwd,
-                env={**_node_variables(), **message.variables},
+                env=with_node_variables(message.variables),
                 keep=message.keep,
             )
         except Exception as error:  # noqa: BLE001 - raised by the driver's `run`
             return failure_reply(error, message.argv[0], __file__)
         return success_reply(finished, message.argv[0])
-
-
-def _node_variables() -> dict[str, str]:
-    return {name: os.environ[name] for name in NODE_VARIABLES if name in os.environ}
 
 
 class TaskChannel:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from abreast.jobs.candidates.behaviour.on_node import TraceOnNode
 from abreast.jobs.candidates.behaviour.traced_run import (
     LIMITS,
     Tests,
@@ -197,16 +198,20 @@ class Evaluator:
         modules: bool = False,
     ) -> Watched:
         tests = self._tests if inputs is None else replace(self._tests, names=())
-        found = await watch(
-            slot,
-            self.target,
-            tests,
-            limits=limits,
-            inputs=inputs,
-            wanted=wanted,
-            parent=parent or await self._parent(tests),
-            modules=modules,
-        )
+        if slot.nodes is not None:
+            there = TraceOnNode(self.target, tests, limits, inputs, wanted, modules, str(slot.path))
+            found = await slot.nodes.call(slot, there)
+        else:
+            found = await watch(
+                slot,
+                self.target,
+                tests,
+                limits=limits,
+                inputs=inputs,
+                wanted=wanted,
+                parent=parent or await self._parent(tests),
+                modules=modules,
+            )
         phase = "behaviour" if self.seen else "original"
         self.costs.add("generated inputs" if inputs else phase, found.seconds, found.cpu)
         return found

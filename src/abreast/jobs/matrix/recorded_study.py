@@ -36,10 +36,15 @@ class StudyFile:
     inputs: list[str] = field(default_factory=list)
     repeats: int | None = None
     adaptive: bool = False
+    executor: str | None = None
+    """Where the commands of workflows run."""
 
     def manifest(self) -> dict[str, JsonValue]:
         """The file and its options as a run's manifest stores them."""
-        return {KIND: asdict(self)}
+        facts: dict[str, JsonValue] = asdict(self)
+        if self.executor is None:  # a version that has no executor can go on with it
+            del facts["executor"]
+        return {KIND: facts}
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> Self:

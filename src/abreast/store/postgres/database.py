@@ -13,8 +13,9 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from abreast.core.clock import SYSTEM_CLOCK, pause
-from abreast.core.errors import StoreCorrupt, StoreError, StoreNewer
+from abreast.core.errors import StoreCorrupt, StoreError, StoreNewer, StoreUnreachable
 from abreast.store.postgres.address import PostgresAddress
+from abreast.store.postgres.answer_watch import ANSWER_SECONDS, AnswerWatch
 from abreast.store.postgres.server_errors import as_store_error, is_starting, may_pass
 from abreast.store.postgres.sql import migrations, quoted, sql
 from abreast.store.rows import Row
@@ -38,13 +39,21 @@ class PostgresDatabase:
     """A pool of connections, and work that is done again when its connection was lost."""
 
     def __init__(
-        self, address: PostgresAddress, *, busy_timeout: float, reconnect_timeout: float
+        self,
+        address: PostgresAddress,
+        *,
+        busy_timeout: float,
+        reconnect_timeout: float,
+        answer_timeout: float = ANSWER_SECONDS,
     ) -> None:
         """Connect, and create or migrate the tables.
 
         A server that is starting is waited for, up to `busy_timeout` seconds. Later, work whose
         connection was lost is tried again for `reconnect_timeout` seconds if it writes, else for
-        `busy_timeout` seconds.
+        `busy_timeout` seconds. A server that does not answer for twice `answer_timeout` seconds is
+        taken for lost.
+
+        Raises `StoreUnreachable` if there is no connection.
         """
         self.url = address.url
         self._address = address
@@ -53,7 +62,15 @@ class PostgresDatabase:
         self._closed = False
         self._opening = threading.Lock()
         self._options = {**address.parameters, "autocommit": True, "prepare_threshold": None}
-        self._retry(self._prepare_once, busy_timeout, is_starting)
+        self._watch = AnswerWatch(self.connect, answer_timeout)
+        try:
+            self._retry(self._prepare_once, busy_timeout, is_starting)
+        except StoreError as error:
+            self._watch.close()
+            cause = error.__cause__
+            if isinstance(cause, psycopg.Error) and may_pass(cause):
+                raise StoreUnreachable(str(error)) from cause
+            raise
         self._pool = ConnectionPool(
             kwargs=self._options,
             min_size=0,
@@ -108,10 +125,17 @@ class PostgresDatabase:
         """Close all connections."""
         self._closed = True
         self._pool.close()
+        self._watch.close()
 
     def connect(self) -> Connection:
         """A connection of its own, for the caller to close."""
-        return psycopg.connect(**self._options)  # type: ignore[arg-type]
+        try:
+            return psycopg.connect(**self._options)  # type: ignore[arg-type]
+        except psycopg.errors.ConnectionTimeout:
+            seconds = self._options["connect_timeout"]
+            raise psycopg.errors.ConnectionTimeout(
+                f"it does not answer; given up after {seconds} seconds (connect_timeout)"
+            ) from None
 
     def _use(self, work: Callable[[Connection], T]) -> T:
         if self._closed:
@@ -125,7 +149,8 @@ class PostgresDatabase:
             self.connect().close()  # raises the reason, unless all connections are in use
             raise
         try:
-            return work(connection)
+            with self._watch.watching(connection):
+                return work(connection)
         finally:
             self._pool.putconn(connection)
 
@@ -146,7 +171,7 @@ class PostgresDatabase:
                 pause(RETRY_INTERVAL)
 
     def _prepare_once(self) -> None:
-        with self.connect() as db:
+        with self.connect() as db, self._watch.watching(db):
             self._prepare(db)
 
     def _prepare(self, db: Connection) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from abreast.core.events import Event
-from abreast.store.checked_runs import damaged, run_of, whole_ledgers
+from abreast.store.checked_runs import damaged, run_of, runs_of, whole_ledgers
 from abreast.store.checksums import (
     Fault,
     StoredEvent,
@@ -13,7 +13,7 @@ from abreast.store.checksums import (
     row_sum,
     run_key,
 )
-from abreast.store.port import ControlRequest, Recorded, Replies, RunRow
+from abreast.store.port import ControlRequest, OnDamage, Recorded, Replies, RunRow
 from abreast.store.postgres.columns import beneath, event_of, recorded_of, stored_event
 from abreast.store.postgres.database import Connection, PostgresDatabase
 from abreast.store.postgres.driver_process import has_ended
@@ -60,14 +60,15 @@ class PostgresReader:
         state: str | None = None,
         tag: str | None = None,
         limit: int = 100,
+        on_damage: OnDamage | None = None,
     ) -> list[RunRow]:
-        """Runs, newest first."""
+        """Runs, newest first; `on_damage` is called for those whose rows are damaged."""
         # The text of a tag as it is in the JSON of a list.
         tag_text = None if tag is None else facts_text([tag])[1:-1]
         rows = self._db.read(
             lambda db: self._all(db, "list_runs", name=name, state=state, tag=tag_text, limit=limit)
         )
-        return [run_of(self.url, row) for row in rows]
+        return runs_of(self.url, rows, on_damage)
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
         """The recorded outcomes of exactly these paths."""

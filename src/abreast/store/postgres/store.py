@@ -12,6 +12,7 @@ from abreast.core.events import Event
 from abreast.store.checksums import StoredEvent, StoredRun, fixed_sum, row_sum, run_sum
 from abreast.store.port import PRUNED, Driver, JsonValue, RunRow, RunState
 from abreast.store.postgres.address import parse_address
+from abreast.store.postgres.answer_watch import ANSWER_SECONDS
 from abreast.store.postgres.columns import CommitColumns, copied_columns
 from abreast.store.postgres.database import Connection, PostgresDatabase
 from abreast.store.postgres.driver_process import has_ended, this_process
@@ -44,13 +45,17 @@ class PostgresStore(PostgresReader):
         *,
         busy_timeout: float = 30.0,
         reconnect_timeout: float = 300.0,
+        answer_timeout: float = ANSWER_SECONDS,
         lease: LeaseTimes = LEASE_TIMES,
     ) -> None:
         """Open it; ValueError for a wrong address, a `StoreError` if it can't be used."""
         address = parse_address(url)
         self.url = address.url
         self._db = PostgresDatabase(
-            address, busy_timeout=busy_timeout, reconnect_timeout=reconnect_timeout
+            address,
+            busy_timeout=busy_timeout,
+            reconnect_timeout=reconnect_timeout,
+            answer_timeout=answer_timeout,
         )
         self._leases = Leases(self._renew_leases, lease)
         # Runs as they were after this store's newest commit; the next one checks that they are.

@@ -9,9 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK, pause
-from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreCorrupt, StoreError
+from abreast.core.errors import (
+    NoSuchRun,
+    RunBusy,
+    RunExists,
+    StoreCorrupt,
+    StoreDamaged,
+    StoreError,
+)
 from abreast.core.events import Event
-from abreast.store.checked_runs import DrivenRun, damaged, run_of, whole_ledgers
+from abreast.store.checked_runs import DrivenRun, damaged, run_of, runs_of, whole_ledgers
 from abreast.store.checksums import Fault, StoredEvent, StoredRun, row_sum
 from abreast.store.driver_locks import DriverLocks
 from abreast.store.notes import read_notes
@@ -21,6 +28,7 @@ from abreast.store.port import (
     ControlRequest,
     Driver,
     JsonValue,
+    OnDamage,
     Recorded,
     Replies,
     RunRow,
@@ -231,14 +239,20 @@ class SqliteStore:
         state: str | None = None,
         tag: str | None = None,
         limit: int = 100,
+        on_damage: OnDamage | None = None,
     ) -> list[RunRow]:
-        """Runs, newest first."""
+        """Runs, newest first; `on_damage` is called for those whose rows are damaged."""
         with self._db.reading() as db:
-            check_run_list(db, self.path)
+            try:
+                check_run_list(db, self.path)
+            except StoreDamaged as error:
+                if on_damage is None:
+                    raise
+                on_damage(error)
             rows = db.execute(
                 sql("list_runs"), {"name": name, "state": state, "tag": tag, "limit": limit}
             ).fetchall()
-        return [run_of(self.path, row) for row in rows]
+        return runs_of(self.path, rows, on_damage)
 
     def recorded(self, run_id: str, paths: Collection[str]) -> dict[str, Recorded]:
         """The recorded outcomes of exactly these paths."""

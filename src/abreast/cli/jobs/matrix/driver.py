@@ -13,6 +13,7 @@ from abreast.assembly.workflow_tools import Tools, wrong_sample
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, refusing, tell
 from abreast.cli.jobs.driver import JobDriver, drive
+from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.matrix.dry_run import DryRun, print_dry_run
 from abreast.cli.jobs.matrix.page import report_path, short_path, write_page
@@ -197,12 +198,14 @@ class MatrixDriver(JobDriver):
         self._cells = self.print_before(store, self.row)
         if not self._cells:
             raise UsageError("no cell can run: nothing was chosen, or nothing chosen can run here")
+        check_executor(self.source.executor or "local")
         bounds: dict[str, Any] = {**self._config.workflow()}
         tools = Tools(
             cwd=str(self.directory),
             lanes=self._ready.lanes,
             store=store,
             find=self._find,
+            executor=self.source.executor or "local",
             started=self.groups.started,
             ended=self.groups.ended,
             runners=self._config.runners(),
@@ -313,6 +316,7 @@ def drive_study(file: str, text: str, given: Mapping[str, Any]) -> int:
         list(given.get("inputs", ())),
         read_number("--repeats", given.get("repeats")),
         bool(given.get("adaptive")),
+        given.get("executor"),
     )
     request = new_request(config, KIND, given)
     driver = MatrixDriver(source, request, report=not given.get("no_report"))

@@ -272,7 +272,7 @@ class WarmParents:
         self.count: Callable[[float, float], None] = lambda _seconds, _cpu: None
         # Why runs are new processes; empty as long as they are forked.
         self.unfit = "" if sys.platform == "linux" else "only on Linux"
-        if slot.commands is not None and slot.commands.queues:
+        if slot.nodes is not None:
             self.unfit = "they run on other machines"
 
     async def get(self, hash_seed: int, number: int = 0) -> WarmProcess | None:

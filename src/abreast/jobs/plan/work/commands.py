@@ -42,13 +42,15 @@ _CALL_CODE: Final = "from abreast.jobs.plan.work.called import main; main()"
 class Processes:
     """Runs processes; `started` and `ended` are called with the process group of each.
 
-    All of them have `variables` in their environment.
+    All of them have `variables` in their environment, which is otherwise that of this process, or
+    `environment`.
     """
 
     commands: CommandRunner
     started: Callable[[CurrentItem, int], None] = lambda _item, _group: None
     ended: Callable[[int], None] = lambda _group: None
     variables: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     async def run(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> Finished:
         """Run a command to its end, without variables that lead git to another repository."""
@@ -93,7 +95,7 @@ class CommandTask:
     async def __call__(self, assignment: Assignment) -> dict[str, Any]:
         """Run the command; raises `SubplanFailed` if its exit code is not 0."""
         with _exchange_directory(assignment) as place:
-            env = {**os.environ, **_variables(assignment, Path(place))}
+            env = {**self.processes.environment, **_variables(assignment, Path(place))}
             words = ["sh", *map(as_word, assignment.files)] if "{files}" in self.command else []
             text = self.command
             for written, word in REPLACED.items():
@@ -134,9 +136,10 @@ class CallTask:
                 "path": str(assignment.path),
             }
             (place / "asked.json").write_text(json.dumps(facts), "utf-8")
-            env = {**os.environ, **_variables(assignment, place), "ABREAST_CALL": name}
+            around = self.processes.environment
+            env = {**around, **_variables(assignment, place), "ABREAST_CALL": name}
             # Paths relative to `home` must not become relative to the worktree.
-            listed = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+            listed = filter(None, around.get("PYTHONPATH", "").split(os.pathsep))
             env["PYTHONPATH"] = os.pathsep.join(str(Path(self.home, one)) for one in listed)
             # -P: no modules from the worktree, which may have files with the names of modules.
             argv = [sys.executable, "-P", "-c", _CALL_CODE]
