@@ -32,7 +32,6 @@ from abreast.jobs.plan.settings import PlanJob
 from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.work.checks import CheckedMerge, CheckResult, MergeCheck, check_imports
 from abreast.jobs.plan.work.commands import Processes
-from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
 from abreast.jobs.plan.work.ownership import Ownership
 from abreast.worktrees.merge.apply import apply
 from abreast.worktrees.merge.listing import list_submodules
@@ -47,6 +46,7 @@ from abreast.worktrees.merge.merge import (
 )
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import open_worktrees
+from abreast.worktrees.results.held_results import HeldResults, clear_leftovers
 
 
 @dataclass(frozen=True, slots=True)

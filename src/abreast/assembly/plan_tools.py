@@ -24,9 +24,7 @@ from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.work.assignment import PartRequest
 from abreast.jobs.plan.work.commands import CallTask, CommandTask, Processes
 from abreast.jobs.plan.work.functions import FunctionTask, WorkFunction
-from abreast.jobs.plan.work.held_results import clear_leftovers
 from abreast.jobs.plan.work.in_worktrees import (
-    WORKTREES,
     RoundRequests,
     StartTrees,
     Task,
@@ -50,6 +48,8 @@ from abreast.worktrees.merge.listing import list_submodules
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import Worktrees, open_worktrees
+from abreast.worktrees.results.held_results import clear_leftovers
+from abreast.worktrees.results.item_trees import WORKTREES
 
 PROGRAM: Final = "program"
 """The key of a manifest that is true if the work of subplans is a function of a program."""

@@ -15,11 +15,11 @@ from abreast.cli.terminal.tables import say, say_json
 from abreast.core.errors import AbreastError
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan, read_recorded
 from abreast.jobs.plan.settings import KIND, PlanJob
-from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
 from abreast.store.port import RunRow
 from abreast.views.job_view import many
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.undo import Applied, applies, changed_since, undo
+from abreast.worktrees.results.held_results import HeldResults, clear_leftovers
 
 
 @dataclass(frozen=True, slots=True)
