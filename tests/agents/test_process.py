@@ -122,5 +122,5 @@ async def test_an_agent_has_no_repository_but_its_own_and_an_empty_home_if_asked
     git, home, asked = json.loads(report.text)
     assert git is None
     assert home.startswith(str(tmp_path))
-    assert not os.path.exists(home)  # noqa: PTH110 - in a coroutine
+    assert not os.path.exists(home)  # noqa: PTH110, ASYNC240 - a test may block
     assert asked == "Be brief.\n\nx"

@@ -38,12 +38,12 @@ class AgentCaller(Caller):
         lane: ModelLane,
         *,
         price: Price | None = None,
-        restored: Callable[[str, str], None] = lambda _path, _tree: None,
     ) -> None:
-        """`restored` is told the path and the tree of an item whose call was recorded before."""
         super().__init__(model, lane, price=price, retry=Retry(0))
         self.agent = model
-        self._restored = restored
+        self._prices: dict[str, Price | None] = {}
+        # Called with the path and the tree of an item, also if its call was recorded before.
+        self.restored: Callable[[str, str], None] = lambda _path, _tree: None
         model.charge = self._charge
 
     @property
@@ -58,7 +58,7 @@ class AgentCaller(Caller):
         if state is not None:
             self.agent.recall(state.path, request, reply)
             if tree := agent_facts(reply).get("result"):
-                self._restored(state.path, str(tree))
+                self.restored(state.path, str(tree))
         return reply
 
     def priced(self, used: Usage) -> Usage:
@@ -94,18 +94,18 @@ class AgentCaller(Caller):
         del request
         return Need(), _NOTHING
 
-    def _charge(self, model: str) -> Callable[[Usage], None]:
-        """Count what an agent uses while it runs: returns a function of the sum so far."""
+    def _charge(self) -> Callable[[Usage, str], None]:
+        """Count what an agent uses while it runs: a function of the sum so far, and of its model.
+
+        It is made in the item, and called by whatever reads the agent's output.
+        """
         # A budget that processes share is in a ledger: it is charged when the call ends.
         budgets = [one for one in self.budgets_for(current_state()) if isinstance(one, Budget)]
-        price = self.price
-        if price is None and model and budgets:
-            price = find_price(self.runner.provider, model.partition("[")[0])
         taken = _NO_NEED
 
-        def charge(so_far: Usage) -> None:
+        def charge(so_far: Usage, model: str) -> None:
             nonlocal taken
-            usd = so_far.usd if so_far.usd is not None else priced(so_far, price).usd
+            usd = so_far.usd if not budgets else self._cost(so_far, model)
             now = Need(0, 0, so_far.input_tokens + so_far.output_tokens, usd or 0.0)
             if now == taken:
                 return
@@ -116,6 +116,15 @@ class AgentCaller(Caller):
                 _refuse_overdraft(budgets, self.runner.name)
 
         return charge
+
+    def _cost(self, used: Usage, model: str) -> float | None:
+        """What it says that it cost; else by the price of the model that it uses."""
+        if used.usd is not None:
+            return used.usd
+        if self.price is None and model not in self._prices:
+            found = find_price(self.runner.provider, model.partition("[")[0]) if model else None
+            self._prices[model] = found
+        return priced(used, self.price or self._prices[model]).usd
 
 
 def _refuse_overdraft(budgets: Sequence[Budget], name: str) -> None:

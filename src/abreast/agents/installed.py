@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from abreast.agents.runner import AgentRunner
@@ -45,6 +46,12 @@ def look_for(agents: Iterable[AgentRunner]) -> list[AgentState]:
     listed = list(agents)
     with ThreadPoolExecutor(max(1, len(listed))) as threads:
         return list(threads.map(look_for_one, listed))
+
+
+def is_installed(agent: AgentRunner, folder: str) -> bool:
+    """Whether its program is on the PATH, or where its name leads from a directory."""
+    program = agent.program
+    return shutil.which(str(Path(folder, program)) if "/" in program else program) is not None
 
 
 def look_for_one(agent: AgentRunner) -> AgentState:

@@ -78,8 +78,7 @@ class _ItemWork:
 class AgentModel:
     """Implements the model port.
 
-    `charge` is told the model of a call, and returns a function of the usage so far, which may
-    raise.
+    `charge` makes for each call a function of the usage so far and of the model, which may raise.
     """
 
     runner: AgentRunner
@@ -89,7 +88,7 @@ class AgentModel:
     model: str | None = None
     started: Callable[[CurrentItem, int], None] = lambda _item, _group: None
     ended: Callable[[int], None] = lambda _group: None
-    charge: Callable[[str], Callable[[Usage], None]] = lambda _model: lambda _used: None
+    charge: Callable[[], Callable[[Usage, str], None]] = lambda: lambda _used, _model: None
     env: Mapping[str, str] = field(default_factory=dict)
     _items: dict[str, _ItemWork] = field(default_factory=dict)
 
@@ -134,7 +133,7 @@ class AgentModel:
         )
         place = await self.places.enter(fresh=fresh)
         began = SYSTEM_CLOCK.now()
-        watch = _Watch(item, runner, work, self.charge, hear)
+        watch = _Watch(item, runner, work, self.charge(), hear)
         group = 0
 
         def started(pgid: int) -> None:
@@ -190,12 +189,11 @@ class _Watch:
         item: CurrentItem | None,
         runner: AgentRunner,
         work: _ItemWork,
-        charge: Callable[[str], Callable[[Usage], None]],
+        charge: Callable[[Usage, str], None],
         hear: OnText | None,
     ) -> None:
         self._item, self._runner, self._work = item, runner, work
         self._charge, self._hear = charge, hear
-        self._charged: Callable[[Usage], None] | None = None
         self._steps = 0
         self._session = ""
 
@@ -212,14 +210,11 @@ class _Watch:
                 self._item.note(AGENT_STEP, number=self._steps, text=text, usd=report.cost)
             if self._hear is not None:
                 self._hear(f"{text}\n")
-        if self._charged is None:
-            self._charged = self._charge(report.model)
-        self._charged(report.usage)
+        self._charge(report.usage, report.model)
 
     def close(self) -> None:
         """Release what was reserved while it ran: the call is settled as a whole."""
-        if self._charged is not None:
-            self._charged(Usage())
+        self._charge(Usage(), "")
 
 
 def _text(messages: Sequence[Message]) -> str:

@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
+from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
+from abreast.assembly.trees.opened_trees import open_trees
 from abreast.executors.names import open_commands
 from abreast.jobs.plan.decompose.imports import Imports
 from abreast.jobs.plan.decompose.score import dependencies, in_groups
@@ -41,14 +42,10 @@ from abreast.models.port import Request
 from abreast.run.calls.model import Caller
 from abreast.run.run import Run
 from abreast.store.port import Store
-from abreast.store.rows import busy
 from abreast.worktrees.git import folder_in_repository
-from abreast.worktrees.merge.apply import HOME
 from abreast.worktrees.merge.listing import list_submodules
-from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
-from abreast.worktrees.pool import Worktrees, open_worktrees
-from abreast.worktrees.results.held_results import clear_leftovers
+from abreast.worktrees.pool import Worktrees
 from abreast.worktrees.results.item_trees import WORKTREES
 
 PROGRAM: Final = "program"
@@ -61,15 +58,6 @@ def _asked_lines(number: int, requests: Mapping[str, Sequence[PartRequest]]) -> 
         f"for changes of {listed([*dict.fromkeys(each.file for each in asked)])}"
         for leaf, asked in requests.items()
     ]
-
-
-def snapshots_of(path: str) -> Snapshots:
-    """The snapshots of a directory's plans, in its folder for runs."""
-    home = Path(path) / HOME
-    home.mkdir(exist_ok=True)
-    if not (home / ".gitignore").exists():
-        (home / ".gitignore").write_text("*\n")
-    return Snapshots(home / "plan.git")
 
 
 class PlanTools:
@@ -133,23 +121,16 @@ class PlanTools:
     ) -> dict[str, Any]:
         """Make the worktrees, and take a snapshot of the directory; return options of the run."""
         job = self._job
-        # They would still write into the directory. A run that has a driver keeps its processes.
-        if resumed_run is not None and store is not None:
-            if store.driven(resumed_run):
-                raise busy(store.get(resumed_run))
-            await end_leftovers(store, resumed_run)
-        self.snapshots = await asyncio.to_thread(snapshots_of, job.path)
-        await asyncio.to_thread(clear_leftovers, Path(job.path), self._notify)
-        self._trees = trees = await stack.enter_async_context(
-            open_worktrees(job.path, self._most_at_once(), own_git=True)
+        opened = await open_trees(
+            stack,
+            job.path,
+            self._most_at_once(),
+            self._notify,
+            store=store,
+            resumed_run=resumed_run,
         )
-        for failure in trees.failures:
-            self._notify(f"worktree {failure.index} could not be made: {failure.reason}")
-        for note in trees.notes:
-            self._notify(printable(note))
-        first = trees.slots[0]
-        self.base = await asyncio.to_thread(self.snapshots.take, first.root, git_dir=first.git_dir)
-        lanes: dict[str, Limit | list[Limit]] = {WORKTREES: Pool(trees.slots)}
+        self._trees, self.snapshots, self.base = opened.pool, opened.snapshots, opened.base
+        lanes: dict[str, Limit | list[Limit]] = {WORKTREES: Pool(self._trees.slots)}
         if self.asks_model:
             self._caller = await stack.enter_async_context(self._open_caller(job.model, store))
             lanes[self._caller.lane.name] = list(self._caller.lane.limits)
