@@ -153,7 +153,7 @@ images = click.option(
     help="An image or a PDF file that goes with the prompt; may be repeated.",
 )
 
-agent_options = group_of(
+agent_in_tree_options = group_of(
     click.option(
         "--agent",
         metavar="NAME",
@@ -167,6 +167,9 @@ agent_options = group_of(
         help="What the agent may do: read, edit, run, everything, or a word of its own; may be "
         "repeated.  [read; with worktrees edit]",
     ),
+)
+agent_options = group_of(
+    agent_in_tree_options,
     click.option(
         "--worktree",
         is_flag=True,

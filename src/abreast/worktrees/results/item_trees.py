@@ -93,6 +93,13 @@ class ItemTrees:
         slot.let_go()
         return found
 
+    def leave(self) -> None:
+        """Note that something else than the item's work has used its worktree, such as a check.
+
+        The next `enter` makes it again what the work has left.
+        """
+        self._inside.pop(self.slot().index, None)
+
     def remember(self, path: str, tree: str) -> None:
         """Note the newest tree of an item, also one that an earlier driver recorded."""
         self._trees[path] = tree
