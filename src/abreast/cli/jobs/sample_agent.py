@@ -122,7 +122,7 @@ class SampleAgent:
         self._tools.processes = Processes(
             self._commands, self._groups.started, self._groups.ended, {RUN_VARIABLE: run}
         )
-        return replace(job, draws=replace(job.draws, hold=WORKTREES))
+        return replace(job, draws=replace(job.draws, worktrees=WORKTREES))
 
     def choose(self, run: Run, result: SampleResult[Any]) -> None:
         """Record the tree of the winner, which `abreast plan apply` merges."""

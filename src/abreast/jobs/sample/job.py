@@ -106,8 +106,8 @@ class RequestSettings:
     """The pydantic model of which `schema` is; it checks replies too."""
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
-    hold: str | None = None
-    """A lane that lends each branch something, such as a worktree."""
+    worktrees: str | None = None
+    """The lane that lends each branch a worktree."""
     seed_path: str | None = None
     """The path from which seeds are derived, if that of the sample was another one before."""
 
@@ -275,7 +275,7 @@ class _Sampler:
             width=breadth,
             name="branch",
             on_change="rerun",
-            hold=self._draws.hold,
+            hold=self._draws.worktrees,
         ) as branches:
             self._map = branches
             branches.leave_usage()  # a branch may have draws past the winner
