@@ -253,7 +253,7 @@ main()
         ("abreast.worktrees.own_git", "_Template._fill_index", "before", 1),
         ("abreast.jobs.plan.work.commands", "_variables", "after", 2),
         ("abreast.jobs.plan.work.commands", "_output", "before", 3),
-        ("abreast.jobs.plan.work.held_results", "HeldResults.hold", "after", 4),
+        ("abreast.worktrees.results.held_results", "HeldResults.hold", "after", 4),
         ("abreast.worktrees.slot", "Slot.let_go", "after", PARTS),
         ("abreast.worktrees.pool", "_PoolStorage.remove", "before", 1),
         ("abreast.worktrees.pool", "_remove_files", "after", 1),
@@ -309,7 +309,7 @@ BETWEEN_ROUNDS = [
     (COMMANDS, "_variables", "before", PARTS + 1, ["part1", "part2"]),
     (COMMANDS, "_output", "before", PARTS + 1, ["part1", "part2"]),
     (
-        "abreast.jobs.plan.work.held_results",
+        "abreast.worktrees.results.held_results",
         "HeldResults.hold",
         "after",
         PARTS + 1,

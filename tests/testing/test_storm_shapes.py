@@ -97,6 +97,16 @@ async def test_a_stream_of_a_message_has_its_events_in_order_and_says_the_same()
     assert events[-2][1]["delta"]["stop_reason"] == "end_turn"
 
 
+async def test_a_tool_is_called_with_the_arguments_that_the_prompt_gives():
+    tools = [{"name": "find", "input_schema": SCHEMA}]
+    asked = 'please call find with {"query": {"deep": [1]}} and tell'
+    async with weather() as (_, post):
+        scripted = json.loads((await post(MESSAGES, message(asked, tools=tools)))[2])
+        half = json.loads((await post(MESSAGES, message("call find with {no", tools=tools)))[2])
+    assert scripted["content"][0]["input"] == {"query": {"deep": [1]}}
+    assert half["content"][0]["input"].keys() == SCHEMA["properties"].keys()
+
+
 async def test_a_message_is_cut_uses_a_tool_follows_a_schema_or_is_refused():
     tools = [{"name": "find", "input_schema": SCHEMA}]
     async with weather() as (_, post):

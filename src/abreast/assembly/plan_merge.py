@@ -6,13 +6,13 @@ The command line and `abreast.plan` both drive it.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from abreast.assembly.plan_tools import snapshots_of
 from abreast.assembly.process_groups import ProcessGroups
+from abreast.assembly.trees.opened_trees import snapshots_of
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.executors.commands import Commands
 from abreast.jobs.plan.decompose.imports import Imports
@@ -28,11 +28,10 @@ from abreast.jobs.plan.review.branches import (
 from abreast.jobs.plan.review.diffs import conflict_facts
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan
 from abreast.jobs.plan.review.resolutions import Resolution, Resolutions, Sides
-from abreast.jobs.plan.settings import PlanJob
+from abreast.jobs.plan.review.tree_runs import TreeJob
 from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.work.checks import CheckedMerge, CheckResult, MergeCheck, check_imports
 from abreast.jobs.plan.work.commands import Processes
-from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
 from abreast.jobs.plan.work.ownership import Ownership
 from abreast.worktrees.merge.apply import apply
 from abreast.worktrees.merge.listing import list_submodules
@@ -47,6 +46,34 @@ from abreast.worktrees.merge.merge import (
 )
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import open_worktrees
+from abreast.worktrees.results.held_results import HeldResults, clear_leftovers
+
+
+class MergeJob(Protocol):
+    """What a merge needs of a job: that of a plan, or of items that worked in worktrees."""
+
+    @property
+    def path(self) -> str:
+        """The directory to merge into."""
+
+    @property
+    def prompt(self) -> str | None:
+        """The task, for the messages of commits."""
+
+    @property
+    def command(self) -> str | None:
+        """The command that did it."""
+
+    @property
+    def call(self) -> str | None:
+        """The function that did it."""
+
+    @property
+    def check(self) -> str | None:
+        """A command that must pass on the merge."""
+
+    def divide(self, *, strict: bool = True) -> tuple[Plan, Imports]:
+        """The parts in their order, and the imports of the directory as it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +173,7 @@ class PlanMerge:
 
     def __init__(
         self,
-        job: PlanJob,
+        job: MergeJob,
         run: str,
         recorded: RecordedPlan,
         options: MergeOptions,
@@ -163,7 +190,9 @@ class PlanMerge:
         self._job = job
         self._run = run
         self._recorded = recorded
-        self._options = options
+        # Items of other jobs own no files.
+        outside = "allow" if isinstance(job, TreeJob) else options.outside
+        self._options = replace(options, outside=outside)
         self._notify = notify
         self._groups = groups or ProcessGroups()
         self._partial = partly

@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups, end_leftovers
+from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
+from abreast.assembly.trees.opened_trees import open_trees
 from abreast.executors.commands import Commands
 from abreast.executors.names import is_remote
 from abreast.jobs.plan.decompose.imports import Imports
@@ -25,9 +26,7 @@ from abreast.jobs.plan.spec import Plan
 from abreast.jobs.plan.work.assignment import PartRequest
 from abreast.jobs.plan.work.commands import CallTask, CommandTask, Processes
 from abreast.jobs.plan.work.functions import FunctionTask, WorkFunction
-from abreast.jobs.plan.work.held_results import clear_leftovers
 from abreast.jobs.plan.work.in_worktrees import (
-    WORKTREES,
     RoundRequests,
     StartTrees,
     Task,
@@ -45,13 +44,11 @@ from abreast.models.port import Request
 from abreast.run.calls.model import Caller
 from abreast.run.run import Run
 from abreast.store.port import Store
-from abreast.store.rows import busy
 from abreast.worktrees.git import folder_in_repository
-from abreast.worktrees.merge.apply import HOME
 from abreast.worktrees.merge.listing import list_submodules
-from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
-from abreast.worktrees.pool import Worktrees, open_worktrees
+from abreast.worktrees.pool import Worktrees
+from abreast.worktrees.results.item_trees import WORKTREES
 
 PROGRAM: Final = "program"
 """The key of a manifest that is true if the work of subplans is a function of a program."""
@@ -63,15 +60,6 @@ def _asked_lines(number: int, requests: Mapping[str, Sequence[PartRequest]]) -> 
         f"for changes of {listed([*dict.fromkeys(each.file for each in asked)])}"
         for leaf, asked in requests.items()
     ]
-
-
-def snapshots_of(path: str) -> Snapshots:
-    """The snapshots of a directory's plans, in its folder for runs."""
-    home = Path(path) / HOME
-    home.mkdir(exist_ok=True)
-    if not (home / ".gitignore").exists():
-        (home / ".gitignore").write_text("*\n")
-    return Snapshots(home / "plan.git")
 
 
 class PlanTools:
@@ -135,23 +123,17 @@ class PlanTools:
     ) -> dict[str, Any]:
         """Make the worktrees, and take a snapshot of the directory; return options of the run."""
         job = self._job
-        # They would still write into the directory. A run that has a driver keeps its processes.
-        if resumed_run is not None and store is not None:
-            if store.driven(resumed_run):
-                raise busy(store.get(resumed_run))
-            await end_leftovers(store, resumed_run)
-        self.snapshots = await asyncio.to_thread(snapshots_of, job.path)
-        await asyncio.to_thread(clear_leftovers, Path(job.path), self._notify)
-        self._trees = trees = await stack.enter_async_context(
-            open_worktrees(job.path, self._most_at_once(), own_git=True, executor=self._executor)
+        opened = await open_trees(
+            stack,
+            job.path,
+            self._most_at_once(),
+            self._notify,
+            store=store,
+            resumed_run=resumed_run,
+            executor=self._executor,
         )
-        for failure in trees.failures:
-            self._notify(f"worktree {failure.index} could not be made: {failure.reason}")
-        for note in trees.notes:
-            self._notify(printable(note))
-        first = trees.slots[0]
-        self.base = await asyncio.to_thread(self.snapshots.take, first.root, git_dir=first.git_dir)
-        lanes: dict[str, Limit | list[Limit]] = {WORKTREES: Pool(trees.slots)}
+        self._trees, self.snapshots, self.base = opened.pool, opened.snapshots, opened.base
+        lanes: dict[str, Limit | list[Limit]] = {WORKTREES: Pool(self._trees.slots)}
         if self.asks_model:
             self._caller = await stack.enter_async_context(self._open_caller(job.model, store))
             lanes[self._caller.lane.name] = list(self._caller.lane.limits)

@@ -15,6 +15,7 @@ from abreast.core.frozen import record
 from abreast.jobs.files import units
 
 if TYPE_CHECKING:
+    from abreast.agents.runner import AgentRunner
     from abreast.assembly.workflow_tools import Runner
     from abreast.models.lanes import LaneSettings
 
@@ -97,7 +98,8 @@ LANES: Final = "lanes"
 RUNNERS: Final = "runners"
 _RUNNER_KEYS: Final = frozenset({"argv", "model", "stdin", "options"})
 WORKFLOW: Final = "workflow"
-TABLES: Final = (LANES, RUNNERS, WORKFLOW)
+AGENTS: Final = "agents"
+TABLES: Final = (LANES, RUNNERS, WORKFLOW, AGENTS)
 """Tables that only files have: models' lanes, agents' command lines, bounds of workflows."""
 
 SETTINGS: Final[tuple[ConfigSetting[Any], ...]] = (
@@ -218,6 +220,16 @@ class Config:
             argv, model, stdin = (tuple(given.get(word, ())) for word in ("argv", "model", "stdin"))
             found[name] = Runner(argv, model, stdin, known)
         return found
+
+    def agents(self) -> dict[str, AgentRunner]:
+        """The coding agents: those that abreast knows, and `[agents.NAME]` of the files."""
+        from abreast.agents.known import read_agents
+
+        place, table = self._table(AGENTS)
+        try:
+            return read_agents(table, place)
+        except ValueError as error:
+            raise UsageError(one_line(str(error))) from None
 
     def workflow(self) -> dict[str, int]:
         """The bounds of workflows: `max_items`, `max_output`."""

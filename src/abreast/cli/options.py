@@ -153,6 +153,30 @@ images = click.option(
     help="An image or a PDF file that goes with the prompt; may be repeated.",
 )
 
+agent_in_tree_options = group_of(
+    click.option(
+        "--agent",
+        metavar="NAME",
+        help="A coding agent that gets the prompt, in place of a model: claude, codex, or one of "
+        "[agents.NAME] in abreast.toml.",
+    ),
+    click.option(
+        "--allow",
+        metavar="WORD",
+        multiple=True,
+        help="What the agent may do: read, edit, run, everything, or a word of its own; may be "
+        "repeated.  [read; with worktrees edit]",
+    ),
+)
+agent_options = group_of(
+    agent_in_tree_options,
+    click.option(
+        "--worktree",
+        is_flag=True,
+        help="Work on each item in a copy of the working tree; `abreast plan apply` merges them.",
+    ),
+)
+
 common = group_of(store, as_json, verbose)
 """Options of every command."""
 

@@ -15,7 +15,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from abreast.core.errors import AbreastError, WorkerDied
 from abreast.core.frozen import record
@@ -23,6 +23,7 @@ from abreast.executors.supervisor import protocol
 from abreast.executors.supervisor.client import SupervisorClient, SupervisorProcess
 from abreast.executors.supervisor.protocol import Message
 
+_T = TypeVar("_T")
 GRACE = 0.3  # seconds between SIGTERM and SIGKILL for a command that is cancelled
 
 _MAX_SUPERVISORS = 4
@@ -68,6 +69,7 @@ class CommandRunner(Protocol):
         env: Mapping[str, str] | None = None,
         keep: int = 1 << 20,
         started: Callable[[int], None] | None = None,
+        output: Callable[[bytes], None] | None = None,
     ) -> Finished:
         """Run a command until it and its process group are gone; see `Commands.run`."""
 
@@ -144,6 +146,7 @@ class Commands:
         env: Mapping[str, str] | None = None,
         keep: int = 1 << 20,
         started: Callable[[int], None] | None = None,
+        output: Callable[[bytes], None] | None = None,
     ) -> Finished:
         """Run a command until it and its process group are gone.
 
@@ -160,6 +163,7 @@ class Commands:
             env: its whole environment.
             keep: how many bytes of stdout, and of stderr, are kept; the rest is only counted.
             started: called with the process group's number, once it has run for a few milliseconds.
+            output: called with each piece of stdout as it comes, kept or not.
 
         Raises:
             CommandMissing: `argv[0]` doesn't exist.
@@ -177,9 +181,10 @@ class Commands:
             *_encode_request(argv, cwd, self._environment, env),
             stdin,
             keep,
+            output is not None,
         )
         job = _Job(request, self._choose_supervisor(), argv, cwd)
-        job.started = started
+        job.started, job.output = started, output
         self._jobs[job.number] = job
         job.send()
         try:
@@ -236,10 +241,16 @@ class Commands:
     def _receive(self, message: Message) -> None:
         kind, number, *rest = message
         job = self._jobs[number]
+        if kind == protocol.OUTPUT:
+            job.note_answer()
+            if job.output is not None:
+                self._call(job, job.output, rest[0])
+            return
         self._last_was_short = kind == protocol.FINISHED and job.unanswered
         job.note_answer()
         if kind == protocol.STARTED:
-            self._call_started(job, rest[0])
+            if job.started is not None:
+                self._call(job, job.started, rest[0])
         elif kind == protocol.FINISHED:
             job.answer = rest
             self._settle(job)
@@ -264,13 +275,16 @@ class Commands:
         job.send()
         return True
 
-    def _call_started(self, job: _Job, group: int) -> None:
-        if job.started is not None:
-            try:
-                job.started(group)
-            except Exception as error:  # noqa: BLE001 - raised by `run`, once the command is gone
-                job.error = error
-                job.supervisor.send((protocol.END, job.number, GRACE))
+    @staticmethod
+    def _call(job: _Job, callback: Callable[[_T], None], given: _T) -> None:
+        """Call what the caller gave; if it raises, the command is ended."""
+        if job.error is not None:
+            return
+        try:
+            callback(given)
+        except Exception as error:  # noqa: BLE001 - raised by `run`, once the command is gone
+            job.error = error
+            job.supervisor.send((protocol.END, job.number, GRACE))
 
     def _settle(self, job: _Job) -> None:
         del self._jobs[job.number]
@@ -301,6 +315,7 @@ class _Job:
         "error",
         "moved",
         "number",
+        "output",
         "request",
         "started",
         "supervisor",
@@ -317,6 +332,7 @@ class _Job:
         self.argv = argv
         self.cwd = cwd
         self.started: Callable[[int], None] | None = None
+        self.output: Callable[[bytes], None] | None = None
         self.unanswered = False
         self.moved = False
         self.wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -162,6 +162,11 @@ class Budget:
             self.reserved[name] += getattr(need, name)
         return None
 
+    def change(self, old: Need, new: Need) -> None:
+        """Change what is reserved for work that is under way, as it turns out to need more."""
+        for name in DIMENSIONS:
+            self.reserved[name] += getattr(new, name) - getattr(old, name)
+
     def give(self, need: Need, handed: object, used: Usage | None, now: float) -> None:  # noqa: ARG002 - the port's signature
         """Settle: what was really used is spent, and the rest is free again.
 

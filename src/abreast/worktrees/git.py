@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -40,6 +41,16 @@ _NO_REPOSITORY_MESSAGES: Final = ("not a git repository", "can't be started")
 OURS: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
 # Seconds that one git command, or the wait for the repository's lock, may take.
 TIMEOUT: Final = 120.0
+
+
+# The variables that `git rev-parse --local-env-vars` lists, and similar ones. A git hook that
+# started abreast sets them, and they lead git to that hook's repository.
+_REPOSITORY_VARIABLES: Final = re.compile(
+    r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|CONFIG_COUNT|CONFIG_PARAMETERS"
+    r"|CONFIG_(KEY|VALUE)_\d+|DIR|GRAFT_FILE|IMPLICIT_WORK_TREE|INDEX_FILE|INTERNAL_SUPER_PREFIX"
+    r"|NAMESPACE|NO_REPLACE_OBJECTS|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE"
+    r"|SHALLOW_FILE|WORK_TREE)"
+)
 
 
 class GitFailed(AbreastError, retryable=False):
@@ -105,6 +116,11 @@ def environment() -> dict[str, str]:
         if not name.startswith("GIT_") or name in _KEPT_VARIABLES
     }
     return {**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+
+
+def without_repository(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment without variables that lead git to another repository."""
+    return {name: value for name, value in env.items() if not _REPOSITORY_VARIABLES.fullmatch(name)}
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

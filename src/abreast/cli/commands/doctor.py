@@ -72,7 +72,11 @@ def command(*, lane: str | None, show_config: bool, store: str | None, as_json: 
     findings = (
         [_check_lane(config, lane)]
         if lane is not None
-        else [*_findings(StoreChoice(config, store)), *_lane_findings(config)]
+        else [
+            *_findings(StoreChoice(config, store)),
+            *_lane_findings(config),
+            *_agent_findings(config),
+        ]
     )
     for finding in findings:
         if as_json:
@@ -144,6 +148,15 @@ def _lane_findings(config: Config) -> Iterator[DoctorFinding]:
             yield DoctorFinding("certificates", "wrong", why)
     for address, names in by_proxy.items():
         yield DoctorFinding("proxy", "ok", f"{address} for {', '.join(names)}")
+
+
+def _agent_findings(config: Config) -> Iterator[DoctorFinding]:
+    """The coding agents: installed or not, their versions, whether they are signed in."""
+    from abreast.agents.installed import look_for
+
+    for state in look_for(config.agents().values()):
+        ready = state.path is not None and (bool(state.by_key) or state.signed_in is not False)
+        yield DoctorFinding(state.name, "ok" if ready else "missing", f"agent, {state.sentence()}")
 
 
 def _check_lane(config: Config, lane: str) -> DoctorFinding:

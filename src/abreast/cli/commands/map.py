@@ -13,6 +13,19 @@ from abreast.cli.jobs.map.driver import MapDriver
 from abreast.cli.jobs.map.job import WHOLE_LINE, MapJob
 from abreast.cli.jobs.request import new_request, read_number
 
+_MODEL_OPTIONS = (
+    "model",
+    "system",
+    "schema",
+    "temperature",
+    "max_tokens",
+    "reasoning",
+    "thinking_tokens",
+    "lane_width",
+    "cache",
+    "warm",
+    "image",
+)
 _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
 
 
@@ -75,6 +88,7 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
     help="Where --call and commands work: local (default), ray (the nodes of a cluster; "
     "ray:GPU=1,CPU=4 for what each takes), or process (--call).",
 )
+@options.agent_options
 @click.option("--halt", is_flag=True, help="End at the first failing item, in item order.")
 @click.option("--until", metavar="N", help="End after so many successes, in item order.")
 @options.retries
@@ -119,6 +133,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
       abreast map --prompt 'Classify: {}' -m local/smollm2 --schema label.json < reviews.txt
       abreast map --messages -m openai/gpt-4o-mini < conversations.jsonl
       ls *.jpg | abreast map --prompt 'What is it?' --image {} -m anthropic/claude-sonnet-4-5
+      abreast map --agent claude --worktree --prompt 'Add type hints to {}' < files
 
     The exit code is 0 if all are done, 1 if some failed, 2 for bad usage or input, 3 if a budget is
     spent, 4 if the run was cancelled, 130 after Ctrl-C.
@@ -131,7 +146,7 @@ def command(arguments: tuple[str, ...], **given: Any) -> int:
 
 def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> MapJob:
     source = given["input_file"]
-    asked = _model_options(config, given)
+    asked = _agent_options(given) if given["agent"] else _model_options(config, given)
     return MapJob(
         cwd=os.getcwd(),  # noqa: PTH109 - stored as text
         command=arguments,
@@ -150,12 +165,33 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
         keep=config.get(KEEP, given["keep"]),
         prompt=given["prompt"],
         messages=given["messages"],
+        agent=given["agent"],
+        allow=given["allow"],
+        worktree=given["worktree"],
         **asked,
     )
 
 
+_AGENT_TAKES = ("model", "system", "schema", "lane_width")
+
+
+def _agent_options(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of an agent's calls; raises `UsageError` for those that only models have."""
+    from abreast.cli.jobs import model_options
+
+    for name in (*_MODEL_OPTIONS, "messages"):
+        if given[name] and name not in _AGENT_TAKES:
+            raise UsageError(f"--{name.replace('_', '-')} is for models, and --agent is none")
+    return {
+        "model": given["model"],
+        "system": given["system"],
+        "schema": model_options.read_schema(given["schema"]),
+        "lane_width": given["lane_width"],
+    }
+
+
 def _width(config: Config, model_options: dict[str, Any], given: dict[str, Any]) -> int:
-    if not model_options:
+    if not model_options or given["agent"]:
         return config.get(WIDTH, given["width"])
     from abreast.cli.jobs.map.prompt import width_for
 
@@ -164,21 +200,10 @@ def _width(config: Config, model_options: dict[str, Any], given: dict[str, Any])
 
 def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
     """The options of the model's calls; raises `UsageError` for one given without --prompt."""
-    names = (
-        "model",
-        "system",
-        "schema",
-        "temperature",
-        "max_tokens",
-        "reasoning",
-        "thinking_tokens",
-        "lane_width",
-        "cache",
-        "warm",
-        "image",
-    )
+    if given["allow"]:
+        raise UsageError("--allow is for --agent; write: abreast map --agent claude --prompt '...'")
     if given["prompt"] is None and given["messages"] is None:
-        for name in names:
+        for name in _MODEL_OPTIONS:
             if given[name]:
                 raise UsageError(
                     f"--{name.replace('_', '-')} is for --prompt; "

@@ -31,7 +31,7 @@ from abreast.jobs.plan.decompose.score import score as score_of
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.forecast import forecast_cost
 from abreast.jobs.plan.settings import KIND, ORDERS, PlanJob
-from abreast.jobs.plan.work.held_results import clear_leftovers
+from abreast.worktrees.results.held_results import clear_leftovers
 
 
 @click.group("plan")

@@ -57,6 +57,7 @@ from abreast.jobs.sample.strategies import STRATEGIES
 @click.option(
     "--explain", is_flag=True, help="Run all checks on every draw, also after one has failed."
 )
+@options.agent_in_tree_options
 @options.budget
 @click.option("--name", metavar="TEXT", default="sample", help="What the run is called.  [sample]")
 @click.option(
@@ -79,9 +80,13 @@ def command(question: str, **given: Any) -> int:
     \b
       abreast sample "Name a colour." --check 'regex ^(red|green|blue)$' --breadth 4 --depth 3
       abreast sample "A haiku." --check 'lines 3' --check 'judge: is a haiku' --strategy repair -d 3
+      abreast sample --agent claude --breadth 3 --check 'pytest -q' "Fix the failing test."
 
     A draw must pass all checks: json, regex RE, contains TEXT, lines N, max-words N, min-words N,
     schema FILE, call PKG.MOD:FN, 'judge: REQUIREMENT'; `hidden` in front keeps one from the model.
+    With --agent each branch works in a worktree of its own, any other check is a command that must
+    succeed there (`run COMMAND` if it begins like a check), and `abreast plan apply` merges the
+    winner's work.
     The winner is the least (round, branch) that passes, the same whatever the delays. If none does
     and something was raised, that is printed; with --on-error collect the best draw is printed all
     the same. Breadth multiplies the cost, and 429s come sooner; --dry-run says what a sample may
@@ -101,9 +106,17 @@ def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
         raise UsageError(
             f"--on-error: choose one of {', '.join(ERRORS)}, not {given['on_error']!r}"
         )
+    if given["agent"] is None and given["allow"]:
+        raise UsageError("--allow is for --agent; write: abreast sample --agent claude PROMPT")
+    if given["agent"] is not None:
+        for name in ("temperature", "max_tokens", "reasoning", "thinking_tokens", "image"):
+            if given[name]:
+                raise UsageError(f"--{name.replace('_', '-')} is for models, and --agent is none")
     return SampleSpec(
         question,
-        model=config.get(MODEL, given["model"]),
+        model=config.get(MODEL, given["model"]) if given["agent"] is None else given["model"] or "",
+        agent=given["agent"],
+        allow=given["allow"],
         judge=given["judge"],
         checks=given["checks"],
         strategy=given["strategy"],

@@ -278,7 +278,12 @@ def _command_text(row: RunRow) -> str:
     if isinstance(facts, dict):
         words = facts.get("command")
         if facts.get("prompt"):
-            return f"--prompt {shlex.quote(str(facts['prompt']))} --model {facts.get('model')}"
+            who = (
+                f"--agent {facts['agent']}"
+                if facts.get("agent")
+                else f"--model {facts.get('model')}"
+            )
+            return f"--prompt {shlex.quote(str(facts['prompt']))} {who}"
         if facts.get("messages"):
             return f"--messages {facts['messages']} --model {facts.get('model')}"
         return (

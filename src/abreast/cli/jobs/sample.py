@@ -15,6 +15,7 @@ from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
 from abreast.cli.jobs.model_options import check_sees, configured_lanes, open_named, read_schema
 from abreast.cli.jobs.request import RunRequest, new_request, recorded_facts
+from abreast.cli.jobs.sample_agent import SampleAgent
 from abreast.cli.signals import Interrupts
 from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.outcome_text import error_sentence, json_line
@@ -50,9 +51,12 @@ class SampleDriver(JobDriver):
         super().__init__(request)
         self._spec = spec
         self._cwd = cwd
+        self._resumed_run = request.run_id
         self._lane_width = lane_width
         self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(Path(cwd)), lane_width)
-        self._models = [spec.model, *([spec.judge] if spec.judge else [])]
+        self._agent = None if spec.agent is None else SampleAgent(spec, cwd, self.groups)
+        drawn = [] if spec.agent is not None else [spec.model]
+        self._models = [*drawn, *([spec.judge] if spec.judge else [])]
         self.replays = any(name.startswith("replay/") for name in self._models)
 
     @classmethod
@@ -99,6 +103,8 @@ class SampleDriver(JobDriver):
                 check_sees(name, self._lanes)
         check_keys(list(lanes.values()))
         job = self._job(None, None)
+        if self._agent is not None:
+            self._agent.check()
         for name, lane in lanes.items():
             if lane.kind != "replay":  # its replies are in the store, which isn't open yet
                 budgets = () if job.budget is None else (job.budget,)
@@ -107,6 +113,8 @@ class SampleDriver(JobDriver):
 
     def print_dry_run(self) -> int:
         """Print what the sample may cost, before anything is spent."""
+        if self._agent is not None:
+            return self._agent.print_dry_run(as_json=self.view.json)
         opened = [open_named(name, self._lanes) for name in self._models]
         plan = self._job(opened[0], opened[-1]).dry_run()
         if self.view.json:
@@ -142,6 +150,12 @@ class SampleDriver(JobDriver):
             await stack.enter_async_context(open_named(name, self._lanes, store))
             for name in self._models
         ]
+        facts: dict[str, Any] = {}
+        if self._agent is not None:
+            caller, facts = await self._agent.open(
+                stack, store, self._resumed_run, self._lanes, quiet=self.view.quiet
+            )
+            opened.insert(0, caller)
         job = self._job(opened[0], opened[-1])
         # The run holds the budget, as it records what an earlier driver has spent.
         self._sample = replace(job, budget=None)
@@ -151,12 +165,19 @@ class SampleDriver(JobDriver):
                 self.kind: self._spec.plain(),
                 "lane_width": self._lane_width,
                 **({"images": job.question.marks} if job.question.files else {}),
+                **facts.pop("manifest", {}),
             },
+            **facts,
         }
 
     async def work(self, run: Run, _stack: AsyncExitStack) -> None:
         """Draw until a draw passes."""
-        self._result = await self._sample.run(run)
+        if self._agent is None:
+            self._result = await self._sample.run(run)
+        else:
+            self._sample = self._agent.hold_trees(self._sample, self.run_id)
+            self._result = await self._sample.run(run)
+            self._agent.choose(run, self._result)
 
     def early_exit(self, error: BaseException, interrupts: Interrupts) -> EarlyExit:
         """Without a hint to resume if the model's calls failed."""
@@ -172,6 +193,7 @@ class SampleDriver(JobDriver):
                 find=lambda call: find_function(call, self._cwd),
                 read=self._read,
                 folder="" if os.getcwd() == self._cwd else self._cwd,  # noqa: PTH109 - text
+                command=None if self._agent is None else self._agent.command_check,
             )
         except UsageError as error:
             raise UsageError(
@@ -216,6 +238,8 @@ class SampleDriver(JobDriver):
             tokens = result.usage.input_tokens + result.usage.output_tokens
             used = f"{result.usage.requests} requests, {tokens:,} tokens"
             tell(f"{head}: {', '.join(parts)}, {used} in {seconds:.1f} s ({self.run_id})")
+        if self._agent is not None and result.ok and not view.quiet:
+            tell(f"merge it with: abreast plan apply {self.run_id}{self.choice.flag}")
         return DONE if result.ok else FAILED
 
 

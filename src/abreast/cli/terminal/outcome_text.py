@@ -21,6 +21,7 @@ _OWN_ERRORS: Final = (
     "abreast.cli.jobs.map.command.",
     "abreast.executors.commands.",
     "abreast.core.errors.",
+    "abreast.agents.process.",
 )
 
 
@@ -43,6 +44,8 @@ def pieces_as_text(outcome: Outcome[Any], *, quiet: bool) -> list[Piece]:
         value = outcome.value
         if is_command(value):
             return _stream_pieces(value)
+        if is_agent(value):
+            return [(STDOUT, _value_line(value["text"].rstrip()))]
         return [] if value is None else [(STDOUT, _value_line(value))]
     pieces: list[Piece] = []
     if isinstance(outcome, Failed):
@@ -111,6 +114,15 @@ def is_command(value: object) -> bool:
     """Whether the value is the result of a command: its exit code and its output."""
     return (
         isinstance(value, dict) and "exit_code" in value and "stdout" in value and "stderr" in value
+    )
+
+
+def is_agent(value: object) -> bool:
+    """Whether the value is what an agent said and did."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("text"), str)
+        and isinstance(value.get("agent"), dict)
     )
 
 

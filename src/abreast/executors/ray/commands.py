@@ -49,11 +49,13 @@ class RayCommands:
         env: Mapping[str, str] | None = None,
         keep: int = 1 << 20,
         started: Callable[[int], None] | None = None,  # noqa: ARG002 - its group is on a node
+        output: Callable[[bytes], None] | None = None,
     ) -> Finished:
         """Run a command on a node until it and its process group are gone.
 
         The arguments and errors are those of `abreast.executors.commands.Commands.run`; `started`
-        is not called. If the node dies, the command is run again on another one.
+        is not called, and `output` once, at the end. If the node dies, the command is run again on
+        another one.
         """
         if not argv:
             raise CommandRefused("a command needs a name")
@@ -62,4 +64,7 @@ class RayCommands:
         message = RunCommand(self._pool.number(), tuple(argv), stdin, here, variables, keep)
         work = Work(message, self._demand, None, may_repeat=may_repeat())
         reply = await finish(self._pool, work, self._kill_timeout)
-        return cast("Finished", unpack(reply, argv[0]))
+        finished = cast("Finished", unpack(reply, argv[0]))
+        if output is not None:
+            output(finished.stdout)
+        return finished

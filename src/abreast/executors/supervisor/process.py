@@ -137,7 +137,7 @@ class Supervisor:
 
     def _start(self, message: Message) -> bool:
         """Start a command or refuse it; False if it may start once another has ended."""
-        _, number, argv, cwd, changed, removed, _, _ = message
+        _, number, argv, cwd, changed, removed, *_ = message
         environment = {**self._environment, **changed} if changed or removed else self._environment
         for name in removed:
             del environment[name]
@@ -210,9 +210,17 @@ class Supervisor:
             self._settle(command)
 
     def _read_stream(self, command: SupervisedCommand, stream: Stream) -> None:
-        if stream.read(1):
+        ended = stream.read(1)
+        self._post_fresh(command, stream)
+        if ended:
             self._close(stream)
             self._settle(command)
+
+    def _post_fresh(self, command: SupervisedCommand, stream: Stream) -> None:
+        """Pass on what a live stream has brought since the last time."""
+        if stream.fresh:
+            self._post(protocol.OUTPUT, command.number, b"".join(stream.fresh))
+            stream.fresh = []
 
     def _settle(self, command: SupervisedCommand) -> None:
         """Report a command that has exited if its group is gone and its pipes are closed.
@@ -225,6 +233,7 @@ class Supervisor:
         for stream in command.streams:
             if stream.fd >= 0 and stream.read(READS_AT_EXIT):
                 self._close(stream)
+            self._post_fresh(command, stream)
         if command.group_gone and command.closed:
             self._report(command)
         elif command.kill_at is None:

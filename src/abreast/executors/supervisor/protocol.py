@@ -5,10 +5,11 @@ little of anything else. Messages are tuples. They are sent in lists, each list 
 ends are the same interpreter) and preceded by its length:
 
     to the supervisor    HELLO environment
-                         RUN number argv cwd changed removed stdin keep
+                         RUN number argv cwd changed removed stdin keep live
                          END number grace
     to the driver        READY
                          STARTED number pid
+                         OUTPUT number data
                          FINISHED number code out err out_size err_size
                          REFUSED number stage errno reason
                          BROKEN how trace
@@ -33,7 +34,7 @@ else:
 
 Message: TypeAlias = "tuple[Any, ...]"
 
-HELLO, RUN, END, READY, STARTED, FINISHED, REFUSED, BROKEN = range(8)
+HELLO, RUN, END, READY, STARTED, FINISHED, REFUSED, BROKEN, OUTPUT = range(9)
 ENTER, FIND, START = "enter", "find", "start"  # the stages at which a command can be refused
 
 # What is missing then may be available again when a command ends.
@@ -65,13 +66,17 @@ def unpack(buffer: bytearray) -> list[Message]:
 
 
 class Stream:
-    """What a command writes to one pipe: the beginning is kept, all of it is counted."""
+    """What a command writes to one pipe: the beginning is kept, all of it is counted.
 
-    __slots__ = ("chunks", "fd", "room", "size")
+    Of a `live` stream all of it is also in `fresh`, until that is sent.
+    """
 
-    def __init__(self, fd: int, keep: int) -> None:
+    __slots__ = ("chunks", "fd", "fresh", "room", "size")
+
+    def __init__(self, fd: int, keep: int, *, live: bool = False) -> None:
         """Nothing read yet; `fd` is -1 once it is closed."""
         self.fd = fd
+        self.fresh: list[bytes] | None = [] if live else None
         self.room = keep
         self.size = 0
         self.chunks: list[bytes] = []
@@ -86,6 +91,8 @@ class Stream:
             if not data:
                 return True
             self.size += len(data)
+            if self.fresh is not None:
+                self.fresh.append(data)
             if self.room:
                 self.chunks.append(data[: self.room])
                 self.room -= len(self.chunks[-1])
@@ -165,7 +172,7 @@ def start(path: bytes, message: Message, environment: Mapping[bytes, bytes]) -> 
 
     Raises OSError, and then leaves nothing open.
     """
-    _, number, argv, _, _, _, stdin, keep = message
+    _, number, argv, _, _, _, stdin, keep, live = message
     ours: list[int] = []
     theirs: list[int] = []
     actions: list[tuple[int, int, int]] = []
@@ -191,7 +198,7 @@ def start(path: bytes, message: Message, environment: Mapping[bytes, bytes]) -> 
     finally:
         for end in theirs:
             os.close(end)
-    return SupervisedCommand(number, pid, (Stream(ours[0], keep), Stream(ours[1], keep)))
+    return SupervisedCommand(number, pid, (Stream(ours[0], keep, live=live), Stream(ours[1], keep)))
 
 
 def _make_stdin_file(data: bytes) -> int:

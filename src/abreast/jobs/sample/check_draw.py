@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+from abreast.agents.model import agent_facts
 from abreast.core.errors import BudgetSpent, CallFailed, CheckBroken
 from abreast.core.outcome import Done, Outcome
 from abreast.executors.port import BoundCall
@@ -34,20 +35,22 @@ class DrawChecker:
 
     async def verdicts(self, reply: Reply) -> tuple[CheckVerdict, ...]:
         """Return the verdicts of the checks; those of an equal text are reused."""
-        text, known, under_way = reply.text, self._verdicts_by_text, self._under_way
-        while text not in known and text in under_way:
+        known, under_way = self._verdicts_by_text, self._under_way
+        # Agents that say the same may have done different things.
+        text, key = reply.text, f"{reply.text}{agent_facts(reply).get('result', '')}"
+        while key not in known and key in under_way:
             # The branch that checks it may be cancelled; then this branch checks it.
-            await asyncio.wait([under_way[text]])
-        if text not in known:
-            mine = under_way[text] = asyncio.get_running_loop().create_future()
+            await asyncio.wait([under_way[key]])
+        if key not in known:
+            mine = under_way[key] = asyncio.get_running_loop().create_future()
             try:
-                known[text] = await self._run_checks(
+                known[key] = await self._run_checks(
                     CheckedDraft(text, reply.value, self.question.task, self.question.files)
                 )
             finally:
-                del under_way[text]
+                del under_way[key]
                 mine.set_result(None)
-        return known[text]
+        return known[key]
 
     async def _run_checks(self, draft: CheckedDraft) -> tuple[CheckVerdict, ...]:
         """Run free checks first; ask models only if those passed, until one of them says no."""

@@ -90,11 +90,12 @@ def parse_check(
     *,
     find: Callable[[str], Callable[[Any], Any]] = find_by_name,
     read: Callable[[str], Mapping[str, Any]] = read_schema_file,
+    command: Callable[[str], Check] | None = None,
 ) -> Check:
     """Parse a check; a leading `hidden` hides it from the model.
 
-    `find` gives the function of a `call`, `read` the schema in a file. Raises ValueError for a
-    text that is no check.
+    `find` gives the function of a `call`, `read` the schema in a file. With `command`, which makes
+    a check of a command, any other text is one. Raises ValueError for a text that is no check.
     """
     word, _, rest = text.strip().partition(" ")
     if word == "hidden":
@@ -102,7 +103,7 @@ def parse_check(
             raise ValueError(
                 "the check 'hidden' needs a check after it, such as 'hidden max-words 20'"
             )
-        return check_only(parse_check(rest, judge, find=find, read=read))
+        return check_only(parse_check(rest, judge, find=find, read=read, command=command))
     if word.startswith("judge:") or text.startswith("judge:"):
         wanted = text.strip().removeprefix("judge:").strip()
         if not wanted:
@@ -118,6 +119,10 @@ def parse_check(
         "schema": lambda given: obeys(read(given)),
         "call": lambda given: check(find(given), name=given),
     }
+    if command is not None and (word == "run" or word not in makers):
+        return command(rest.strip() if word == "run" else text.strip())
+    if word == "run":
+        raise ValueError("the check 'run' is a command in the tree of an agent: it needs --agent")
     if word not in makers:
         close = get_close_matches(word, makers, 1)
         hint = (

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
+from abreast.agents.model import agent_facts
 from abreast.core.errors import (
     AbreastError,
     BranchesFailed,
@@ -105,6 +106,8 @@ class RequestSettings:
     """The pydantic model of which `schema` is; it checks replies too."""
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    worktrees: str | None = None
+    """The lane that lends each branch a worktree."""
     seed_path: str | None = None
     """The path from which seeds are derived, if that of the sample was another one before."""
 
@@ -183,6 +186,7 @@ class _DrawInProgress:
             seconds=reply.seconds if reply else 0.0,
             model=self.model,
             concerns=None if error is None else concern_of(error),
+            work=agent_facts(reply) or None if reply else None,
         )
 
 
@@ -271,6 +275,7 @@ class _Sampler:
             width=breadth,
             name="branch",
             on_change="rerun",
+            hold=self._draws.worktrees,
         ) as branches:
             self._map = branches
             branches.leave_usage()  # a branch may have draws past the winner

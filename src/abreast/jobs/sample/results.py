@@ -85,6 +85,8 @@ class SampleAttempt:
     """The model that was asked."""
     concerns: Concern | None = None
     """What its error concerns: this draw alone, its branch, or every draw of the sample."""
+    work: Mapping[str, Any] | None = None
+    """What an agent did beside its text, and made of its tree; None for other models."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -108,7 +110,10 @@ class SampleAttempt:
 
     def plain(self) -> dict[str, Any]:
         """Return the form that is recorded and printed as JSON."""
-        return asdict(self)
+        facts = asdict(self)
+        if self.work is None:  # records of before have none
+            del facts["work"]
+        return facts
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:

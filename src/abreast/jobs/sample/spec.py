@@ -10,6 +10,7 @@ from abreast.core.seeds import derive_seed
 from abreast.jobs.files.shapes import TEXTS
 from abreast.jobs.sample.arguments import ERRORS, SampleJob, make_job
 from abreast.jobs.sample.check_texts import parse_check
+from abreast.jobs.sample.checks import Check
 from abreast.models.conversation import has_files, make_conversation
 from abreast.models.port import EFFORTS, THINKING_OPTIONS, Effort, Model, full_name
 
@@ -49,6 +50,8 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "explain": (lambda given: isinstance(given, bool), "true or false"),
     "images": (TEXTS.fits, "a list of paths of images and PDF files"),
     "messages": (lambda given: isinstance(given, list), "a list of messages"),
+    "agent": (lambda given: isinstance(given, str), "an agent such as claude"),
+    "allow": (TEXTS.fits, "a list of permissions such as edit"),
 }
 """By key of the specification: the test of a value, and the text that describes a valid one."""
 
@@ -81,6 +84,10 @@ class SampleSpec:
     thinking_tokens: int | None = None
     messages: tuple[dict[str, Any], ...] | None = field(default=None, hash=False)
     """The turns before the prompt, or all turns where there is no prompt."""
+    agent: str | None = None
+    """A coding agent, in place of a model; `model` is then one of its own, or empty."""
+    allow: tuple[str, ...] = ()
+    """What the agent may do."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], where: str = "sample") -> Self:
@@ -97,11 +104,13 @@ class SampleSpec:
             fits, wanted = _KEYS[word]
             if not fits(value):
                 raise ValueError(f"{where}.{word} must be {wanted}, not {value!r:.60}")
-        for word in ("model", "judge"):
+        if "agent" in given:
+            given.setdefault("model", "")
+        for word in ("judge",) if "agent" in given else ("model", "judge"):
             if word in given:
                 given[word] = full_name(given[word])
         lists: dict[str, Any] = {
-            word: tuple(given.get(word) or ()) for word in ("checks", "images")
+            word: tuple(given.get(word) or ()) for word in ("checks", "images", "allow")
         }
         if "messages" in given:
             lists["messages"] = tuple(given["messages"])
@@ -119,8 +128,9 @@ class SampleSpec:
     def plain(self) -> dict[str, Any]:
         """Return the form that a manifest stores."""
         facts = {**asdict(self), "checks": list(self.checks), "images": list(self.images)}
-        for option in (*THINKING_OPTIONS, "messages"):  # manifests of before have none
-            if facts[option] is None:
+        facts["allow"] = list(self.allow)
+        for option in (*THINKING_OPTIONS, "messages", "agent", "allow"):
+            if facts[option] in (None, []):  # manifests of before have none
                 del facts[option]
         if self.messages is not None:
             facts["messages"] = list(self.messages)
@@ -134,12 +144,15 @@ class SampleSpec:
         find: Callable[[str], Callable[[Any], Any]],
         read: Callable[[str], Mapping[str, Any]],
         folder: str = "",
+        command: Callable[[str], Check] | None = None,
     ) -> SampleJob:
         """Make the job; `find` gives the function of a `call`, `read` the schema in a file.
 
-        Paths of images count from `folder`.
+        Paths of images count from `folder`; `command` makes a check of a command.
         """
-        made = [parse_check(text, judge, find=find, read=read) for text in self.checks]
+        made = [
+            parse_check(text, judge, find=find, read=read, command=command) for text in self.checks
+        ]
         return make_job(
             self.prompt,
             model,

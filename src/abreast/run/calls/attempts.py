@@ -19,7 +19,6 @@ from abreast.limits.governor.governor import CallPermit
 from abreast.limits.limit import Hold, Limit, Need, Ticket
 from abreast.models.estimate import TokenEstimate, bytes_of
 from abreast.models.port import OnText, Reply, Request
-from abreast.models.price import priced
 from abreast.run.calls.journal import CallJournal
 from abreast.run.calls.outage import CallOutage, Facts
 from abreast.run.calls.priced_model import PricedModel, limits_spending
@@ -262,6 +261,8 @@ class CallAttempts:
             return None, self._retry(grant, error, sent_in, sent)
         except BaseException as error:
             used = self._guess() if sent else Usage()
+            if isinstance(known := getattr(error, "usage", None), Usage):
+                used = caller.priced(known)
             self._settle(grant, used)
             self._service.append(clock.now() - sent if sent else 0.0)
             self._used += used
@@ -302,13 +303,17 @@ class CallAttempts:
     def _used_by(self, error: CallFailed) -> Usage:
         """What a failed attempt used: it may have been paid for, as a refusal is."""
         known, status = error.usage, error.status
-        if known is not None and not (self._is_capped and known.estimate):
-            return priced(known, self._caller.price)
+        if known is not None and not self._is_doubted(known):
+            return self._caller.priced(known)
         # A connection that was lost, or a reply that can't be read: errors themselves are free.
         may_cost = status is None or 200 <= status < 300  # noqa: PLR2004 - success
         if self._heard or (may_cost and self._is_capped and not error.unsent):
             return self._guess()
-        return priced(_ONE_REQUEST, self._caller.price)
+        return self._caller.priced(_ONE_REQUEST)
+
+    def _is_doubted(self, used: Usage) -> bool:
+        """Whether a usage is an estimate where a budget needs the most that it can be."""
+        return self._is_capped and used.estimate and not self._caller.trusts_estimates
 
     def _guess(self, text: str | None = None) -> Usage:
         """What an attempt may have used whose usage is unknown; marked as an estimate.
@@ -324,7 +329,7 @@ class CallAttempts:
             output = min(output, said) if request.max_tokens else said
         used = Usage(1, most, output, estimate=True)
         if caller.price is None:
-            return priced(used, None)
+            return caller.priced(replace(used, usd=None))
         return replace(used, usd=caller.price.most(most, output))
 
     def _may_reason(self) -> bool:
@@ -343,11 +348,11 @@ class CallAttempts:
 
     def _succeed(self, grant: _Grant, reply: Reply, permit: CallPermit | None) -> Reply:
         caller = self._caller
-        if self._is_capped and (reply.usage is NO_USAGE or reply.usage.estimate):
+        if self._is_capped and (reply.usage is NO_USAGE or self._is_doubted(reply.usage)):
             used = self._guess(reply.text + "".join(call.arguments for call in reply.tool_calls))
         else:
             # A user's own model may report no usage.
-            used = priced(_ONE_REQUEST if reply.usage is NO_USAGE else reply.usage, caller.price)
+            used = caller.priced(_ONE_REQUEST if reply.usage is NO_USAGE else reply.usage)
         if permit is not None and (
             changes := caller.lane.answered(permit, used, reply.headers, self._clock.now())
         ):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from abreast.core.clock import Clock
 from abreast.core.errors import LaneNeedsStore, PriceUnknown
+from abreast.core.usage import Usage
 from abreast.limits.gate import LimitGate
 from abreast.limits.limit import Limit, Need
 from abreast.models.estimate import REPLY_CAP, TokenEstimate, TokenEstimates, most_tokens
 from abreast.models.port import Model, Request
-from abreast.models.price import Price
+from abreast.models.price import Price, priced
 from abreast.run.calls.lane import ModelLane
 from abreast.run.item_state import ItemState
 from abreast.run.retry import Retry
@@ -38,6 +39,9 @@ def limits_spending(budgets: tuple[SpendingLimit, ...]) -> bool:
 class PricedModel:
     """The limits and reservations of calls, inside an item of a run and outside."""
 
+    trusts_estimates = False
+    """Whether usage that the model itself estimates counts, also under a budget."""
+
     def __init__(
         self,
         model: Model,
@@ -62,6 +66,10 @@ class PricedModel:
     def name(self) -> str:
         """`provider/model`, as it was opened."""
         return self.model.name
+
+    def priced(self, used: Usage) -> Usage:
+        """The usage of a call with its cost."""
+        return priced(used, self.price)
 
     def clock_for(self, item: ItemState | None) -> Clock:
         """The run's clock inside an item, else the caller's own."""

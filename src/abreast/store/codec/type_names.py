@@ -199,7 +199,7 @@ _MOVED: Final[Mapping[str, str]] = {
     "abreast:plan.Fault": "abreast.jobs.plan.work.import_gate:ImportFault",
     "abreast:plan.FileEntry": "abreast.jobs.plan.decompose.inventory:FileEntry",
     "abreast:plan.Form": "abreast.jobs.plan.decompose.inventory:FileForm",
-    "abreast:plan.Held": "abreast.jobs.plan.work.held_results:HeldTree",
+    "abreast:plan.Held": "abreast.worktrees.results.held_results:HeldTree",
     "abreast:plan.How": "abreast.jobs.plan.job:PlanOptions",
     "abreast:plan.Hub": "abreast.jobs.plan.decompose.score:Hub",
     "abreast:plan.Imports": "abreast.jobs.plan.decompose.imports:Imports",

@@ -266,6 +266,19 @@ class Snapshots:
             self._git("update-index", "-z", "--index-info", stdin=listed, extra=index)
             return self._git("write-tree", extra=index).strip().decode()
 
+    def commit(self, tree: str, parent: str | None, message: str) -> str:
+        """Store a commit of a tree; its bytes don't depend on the time or the user."""
+        person = "abreast <abreast@localhost> 0 +0000"
+        lines = [
+            f"tree {tree}",
+            *([] if parent is None else [f"parent {parent}"]),
+            f"author {person}",
+            f"committer {person}",
+        ]
+        text = "\n".join([*lines, "", message, ""]).encode("utf-8", "replace")
+        made = self._git("hash-object", "-t", "commit", "-w", "--stdin", stdin=text)
+        return made.strip().decode()
+
     def refer(self, name: str, tree: str) -> None:
         """Set a reference to a tree, which is then never garbage collected."""
         # Not by git: a git that is killed in the middle leaves a lock, which blocks the next one.

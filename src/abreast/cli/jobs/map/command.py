@@ -48,6 +48,10 @@ class CommandWork:
 
     async def __call__(self, value: Any) -> dict[str, object]:  # noqa: ANN401 - any JSON value
         """Run the command once; raises `CommandFailed` for an exit code other than 0."""
+        return await self.run_in(value, self._cwd)
+
+    async def run_in(self, value: Any, cwd: str | None) -> dict[str, object]:  # noqa: ANN401 - as above
+        """Run it in a directory; None for the current one."""
         item = current_item()
         if item is None:
             raise RuntimeError("a command runs inside an item of a map")
@@ -61,7 +65,7 @@ class CommandWork:
         arguments = self._job.arguments.fill(value, item)
         try:
             finished = await self._commands.run(
-                arguments, cwd=self._cwd, keep=self._job.keep, started=started
+                arguments, cwd=cwd, keep=self._job.keep, started=started
             )
         finally:
             self._groups.ended(group)

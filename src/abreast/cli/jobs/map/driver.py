@@ -40,6 +40,7 @@ from abreast.store.port import RunRow, Store, each_event
 from abreast.views.progress import RunProgress
 
 if TYPE_CHECKING:
+    from abreast.cli.jobs.map.in_trees import MapTrees
     from abreast.executors.commands import CommandRunner
     from abreast.executors.supervisor.client import SupervisorProcess
     from abreast.run.calls.model import Caller
@@ -81,6 +82,7 @@ class MapDriver(JobDriver):
         self._output_error: OutputLost | None = None
         self._caller: Caller | None = None
         self._commands: CommandRunner | None = None
+        self._trees: MapTrees | None = None
         self._progress: LiveLine | None = None
         self._started_early: SupervisorProcess | None = None
         self._input_complete = self._input_lost = False
@@ -143,7 +145,7 @@ class MapDriver(JobDriver):
         new = self._row is None and not self.view.quiet
         if new and self._job.input is None and os.isatty(0):
             tell("reading the items from the terminal, one per line; end them with Ctrl-D")
-        if self._job.command and self._job.executor == "local":
+        if self._job.command and self._job.executor == "local" and not self._job.worktree:
             from abreast.executors.supervisor.client import SupervisorProcess
 
             self._started_early = SupervisorProcess(os.getcwd())  # noqa: PTH109 - passed on as text
@@ -172,8 +174,13 @@ class MapDriver(JobDriver):
 
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
         """Open the model or the supervisor of commands."""
-        job = self._job
+        job, row = self._job, self._row
         warnings.simplefilter("always", LeftBehind)
+        if job.worktree or job.agent:
+            from abreast.cli.jobs.map.in_trees import MapTrees
+
+            self._trees = MapTrees(job, self.groups, quiet=self.view.quiet)
+            return await self._trees.open(stack, store, None if row is None else row.id)
         if job.asks:
             from abreast.cli.jobs.map.prompt import open_caller
 
@@ -238,6 +245,8 @@ class MapDriver(JobDriver):
             from abreast.cli.jobs.map.prompt import key_of_line, with_content
 
             lines, key = with_content(job, lines), key_of_line(key)
+        hold = None if self._trees is None else self._trees.hold
+        lane = lane if self._trees is None else self._trees.lane
         outcomes = run.map(
             function,
             lines,
@@ -249,6 +258,7 @@ class MapDriver(JobDriver):
             retry=job.retries or None,
             timeout=job.timeout,
             lane=lane,
+            hold=hold,
         )
         async for batch in outcomes.batches(_PRINT_BATCH):
             pieces: list[Piece] = []
@@ -261,6 +271,8 @@ class MapDriver(JobDriver):
         job, commands = self._job, self._commands
         if job.call is not None:
             return find_function(job.call, job.cwd)
+        if self._trees is not None:
+            return self._trees.work(self.run_id)
         if self._caller is not None:
             from abreast.cli.jobs.map.prompt import PromptWork
 
@@ -297,7 +309,7 @@ class MapDriver(JobDriver):
         short = until is not None and count.done < until
         bad = short or (until is None and count.failed > 0)
         if not self.view.quiet and (
-            bad or self._progress is not None or self.view.verbose or self._caller
+            bad or self._progress is not None or self.view.verbose or self._job.asks
         ):
             seconds = SYSTEM_CLOCK.now() - self.started_at
             parts = [f"{count.done} done"] + ([f"{count.failed} failed"] if count.failed else [])
@@ -309,11 +321,13 @@ class MapDriver(JobDriver):
                 else ""
             )
             tell(f"{', '.join(parts)} in {seconds:.1f} s{self._usage_text()} ({self.run_id}){hint}")
+        if self._job.worktree and count.done and not self.view.quiet:
+            tell(f"merge them with: abreast plan apply {self.run_id}{self.choice.flag}")
         return FAILED if bad else DONE
 
     def _usage_text(self) -> str:
         used = self._counts.used
-        if self._caller is None:
+        if self._caller is None and self._job.agent is None:
             return ""
         cost = (
             ""
@@ -331,6 +345,10 @@ def check_work(job: MapJob) -> None:
     """Raise `UsageError` for errors in the job's work that are visible before anything starts."""
     if job.call is not None:
         find_function(job.call, job.cwd)
+    elif job.agent is not None:
+        from abreast.cli.jobs.map.in_trees import check_agent
+
+        check_agent(job)
     elif job.asks:
         from abreast.cli.jobs.map.prompt import check_prompt
 

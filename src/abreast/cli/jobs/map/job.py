@@ -27,6 +27,7 @@ MANIFEST: Final = "map"
 ITEMS: Final = "items"
 """The map's name in its run, so the item 0007 of a run named `map` is `map/items/0007`."""
 INPUT: Final = "input"
+_LATER: Final = ("reasoning", "thinking_tokens", "messages", "agent", "allow", "worktree")
 WHOLE_LINE: Final = "{}"
 """As `messages`: the line is the conversation, or an object that has it as `messages`."""
 
@@ -64,6 +65,11 @@ class MapJob:
     thinking_tokens: int | None = None
     messages: str | None = None
     """Where a line has its conversation: `{}` or `{.field}`."""
+    agent: str | None = None
+    """The coding agent that gets the prompt, in place of a model."""
+    allow: tuple[str, ...] = ()
+    worktree: bool = False
+    """Whether each item works in a copy of the working tree."""
 
     def __post_init__(self) -> None:
         """Check options that exclude or require each other."""
@@ -80,20 +86,27 @@ class MapJob:
             raise UsageError(
                 f"{' and '.join(given[::-1])} exclude each other; leave one of them out"
             )
+        if self.agent is not None and (self.messages is not None or not self.prompt):
+            raise UsageError("--agent needs a task: abreast map --agent claude --prompt 'Fix {}'")
         if not given:
             raise UsageError("there is no command to run; write: abreast map -- COMMAND {} < items")
         if self.command and self.executor == "process":
             raise UsageError("--executor is for --call; a command is a process of its own anyway")
+        if self.worktree and self.agent is None and not self.command:
+            raise UsageError("--worktree is for commands and for --agent")
+        if self.worktree and self.executor != "local":
+            raise UsageError("--worktree makes copies on this machine: leave --executor out")
         if self.asks and self.executor != "local":
             raise UsageError("--executor is for --call and commands; models are called from here")
 
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""
         facts: dict[str, Any] = asdict(self)
-        for option in ("reasoning", "thinking_tokens", "messages"):  # manifests of before have none
-            if facts[option] is None:
+        facts |= {word: list(facts[word]) for word in ("command", "images", "allow")}
+        for option in _LATER:  # manifests of before have none
+            if not facts[option]:
                 del facts[option]
-        return {MANIFEST: {**facts, "command": list(self.command), "images": list(self.images)}}
+        return {MANIFEST: facts}
 
     @classmethod
     def of_run(cls, row: RunRow) -> MapJob:
@@ -103,7 +116,8 @@ class MapJob:
             raise UsageError(_started_by_script(row))
         try:
             known: dict[str, Any] = {**facts}
-            texts = {"command": tuple(known["command"]), "images": tuple(known.get("images", ()))}
+            texts = {word: tuple(known.get(word, ())) for word in ("images", "allow")}
+            texts["command"] = tuple(known["command"])
             return cls(**{**known, **texts})
         except (TypeError, KeyError):
             raise unknown_version(row) from None
@@ -206,7 +220,7 @@ class MapJob:
             return [str(self.model), conversation_text(turns), *files]
         if self.prompt:
             asked = self.question.fill(value, where) + self.image_paths.fill(value, where)
-            return [str(self.model), *asked]
+            return [str(self.agent or self.model), *asked]
         return [str(self.call), str(value)]
 
     def check_item(self, value: object, index: int) -> None:

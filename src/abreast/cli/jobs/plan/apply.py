@@ -4,22 +4,24 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from abreast.assembly.plan_merge import ApplyResult, MergeOptions, PlanMerge
-from abreast.assembly.plan_tools import snapshots_of
+from abreast.assembly.plan_merge import ApplyResult, MergeJob, MergeOptions, PlanMerge
 from abreast.assembly.process_groups import ProcessGroups
-from abreast.cli.errors import DONE, FAILED, UsageError, explain, os_error_text, tell
+from abreast.assembly.trees.opened_trees import snapshots_of
+from abreast.cli.errors import DONE, FAILED, UsageError, explain, os_error_text, refusing, tell
 from abreast.cli.jobs.plan.job import recorded_job, repair_tree
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json
 from abreast.core.errors import AbreastError
+from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan, read_recorded
-from abreast.jobs.plan.settings import KIND, PlanJob
-from abreast.jobs.plan.work.held_results import HeldResults, clear_leftovers
+from abreast.jobs.plan.review.tree_runs import TREES, TreeJob, read_tree_run
+from abreast.jobs.plan.settings import KIND
 from abreast.store.port import RunRow
 from abreast.views.job_view import many
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.undo import Applied, applies, changed_since, undo
+from abreast.worktrees.results.held_results import HeldResults, clear_leftovers
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +39,19 @@ def apply_run(wanted: str, choice: StoreChoice, options: ApplyOptions) -> int:
         return runner.run(_ApplyDriver(job, row.id, recorded, options, choice.flag).drive())
 
 
-def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, RecordedPlan]:
-    """A recorded plan, and its results.
+def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, MergeJob, RecordedPlan]:
+    """A recorded plan, or a run whose items worked in worktrees, and its results.
 
-    Repairs a killed apply in its directory first. Raises `UsageError` if there is no such plan.
+    Repairs a killed apply in its directory first. Raises `UsageError` if there is no such run.
     """
+    job: MergeJob
     with choice.existing() as store:
         row = find_run(store, wanted)
         if row.kind != KIND:
-            raise UsageError(f"{row.id} is no plan, but a {row.kind}")
-        job = recorded_job(row)
-        recorded = read_recorded(store, row)
+            with refusing("", PlanInvalid):
+                job, recorded = read_tree_run(store, row)
+        else:
+            job, recorded = recorded_job(row), read_recorded(store, row)
     if not Path(job.path).is_dir():
         raise UsageError(f"{job.path}, which {row.id} divided, is not there any more")
     repair_tree(Path(job.path))
@@ -56,7 +60,7 @@ def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, PlanJob, Record
 
 class _ApplyDriver:
     def __init__(
-        self, job: PlanJob, run: str, recorded: RecordedPlan, options: ApplyOptions, flag: str
+        self, job: MergeJob, run: str, recorded: RecordedPlan, options: ApplyOptions, flag: str
     ) -> None:
         self._options = options
         self._run, self._flag = run, flag
@@ -165,8 +169,10 @@ def _newest_of(wanted: str, choice: StoreChoice) -> tuple[Path, Applied]:
 def _newest(choice: StoreChoice) -> tuple[Path, Applied]:
     """The newest apply to the directories of all recorded plans."""
     with choice.existing() as store:
-        rows = [row for row in store.runs(limit=1000) if row.kind == KIND]
-    roots = {Path.cwd(), *(Path(recorded_job(row).path) for row in rows)}
+        rows = store.runs(limit=1000)
+    plans = (Path(recorded_job(row).path) for row in rows if row.kind == KIND)
+    trees = (Path(TreeJob.recorded(row).path) for row in rows if TREES in row.manifest)
+    roots = {Path.cwd(), *plans, *trees}
     found: list[tuple[float, Path, Applied]] = []
     for root in sorted(root for root in roots if root.is_dir()):
         repair_tree(root)

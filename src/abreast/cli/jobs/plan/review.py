@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import click
 
-from abreast.assembly.plan_merge import MergeDraft, MergeOptions, PlanMerge
-from abreast.assembly.plan_tools import snapshots_of
+from abreast.assembly.plan_merge import MergeDraft, MergeJob, MergeOptions, PlanMerge
+from abreast.assembly.trees.opened_trees import snapshots_of
 from abreast.cli.errors import DONE, UsageError, os_error_text, refusing, tell
 from abreast.cli.jobs.plan.apply import find_plan
 from abreast.cli.stores import StoreChoice
@@ -20,7 +20,6 @@ from abreast.jobs.plan.review.branches import HEAD
 from abreast.jobs.plan.review.diffs import conflict_facts, diff_of, file_counts, marked_text
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan
 from abreast.jobs.plan.review.resolutions import Resolutions
-from abreast.jobs.plan.settings import PlanJob
 from abreast.jobs.plan.written.division import listed
 from abreast.jobs.plan.written.parts import EDIT
 from abreast.views.job_view import many
@@ -218,7 +217,7 @@ def branches_run(wanted: str, choice: StoreChoice, options: MergeOptions, *, as_
     return DONE
 
 
-def _merged(job: PlanJob, run: str, recorded: RecordedPlan) -> MergeDraft:
+def _merged(job: MergeJob, run: str, recorded: RecordedPlan) -> MergeDraft:
     options = MergeOptions(partial=True, gate=False, dry_run=True)
     with refusing("", PlanInvalid):
         return PlanMerge(job, run, recorded, options, notify=tell).prepare()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,19 +14,12 @@ from abreast.executors.commands import CommandRunner, Finished
 from abreast.jobs.plan.errors import SubplanFailed
 from abreast.jobs.plan.work.assignment import Assignment
 from abreast.run.current import CurrentItem, current_item
+from abreast.worktrees.git import without_repository
 from abreast.worktrees.merge.names import as_word
 
 _MAX_OUTPUT_BYTES: Final = 1 << 20  # kept of stdout and of stderr
 # The system bounds the size of a variable; a longer text is in a file only.
 _MAX_VARIABLE_BYTES: Final = 100_000
-# The variables that `git rev-parse --local-env-vars` lists, and similar ones. A git hook that
-# started abreast sets them, and they lead git to that hook's repository.
-_REPOSITORY_VARIABLES: Final = re.compile(
-    r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|CONFIG_COUNT|CONFIG_PARAMETERS"
-    r"|CONFIG_(KEY|VALUE)_\d+|DIR|GRAFT_FILE|IMPLICIT_WORK_TREE|INDEX_FILE|INTERNAL_SUPER_PREFIX"
-    r"|NAMESPACE|NO_REPLACE_OBJECTS|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE"
-    r"|SHALLOW_FILE|WORK_TREE)"
-)
 REPLACED: Final = {
     "{files}": '"$@"',
     "{instructions}": '"$ABREAST_INSTRUCTIONS"',
@@ -54,9 +46,7 @@ class Processes:
 
     async def run(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> Finished:
         """Run a command to its end, without variables that lead git to another repository."""
-        env = {
-            name: value for name, value in env.items() if not _REPOSITORY_VARIABLES.fullmatch(name)
-        } | dict(self.variables)
+        env = without_repository(env) | dict(self.variables)
         item, group = current_item(), 0
 
         def started(pgid: int) -> None:

@@ -6,23 +6,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from abreast.jobs.plan.errors import SubplanFailed
 from abreast.jobs.plan.job import Work
 from abreast.jobs.plan.spec import PlanNode
 from abreast.jobs.plan.work.assignment import Assignment, PartRequest
-from abreast.jobs.plan.work.held_results import HeldResults, begin
 from abreast.run.current import current_item
 from abreast.worktrees.git import GitFailed
 from abreast.worktrees.merge.apply import put
 from abreast.worktrees.merge.merge import Change, Outside, WriteRules, merge
 from abreast.worktrees.merge.snapshots import SeenTree, Snapshots
+from abreast.worktrees.results.held_results import HeldResults, begin
+from abreast.worktrees.results.item_trees import WORKTREES
 from abreast.worktrees.slot import Slot
-
-WORKTREES: Final = "worktrees"
-"""The lane that lends worktrees to subplans."""
-
 
 Task: TypeAlias = Callable[[Assignment], Awaitable[dict[str, Any]]]
 """Does the work; its value is recorded with the result."""

@@ -59,7 +59,7 @@ def fixed_text(
     With `agrees` it is yes where the prompt asks for yes or no, as judges do.
     """
     if ask.tool is not None:
-        return _fill_schema(ask.tool[1])
+        return _scripted_arguments(ask.tool[0], ask.prompt) or _fill_schema(ask.tool[1])
     if script is not None:
         answer = script(ask.prompt) if callable(script) else script.get(ask.prompt)
         if answer is not None:
@@ -69,6 +69,18 @@ def fixed_text(
     if agrees and "yes or no" in ask.prompt.lower():
         return "yes"
     return ask.prompt if reply == "echo" else None
+
+
+def _scripted_arguments(tool: str, prompt: str) -> str | None:
+    """The arguments that a prompt gives a tool: `call Bash with {"command": "make"}`."""
+    found = prompt.find(f"call {tool} with {{")
+    if found < 0:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(prompt, prompt.index("{", found))
+    except ValueError:
+        return None
+    return json.dumps(value)
 
 
 def _fill_schema(schema: Mapping[str, Any]) -> str:

@@ -1,0 +1,109 @@
+"""Opens an agent for the items of a run: its caller, its lane, and worktrees if asked."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from abreast.agents.caller import AgentCaller
+from abreast.agents.model import AgentModel, AgentPlaces, OneFolder, agent_facts
+from abreast.agents.runner import AgentRunner, AgentUnknown, Permission
+from abreast.agents.trees import TreePlaces
+from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
+from abreast.executors.commands import CommandRunner
+from abreast.executors.names import open_commands
+from abreast.limits.limit import Limit
+from abreast.limits.slots import Slots
+from abreast.models.lanes import LaneSettings
+from abreast.models.port import Reply
+from abreast.models.price import Price, find_price
+from abreast.run.calls.lane import ModelLane
+from abreast.worktrees.results.item_trees import ItemTrees
+
+TREE_FACTS = ("base", "result", "commit", "changed", "patch")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenAgent:
+    """Which agent, and what it may do."""
+
+    runner: AgentRunner
+    allow: tuple[Permission, ...] = ()
+    """By default: to read, and in a worktree to edit."""
+    model: str | None = None
+
+    def check(self) -> None:
+        """Raise `AgentUnknown` if it can't be allowed that, or takes no model."""
+        self.runner.permissions(self.allow)
+        if self.model is not None and not self.runner.model:
+            raise AgentUnknown(
+                f"{self.runner.name} takes no model (`model` under [agents.{self.runner.name}])"
+            )
+
+
+def lane_of_agent(runner: AgentRunner, lanes: Mapping[str, LaneSettings]) -> ModelLane:
+    """The lane of an agent: its name, with the width of `[lanes.NAME]` if there is one."""
+    settings = lanes.get(runner.name)
+    limits: list[Limit] = [] if settings is None else [Slots(settings.width)]
+    return ModelLane(runner.name, limits)
+
+
+def price_of_agent(options: ChosenAgent, lanes: Mapping[str, LaneSettings]) -> Price | None:
+    """The price of its model, as far as it is known."""
+    settings = lanes.get(options.runner.name)
+    if settings is not None and settings.price is not None:
+        return settings.price
+    if options.model is None or not options.runner.provider:
+        return None
+    return find_price(options.runner.provider, options.model)
+
+
+async def open_agent(
+    stack: AsyncExitStack,
+    options: ChosenAgent,
+    lanes: Mapping[str, LaneSettings],
+    groups: ProcessGroups,
+    commands: CommandRunner | None = None,
+) -> AgentCaller:
+    """Make the caller of an agent; `place_agent` says where it works, once the run is open."""
+    options.check()
+    runner = options.runner
+    model = AgentModel(
+        runner,
+        await open_commands(stack, "local") if commands is None else commands,
+        OneFolder(Path()),
+        options.allow or ("read",),
+        options.model,
+        groups.started,
+        groups.ended,
+    )
+    return AgentCaller(model, lane_of_agent(runner, lanes), price=price_of_agent(options, lanes))
+
+
+def place_agent(
+    caller: AgentCaller,
+    run: str,
+    *,
+    folder: str = "",
+    trees: ItemTrees | None = None,
+    allow: tuple[Permission, ...] = (),
+) -> None:
+    """Let the agent work in a directory, or in a worktree for each item, where it may edit."""
+    model = caller.agent
+    places: AgentPlaces = OneFolder(Path(folder))
+    if trees is not None:
+        places = TreePlaces(trees)
+        caller.restored = trees.remember
+        model.allow = allow or ("edit",)
+    model.places = places
+    model.env = {RUN_VARIABLE: run}
+
+
+def agent_value(reply: Reply) -> dict[str, Any]:
+    """The value of an item that an agent worked on: its text, facts, and its tree."""
+    facts = agent_facts(reply)
+    tree = {name: facts.pop(name) for name in TREE_FACTS if name in facts}
+    value: dict[str, Any] = {"text": reply.text, "agent": facts}
+    value |= {} if reply.value is None else {"value": reply.value}
+    return value | ({"tree": tree} if tree else {})

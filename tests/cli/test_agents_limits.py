@@ -1,0 +1,123 @@
+"""Budgets, limits and kills: agents are stopped, parked and resumed, and never run twice."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.cli.agent_projects import agent_project, processes_of
+from tests.worktrees.repositories import git, left_in, look
+
+MAP = ("map", "--agent", "stub", "--worktree", "--prompt", "{}", "--key", "{}")
+
+SPENDS = """
+say(kind="start", session="s")
+open(os.environ["NOTES"] + "/" + task, "w").write("x")
+for turn in range(1, 11):
+    say(kind="turn", id=turn, input=10, output=1, cost=turn * 0.1)
+    sys.stdin.read()
+end(cost=1.0)
+"""
+
+
+def test_a_budget_is_held_within_a_turn(tmp_path, warm):
+    project = agent_project(tmp_path, warm, SPENDS)
+    tasks = "\n".join(f"t{number}" for number in range(10))
+    said = project(*MAP, "-P", "1", "--budget", "1.25usd", given=tasks)
+    assert said.code == 3, said
+    assert "the budget is spent" in said.err
+    spent = json.loads(project("show", "last", "--json").out)["spent"]
+    assert 1.25 < spent["usd"] <= 1.25 + 0.1001
+    assert sorted(path.name for path in (tmp_path / "notes").iterdir()) == ["t0", "t1"]
+    assert left_in(tmp_path / "cache") == []
+
+
+LIMITED = """
+open(os.environ["NOTES"] + "/ran-" + task, "a").write("x")
+if task == "b" and not os.path.exists(os.environ["NOTES"] + "/again"):
+    say(kind="error", text="usage limit reached, try again in 2 hours")
+else:
+    open("own-" + task, "w").write(task)
+    end()
+"""
+
+
+def test_a_usage_limit_parks_the_lane_and_a_resume_goes_on(tmp_path, warm):
+    project = agent_project(tmp_path, warm, LIMITED)
+    said = project(*MAP, "-P", "1", given="a\nb\nc")
+    assert said.code == 3, said
+    assert "usage limit reached" in said.err
+    assert "in 2.0 hours" in said.err
+    assert "abreast resume map-1" in said.err
+    (tmp_path / "notes/again").touch()
+    again = project("resume", "--json")
+    assert again.code == 0, again
+    assert [row["state"] for row in again.rows] == ["done"] * 3
+    ran = {path.name: path.read_text() for path in (tmp_path / "notes").glob("ran-*")}
+    assert ran == {"ran-a": "x", "ran-b": "xx", "ran-c": "x"}
+    assert project("plan", "apply", "last").code == 0
+
+
+THROTTLED = """
+place = os.environ["NOTES"] + "/rejected"
+if task == "b" and not os.path.exists(place):
+    open(place, "w").write("x")
+    say(kind="error", text="429, try again in 1s")
+else:
+    end(cost=0.1)
+"""
+
+
+def test_a_429_inside_holds_the_lane_and_is_no_failure(tmp_path, warm):
+    project = agent_project(tmp_path, warm, THROTTLED)
+    said = project(*MAP, "-P", "2", "--json", given="a\nb\nc")
+    assert said.code == 0, said
+    assert [row["state"] for row in said.rows] == ["done"] * 3
+    assert [row["attempts"] for row in said.rows] == [1, 1, 1]
+
+
+SLOW = """
+notes = os.environ["NOTES"]
+open(notes + "/ran-" + task, "a").write("x")
+open("own-" + task, "w").write(task)
+say(kind="start", session="s-" + task)
+while int(task) >= int(open(notes + "/free").read() or 0):
+    time.sleep(0.01)
+end()
+"""
+
+
+ROUNDS = [0, 2, 5, *(pytest.param(at, marks=pytest.mark.soak) for at in (1, 3, 4))]
+
+
+@pytest.mark.parametrize("killed_at", ROUNDS)
+def test_after_a_kill_finished_agents_are_not_run_again_and_nothing_is_left(
+    tmp_path, warm, killed_at
+):
+    project = agent_project(tmp_path, warm, SLOW)
+    notes = tmp_path / "notes"
+    (notes / "free").write_text(str(killed_at))
+    before = look(project.folder / ".git")
+    project.file("tasks", "\n".join(map(str, range(6))))
+    with project.start(*MAP, "-P", "2", "-a", "tasks", "--json") as running:
+        for line in running.stdout if killed_at else ():
+            if json.loads(line)["key"] == str(killed_at - 1):
+                break
+        while killed_at < 6 and not (notes / f"ran-{killed_at}").exists():
+            os.sched_yield()
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    (notes / "free").write_text("6")
+    said = project("resume", "--json")
+    assert said.code == 0, said
+    assert [row["state"] for row in said.rows] == ["done"] * 6
+    ran = [(notes / f"ran-{number}").read_text() for number in range(6)]
+    assert ran[:killed_at] == ["x"] * killed_at
+    assert all(len(one) <= 2 for one in ran)
+    assert processes_of(tmp_path) == []
+    assert left_in(tmp_path / "cache") == []
+    assert git(project.folder, "branch", "--list").split() == ["*", "main", "other"]
+    assert look(project.folder / ".git") == before
+    assert project("plan", "apply", "last").code == 0
+    assert [(project.folder / f"own-{number}").read_text() for number in range(6)] == [*"012345"]
