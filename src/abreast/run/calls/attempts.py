@@ -261,7 +261,7 @@ class CallAttempts:
                 return None, self._wait_out(grant, error, sent_in, sent)
             return None, self._retry(grant, error, sent_in, sent)
         except BaseException as error:
-            used = self._guess() if sent else Usage()
+            used = self._guess() if sent and self._caller.pays_when_left else Usage()
             self._settle(grant, used)
             self._service.append(clock.now() - sent if sent else 0.0)
             self._used += used

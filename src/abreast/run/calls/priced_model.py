@@ -38,6 +38,8 @@ def limits_spending(budgets: tuple[SpendingLimit, ...]) -> bool:
 class PricedModel:
     """The limits and reservations of calls, inside an item of a run and outside."""
 
+    pays_when_left = True  # a call that is cancelled may have been paid for
+
     def __init__(
         self,
         model: Model,

@@ -161,7 +161,8 @@ class StormServer:
             return _json(error.body, status=error.status)
         except BadRequest as error:
             return _json({"error": {"message": str(error)}}, status=400)
-        self._notify_watchers()
+        finally:
+            self._notify_watchers()
         return answer
 
     def _refuse(self, dialect: Dialect, refusal: Refusal) -> web.Response:
