@@ -57,6 +57,7 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
     "`messages`, or as that field. --prompt is the last message, if given.",
 )
 @options.model_options
+@options.batch_options
 @options.images
 @click.option(
     "--cache",
@@ -176,6 +177,10 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         "cache",
         "warm",
         "image",
+        "batch",
+        "batch_fallback",
+        "batch_wait",
+        "tier",
     )
     if given["prompt"] is None and given["messages"] is None:
         for name in names:
@@ -200,4 +205,5 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         **model_options.read_thinking(given),
         "lane_width": given["lane_width"],
         "images": given["image"],
+        "calls": model_options.read_call_mode(given),
     }

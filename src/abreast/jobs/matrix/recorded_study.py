@@ -36,10 +36,15 @@ class StudyFile:
     inputs: list[str] = field(default_factory=list)
     repeats: int | None = None
     adaptive: bool = False
+    calls: dict[str, Any] = field(default_factory=dict)
+    """How calls are made, if not as the lanes say: in batches, or in a tier."""
 
     def manifest(self) -> dict[str, JsonValue]:
         """The file and its options as a run's manifest stores them."""
-        return {KIND: asdict(self)}
+        facts = asdict(self)
+        if not self.calls:  # versions before know nothing of it
+            del facts["calls"]
+        return {KIND: facts}
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -62,6 +62,8 @@ class MapJob:
     images: tuple[str, ...] = ()
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    calls: dict[str, Any] = field(default_factory=dict)
+    """How calls are made: the facts of a `CallMode`."""
     messages: str | None = None
     """Where a line has its conversation: `{}` or `{.field}`."""
 
@@ -93,6 +95,8 @@ class MapJob:
         for option in ("reasoning", "thinking_tokens", "messages"):  # manifests of before have none
             if facts[option] is None:
                 del facts[option]
+        if not facts["calls"]:
+            del facts["calls"]
         return {MANIFEST: {**facts, "command": list(self.command), "images": list(self.images)}}
 
     @classmethod
@@ -110,6 +114,9 @@ class MapJob:
 
     def with_changes(self, **changes: object) -> MapJob:
         """A copy with those changes that aren't None."""
+        wait = changes.pop("batch_wait", None)
+        if wait is not None:
+            changes["calls"] = {**self.calls, "wait": wait}
         given: dict[str, Any] = {
             name: value for name, value in changes.items() if value is not None
         }
@@ -179,7 +186,7 @@ class MapJob:
         """The lanes as configured in the directory where the job was started."""
         from abreast.cli.jobs.model_options import configured_lanes
 
-        return configured_lanes(Config.load(Path(self.cwd)), self.lane_width)
+        return configured_lanes(Config.load(Path(self.cwd)), self.lane_width, self.calls)
 
     @cached_property
     def key_of(self) -> Callable[[Any], str] | None:

@@ -60,6 +60,14 @@ class BatchCaller(Caller):
         self.terms = terms
         self.batch_price = price
 
+    @property
+    def share(self) -> float | None:
+        """The share of the usual price that calls cost in batches; None if it is not known."""
+        if self.price is None or self.batch_price is None:
+            return None
+        usual = self.price.of(1000, 1000)
+        return self.batch_price.of(1000, 1000) / usual if usual else None
+
     def __repr__(self) -> str:
         return f"<{self.name} in batches on {self.lane!r}>"
 

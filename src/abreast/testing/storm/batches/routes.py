@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -68,6 +69,9 @@ class BatchRoutes:
             return web.Response(text=lines, content_type=LINES)
         for answers in (self._openai, self._anthropic, self._gemini):
             if (answer := await answers(request)) is not None:
+                settings = self._world.settings
+                if settings.latency:
+                    await asyncio.sleep(settings.latency * settings.scale)
                 return answer
         return None
 
