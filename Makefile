@@ -192,6 +192,9 @@ soak: $(DEV) ## the tests that take minutes, and every property with all its exa
 cluster: .venv/.ray ## a map and a plan on two nodes of Ray, while workers, nodes and drivers are killed
 	$(PY) -m benchmarks.cluster
 
+batches: $(DEV) ## a map in batches, killed 30 times: each item is paid for once, at half the price
+	$(PY) -m benchmarks.batch_kills
+
 LOCK = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_FLAGS)
 

@@ -29,6 +29,7 @@ STARTS_TASKS = {  # ARCHITECTURE.md says why
     "jobs/matrix/job.py",
     "jobs/matrix/tools.py",
     "jobs/workflow/job.py",
+    "run/calls/batch/gatherer.py",
     "run/map/attempts.py",
     "sync.py",
 }

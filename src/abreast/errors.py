@@ -24,6 +24,7 @@
     |   |   `-- Unavailable      it is down or overloaded (502, 503, 529): the lane is held
     |   |-- ConnectionLost   the connection failed or broke off            (also a ConnectionError)
     |   |-- ReplyTimeout     no reply in time                              (also a TimeoutError)
+    |   |-- BatchMissed      several batches ended without an answer to the call
     |   |-- ReplyBroken      a reply that can't be read: malformed, empty, wrong type, too long
     |   |-- ReplyInvalid     a reply that can be read but does not obey the schema
     |   |-- Refused          the model or its provider declined to answer
@@ -100,6 +101,7 @@ from typing import TYPE_CHECKING
 
 from abreast.core.errors import (
     AbreastError,
+    BatchMissed,
     BranchesFailed,
     BudgetSpent,
     CallFailed,
@@ -193,6 +195,7 @@ __all__ = [
     "ApplyInterrupted",
     "ApplyRunning",
     "BaselineFailed",
+    "BatchMissed",
     "BranchesFailed",
     "BudgetSpent",
     "CallFailed",

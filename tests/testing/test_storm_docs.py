@@ -6,7 +6,7 @@ import ast
 import asyncio
 from dataclasses import MISSING, fields
 
-from abreast.testing.storm import FAULTS, Settings
+from abreast.testing.storm import BATCH_FAULTS, FAULTS, Settings
 from tests.docs.pages import ROOT, blocks_of
 
 PAGE = "docs/storm.md"
@@ -27,6 +27,7 @@ def test_every_block_of_python_runs(capsys):
 def test_its_tables_have_every_setting_and_every_fault_with_what_the_code_says_of_it():
     text = (ROOT / PAGE).read_text("utf-8")
     rows = [f"| `{fault.name}` | {fault.doc} |" for fault in FAULTS.values()]
+    rows += [f"| `{name}` | {doc} |" for name, doc in BATCH_FAULTS.items()]
     for each in fields(Settings):
         default = "none" if each.default in (MISSING, None, ()) else f"`{each.default}`"
         rows.append(f"| `{each.name}` | {default} | {each.metadata['doc']} |")

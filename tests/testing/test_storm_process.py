@@ -160,18 +160,23 @@ def test_a_port_that_is_taken_is_one_sentence(capsys):
 
 
 def test_the_help_names_every_setting_and_every_fault(capsys):
-    from abreast.testing.storm import FAULTS
+    from abreast.testing.storm import BATCH_FAULTS, FAULTS
     from abreast.testing.storm.settings import NAMES
 
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
     text = capsys.readouterr().out
-    flags = {"faults": "--fault ", "steps": "--step ", "markers": "--no-markers"}
+    flags = {
+        "faults": "--fault ",
+        "batch_faults": "--batch-fault ",
+        "steps": "--step ",
+        "markers": "--no-markers",
+    }
     assert ended.value.code == 0
     assert [
         name for name in NAMES if flags.get(name, "--" + name.replace("_", "-")) not in text
     ] == []
-    assert [name for name in FAULTS if f"  {name} " not in text] == []
+    assert [name for name in (*FAULTS, *BATCH_FAULTS) if f"  {name} " not in text] == []
 
 
 def test_the_testing_module_does_not_load_aiohttp_until_a_storm_is_opened():

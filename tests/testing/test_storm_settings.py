@@ -60,9 +60,12 @@ def test_a_neighbour_needs_no_limit_of_requests_whatever_the_window():
         ({"steps": [3]}, "a step is a time and what changes then"),
         ({"steps": [(-1, {"rpm": 3})]}, "the time of a step is a number of at least 0, not -1"),
         ({"steps": [("soon", {"rpm": 3})]}, "the time of a step is a number, not 'soon'"),
-        ({"steps": [(1, {"minute": 3})]}, "a step can't change minute; it can change burst, "),
+        (
+            {"steps": [(1, {"minute": 3})]},
+            "a step can't change minute; it can change batch_fault_at, ",
+        ),
         ({"steps": [(1, {"rpm": -3})]}, "rpm is a positive number, not -3"),
-        ({"rmp": 3}, "there is no setting rmp; there are burst, "),
+        ({"rmp": 3}, "there is no setting rmp; there are batch_fault_at, "),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(options, said):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from abreast.core.clock import SYSTEM_CLOCK, Clock
@@ -24,9 +24,10 @@ from abreast.store.postgres.address import SCHEMES as POSTGRES_SCHEMES
 
 if TYPE_CHECKING:
     from abreast.limits.shared.ledger import Terms
+    from abreast.models.batch.terms import Fallback
     from abreast.models.http.client import HttpOptions
     from abreast.models.http.key_command import KeyCommand
-    from abreast.models.lanes import Kind, LaneSettings
+    from abreast.models.lanes import Kind, LaneSettings, Mode
     from abreast.models.port import Model, Reply, Request
     from abreast.models.price import Price
     from abreast.models.providers.accepted_form import AcceptedForm
@@ -198,6 +199,10 @@ def open_model(
     cache: bool = False,
     retry: int | Retry | None = None,
     warm: bool = False,
+    mode: Mode | None = None,
+    batch_fallback: Fallback | None = None,
+    batch_wait: float | None = None,
+    tier: Literal["flex"] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Caller:
     """Make a model, for `async with abreast.open_model("local/smollm2") as model:`.
@@ -213,6 +218,14 @@ def open_model(
             and an outage (503, 529) do not count as attempts.
         warm: of requests with an equal, long `shared_prefix` send one ahead, so that the others
             find it in the provider's cache.
+        mode: `"batch"` makes the calls in batches, for about half the price within a day: for
+            items of a run whose function is `async`, with OpenAI, Anthropic and Gemini; by default
+            what the lane says.
+        batch_fallback: what becomes of calls that a batch leaves without an answer: `"batch"` puts
+            them into the next one (the default), `"direct"` makes them directly.
+        batch_wait: seconds after which a run that only waits for batches ends with `LaneParked`,
+            to be resumed later; by default it waits for them.
+        tier: `"flex"` for slower calls at a lower price, with OpenAI.
         clock: for tests in virtual time.
 
     Raises:
@@ -220,10 +233,11 @@ def open_model(
         KeysMissing: its key isn't set.
         NoSuchRun: there is no run to replay.
     """
+    from abreast.models.batch.modes import CallMode, tier_of
     from abreast.models.lane_fields import HTTP_KINDS
     from abreast.models.lanes import check_keys, find_lanes, price_names, split_name
     from abreast.models.port import full_name
-    from abreast.models.price import find_price
+    from abreast.models.price import BATCH, FLEX, find_price, reduced_price
     from abreast.run.calls.cache import Replay, StoreCache
     from abreast.run.calls.model import CALL_RETRY, Caller, ForwardedCaller
     from abreast.run.retry import Retry
@@ -231,18 +245,31 @@ def open_model(
     name = full_name(name)
     if DRIVER.get() is not None:
         # In an item of another process: the driver has the keys, the lanes and the journal.
-        options = {"lanes": lanes, "store": store, "cache": cache, "retry": retry, "warm": warm}
+        if mode == "batch":
+            raise ValueError(f"{name}: only items in the run's own process can wait for a batch")
+        options = {
+            "lanes": lanes,
+            "store": store,
+            "cache": cache,
+            "retry": retry,
+            "warm": warm,
+            "tier": tier,
+        }
         return ForwardedCaller(name, partial(OpenedModelCall, name, options))
     settings, model = split_name(name, find_lanes() if lanes is None else lanes)
+    settings = CallMode(mode, batch_fallback, batch_wait, tier).lane(settings)
     check_keys([settings])
     opened_store = find_store(store) if store is not None else None
     price: Price | None = settings.price
     if price is None and settings.kind in HTTP_KINDS:
         price = find_price(*price_names(settings, model))
+    prices = price_names(settings, model)
+    if tier_of(settings) is not None:
+        price = reduced_price(price, *prices, FLEX)
     if cache and opened_store is None:
         raise ValueError("a cache is in a store: give store=")
     bare = find_model(name, settings, model, opened_store)
-    return Caller(
+    caller = Caller(
         _traced(bare),
         lane_of(settings),
         price=price,
@@ -254,6 +281,15 @@ def open_model(
         reasoning=settings.reasoning,
         clock=clock,
     )
+    if settings.mode == "direct":
+        return caller
+    from abreast.models.batch.services import find_service
+    from abreast.run.calls.batch.caller import BatchCaller
+
+    service = find_service(bare)
+    if service is None:
+        raise ValueError(f"{name} can't be called in batches: openai, anthropic and gemini can")
+    return BatchCaller(caller, service, settings.batch, price=reduced_price(price, *prices, BATCH))
 
 
 @record(frozen=True, slots=True)

@@ -144,6 +144,30 @@ model_options = group_of(
 )
 """Which model is asked, and with which settings."""
 
+batch_options = group_of(
+    click.option(
+        "--batch",
+        is_flag=True,
+        help="Make the calls in batches: about half the price, within a day. See `docs/batch.md`.",
+    ),
+    click.option(
+        "--batch-fallback",
+        metavar="HOW",
+        help="Calls that a batch leaves without an answer: in the next `batch`, or `direct`.  "
+        "[batch]",
+    ),
+    click.option(
+        "--batch-wait",
+        metavar="TIME",
+        help="Wait so long for batches, then end with exit code 3, to be resumed; 0 to leave as "
+        "soon as they are submitted.  [until they are done]",
+    ),
+    click.option(
+        "--tier", metavar="NAME", help="`flex`: slower calls at a lower price, where there are any."
+    ),
+)
+"""How calls are made: directly or in batches."""
+
 images = click.option(
     "--image",
     "--file",

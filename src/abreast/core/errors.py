@@ -201,6 +201,10 @@ class ReplyTimeout(CallFailed, TimeoutError, retryable=True):
     """No whole reply came in time; it may be tried again."""
 
 
+class BatchMissed(CallFailed):
+    """Several batches ended without an answer to the call: they expired, or were cancelled."""
+
+
 class ReplyBroken(CallFailed):
     """The reply can't be read: malformed, empty, of the wrong type, or too long."""
 

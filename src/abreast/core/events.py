@@ -22,6 +22,9 @@ CALL_SETTLED: Final = "call-settled"
 LIMIT_WAITED: Final = "limit-waited"
 LIMIT_CHANGED: Final = "limit-changed"
 BATCH_COMMITTED: Final = "batch-committed"
+BATCH_GATHERED: Final = "batch-gathered"
+BATCH_SUBMITTED: Final = "batch-submitted"
+BATCH_ENDED: Final = "batch-ended"
 
 Plain: TypeAlias = str | int | float | bool | None
 

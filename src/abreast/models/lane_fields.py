@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, Final, TypeGuard
 from urllib.parse import urlsplit
 
+from abreast.models.batch.terms import FALLBACKS, BatchTerms
 from abreast.models.port import EFFORTS
 from abreast.models.price import FlatPrice
 
@@ -194,6 +195,35 @@ def _price(given: object, where: str) -> FlatPrice:
     return FlatPrice(**{side: float(amount) for side, amount in given.items()})
 
 
+_BATCH_FIELDS: Final = (
+    "size",
+    "age",
+    "poll",
+    "longest_poll",
+    "settle",
+    "tokens",
+    "fallback",
+    "wait",
+)
+
+
+def _batch(given: object, where: str) -> BatchTerms:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{where} must be a table, such as {{size = 1000, age = 60}}")
+    terms: dict[str, Any] = {}
+    for name, value in given.items():
+        _check_known(name, _BATCH_FIELDS, f"{where}: there is no setting")
+        place = f"{where}.{name}"
+        if name == "fallback":
+            _check_known(str(value), FALLBACKS, f"{place}: there is no")
+            terms[name] = value
+        elif name in ("size", "tokens"):
+            terms[name] = _width(value, place)
+        else:
+            terms[name] = (_positive if "poll" in name else _seconds)(value, place)
+    return BatchTerms(**terms)
+
+
 _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "kind": _reader(f"one of {', '.join(HTTP_KINDS)}", lambda given: given in HTTP_KINDS),
     "base_url": _url,
@@ -213,6 +243,8 @@ _READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "rpm": _positive,
     "tpm": _positive,
     "price": _price,
+    "batch": _batch,
+    "mode": _reader("direct or batch", lambda given: given in ("direct", "batch")),
     "timeout": _positive,
     "first_byte": _positive,
     "outage": _seconds,

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from abreast.core.errors import KeysMissing, ModelUnknown
+from abreast.models.batch.terms import DEFAULT_TERMS, BatchTerms
 from abreast.models.lane_fields import ENV, HTTP_KINDS, NO_PROXY, VARIABLE, read_fields
 from abreast.models.port import Effort, full_name
 from abreast.models.price import FlatPrice
@@ -26,6 +27,7 @@ Kind: TypeAlias = Literal[
     "scripted",
     "replay",
 ]
+Mode: TypeAlias = Literal["direct", "batch"]
 Structured: TypeAlias = Literal["json_schema", "tool", "json_object", "none"]
 """A way to get a value by a schema; the last two put the schema into the prompt."""
 
@@ -72,6 +74,8 @@ class LaneSettings:
     proxy: str | None = None  # an address, `env:NAME` or `none`; by default the environment's
     ca_file: str | None = None  # certificates that are trusted beside the system's
     folder: str | None = None  # where `api_key_command` runs: the folder of the lane's file
+    mode: Mode = "direct"  # how calls are made
+    batch: BatchTerms = DEFAULT_TERMS  # how calls are gathered into batches
     reasoning: Effort | None = None  # of requests that don't say how much to think
     place: str = "built in"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from abreast.core.outcome import Usage
 
@@ -95,7 +96,23 @@ class TablePrice:
 _TIERED_PRICES = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 
 
-Price: TypeAlias = FlatPrice | TablePrice
+@dataclass(frozen=True, slots=True)
+class ReducedPrice:
+    """A share of another price, as for batches."""
+
+    whole: FlatPrice | TablePrice
+    share: float = 0.5
+
+    def of(self, input_tokens: int, output_tokens: int, cached: int = 0, written: int = 0) -> float:
+        """US dollars for so many tokens; `cached` and `written` are parts of the input."""
+        return self.share * self.whole.of(input_tokens, output_tokens, cached, written)
+
+    def most(self, input_tokens: int, output_tokens: int) -> float:
+        """The most that so many tokens can cost."""
+        return self.share * self.whole.most(input_tokens, output_tokens)
+
+
+Price: TypeAlias = FlatPrice | TablePrice | ReducedPrice
 
 
 def priced(used: Usage, price: Price | None) -> Usage:
@@ -121,10 +138,13 @@ def priced(used: Usage, price: Price | None) -> Usage:
     )
 
 
-def find_price(provider: str, model: str) -> Price | None:
+def find_price(
+    provider: str, model: str, when: Mapping[str, str] | None = None
+) -> TablePrice | None:
     """The price in the table of genai-prices (extra `prices`).
 
-    None if it isn't installed or has no such model.
+    None if it isn't installed or has no such model. `when` is for a price under a condition, as
+    `BATCH` is; None too if the model has no such price.
     """
     try:
         from genai_prices import Usage as Tokens
@@ -132,10 +152,33 @@ def find_price(provider: str, model: str) -> Price | None:
     except ImportError:
         return None
     try:
-        found = calc_price(Tokens(input_tokens=1, output_tokens=1), model, provider_id=provider)
+        one = Tokens(input_tokens=1, output_tokens=1)
+        found = calc_price(one, model, provider_id=provider, price_context=when)
+        if when is not None:
+            usual = calc_price(one, model, provider_id=provider)
+            if found.model_price == usual.model_price:
+                return None
     except LookupError:
         return None
     return TablePrice(found.model_price)
+
+
+BATCH: Final = {"processing": "batch"}
+FLEX: Final = {"service_tier": "flex"}
+"""Conditions of prices in the table."""
+
+
+def reduced_price(
+    usual: Price | None, provider: str, model: str, when: Mapping[str, str]
+) -> Price | None:
+    """The price of a model in batches, or in a slower tier: the table's, else the half.
+
+    A price that the user has set is halved.
+    """
+    if usual is None or isinstance(usual, ReducedPrice):
+        return usual
+    found = find_price(provider, model, when) if isinstance(usual, TablePrice) else None
+    return found or ReducedPrice(usual)
 
 
 def table_date(today: date) -> date | None:

@@ -79,6 +79,13 @@ class RootScope(Protocol):
         """End all maps with `error`; with `lost`, nothing more can be written to the store."""
 
 
+class ClosableBatches(Protocol):
+    """The batches of a run."""
+
+    async def close(self, *, cancel: bool) -> None:
+        """Stop waiting for them; with `cancel`, cancel them at their providers."""
+
+
 @record(frozen=True, slots=True)
 class Opening:
     """How to open a run; created by `open_run`, used when the run's block is entered."""
@@ -114,6 +121,7 @@ class RunContext:
     writer: CommitWriter | None = None
     store: Store | None = None
     shared_lanes: SharedLanes | None = None  # those that calls have used
+    batches: ClosableBatches | None = None  # of calls that are made in batches
     row: RunRow | None = None
     resumed: bool = False
     retry_failed: bool = False
@@ -148,6 +156,11 @@ class RunContext:
         """Give back what the run holds of shared lanes."""
         if self.shared_lanes is not None:
             await self.shared_lanes.close()
+
+    async def close_batches(self, *, cancel: bool) -> None:
+        """Stop waiting for batches; those of a run that can go on are waited for then."""
+        if self.batches is not None:
+            await self.batches.close(cancel=cancel)
 
     @property
     def stored(self) -> bool:

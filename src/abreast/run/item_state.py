@@ -33,6 +33,18 @@ class ItemScope(Protocol):
         """End the maps left open in this scope and beneath it."""
 
 
+class WidthPlaces(Protocol):
+    """The places of one map's width, which items that wait for a batch give up meanwhile."""
+
+    can_wait: bool
+
+    def leave(self, item: ItemState, span: int) -> None:
+        """Give up the item's place; the map's span is at least `span` from now on."""
+
+    async def come_back(self, item: ItemState) -> None:
+        """Wait for a place again."""
+
+
 class OuterScope(Protocol):
     """The scope in which a map was opened."""
 
@@ -53,6 +65,7 @@ class MapPlace:
     scope: OuterScope
     parent: ItemState | None  # the item that opened the map
     once: bool = False  # its items must not be repeated
+    away: WidthPlaces | None = None
 
     def path_of(self, key: str) -> str:
         """The full path of the item with that key."""
@@ -102,6 +115,7 @@ class ItemState:
         "_path",
         "admitted",
         "attempt",
+        "away",
         "backoff",
         "calls",
         "charged_before",
@@ -118,6 +132,7 @@ class ItemState:
         "permit",
         "place",
         "reclaiming",
+        "returning",
         "scope",
         "service",
         "settling",
@@ -155,6 +170,8 @@ class ItemState:
         self.credits: set[Limit] | None = None
         self.lenders = 0  # calls and maps beneath it that wait while its slots are lent
         self.reclaiming = False  # it waits for the slots that it lent
+        self.away = False  # it waits for a batch, without a place in the width
+        self.returning: asyncio.Future[None] | None = None  # it waits for a place again
         self.starting = False  # its start is being written to the disk
         self.settling = False  # its outcome is being written to the disk
         self.freed = False  # its place in the window was given to another item

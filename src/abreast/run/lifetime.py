@@ -86,6 +86,7 @@ async def open_context(run: RootScope, opening: Opening) -> RunContext:
 async def close_run(context: RunContext, error: BaseException | None) -> None:
     """Record the end, close the store, and let observers receive the last events."""
     state, reason = _final_state(context.root.stopped or error, error)
+    await context.close_batches(cancel=state in ("done", "failed", "cancelled"))
     if state == "done" and (failed := context.root.results.why_failed) is not None:
         state, reason = "failed", failed
     journal, writer, store, row = context.journal, context.writer, context.store, context.row

@@ -25,6 +25,10 @@ _MODEL_OPTIONS = (
     "cache",
     "warm",
     "image",
+    "batch",
+    "batch_fallback",
+    "batch_wait",
+    "tier",
 )
 _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
 
@@ -70,6 +74,7 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
     "`messages`, or as that field. --prompt is the last message, if given.",
 )
 @options.model_options
+@options.batch_options
 @options.images
 @click.option(
     "--cache",
@@ -225,4 +230,5 @@ def _model_options(config: Config, given: dict[str, Any]) -> dict[str, Any]:
         **model_options.read_thinking(given),
         "lane_width": given["lane_width"],
         "images": given["image"],
+        "calls": model_options.read_call_mode(given),
     }

@@ -63,6 +63,7 @@ no_report = click.option("--no-report", is_flag=True, help="Write no report at t
 @click.option("--rerun-failed", is_flag=True, help="Run failed cells again, too.")
 @click.option("--no-resume", is_flag=True, help="Start a new run, whatever is recorded.")
 @options.dry_run
+@options.batch_options
 @options.budget
 @click.option(
     "--adaptive",

@@ -10,6 +10,7 @@ from abreast.cli.config import BUDGET, RETRIES, TIMEOUT, WIDTH, Config, ConfigSe
 from abreast.cli.errors import UsageError, tell
 from abreast.cli.jobs.driver import drive
 from abreast.cli.jobs.map.recorded import tally
+from abreast.cli.jobs.model_options import read_wait
 from abreast.cli.jobs.request import RunRequest, output_options
 from abreast.cli.jobs.table import JOBS
 from abreast.cli.stores import StoreChoice, find_run, state_of
@@ -34,6 +35,11 @@ _UNFINISHED = ("crashed", "interrupted", "spent", "failed", "halted", "paused")
     metavar="NAME=VALUE",
     multiple=True,
     help="Of a workflow: another value of an input, or what a gate waits for, as GATE=approve.",
+)
+@click.option(
+    "--batch-wait",
+    metavar="TIME",
+    help="Wait so long for batches before the run is left again; 0 to ask for them once.",
 )
 @options.width
 @options.retries
@@ -82,10 +88,11 @@ def changes_of(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
         "timeout": TIMEOUT,
         "budget": BUDGET,
     }
-    return {
+    changes: dict[str, Any] = {
         word: None if given.get(word) is None else config.get(setting, given[word])
         for word, setting in words.items()
     }
+    return {**changes, "batch_wait": read_wait(given.get("batch_wait"))}
 
 
 def newest_unfinished(store: Store, kinds: Container[str]) -> RunRow | None:

@@ -41,6 +41,7 @@ from abreast.cli.jobs.table import JOBS
     help="Steps of a workflow at once, in all.  [64, or as many as its widest fan-out]",
 )
 @options.executor
+@options.batch_options
 @options.budget
 @click.option(
     "--name",

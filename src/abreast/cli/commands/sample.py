@@ -7,7 +7,12 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, MODEL, Config
 from abreast.cli.errors import UsageError
-from abreast.cli.jobs.model_options import read_schema, read_temperature, read_thinking
+from abreast.cli.jobs.model_options import (
+    read_call_mode,
+    read_schema,
+    read_temperature,
+    read_thinking,
+)
 from abreast.cli.jobs.request import new_request, read_number
 from abreast.cli.jobs.sample import drive_spec
 from abreast.jobs.sample.arguments import ERRORS
@@ -58,6 +63,7 @@ from abreast.jobs.sample.strategies import STRATEGIES
     "--explain", is_flag=True, help="Run all checks on every draw, also after one has failed."
 )
 @options.agent_in_tree_options
+@options.batch_options
 @options.budget
 @click.option("--name", metavar="TEXT", default="sample", help="What the run is called.  [sample]")
 @click.option(
@@ -94,7 +100,9 @@ def command(question: str, **given: Any) -> int:
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
     request = new_request(config, given["name"], given)
-    return drive_spec(_spec(config, question, given), request, given["lane_width"])
+    return drive_spec(
+        _spec(config, question, given), request, given["lane_width"], read_call_mode(given)
+    )
 
 
 def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:

@@ -12,18 +12,60 @@ from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.cli.jobs.request import read_number
 from abreast.core.outcome import TOKEN_PARTS
 from abreast.jobs.files import units
+from abreast.models.batch.modes import CallMode
 from abreast.models.lane_fields import HTTP_KINDS
 from abreast.models.lanes import LaneSettings, price_names, refuses_files, split_name
 from abreast.models.media import MediaFile, read_files
 from abreast.models.port import Reply, check_effort, full_name
 from abreast.models.price import Price, find_price
+from abreast.run.calls.batch.caller import BatchCaller
 from abreast.run.calls.model import Caller
 from abreast.store.port import Store
 
 
-def configured_lanes(config: Config, widths: str | None = None) -> dict[str, LaneSettings]:
-    """The configured lanes, with the widths of `--lane-width`."""
-    lanes = config.lanes()
+def read_call_mode(given: Mapping[str, Any]) -> dict[str, Any]:
+    """How calls are made, by the flags `--batch...` and `--tier`, as manifests store it.
+
+    Only those that are given. Raises `UsageError` for one that makes no sense.
+    """
+    facts: dict[str, Any] = {
+        "mode": "batch" if given.get("batch") else None,
+        "fallback": given.get("batch_fallback"),
+        "wait": read_wait(given.get("batch_wait")),
+        "tier": given.get("tier"),
+    }
+    found = {name: value for name, value in facts.items() if value is not None}
+    with refusing():
+        CallMode(**found)
+    if not given.get("batch") and ("fallback" in found or "wait" in found):
+        word = "fallback" if "fallback" in found else "wait"
+        raise UsageError(f"--batch-{word} is for --batch; give both")
+    return found
+
+
+def read_wait(given: str | None) -> float | None:
+    """The seconds of `--batch-wait`; 0 is possible."""
+    if given is None or given.strip() in {"0", "0s"}:
+        return None if given is None else 0.0
+    with refusing("--batch-wait"):
+        return units.duration(given)
+
+
+def with_wait(calls: Mapping[str, Any], wait: float | None) -> dict[str, Any]:
+    """The recorded facts of calls, with another `--batch-wait` if it is given."""
+    return dict(calls) if wait is None else {**calls, "wait": wait}
+
+
+def batch_share(caller: Caller) -> float | None:
+    """The share of the usual price that a model's calls cost in batches; None if not in batches."""
+    return caller.share if isinstance(caller, BatchCaller) else None
+
+
+def configured_lanes(
+    config: Config, widths: str | None = None, calls: Mapping[str, Any] | None = None
+) -> dict[str, LaneSettings]:
+    """The configured lanes, with the widths of `--lane-width`, and calls as `calls` says."""
+    lanes = CallMode(**(calls or {})).lanes(config.lanes())
     for name, width in lane_widths(widths, lanes).items():
         lanes[name] = replace(lanes[name], width=width, adaptive=False, capped=True)
     return lanes

@@ -13,7 +13,15 @@ from abreast.cli.errors import DONE, FAILED, UsageError, one_line, refusing, tel
 from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
-from abreast.cli.jobs.model_options import check_sees, configured_lanes, open_named, read_schema
+from abreast.cli.jobs.model_options import (
+    batch_share,
+    check_sees,
+    configured_lanes,
+    open_named,
+    read_call_mode,
+    read_schema,
+    with_wait,
+)
 from abreast.cli.jobs.request import RunRequest, new_request, recorded_facts
 from abreast.cli.jobs.sample_agent import SampleAgent
 from abreast.cli.signals import Interrupts
@@ -46,14 +54,23 @@ class SampleDriver(JobDriver):
     _result: SampleResult
 
     def __init__(
-        self, spec: SampleSpec, request: RunRequest, *, cwd: str, lane_width: str | None = None
+        self,
+        spec: SampleSpec,
+        request: RunRequest,
+        *,
+        cwd: str,
+        lane_width: str | None = None,
+        calls: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(request)
         self._spec = spec
         self._cwd = cwd
         self._resumed_run = request.run_id
         self._lane_width = lane_width
-        self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(Path(cwd)), lane_width)
+        self._lanes: dict[str, LaneSettings] = configured_lanes(
+            Config.load(Path(cwd)), lane_width, calls
+        )
+        self._calls = dict(calls or {})
         self._agent = None if spec.agent is None else SampleAgent(spec, cwd, self.groups)
         drawn = [] if spec.agent is not None else [spec.model]
         self._models = [*drawn, *([spec.judge] if spec.judge else [])]
@@ -70,7 +87,7 @@ class SampleDriver(JobDriver):
             spec = SampleSpec.of({**facts, **own}, f"{given.file}: sample")
         except (ValueError, TypeError) as error:
             raise UsageError(one_line(str(error))) from None
-        return drive_spec(spec, request)
+        return drive_spec(spec, request, calls=read_call_mode(flags))
 
     @classmethod
     def of_run(
@@ -83,8 +100,13 @@ class SampleDriver(JobDriver):
         facts = recorded_facts(row, cls.kind)
         changed = {**facts, "budget": changes["budget"] or facts.get("budget")}
         cwd, width = str(row.manifest.get("cwd") or "."), row.manifest.get("lane_width")
+        calls: Any = row.manifest.get("calls") or {}
         driver = cls(
-            SampleSpec.of(changed), request, cwd=cwd, lane_width=str(width) if width else None
+            SampleSpec.of(changed),
+            request,
+            cwd=cwd,
+            lane_width=str(width) if width else None,
+            calls=with_wait(calls, changes.get("batch_wait")),
         )
         before = row.manifest.get("images")
         if before is not None and driver._job(None, None).question.marks != before:
@@ -125,6 +147,10 @@ class SampleDriver(JobDriver):
             if plan.worst_usd is None
             else f"{plan.worst_usd:.6g} usd at worst, {plan.expected_usd:.6g} expected"
         )
+        share = batch_share(opened[0])
+        if share is not None and plan.worst_usd is not None and plan.expected_usd is not None:
+            worst, expected = plan.worst_usd * share, plan.expected_usd * share
+            cost += f"; in batches {worst:.6g} at worst, {expected:.6g} expected"
         say_facts(
             {
                 "draws": f"{plan.breadth * plan.depth} at worst "
@@ -164,6 +190,7 @@ class SampleDriver(JobDriver):
             "manifest": {
                 self.kind: self._spec.plain(),
                 "lane_width": self._lane_width,
+                **({"calls": self._calls} if self._calls else {}),
                 **({"images": job.question.marks} if job.question.files else {}),
                 **facts.pop("manifest", {}),
             },
@@ -252,13 +279,19 @@ def _attempt_line(attempt: SampleAttempt) -> str:
     return f"{place}: {attempt.state}  {text!r}  {'; '.join(why)}"
 
 
-def drive_spec(spec: SampleSpec, request: RunRequest, lane_width: str | None = None) -> int:
+def drive_spec(
+    spec: SampleSpec,
+    request: RunRequest,
+    lane_width: str | None = None,
+    calls: Mapping[str, Any] | None = None,
+) -> int:
     """Drive a new sample; return the exit code.
 
     Without a seed, one is derived from the prompt, so that equal prompts draw the same.
     """
     seed = spec.seed if request.seed is None else request.seed
-    driver = SampleDriver(spec, request, cwd=os.getcwd(), lane_width=lane_width)  # noqa: PTH109 - text
+    cwd = os.getcwd()  # noqa: PTH109 - stored as text
+    driver = SampleDriver(spec, request, cwd=cwd, lane_width=lane_width, calls=calls)
     return drive(driver, replace(request, seed=seed))
 
 

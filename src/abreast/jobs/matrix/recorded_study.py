@@ -38,12 +38,15 @@ class StudyFile:
     adaptive: bool = False
     executor: str | None = None
     """Where the commands of workflows run."""
+    calls: dict[str, Any] = field(default_factory=dict)
+    """How calls are made, if not as the lanes say: in batches, or in a tier."""
 
     def manifest(self) -> dict[str, JsonValue]:
         """The file and its options as a run's manifest stores them."""
         facts: dict[str, JsonValue] = asdict(self)
-        if self.executor is None:  # a version that has no executor can go on with it
-            del facts["executor"]
+        for option in ("executor", "calls"):  # versions before know nothing of them
+            if not facts[option]:
+                del facts[option]
         return {KIND: facts}
 
     @classmethod

@@ -210,6 +210,7 @@ class HttpClient:
         *,
         stream: bool = False,
         headers: Mapping[str, str] | None = None,
+        method: str = "POST",
     ) -> Exchange:
         """Send a body and read the headers of the answer; the caller must close the exchange.
 
@@ -219,9 +220,9 @@ class HttpClient:
         more = dict(headers or {})
         first_byte = self._first_byte_of_stream if stream else self._first_byte
         if self._key_command is None:
-            return await self._send(url, body, more, first_byte)
+            return await self._send(url, body, more, first_byte, method)
         key = await self._key_command.key()
-        exchange = await self._send(url, body, more | self._headers_with(key), first_byte)
+        exchange = await self._send(url, body, more | self._headers_with(key), first_byte, method)
         if exchange.status != HTTPStatus.UNAUTHORIZED:
             return exchange
         try:
@@ -232,21 +233,22 @@ class HttpClient:
         if renewed == key:
             return exchange
         exchange.close()
-        return await self._send(url, body, more | self._headers_with(renewed), first_byte)
+        return await self._send(url, body, more | self._headers_with(renewed), first_byte, method)
 
     def _headers_with(self, key: str) -> dict[str, str]:
         self._keep_secret([key])
         return {name: value.replace(KEY_PLACE, key) for name, value in self._key_headers.items()}
 
     async def _send(
-        self, url: URL, body: bytes, headers: Mapping[str, str], seconds: float
+        self, url: URL, body: bytes, headers: Mapping[str, str], seconds: float, method: str
     ) -> Exchange:
         try:
             for _ in range(_MAX_REDIRECTS):
                 async with asyncio.timeout(seconds) as limit:
-                    response = await self._session().post(
+                    response = await self._session().request(
+                        method,
                         url,
-                        data=body,
+                        data=body or None,
                         headers=headers,
                         allow_redirects=False,
                         proxy=self._proxy(url),
@@ -405,13 +407,14 @@ class HttpAnswer:
 class Exchange:
     """A request that was sent, and its answer while it is being read."""
 
-    __slots__ = ("_http", "_parts", "_response", "_size", "headers", "status")
+    __slots__ = ("_http", "_parts", "_response", "_size", "headers", "largest", "status")
 
     def __init__(self, http: HttpClient, response: aiohttp.ClientResponse) -> None:
         self._http = http
         self._response = response
         self._parts: list[bytes] = []
         self._size = 0
+        self.largest = http.largest  # bytes of the body
         self.status = response.status
         self.headers: dict[str, str] = {}
         """By names in lower case."""
@@ -444,9 +447,9 @@ class Exchange:
         else:
             self._size += len(part)
             self._parts.append(part)
-            if self._size <= self._http.largest:
+            if self._size <= self.largest:
                 return part
-            what = f"it is larger than {self._http.largest:,} bytes"
+            what = f"it is larger than {self.largest:,} bytes"
             failure = self._http.broken(what, self.kept()[: 2 * RAW], self.status)
         raise failure
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+from yarl import URL
+
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import (
     CallFailed,
@@ -211,6 +213,54 @@ class Provider(ABC):
         return await self._http.open(
             url / beneath if beneath else url, body, stream=stream, headers=headers
         )
+
+    # --- for requests that are sent in batches
+
+    @property
+    def address(self) -> URL:
+        """The address of requests."""
+        return self._url
+
+    def body_of(self, request: Request) -> tuple[Document, tuple[str, ...]]:
+        """The body in the form that the model accepts, and what differs from the request."""
+        return self._write(request, stream=False)
+
+    def reply_of(
+        self, request: Request, status: int, document: Document, changed: tuple[str, ...]
+    ) -> Reply:
+        """The reply in a document that came in another way than as an answer to its request.
+
+        Raises subclasses of CallFailed, as `complete` does.
+        """
+        body = json.dumps(document).encode()
+        draft = self._read(HttpAnswer(status, {}, body), request)
+        reply = self._reply(request, draft, body, {}, seconds=0.0)
+        return replace(reply, changed=(*reply.changed, *changed), headers=None)
+
+    def learns(self, error: CallFailed, body: Document, request: Request) -> bool:
+        """Whether a refusal taught how to send the request otherwise."""
+        return self._learn(error, body, request)
+
+    async def send_other(
+        self,
+        method: str,
+        url: URL,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        *,
+        largest: int,
+    ) -> HttpAnswer:
+        """Send a request to another address of the provider; read an answer of any status."""
+        exchange = await self._http.open(url, body or b"", headers=headers, method=method)
+        exchange.largest = largest
+        try:
+            return await exchange.answer()
+        finally:
+            exchange.close()
+
+    def broken_answer(self, what: str, body: bytes, status: int | None) -> ReplyBroken:
+        """The error for an answer that can't be read."""
+        return self._http.broken(what, body, status)
 
     def raw_fault(self, answer: HttpAnswer) -> CallFailed:
         """The error for an answer whose status is not a success."""

@@ -260,7 +260,7 @@ class CallAttempts:
                 return None, self._wait_out(grant, error, sent_in, sent)
             return None, self._retry(grant, error, sent_in, sent)
         except BaseException as error:
-            used = self._guess() if sent else Usage()
+            used = self._guess() if sent and caller.pays_when_left else Usage()
             if isinstance(known := getattr(error, "usage", None), Usage):
                 used = caller.priced(known)
             self._settle(grant, used)

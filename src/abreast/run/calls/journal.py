@@ -76,7 +76,7 @@ def call_path(item_path: str, digest: str, number: int, attempt: int) -> str:
 class CallJournal:
     """Writes one call into the journal of its run."""
 
-    __slots__ = ("_has_recorded_request", "_item", "_journal", "_lane", "_model", "path")
+    __slots__ = ("_has_recorded_request", "_item", "_journal", "_lane", "_model", "more", "path")
 
     def __init__(
         self, item: ItemState, journal: Journal, *, path: str, model: str, lane: str
@@ -86,6 +86,7 @@ class CallJournal:
         self._model = model
         self._lane = lane
         self._has_recorded_request = False
+        self.more: dict[str, Plain] = {}  # further facts of its end
         self.path = path
 
     def started(self, need: Need, request: Request, *, wait: bool) -> asyncio.Future[None] | None:
@@ -158,6 +159,7 @@ class CallJournal:
             "model": self._model,
             "service": service,
             **more,
+            **self.more,
         }
 
 

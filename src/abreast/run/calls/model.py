@@ -291,7 +291,7 @@ class Caller(PricedModel):
         hear: OnText | None,
         call_journal: CallJournal | None,
     ) -> Reply:
-        sent = _with_seed(request, item) if self.replays is None else request
+        sent = with_item_seed(request, item) if self.replays is None else request
         if self._warm is None:
             reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         else:
@@ -347,7 +347,7 @@ def find_caller(key: str, name: str) -> Caller:
     return found or ForwardedCaller(name, partial(SharedModelCall, key, name))
 
 
-def _with_seed(request: Request, item: ItemState | None) -> Request:
+def with_item_seed(request: Request, item: ItemState | None) -> Request:
     """The request as it is sent, with the item's seed.
 
     Its path in the journal is that of the request without it, so it doesn't depend on the run's

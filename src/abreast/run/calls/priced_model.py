@@ -41,6 +41,7 @@ class PricedModel:
 
     trusts_estimates = False
     """Whether usage that the model itself estimates counts, also under a budget."""
+    pays_when_left = True  # a call that is cancelled may have been paid for
 
     def __init__(
         self,

@@ -22,11 +22,13 @@ from abreast.core.item import escape
 from abreast.core.outcome import NO_USAGE, Cancelled, Failed, Outcome, Usage
 from abreast.core.window import Window
 from abreast.executors.port import BoundCall
+from abreast.executors.tasks import is_async
 from abreast.limits.limit import ONE, Ticket
 from abreast.run.context import Results, RunContext
 from abreast.run.item_state import ItemState, MapPlace, OuterScope, current_state
 from abreast.run.map.admission import Admission, WidthLimit
 from abreast.run.map.attempts import Attempts, MapTasks
+from abreast.run.map.away import AwayItems
 from abreast.run.map.options import SPAN_IN_MEMORY, MapOptions
 from abreast.run.map.reader import Reader, close_sources
 from abreast.run.map.release import Barrier, Fetch, MapEnd, Release, Stub
@@ -94,6 +96,10 @@ class Scheduler:
         self._owner = owner
         self._fn = fn
         self._items = items
+        self._width_limit = WidthLimit(self.window)
+        self._away = AwayItems(
+            self.window, self._width_limit, context.gate, self._start_more, parent
+        )
         self._place = MapPlace(
             options.name,
             self.path,
@@ -102,9 +108,9 @@ class Scheduler:
             owner,
             parent,
             once=options.effect == "once",
+            away=self._away,
         )
         self._admission = Admission(options, self._place)
-        self._width_limit = WidthLimit(self.window)
         self._tasks = MapTasks(context.loop, self.fail)
         self._waiters: list[asyncio.Future[None]] = []  # of the iterator, and of `close`
         self._reader: Reader | None = None
@@ -184,7 +190,9 @@ class Scheduler:
 
             self.options = await ask_deciders(context.hooks, self.path, self.options)
             self.window.width, self.window.span = self.options.width, self.options.span
-        self._bound = context.executor(self.options.executor).bind(self._fn, self.options.width)
+        executor = context.executor(self.options.executor)
+        self._bound = executor.bind(self._fn, self.options.width)
+        self._away.can_wait = executor.carries.contextvars and is_async(self._fn)
         self._attempts = Attempts(
             self._bound.async_call, self.options, self._place, self._tasks, self._attempt_ended
         )
@@ -372,6 +380,8 @@ class Scheduler:
         self._advance()
 
     def _attempt_ended(self, item: ItemState, end: Outcome[Any] | Barrier) -> None:
+        if item.away:
+            self._away.end(item)
         if isinstance(end, Barrier):  # it can't go on for now; no outcome of it is recorded
             self.window.finish()
             self._end_at(item, end.error)
@@ -443,6 +453,7 @@ class Scheduler:
         item.freed = True
         if not self.stopped:
             self._start_more()
+        self._away.check_parent()
         window = self.window
         if self.journal is not None and (
             not window.executing or not (window.may_admit or self.release.ripe)
@@ -479,6 +490,7 @@ class Scheduler:
         self._advance()
         if not item.freed:
             self._start_more()
+        self._away.check_parent()
 
     def _start_more(self) -> None:
         if self._width_limit.line.heap:

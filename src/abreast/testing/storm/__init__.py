@@ -9,7 +9,7 @@ As an example:
 runs it from a shell.
 """
 
-from abreast.testing.storm.faults import FAULTS, StormFault
+from abreast.testing.storm.faults import BATCH_FAULTS, FAULTS, StormFault
 from abreast.testing.storm.log import BilledTokens, LogEntry, Stats
 from abreast.testing.storm.open import Storm, open_storm
 from abreast.testing.storm.process import StormProcess, start_process
@@ -17,6 +17,7 @@ from abreast.testing.storm.settings import Settings, SettingsStep
 from abreast.testing.storm.world import StormVerdict, World, WorldRequest
 
 __all__ = [
+    "BATCH_FAULTS",
     "FAULTS",
     "BilledTokens",
     "LogEntry",

@@ -11,12 +11,20 @@ from collections.abc import Sequence
 from dataclasses import MISSING, Field, asdict, fields
 from typing import Any, NoReturn
 
-from abreast.testing.storm.faults import FAULTS
+from abreast.testing.storm.faults import BATCH_FAULTS, FAULTS
 from abreast.testing.storm.open import open_storm
 from abreast.testing.storm.settings import Settings, SettingsStep, from_json, make_settings
 
 _USAGE_ERROR = 2
-_SPECIAL_SETTINGS = ("faults", "fault_at", "steps", "markers", "retry_after")
+_SPECIAL_SETTINGS = (
+    "faults",
+    "fault_at",
+    "batch_faults",
+    "batch_fault_at",
+    "steps",
+    "markers",
+    "retry_after",
+)
 _EXAMPLES = """\
 examples:
   python -m abreast.testing.storm --rpm 600 --concurrency 40 --latency 0.5
@@ -25,7 +33,9 @@ examples:
   python -m abreast.testing.storm --strict anthropic-new
 
 paths: /v1/chat/completions, /v1/messages, /v1beta/models/MODEL:generateContent
-(and :streamGenerateContent), /v1/models; the truth is at /storm/log and /storm/stats,
+(and :streamGenerateContent), /v1/models; batches at /v1/files and /v1/batches,
+/v1/messages/batches, /v1beta/models/MODEL:batchGenerateContent and /v1beta/batches;
+the truth is at /storm/log, /storm/batches and /storm/stats,
 and settings change by POST to /storm/settings
 
 faults, each also asked for by fault-NAME in a model's name or a prompt
@@ -65,6 +75,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _make_parser() -> argparse.ArgumentParser:
     faults = "\n".join(f"  {fault.name:<17} {fault.doc}" for fault in FAULTS.values())
+    faults += "\n\nfaults of a batch:\n"
+    faults += "\n".join(f"  {name:<17} {doc}" for name, doc in BATCH_FAULTS.items())
     parser = _Parser(
         usage="python -m abreast.testing.storm [options]",
         prog="python -m abreast.testing.storm",
@@ -108,6 +120,20 @@ def _add_special_arguments(parser: argparse.ArgumentParser) -> None:
         "--fault-at", type=_nth, action="append", metavar="N=NAME", help=docs["fault_at"]
     )
     parser.add_argument(
+        "--batch-fault",
+        type=_rate,
+        action="append",
+        metavar="NAME=RATE",
+        help=docs["batch_faults"],
+    )
+    parser.add_argument(
+        "--batch-fault-at",
+        type=_nth,
+        action="append",
+        metavar="N=NAME",
+        help=docs["batch_fault_at"],
+    )
+    parser.add_argument(
         "--step", type=_step, action="append", metavar="SECONDS:NAME=VALUE,...", help=docs["steps"]
     )
     parser.add_argument(
@@ -130,6 +156,8 @@ def _settings_from(options: argparse.Namespace) -> dict[str, Any]:
     given = {each.name: getattr(options, each.name, None) for each in fields(Settings)}
     given["faults"] = dict(options.fault) if options.fault else None
     given["fault_at"] = dict(options.fault_at) if options.fault_at else None
+    given["batch_faults"] = dict(options.batch_fault) if options.batch_fault else None
+    given["batch_fault_at"] = dict(options.batch_fault_at) if options.batch_fault_at else None
     given["steps"] = tuple(options.step) if options.step else None
     return from_json(
         options.settings | {name: value for name, value in given.items() if value is not None}

@@ -45,6 +45,24 @@ FAULTS = {
     )
 }
 
+BATCH_FAULTS = {
+    "lost": "the batch is accepted, and the connection is reset before the answer",
+    "lost-late": "the same, and it is listed only after half of its time",
+    "unsent": "the connection is reset, and the batch is not accepted",
+    "500": "an internal error, and the batch is not accepted",
+    "500-created": "an internal error, and the batch is accepted all the same",
+    "429": "too many requests, and the batch is not accepted",
+    "expired": "half of it is answered, the rest expires",
+    "cancelled": "half of it is answered, the rest is cancelled, as by someone else",
+    "failed": "none of it is answered: the file is said to be no JSON",
+    "partial": "every fifth request fails",
+    "missing": "every fifth request has no result",
+    "duplicates": "every third result comes twice",
+    "cut": "the first download of the results is reset",
+    "slow": "it takes ten times as long",
+}
+"""What can happen to a submitted batch. Results never come in the order of the requests."""
+
 # Not in the middle of a word: "default-500" asks for nothing.
 _MARKER = re.compile(r"(?<![\w-])fault-([a-z0-9]+?(?:-[a-z]+?)?)(?:x(\d+))?(?![\w-])")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.testing.storm.dialects.replies import Script
@@ -56,6 +56,12 @@ class Storm:
     def billed(self) -> dict[str, BilledTokens]:
         """The tokens that are billed to each model."""
         return billed_of(self.log)
+
+    def batches(self) -> list[Mapping[str, Any]]:
+        """A row for each request of each batch: `outcome`, `billed`, `custom_id`, `key`, ..."""
+        routes = self._server.batches
+        routes.batches.advance(SYSTEM_CLOCK.now())
+        return routes.batches.log()
 
     def change(self, **changes: Unpack[StormSettings]) -> None:
         """Change limits, speed or faults from now on: `storm.change(rpm=150)`.

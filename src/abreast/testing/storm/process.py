@@ -53,6 +53,10 @@ class StormProcess:
         """The tokens that are billed to each model."""
         return billed_of(self.log())
 
+    def batches(self) -> list[dict[str, Any]]:
+        """A row for each request of each batch: `outcome`, `billed`, `custom_id`, `key`, ..."""
+        return [json.loads(line) for line in self._fetch("/storm/batches").splitlines()]
+
     def change(self, **changes: Any) -> None:
         """Change limits, speed or faults from now on; ValueError for invalid values."""
         try:

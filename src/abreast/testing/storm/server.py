@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from aiohttp import web
 
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.testing.storm.batches.routes import BatchRoutes, ConnectionReset
 from abreast.testing.storm.dialects.anthropic import AnthropicDialect
 from abreast.testing.storm.dialects.dialect import (
     BadRequest,
@@ -74,6 +75,7 @@ class StormServer:
         self._script = script
         # A strict profile remembers what it has sent, so each storm has its own.
         self._profiles: dict[str, Mapping[str, Dialect]] = {"none": _DIALECTS}
+        self.batches = BatchRoutes(world, script, self._dialects)
         self._closing = False
         self._watchers: list[Watcher] = []
         self._http = web.Server(
@@ -126,9 +128,7 @@ class StormServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST":
             settings = self.world.settings_at(SYSTEM_CLOCK.now())
-            if settings.strict not in self._profiles:
-                self._profiles[settings.strict] = make_profile(settings.strict)
-            target = _route(request.path, self._profiles[settings.strict])
+            target = _route(request.path, self._dialects())
             if target is not None:
                 body = await request.read()
                 dialect, model, stream = target
@@ -142,7 +142,28 @@ class StormServer:
                 except BadRequest as error:
                     return _json(dialect.error(400, "bad", str(error), None), status=400)
                 return await self._answer(request, dialect, ask, text)
-        return await self._answer_other(request)
+        return await self._answer_batches(request) or await self._answer_other(request)
+
+    def _dialects(self) -> Mapping[str, Dialect]:
+        """The dialects of the current profile, by path."""
+        strict = self.world.settings_at(SYSTEM_CLOCK.now()).strict
+        if strict not in self._profiles:
+            self._profiles[strict] = make_profile(strict)
+        return self._profiles[strict]
+
+    async def _answer_batches(self, request: web.BaseRequest) -> web.StreamResponse | None:
+        try:
+            answer = await self.batches.answer(request)
+        except ConnectionReset:
+            _reset(request)
+            return web.Response()
+        except Refusal as error:
+            return _json(error.body, status=error.status)
+        except BadRequest as error:
+            return _json({"error": {"message": str(error)}}, status=400)
+        finally:
+            self._notify_watchers()
+        return answer
 
     def _refuse(self, dialect: Dialect, refusal: Refusal) -> web.Response:
         model, parameter = refusal.model, refusal.parameter

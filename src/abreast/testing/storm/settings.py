@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypedDict
 
-from abreast.testing.storm.faults import FAULTS
+from abreast.testing.storm.faults import BATCH_FAULTS, FAULTS
 
 WINDOWS = ("bucket", "fixed", "sliding")
 HEADERS = ("honest", "absent", "late", "lying")
@@ -105,6 +105,15 @@ class Settings:
         default_factory=dict,
         metadata={"doc": "faults of the n-th request to arrive, counted from 1"},
     )
+    batch_seconds: float = _setting(0.0, "how long a batch takes")
+    batch_tokens: float | None = _limit("input tokens in batches that have not ended")
+    batch_faults: Mapping[str, float] = field(
+        default_factory=dict, metadata={"doc": "how often each fault of a batch happens, 0 to 1"}
+    )
+    batch_fault_at: Mapping[int, str] = field(
+        default_factory=dict,
+        metadata={"doc": "faults of the n-th batch to be submitted, counted from 1"},
+    )
     steps: tuple[SettingsStep, ...] = field(
         default=(), metadata={"doc": "settings that change at a time"}
     )
@@ -173,6 +182,10 @@ class StormSettings(TypedDict, total=False):
     markers: bool
     faults: Mapping[str, float]
     fault_at: Mapping[int, str]
+    batch_seconds: float
+    batch_tokens: float | None
+    batch_faults: Mapping[str, float]
+    batch_fault_at: Mapping[int, str]
     steps: Sequence[SettingsStep | tuple[float, Mapping[str, Any]]]
 
 
@@ -231,13 +244,14 @@ def make_settings(options: Mapping[str, Any]) -> Settings:
 
 def from_json(options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert options from JSON, where the numbers of `fault_at` are strings."""
-    at = options.get("fault_at")
-    if not isinstance(at, dict):
-        return dict(options)
-    numbers = {
-        int(number) if str(number).isdecimal() else number: name for number, name in at.items()
-    }
-    return {**options, "fault_at": numbers}
+    converted = dict(options)
+    for setting in ("fault_at", "batch_fault_at"):
+        if isinstance(at := options.get(setting), dict):
+            converted[setting] = {
+                int(number) if str(number).isdecimal() else number: name
+                for number, name in at.items()
+            }
+    return converted
 
 
 def _check_shapes(options: Mapping[str, Any]) -> None:
@@ -245,7 +259,12 @@ def _check_shapes(options: Mapping[str, Any]) -> None:
 
     Numbers and words are checked by Settings itself.
     """
-    for name, keys, values in (("faults", str, int | float), ("fault_at", int, str)):
+    for name, keys, values in (
+        ("faults", str, int | float),
+        ("fault_at", int, str),
+        ("batch_faults", str, int | float),
+        ("batch_fault_at", int, str),
+    ):
         given = options.get(name, {})
         valid = isinstance(given, Mapping) and all(
             isinstance(k, keys) and isinstance(v, values) for k, v in given.items()
@@ -256,7 +275,13 @@ def _check_shapes(options: Mapping[str, Any]) -> None:
         raise ValueError(f"steps are a list, as in {_EXAMPLES['steps']}, not {options['steps']!r}")
 
 
-_EXAMPLES = {"faults": '{"500": 0.01}', "fault_at": '{3: "stall"}', "steps": '[(60, {"rpm": 150})]'}
+_EXAMPLES = {
+    "faults": '{"500": 0.01}',
+    "fault_at": '{3: "stall"}',
+    "batch_faults": '{"lost": 0.1}',
+    "batch_fault_at": '{1: "lost"}',
+    "steps": '[(60, {"rpm": 150})]',
+}
 
 
 def _check_number(name: str, value: object, *, limit: bool) -> None:
@@ -281,7 +306,8 @@ def _check_choices(settings: Settings) -> None:
         raise ValueError(
             f"retry_after is one of {', '.join(RETRY_AFTER)} or a number of seconds, not {wait!r}"
         )
-    for name in ("latency", "per_token", "noise", "neighbour", "minute", "lag", "lie"):
+    times = ("latency", "per_token", "noise", "minute", "lag", "batch_seconds")
+    for name in (*times, "neighbour", "lie"):
         value = getattr(settings, name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{name} is a number, not {value!r}")
@@ -316,19 +342,23 @@ def _check_combinations(settings: Settings) -> None:
 
 
 def _check_faults(settings: Settings) -> None:
-    for name in (*settings.faults, *settings.fault_at.values()):
-        if name not in FAULTS:
-            raise ValueError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")
-    rates = settings.faults.values()
+    _check_rates(FAULTS, "", settings.faults, settings.fault_at)
+    _check_rates(BATCH_FAULTS, "batch_", settings.batch_faults, settings.batch_fault_at)
+
+
+def _check_rates(
+    known: Mapping[str, object], prefix: str, faults: Mapping[str, float], at: Mapping[int, str]
+) -> None:
+    for name in (*faults, *at.values()):
+        if name not in known:
+            raise ValueError(f"there is no fault {name!r}; there are {', '.join(known)}")
+    rates = faults.values()
     if not all(0 <= rate <= 1 for rate in rates) or sum(rates) > 1:
         raise ValueError(
-            "the rates of faults are from 0 to 1, and no more than 1 together, "
-            f"not {dict(settings.faults)}"
+            f"the rates of faults are from 0 to 1, and no more than 1 together, not {dict(faults)}"
         )
-    if not all(number >= 1 for number in settings.fault_at):
-        raise ValueError(
-            f"fault_at counts requests from 1, not {sorted(settings.fault_at, key=str)}"
-        )
+    if not all(number >= 1 for number in at):
+        raise ValueError(f"{prefix}fault_at counts requests from 1, not {sorted(at, key=str)}")
 
 
 _CHOICES = {

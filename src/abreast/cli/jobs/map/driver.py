@@ -129,15 +129,24 @@ class MapDriver(JobDriver):
         """Print the commands that would run, one per line, quoted for a shell."""
         job = self._job
         self.check()
+        forecast = None
+        if job.asks and job.lanes[str(job.model).partition("/")[0]].mode == "batch":
+            from abreast.cli.jobs.map.prompt import PromptCosts
+
+            forecast = PromptCosts(job)
         for index, value in enumerate(self._lines()):
             key = job.key_of(value) if job.key_of is not None else position_key(index)
             words = job.words(value, UnstartedItem(index, key))
+            if forecast is not None:
+                forecast.add(value, UnstartedItem(index, key))
             line = (
                 json_line({"key": key, "index": index, "argv": words})
                 if self.view.json
                 else shlex.join(words)
             )
             write_all(STDOUT, f"{line}\n".encode("utf-8", "surrogateescape"))
+        if forecast is not None:
+            tell(forecast.text())
         return DONE
 
     def start_early(self, stack: ExitStack) -> None:

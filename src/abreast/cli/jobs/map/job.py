@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +27,7 @@ MANIFEST: Final = "map"
 ITEMS: Final = "items"
 """The map's name in its run, so the item 0007 of a run named `map` is `map/items/0007`."""
 INPUT: Final = "input"
-_LATER: Final = ("reasoning", "thinking_tokens", "messages", "agent", "allow", "worktree")
+_LATER: Final = ("reasoning", "thinking_tokens", "messages", "agent", "allow", "worktree", "calls")
 WHOLE_LINE: Final = "{}"
 """As `messages`: the line is the conversation, or an object that has it as `messages`."""
 
@@ -63,6 +63,8 @@ class MapJob:
     images: tuple[str, ...] = ()
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    calls: dict[str, Any] = field(default_factory=dict)
+    """How calls are made: the facts of a `CallMode`."""
     messages: str | None = None
     """Where a line has its conversation: `{}` or `{.field}`."""
     agent: str | None = None
@@ -124,6 +126,9 @@ class MapJob:
 
     def with_changes(self, **changes: object) -> MapJob:
         """A copy with those changes that aren't None."""
+        wait = changes.pop("batch_wait", None)
+        if wait is not None:
+            changes["calls"] = {**self.calls, "wait": wait}
         given: dict[str, Any] = {
             name: value for name, value in changes.items() if value is not None
         }
@@ -193,7 +198,7 @@ class MapJob:
         """The lanes as configured in the directory where the job was started."""
         from abreast.cli.jobs.model_options import configured_lanes
 
-        return configured_lanes(Config.load(Path(self.cwd)), self.lane_width)
+        return configured_lanes(Config.load(Path(self.cwd)), self.lane_width, self.calls)
 
     @cached_property
     def key_of(self) -> Callable[[Any], str] | None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from abreast.cli.config import DEFAULT, WIDTH, Config
-from abreast.cli.errors import refusing
+from abreast.cli.errors import UsageError, refusing
 from abreast.cli.jobs.map.job import WHOLE_LINE, MapJob
 from abreast.cli.jobs.map.template import UnstartedItem, value_at
 from abreast.cli.jobs.model_options import (
+    batch_share,
     check_schema,
     check_sees,
     configured_lanes,
@@ -18,6 +19,7 @@ from abreast.cli.jobs.model_options import (
 )
 from abreast.core.item import position_key
 from abreast.limits.budget import Budget
+from abreast.models.batch.modes import CallMode
 from abreast.models.lanes import ADAPTIVE_WIDTH, check_keys, split_name
 from abreast.models.media import check_media
 from abreast.models.port import Json, Request, full_name
@@ -44,6 +46,10 @@ def width_for(config: Config, model_options: Mapping[str, Any], given: Mapping[s
 def check_prompt(job: MapJob) -> None:
     """Raise an error if the model's name, its key, the schema, an image or the budget is wrong."""
     settings, _ = split_name(job.model or "", job.lanes)
+    with refusing("--batch" if job.calls.get("mode") else "--tier"):
+        CallMode(**job.calls).lane(settings)
+    if settings.mode == "batch" and job.timeout is not None:
+        raise UsageError("--timeout is for direct calls; leave it out, for a batch takes its time")
     if job.images:
         check_sees(job.model or "", job.lanes)
         with refusing("--image"):
@@ -65,6 +71,36 @@ def check_prompt(job: MapJob) -> None:
 def open_caller(job: MapJob, store: Store | None) -> Caller:
     """Open the job's model."""
     return open_named(job.model or "", job.lanes, store, cache=job.cache, warm=job.warm)
+
+
+class PromptCosts:
+    """What the calls of a map may cost, directly and in batches."""
+
+    def __init__(self, job: MapJob) -> None:
+        """Nothing is asked; keys are needed."""
+        self._job = job
+        self._caller = open_caller(job, None)
+        self._calls, self._usd = 0, 0.0
+
+    def add(self, value: object, where: UnstartedItem) -> None:
+        """Add the call about an item."""
+        job, caller = self._job, self._caller
+        request = Request(
+            job.conversation(value, where), system=job.system, max_tokens=job.max_tokens
+        )
+        self._calls += 1
+        if caller.price is not None:
+            self._usd += caller.price.of(*caller.estimates.of(request))
+
+    def text(self) -> str:
+        """A sentence for people."""
+        noun = "call" if self._calls == 1 else "calls"
+        said = f"{self._calls:,} {noun} of {self._caller.name}"
+        if self._caller.price is None:
+            return f"{said}, whose price is not known"
+        share = batch_share(self._caller)
+        batches = "" if share is None else f", about {self._usd * share:.4g} usd in batches"
+        return f"{said}: about {self._usd:.4g} usd directly{batches}"
 
 
 async def with_content(job: MapJob, lines: AsyncIterable[Any]) -> AsyncIterator[list[Any]]:

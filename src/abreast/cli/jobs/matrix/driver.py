@@ -17,7 +17,12 @@ from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.matrix.dry_run import DryRun, print_dry_run
 from abreast.cli.jobs.matrix.page import report_path, short_path, write_page
-from abreast.cli.jobs.model_options import configured_lanes, lane_widths
+from abreast.cli.jobs.model_options import (
+    configured_lanes,
+    lane_widths,
+    read_call_mode,
+    with_wait,
+)
 from abreast.cli.jobs.request import RunRequest, new_request, read_number
 from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.tables import say_json
@@ -75,7 +80,7 @@ class MatrixDriver(JobDriver):
         self.directory = Path(source.directory)
         self._config = Config.load(self.directory)
         self.study = self._load()
-        lanes = configured_lanes(self._config)
+        lanes = configured_lanes(self._config, calls=source.calls)
         widths = lane_widths(None if source.lane_width is None else str(source.lane_width), lanes)
         self._ready = ReadyStudy(
             self.study, source, lanes, widths=widths, choice=self._choice(), offline=offline
@@ -95,7 +100,9 @@ class MatrixDriver(JobDriver):
     ) -> Self:
         """The driver of a recorded run, with another budget if one is given."""
         source = recorded_file(request.opened, row)
-        driver = cls(replace(source, budget=changes["budget"] or source.budget), request)
+        calls = with_wait(source.calls, changes.get("batch_wait"))
+        budget = changes["budget"] or source.budget
+        driver = cls(replace(source, budget=budget, calls=calls), request)
         driver.row = row
         return driver
 
@@ -317,6 +324,7 @@ def drive_study(file: str, text: str, given: Mapping[str, Any]) -> int:
         read_number("--repeats", given.get("repeats")),
         bool(given.get("adaptive")),
         given.get("executor"),
+        read_call_mode(given),
     )
     request = new_request(config, KIND, given)
     driver = MatrixDriver(source, request, report=not given.get("no_report"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from abreast.assembly.names import open_model
+from abreast.cli.jobs.model_options import batch_share
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.jobs.matrix.forecast import ArmSeen, ForecastInterval, forecast
 from abreast.jobs.matrix.recorded_rows import rows_of
@@ -80,6 +81,10 @@ def print_dry_run(given: DryRun, store: Store | None, *, as_json: bool) -> int:
     say(f"{found.cells} cells, and {controls} of controls, which ask no model")
     say(f"tokens: {_interval_text(found.tokens, '{:,.0f}')}")
     say(f"cost: {_interval_text(found.usd, '{:.4g}')} usd; {NO_BOUND}")
+    shares = {batch_share(open_model(model.name, lanes=given.lanes)) for model in study.models}
+    if len(shares) == 1 and (share := shares.pop()) is not None:
+        part = ForecastInterval(*(share * usd for usd in found.usd))
+        say(f"in batches: {_interval_text(part, '{:.4g}')} usd")
     seconds = _interval_text(found.seconds, "{:,.0f}")
     say(f"time: {seconds} s; the lane that ends last is {found.bottleneck}")
     return 0

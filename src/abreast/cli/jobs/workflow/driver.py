@@ -18,7 +18,7 @@ from abreast.cli.jobs.driver import STOPS, EarlyExit, JobDriver, drive
 from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.map.call import find_function
-from abreast.cli.jobs.model_options import configured_lanes
+from abreast.cli.jobs.model_options import configured_lanes, read_call_mode, with_wait
 from abreast.cli.jobs.request import RunRequest, new_request, recorded_facts, unknown_version
 from abreast.cli.jobs.workflow.dry_run import (
     check_arguments,
@@ -77,6 +77,8 @@ class WorkflowFile:
     """The most steps of the whole run at once; None if `--width` is not given."""
     executor: str = "local"
     """Where commands work."""
+    calls: dict[str, Any] = field(default_factory=dict)
+    """How calls are made: the facts of a `CallMode`."""
 
     def workflow(self) -> Workflow:
         """The workflow, checked; raises `UsageError` with all its problems."""
@@ -96,7 +98,10 @@ class WorkflowFile:
     def manifest(self, secrets: Collection[str] = ()) -> dict[str, JsonValue]:
         """What a run stores: without the values of secret inputs, which must be given again."""
         given = {name: value for name, value in self.given.items() if name not in secrets}
-        return {KIND: asdict(replace(self, given=given))}
+        facts = asdict(replace(self, given=given))
+        if not self.calls:  # versions before know nothing of it
+            del facts["calls"]
+        return {KIND: facts}
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> Self:
@@ -192,6 +197,7 @@ class WorkflowDriver(JobDriver):
             model=flags["model"],
             width=None if flags["width"] is None else config.get(WIDTH, flags["width"]),
             executor=flags["executor"] or "local",
+            calls=read_call_mode(flags),
         )
         workflow = source.workflow()
         if flags["check_only"]:
@@ -227,6 +233,7 @@ class WorkflowDriver(JobDriver):
             source.with_more(given, verdicts),
             budget=changes["budget"] or source.budget,
             width=changes["width"] or source.width,
+            calls=with_wait(source.calls, changes.get("batch_wait")),
         )
         secrets = {one.name for one in workflow.inputs if one.secret}
         kept = {name: value for name, value in given.items() if name not in secrets}
@@ -241,7 +248,8 @@ class WorkflowDriver(JobDriver):
 
     def print_dry_run(self) -> int:
         """Print the steps, and what the calls cost at worst."""
-        return print_dry_run(self.workflow, self.inputs, self.config, as_json=self.view.json)
+        lanes = configured_lanes(self.config, calls=self._source.calls)
+        return print_dry_run(self.workflow, self.inputs, self.config, lanes, as_json=self.view.json)
 
     def check(self) -> None:
         """Print the warnings about the file; raise `UsageError` for a runner that can't start."""
@@ -315,7 +323,7 @@ class WorkflowDriver(JobDriver):
         asks = can_prompt() and not self.view.json
         return Tools(
             cwd=None if self._cwd == os.getcwd() else self._cwd,  # noqa: PTH109 - compared as text
-            lanes=configured_lanes(self.config),
+            lanes=configured_lanes(self.config, calls=self._source.calls),
             store=store,
             default_model=self._source.model or self.config.get(MODEL),
             runners=self.config.runners(),

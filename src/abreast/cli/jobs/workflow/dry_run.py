@@ -11,7 +11,7 @@ from abreast.assembly.names import open_model
 from abreast.assembly.workflow_tools import Runner
 from abreast.cli.config import MODEL, Config
 from abreast.cli.errors import UsageError, tell
-from abreast.cli.jobs.model_options import configured_lanes
+from abreast.cli.jobs.model_options import batch_share, configured_lanes
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.events import ITEM_SETTLED
@@ -51,18 +51,25 @@ class _WorstCase:
     calls: int = 0
     tokens: int = 0
     usd: float | None = 0.0
+    batch_usd: float | None = None  # of calls in batches, with the others
     unknown: bool = False
 
 
 def print_dry_run(
-    workflow: Workflow, inputs: Mapping[str, Any], config: Config, *, as_json: bool
+    workflow: Workflow,
+    inputs: Mapping[str, Any],
+    config: Config,
+    lanes: Mapping[str, LaneSettings],
+    *,
+    as_json: bool,
 ) -> int:
     """Print the steps, how often each runs at most, and what the calls cost at worst."""
     planned = plan(workflow.steps, inputs)
     worst = _WorstCase()
     for one in planned:
         if isinstance(one.step, (Prompt, Sample)):
-            _add_calls(worst, one, workflow, config)
+            name = _model_of(one, workflow) or config.get(MODEL)
+            _add_calls(worst, one, name, lanes)
     if as_json:
         say_json(_as_json(planned, worst))
         return 0
@@ -74,24 +81,31 @@ def print_dry_run(
     say_table(("step", "type", "at most", "at once", "line"), rows)
     per = " for one item of each list that isn't known yet" if worst.unknown else ""
     cost = "unknown cost" if worst.usd is None else f"{worst.usd:.4g} usd"
+    if worst.usd is not None and worst.batch_usd is not None:
+        cost += f", or {worst.batch_usd:.4g} usd in batches"
     say(f"model calls at worst: {worst.calls}{per}, about {worst.tokens:,} tokens, {cost}")
     say(f"tokens and cost are {NO_BOUND}")
     return 0
 
 
-def _add_calls(worst: _WorstCase, one: PlannedStep, workflow: Workflow, config: Config) -> None:
+def _add_calls(
+    worst: _WorstCase, one: PlannedStep, name: str, lanes: Mapping[str, LaneSettings]
+) -> None:
     worst.calls += one.calls
     worst.unknown = worst.unknown or bool(one.per)
     text, most, thinking = _prompt_of(one)
-    name = _model_of(one, workflow) or config.get(MODEL)
     try:
-        caller = open_model(name, lanes=configured_lanes(config))
+        caller = open_model(name, lanes=lanes)
         request = Request((Message("user", text),), max_tokens=most, thinking_tokens=thinking)
         need, _ = caller.reserve(request, ())
     except Exception:  # noqa: BLE001 - without a key or a known model, the cost is unknown
         worst.usd = None
         return
     worst.tokens += one.calls * need.tokens
+    share = batch_share(caller)
+    if worst.usd is not None and (share is not None or worst.batch_usd is not None):
+        before = worst.usd if worst.batch_usd is None else worst.batch_usd
+        worst.batch_usd = before + one.calls * need.usd * (1.0 if share is None else share)
     if worst.usd is not None:
         worst.usd = worst.usd + one.calls * need.usd if caller.price is not None else None
 

@@ -1,0 +1,1 @@
+"""Batches of providers: many requests in one submission, answered within a day, at half price."""
