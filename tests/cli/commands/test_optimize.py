@@ -81,10 +81,13 @@ def project(abreast, tmp_path):
     return abreast
 
 
-def patiently(project, *words):
-    """Run it to its end; as it measures, that takes long on a busy machine."""
+def patiently(project, *words, under=()):
+    """Run it to its end; as it measures, that takes long on a busy machine.
+
+    `under` is a command that runs it.
+    """
     ended = subprocess.run(
-        [*ABREAST, *words],
+        [*under, *ABREAST, *words],
         cwd=project.folder,
         env=unmeasured(project.environment),
         stdin=subprocess.DEVNULL,

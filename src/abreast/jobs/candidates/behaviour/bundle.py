@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final
 
 _CANDIDATES: Final = Path(__file__).parents[1]
-_SANDBOX: Final = Path(__file__).parents[3] / "worktrees" / "sandbox.py"
+_WORKTREES: Final = Path(__file__).parents[3] / "worktrees"
 _PACKAGE, _BUNDLE = "abreast.jobs.candidates", "_abreast_child"
-_FOLDERS: Final = ("values", "child")
+# The folders of the bundle, and where each is from.
+_FOLDERS: Final = {"values": _CANDIDATES, "child": _CANDIDATES, "sandbox": _WORKTREES}
 # By PEP 552: a file with a source hash that is not checked when it is loaded.
 _PYC_HEADER: Final = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 
@@ -48,11 +49,12 @@ def _files() -> dict[str, bytes]:
     An interpreter of another version ignores the compiled ones.
     """
     found = {"__init__.py": b"", **{f"{folder}/__init__.py": b"" for folder in _FOLDERS}}
-    folders = [sorted((_CANDIDATES / folder).glob("[a-z]*.py")) for folder in _FOLDERS]
-    for path in (_CANDIDATES / "rules.py", *chain(*folders), _SANDBOX):
-        name = path.name if path == _SANDBOX else path.relative_to(_CANDIDATES).as_posix()
+    folders = [sorted((top / folder).glob("[a-z]*.py")) for folder, top in _FOLDERS.items()]
+    for path in (_CANDIDATES / "rules.py", *chain(*folders)):
+        top = _FOLDERS.get(path.parent.name, _CANDIDATES)
+        name = path.relative_to(top).as_posix()
         text = path.read_text(encoding="utf-8").replace(_PACKAGE, _BUNDLE)
-        text = text.replace("from abreast.worktrees import", f"from {_BUNDLE} import")
+        text = text.replace("from abreast.worktrees.sandbox", f"from {_BUNDLE}.sandbox")
         found[name] = text.encode("utf-8")
         compiled = Path(cache_from_source(name))
         found[str(compiled)] = _PYC_HEADER + marshal.dumps(

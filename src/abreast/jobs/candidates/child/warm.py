@@ -28,8 +28,11 @@ from typing import Any, NoReturn
 
 from abreast.jobs.candidates.child import guard, main, suite, timed
 from abreast.jobs.candidates.child.paths import Places
-from abreast.worktrees import sandbox
+from abreast.worktrees.sandbox import landlock, seccomp
+from abreast.worktrees.sandbox import program as sandbox
 
+# A fork can't import them any more: its files may be out of its reach by then.
+FILTERS = (landlock, seccomp)
 _PROGRAMS = {"main": main.main, "timed": timed.main}
 _STANDARD = 3  # descriptors: stdin, stdout, stderr
 _PDEATHSIG = 1
