@@ -13,7 +13,7 @@ from typing import Final
 
 _CANDIDATES: Final = Path(__file__).parents[1]
 _WORKTREES: Final = Path(__file__).parents[3] / "worktrees"
-_PACKAGE, _BUNDLE = "abreast.jobs.candidates", "_abreast_child"
+_PACKAGE, BUNDLE = "abreast.jobs.candidates", "_abreast_child"
 # The folders of the bundle, and where each is from.
 _FOLDERS: Final = {"values": _CANDIDATES, "child": _CANDIDATES, "sandbox": _WORKTREES}
 # By PEP 552: a file with a source hash that is not checked when it is loaded.
@@ -27,7 +27,7 @@ if sys.version_info < (3, 11):
     sys.exit("abreast: Python 3.11 or later is needed to watch a function, this is %s" % found)
 place = sys.argv.pop()
 sys.path.insert(1, place)
-from {_BUNDLE}.child.main import main
+from {BUNDLE}.child.main import main
 sys.path.remove(place)
 main(place)
 """
@@ -35,7 +35,7 @@ main(place)
 
 def write_bundle(place: Path) -> None:
     """Write all modules of the child into a package in the directory `place`, which exists."""
-    package = place / _BUNDLE
+    package = place / BUNDLE
     for folder in ("", *_FOLDERS):
         (package / folder / "__pycache__").mkdir(parents=True)
     for name, data in _files().items():
@@ -53,8 +53,8 @@ def _files() -> dict[str, bytes]:
     for path in (_CANDIDATES / "rules.py", *chain(*folders)):
         top = _FOLDERS.get(path.parent.name, _CANDIDATES)
         name = path.relative_to(top).as_posix()
-        text = path.read_text(encoding="utf-8").replace(_PACKAGE, _BUNDLE)
-        text = text.replace("from abreast.worktrees.sandbox", f"from {_BUNDLE}.sandbox")
+        text = path.read_text(encoding="utf-8").replace(_PACKAGE, BUNDLE)
+        text = text.replace("from abreast.worktrees.sandbox", f"from {BUNDLE}.sandbox")
         found[name] = text.encode("utf-8")
         compiled = Path(cache_from_source(name))
         found[str(compiled)] = _PYC_HEADER + marshal.dumps(
