@@ -951,7 +951,7 @@ def test_no_interface_that_a_supported_python_deprecates_is_used():
         if isinstance(node, ast.Attribute)
     }
     # Processes of their own with one thread, where forking is as it always was.
-    alone = ("src/abreast/worktrees/sandbox.py", "src/abreast/jobs/candidates/child/")
+    alone = ("src/abreast/worktrees/sandbox/", "src/abreast/jobs/candidates/child/")
     deprecated = [(place, name) for place, name in used if DEPRECATED.fullmatch(name)]
     assert [
         (place, name)

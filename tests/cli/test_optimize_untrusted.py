@@ -4,12 +4,14 @@ The report says why, and which walls stood.
 """
 
 import socket
+import sys
 import threading
 
 import pytest
 
 from tests.cli.commands.test_optimize import TARGET, drafts, patiently, project, seen
 from tests.jobs.candidates.projects import FAST
+from tests.worktrees.sandbox import without_namespaces
 
 assert project  # the fixture: a repository with a slow function and its tests
 
@@ -18,6 +20,7 @@ ANSWER = FAST.partition("    seen = ")
 # must catch them.
 HIDDEN = "import os\n\n\ndef others():\n    return getattr(os.sys, 'modu' + 'les')\n\n\n"
 KEY = "sk-do-not-tell"
+WITHOUT_NAMESPACES = (sys.executable, without_namespaces.__file__)
 
 
 def harmful(inside, top="", tried=True):
@@ -101,8 +104,9 @@ def caught():
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("under", [(), WITHOUT_NAMESPACES], ids=["namespaces", "filters"])
 def test_what_does_harm_is_refused_and_the_report_says_why_and_which_walls_stood(
-    project, tmp_path, caught
+    project, tmp_path, caught, under
 ):
     port, came = caught
     project.file("conftest.py", "def pytest_configure():\n    pass\n")
@@ -115,9 +119,8 @@ def test_what_does_harm_is_refused_and_the_report_says_why_and_which_walls_stood
     words = drafts(project, **files)
     project.environment["OPENAI_API_KEY"] = KEY
     before = seen(project)
-    said = patiently(
-        project, "optimize", *TARGET, *words, "--timeout", "20s", "--generated", "0", "--json"
-    )
+    options = ("--timeout", "20s", "--generated", "0", "--json")
+    said = patiently(project, "optimize", *TARGET, *words, *options, under=under)
     assert said.code == 0, said.err
     (found,) = said.rows
     told = {one["name"]: one for one in found["candidates"]}
@@ -146,6 +149,8 @@ def test_what_does_harm_is_refused_and_the_report_says_why_and_which_walls_stood
     assert {"process group", "environment", "memory", "cpu", "file size"} <= set(
         found["confinement"]
     )
+    if under:
+        assert "user namespace" in found["unconfined"]
     for wall in ("network", "read-only files", "processes", "processes apart"):
         assert (wall in found["confinement"]) != bool(found["unconfined"].get(wall))
     page = next(path for path in kept if path.suffix == ".html").read_text()

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from abreast.executors.commands import Commands
 from abreast.jobs.candidates.author import AskableModel, ModelAuthor, blocks_of, proposals_of
+from abreast.jobs.candidates.behaviour.evidence import EvidenceSources
 from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests
 from abreast.jobs.candidates.evaluator import MIN_WALL_SECONDS, Bounds, Evaluator
 from abreast.jobs.candidates.job import Author, CandidateRun, CandidatesContext, EvaluationOptions
@@ -70,7 +71,14 @@ class CandidatesTools:
         self.root, self.target = _find_target(spec.target, cwd)
         self.original = read_source(self.root / self.target.file)
         self.tests = self._find_tests()
-        self._evaluator = Evaluator(self.target, self.original, self.tests, self._read_bounds())
+        self._evaluator = Evaluator(
+            self.target,
+            self.original,
+            self.tests,
+            self._read_bounds(),
+            self._find_evidence(),
+            cwd=cwd,
+        )
         self.author: Author | None = None
         self._trials: CandidateRun | None = None
 
@@ -194,24 +202,34 @@ class CandidatesTools:
     # --- reading the specification ---------------------------------------------------------------
 
     def _find_tests(self) -> Tests:
-        tests, python_flag = self._spell("tests"), self._spell("python")
+        python_flag = self._spell("python")
         names = []
         for given in self.spec.tests:
             file, mark, rest = given.partition("::")
-            path = (self._cwd / file).resolve()
-            if not path.exists():
-                raise ValueError(f"{tests}: there is no {file}")
-            if not path.is_relative_to(self.root):
-                raise ValueError(f"{tests}: {file} is outside of {self.root}")
-            names.append(f"{path.relative_to(self.root).as_posix()}{mark}{rest}")
+            names.append(f"{self._find_file('tests', file)}{mark}{rest}")
         python = self.spec.python or sys.executable
         if self.spec.python and os.sep in python:
             # Not resolved: the link's own place decides which virtual environment it is.
             python = str(self._cwd / python)
         if shutil.which(python) is None:
             raise ValueError(f"{python_flag}: there is no {python}")
-        _check_pytest(python, self.root, python_flag)
+        if names:
+            _check_pytest(python, self.root, python_flag)
         return Tests(tuple(names), python)
+
+    def _find_evidence(self) -> EvidenceSources:
+        spec = self.spec
+        scripts = tuple(self._find_file("workload", one) for one in spec.workload)
+        return EvidenceSources(spec.doctests, scripts, spec.trace, spec.hints)
+
+    def _find_file(self, option: str, file: str) -> str:
+        """Return the path of a file of the project from its directory. Raises ValueError."""
+        path, word = (self._cwd / file).resolve(), self._spell(option)
+        if not path.exists():
+            raise ValueError(f"{word}: there is no {file}")
+        if not path.is_relative_to(self.root):
+            raise ValueError(f"{word}: {file} is outside of {self.root}")
+        return path.relative_to(self.root).as_posix()
 
 
 def _find_target(given: str, cwd: Path) -> tuple[Path, Target]:

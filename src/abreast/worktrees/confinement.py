@@ -1,7 +1,7 @@
 """Runs an untrusted command in a slot, limited and isolated as far as the system allows.
 
 `ConfinedResult.confinement` lists the restrictions that were in effect for the command, as the
-sandbox applied them (`abreast.worktrees.sandbox`). Their names:
+sandbox applied them (`abreast.worktrees.sandbox.program`). Their names:
 
     process group        ended with the call, at the time limit, and with the driver
     environment          only PATH, LANG, an empty HOME and TMPDIR, and what the caller adds
@@ -12,6 +12,11 @@ sandbox applied them (`abreast.worktrees.sandbox`). Their names:
     processes apart      it can signal only its own processes, and with `processes unseen` it sees
                          no others
     shared memory apart  the same for shared memory and message queues
+
+Where these are the work of namespaces, `user namespace` is among them; where they are the work of
+the kernel's filters, `landlock` and `seccomp` are. Under filters there is no loopback either, /dev
+has no shared memory, modes, owners and times of files stay as they are, and other processes are
+seen, though not their memory and environment.
 """
 
 import asyncio
@@ -20,8 +25,10 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -34,14 +41,14 @@ from abreast.worktrees.errors import SlotClosed
 from abreast.worktrees.slot import Slot
 from abreast.worktrees.staging import remove_tree
 
-Walls: TypeAlias = Literal["any", "own", "bubblewrap", "none"]
+Walls: TypeAlias = Literal["any", "own", "bubblewrap", "filters", "none"]
 Why: TypeAlias = Literal["exit", "timeout", "memory", "cpu", "processes", "file size", "killed"]
 
 # Runs the sandbox with a request some other way than by a new process; gets the request, a
 # directory that the command can't reach, and how many bytes of its output to keep.
 StartSandbox: TypeAlias = Callable[[dict[str, Any], Path, int], Awaitable[Finished]]
 
-_SANDBOX: Final = ("-I", "-S", str(Path(__file__).with_name("sandbox.py")))
+_SANDBOX: Final = ("-I", "-S", str(Path(__file__).with_name("sandbox") / "program.py"))
 # Hidden from the command: sockets of other processes, and devices.
 _MASKED: Final = ("/tmp", "/var/tmp", "/run", "/dev")  # noqa: S108 - no file is made there
 # Credentials in the user's home. The rest of it can be read, as Python may be installed there.
@@ -72,6 +79,7 @@ _LIMIT_MESSAGES: Final[tuple[tuple[Why, tuple[bytes, ...]], ...]] = (
     ("file size", (b"File too large",)),
 )
 _SCRATCH_NUMBERS: Final = count()
+_PROBE_SECONDS: Final = 30.0
 PRIVATE: Final = "private-"  # directories in `scratch` that begin so are hidden from commands
 
 
@@ -164,7 +172,8 @@ async def run_confined(
         writable: what else it may write to; must exist.
         cwd: where it runs, from the slot's `root`.
         walls: how network, files and processes are isolated: by namespaces of our own, else by
-            bubblewrap if it is installed, else not at all; or by only one of these ways.
+            bubblewrap if it is installed, and what these do not isolate by filters (Landlock and
+            seccomp); or by only one of these ways.
         grace: seconds beyond `limits.seconds` until a sandbox that does not answer is given up.
         start: runs the sandbox; by default in a new process.
 
@@ -196,8 +205,7 @@ async def run_confined(
                 **(extra_env or {}),
             },
             "cwd": str(slot.root / (cwd or "")),
-            "walls": ["own"] if walls in {"any", "own"} else [],
-            "bubblewrap": shutil.which("bwrap") if walls in {"any", "bubblewrap"} else None,
+            **_ways(walls),
             "sandbox": sandbox,
         }
         finished: Finished | None = None
@@ -219,6 +227,58 @@ async def run_confined(
         os.close(report)
         with contextlib.suppress(OSError):  # closing the pool tries again, and reports the reason
             await run_in_thread(lambda _: remove_tree(scratch))
+
+
+def probe_confinement() -> Confinement:
+    """Run a command that does nothing, and return what it was confined by; blocks meanwhile.
+
+    Raises OSError or ValueError if no sandbox can be started here.
+    """
+    with tempfile.TemporaryDirectory(prefix="abreast-probe-") as place:
+        sandbox = [sys.executable, *_SANDBOX]
+        report = Path(place) / "report"
+        request = {
+            "argv": [sys.executable, "-I", "-S", "-c", ""],
+            "limits": asdict(ResourceLimits()),
+            "seconds": _PROBE_SECONDS,
+            "report": str(report),
+            "writable": [place],
+            "readable": [str(path) for path in _behind_masks((sys.prefix, sys.base_prefix))],
+            "masks": list(_MASKED),
+            "hidden": [],
+            "env": sandbox_environment(),
+            "cwd": place,
+            **_ways("any"),
+            "sandbox": sandbox,
+        }
+        subprocess.run(
+            sandbox,
+            input=json.dumps(request).encode(),
+            env=sandbox_environment(),
+            capture_output=True,
+            check=False,
+            timeout=2 * _PROBE_SECONDS,
+        )
+        facts = json.loads(report.read_bytes())
+    return Confinement(tuple(facts["layers"]), facts["missing"])
+
+
+def _ways(walls: Walls) -> dict[str, Any]:
+    """How network, files and processes may be isolated, for the sandbox."""
+    return {
+        "walls": ["own"] if walls in {"any", "own"} else [],
+        "bubblewrap": shutil.which("bwrap") if walls in {"any", "bubblewrap"} else None,
+        "filters": walls in {"any", "filters"},
+    }
+
+
+def _behind_masks(paths: Iterable[str | Path]) -> list[Path]:
+    """Return those of the paths that the masked directories would hide."""
+    return [
+        path
+        for path in map(Path, paths)
+        if any(path.is_relative_to(mask) for mask in _MASKED) and str(path) not in _MASKED
+    ]
 
 
 def sandbox_environment() -> dict[str, str]:
@@ -246,11 +306,6 @@ def _sandbox_request(
         Path(sys.base_prefix),
         Path(shutil.which(argv[0]) or "/").parent,
     ]
-    masked = [
-        path
-        for path in needed
-        if any(path.is_relative_to(mask) for mask in _MASKED) and str(path) not in _MASKED
-    ]
     home = Path.home()
     return {
         "argv": list(argv),
@@ -258,7 +313,7 @@ def _sandbox_request(
         "seconds": limits.seconds,
         "report": str(scratch / "report"),
         "writable": [str(path) for path in writable_paths],
-        "readable": [str(path) for path in masked],
+        "readable": [str(path) for path in _behind_masks(needed)],
         "masks": list(_MASKED),
         "hidden": [
             *(str(home / name) for name in _SECRETS if (home / name).exists()),

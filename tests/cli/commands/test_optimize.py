@@ -82,10 +82,13 @@ def project(abreast, tmp_path):
     return abreast
 
 
-def patiently(project, *words):
-    """Run it to its end; as it measures, that takes long on a busy machine."""
+def patiently(project, *words, under=()):
+    """Run it to its end; as it measures, that takes long on a busy machine.
+
+    `under` is a command that runs it.
+    """
     ended = subprocess.run(
-        [*ABREAST, *words],
+        [*under, *ABREAST, *words],
         cwd=project.folder,
         env=unmeasured(project.environment),
         stdin=subprocess.DEVNULL,
@@ -818,3 +821,22 @@ def test_fewer_than_six_blocks_are_refused(project):
     said = project("optimize", *TARGET, *drafts(project, a=FAST), "--blocks", "4")
     assert said.code == 2
     assert "6" in said.err
+
+
+def test_without_tests_the_alternatives_are_named(project):
+    said = project("optimize", "sums.py::pairs", *drafts(project, a=FAST))
+    assert said.code == 2
+    for option in ("--tests", "--doctests", "--workload", "--trace", "--hints"):
+        assert option in said.err
+
+
+def test_a_verdict_says_which_evidence_it_stands_on(project):
+    project.file("app.py", "import sums\nprint(sums.pairs([1, 2, 3], 4))\n")
+    words = ("--trace", "python app.py", "--behaviour-only", "--generated", "5", "--json")
+    said = project("optimize", "sums.py::pairs", *drafts(project, a=FAST), *words)
+    assert said.code == 0, said.err
+    (found,) = said.rows
+    (one,) = found["candidates"]
+    assert one["verdict"] == "same"
+    assert one["behaviour"]["evidence"] == ["trace"]
+    assert "of trace (1 of 1 items pass)" in one["reason"]

@@ -183,7 +183,7 @@ def test_the_table_is_short_and_the_counterexample_whole():
     ("facts", "said"),
     [
         ({"targets": "x"}, "there is no 'targets'; did you mean target"),
-        ({"target": "a.py::f"}, "tests is missing"),
+        ({"target": "a.py::f"}, "nothing calls the target: give tests, or doctests"),
         ({"target": "a.py::f", "tests": "t.py"}, "candidates come from one of"),
         (
             {"target": "a.py::f", "tests": "t.py", "candidates": "d", "patches": "d"},

@@ -46,7 +46,11 @@ _METHODS: Final = ("repair", "refine", "adapt")
 async def optimize(
     function: Callable[..., Any] | str,
     *,
-    tests: PathText | Sequence[PathText],
+    tests: PathText | Sequence[PathText] = (),
+    doctests: bool = False,
+    workload: PathText | Sequence[PathText] = (),
+    trace: str | None = None,
+    hints: bool = False,
     candidates: PathText | Sequence[PathText] | None = None,
     author: str | Model | Caller | Author | WriteCandidate | None = None,
     proposals: int = 4,
@@ -84,7 +88,13 @@ async def optimize(
 
     Args:
         function: the function, or its place as `"file.py::name"` or `"file.py::Class.method"`.
-        tests: what calls it: files, directories or node ids of pytest.
+        tests: what calls it: files, directories or node ids of pytest. At least one of this and
+            the next four is needed.
+        doctests: whether the doctests of its file are run.
+        workload: Python scripts that call it.
+        trace: a command of yours, such as `"python app.py"`; its calls are recorded once, without
+            confinement, and made again for each candidate.
+        hints: whether it is called with what Hypothesis makes of its type hints.
         candidates: a directory of Python files, or a list of source texts and of paths to Python
             files, patches and directories. A text is the whole file anew or only the function; a
             text has a line break or the word `def` in it, anything else is a path.
@@ -138,6 +148,10 @@ async def optimize(
         {
             "target": function if isinstance(function, str) else place_of(function),
             "tests": [fspath(one) for one in _listed(tests)],
+            "doctests": doctests,
+            "workload": [fspath(one) for one in _listed(workload)],
+            "trace": trace,
+            "hints": hints,
             "candidates": given if isinstance(given, str) else None,
             "model": author if isinstance(author, str) else None,
             "proposals": proposals,
@@ -297,13 +311,16 @@ def _digest(given: str | list[str] | None, kind: AuthorKind, author: object) -> 
 
 def _is_same(facts: dict[str, Any], row: RunRow) -> bool:
     """Whether a recorded run has the same target, source and candidates."""
+    from abreast.jobs.candidates.spec import EVIDENCE
+
     recorded: Any = row.manifest.get("candidates")
     if not isinstance(recorded, dict) or not isinstance(recorded.get("spec"), dict):
         return False
     words = ("target", "original", "program")
-    sources = ("candidates", "model", "tests", "timing")
-    # Runs of before always measured.
-    before = {"timing": True, **recorded["spec"]}
+    sources = ("candidates", "model", "timing", *EVIDENCE)
+    # Runs of before always measured, and had tests.
+    others = {"doctests": False, "workload": [], "trace": None, "hints": False}
+    before = {"timing": True, **others, **recorded["spec"]}
     return all(recorded.get(word) == facts[word] for word in words) and all(
         before.get(word) == facts["spec"][word] for word in sources
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Final, Literal, TypeAlias
 
 import click
@@ -29,6 +30,8 @@ from abreast.system.installation import install_hint
 Verdict: TypeAlias = Literal["ok", "missing", "wrong"]
 
 _MIN_FREE_BYTES: Final = 100 << 20  # below that much free disk the verdict is "wrong"
+_CONFINEMENT: Final = "confinement of candidates"
+_MEANS: Final = ("user namespace", "bubblewrap", "landlock", "seccomp")
 _EXTRAS: Final = (
     ("xllamacpp", "the embedded model, local/...", "local"),
     ("genai_prices", "what models cost", "prices"),
@@ -115,6 +118,7 @@ def _findings(choice: StoreChoice) -> Iterator[DoctorFinding]:
         if found
         else "no /proc here: what a crashed driver leaves behind is not found at resume",
     )
+    yield _confinement()
     yield DoctorFinding(
         "terminal",
         "ok",
@@ -126,6 +130,26 @@ def _findings(choice: StoreChoice) -> Iterator[DoctorFinding]:
             if find_spec(module) is None
             else DoctorFinding(module, "ok", purpose)
         )
+
+
+def _confinement() -> DoctorFinding:
+    """What untrusted code of `abreast optimize` is confined in, and by what."""
+    from abreast.worktrees.confinement import probe_confinement
+
+    try:
+        found = probe_confinement()
+    except (OSError, ValueError, SubprocessError) as error:
+        return DoctorFinding(_CONFINEMENT, "missing", f"no sandbox could be started: {error}")
+    means = [name for name in _MEANS if name in found]
+    confined = [name for name in found.layers if name not in _MEANS]
+    text = f"{', '.join(confined)}; by {' and '.join(means) or 'limits alone'}"
+    open_parts = {name: why for name, why in found.missing.items() if name not in _MEANS}
+    if not open_parts:
+        return DoctorFinding(_CONFINEMENT, "ok", text)
+    unconfined = ", ".join(f"{name} ({why})" for name, why in open_parts.items())
+    serious = open_parts.keys() - {"processes unseen"}
+    verdict: Verdict = "missing" if serious else "ok"
+    return DoctorFinding(_CONFINEMENT, verdict, f"{text}; not confined: {unconfined}")
 
 
 def _lane_findings(config: Config) -> Iterator[DoctorFinding]:

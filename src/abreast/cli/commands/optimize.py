@@ -12,9 +12,21 @@ candidate_options = options.group_of(
         "tests",
         metavar="FILE",
         multiple=True,
-        required=True,
         help="The tests that call it: a file, directory or node id of pytest; may be repeated.",
     ),
+    click.option("--doctests", is_flag=True, help="Run the doctests of its file."),
+    click.option(
+        "--workload",
+        metavar="FILE",
+        multiple=True,
+        help="A Python script that calls it; may be repeated.",
+    ),
+    click.option(
+        "--trace",
+        metavar="TEXT",
+        help='A command, such as "python app.py", whose calls are recorded and made again.',
+    ),
+    click.option("--hints", is_flag=True, help="Call it with what Hypothesis makes of its hints."),
     click.option(
         "--python", metavar="PATH", help="The project's Python, with its pytest.  [this one]"
     ),

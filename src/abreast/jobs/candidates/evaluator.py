@@ -1,12 +1,21 @@
 """Evaluates a candidate in a real project: traces the tests, compares behaviour, measures speed."""
 
 import asyncio
+import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from abreast.jobs.candidates.behaviour.evidence import (
+    EvidenceSources,
+    calls_workload,
+    hinted_calls,
+    hinted_workload,
+    traced_calls,
+)
 from abreast.jobs.candidates.behaviour.on_node import TraceOnNode
 from abreast.jobs.candidates.behaviour.traced_run import (
     LIMITS,
@@ -63,10 +72,15 @@ def limits_for(limits: ResourceLimits, *originals: Watched) -> ResourceLimits:
 
 @dataclass(frozen=True, slots=True)
 class OriginalTrace:
-    """The trace of the original, as plain data, and the calls that are timed, if any are."""
+    """The trace of the original, as plain data, and the calls that are timed, if any are.
+
+    Attributes:
+        recorded: JSON: workloads of calls that were recorded or drawn, to be made again.
+    """
 
     watched: Mapping[str, Any]
     inputs: TimedCalls | None
+    recorded: str = "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +100,26 @@ class Bounds:
 
 
 class Evaluator:
-    """Evaluates candidates by the project's own tests."""
+    """Evaluates candidates by the project's own tests, or by other calls of the target."""
 
-    def __init__(self, target: Target, source: str, tests: Tests, bounds: Bounds) -> None:
-        """`source` is the text of the target's file. Nothing starts before `begin`."""
-        self.target, self._source, self._tests, self._bounds = target, source, tests, bounds
+    def __init__(
+        self,
+        target: Target,
+        source: str,
+        tests: Tests,
+        bounds: Bounds,
+        sources: EvidenceSources | None = None,
+        *,
+        cwd: Path | None = None,
+    ) -> None:
+        """`source` is the text of the target's file. Nothing starts before `begin`.
+
+        `sources` are calls besides those of the tests; a command is run in `cwd`.
+        """
+        self.target, self._source, self._bounds = target, source, bounds
+        self._sources, self._cwd = sources or EvidenceSources(), cwd or Path.cwd()
+        self._tests = replace(tests, workloads=self._sources.workloads())
+        self.kinds = (*(("tests",) if tests.names else ()), *self._sources.kinds)
         self._probe: Probe | None = None
         self._slot_lock, self._probe_lock = asyncio.Lock(), asyncio.Lock()
         self._parents: WarmParents | None = None
@@ -157,6 +186,8 @@ class Evaluator:
             return await self._trace(slot, self._bounds.limits, wanted=wanted, parent=parent)
 
         async with machine(alone=False):
+            recorded = await self._record_calls(slot)
+            self._tests = replace(self._tests, workloads=(*self._tests.workloads, *recorded))
             watched = await self._trace(slot, self._bounds.limits, modules=True)
             check_baseline(watched, self.target.qualname, str(slot.path))
             if self._parents is not None:
@@ -171,7 +202,28 @@ class Evaluator:
                 )
             await slot.reset()
             inputs = await self._choose_inputs(slot) if self._bounds.timing else None
-        return OriginalTrace(watched.to_plain(), inputs)
+        return OriginalTrace(watched.to_plain(), inputs, json.dumps(recorded))
+
+    async def _record_calls(self, slot: Slot) -> list[dict[str, Any]]:
+        """Record the calls of a program, and those that type hints allow. Raises BaselineFailed."""
+        recorded = []
+        if self._sources.trace is not None and slot.commands is not None:
+            calls = await traced_calls(
+                self._sources.trace,
+                slot.commands,
+                target=self.target,
+                root=slot.repository.top,
+                cwd=self._cwd,
+                python=self._tests.python,
+            )
+            recorded.append(calls_workload("trace", calls))
+        if self._sources.hints:
+            drawing = replace(self._tests, names=(), workloads=(hinted_workload(),))
+            drawn = await watch(slot, self.target, drawing, limits=self._bounds.limits)
+            await slot.reset()
+            calls = hinted_calls(drawn, self.target.qualname)
+            recorded.append(calls_workload("type hints", calls))
+        return recorded
 
     async def _choose_inputs(self, slot: Slot) -> TimedCalls:
         seconds = self._bounds.limits.seconds
@@ -182,6 +234,8 @@ class Evaluator:
         """Take over what `begin` returned. `slot` holds the original; nothing else uses it."""
         if not isinstance(seen, OriginalTrace):
             raise TypeError(f"not what the original did: {type(seen).__name__}")
+        fixed = self._sources.workloads()
+        self._tests = replace(self._tests, workloads=(*fixed, *json.loads(seen.recorded)))
         self._ready = (Watched.from_plain(seen.watched), seen.inputs, slot)
 
     async def _parent(self, tests: Tests, number: int = 0) -> WarmProcess | None:
@@ -197,7 +251,7 @@ class Evaluator:
         parent: WarmProcess | None = None,
         modules: bool = False,
     ) -> Watched:
-        tests = self._tests if inputs is None else replace(self._tests, names=())
+        tests = self._tests if inputs is None else replace(self._tests, names=(), workloads=())
         if slot.nodes is not None:
             there = TraceOnNode(self.target, tests, limits, inputs, wanted, modules, str(slot.path))
             found = await slot.nodes.call(slot, there)
@@ -286,6 +340,7 @@ class Evaluator:
         return replace(
             _checked_from(behaviour, len(self.original.invocations), watched),
             notes=notes,
+            kinds=self.kinds,
             generated=len(self._probe.inputs.calls) if self._probe else 0,
         )
 

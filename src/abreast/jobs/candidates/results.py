@@ -82,6 +82,7 @@ class Checked:
         notes: What was not compared: generated inputs left out, by reason, and calls beyond the
             limit.
         generated: How many generated inputs were compared.
+        kinds: The kinds of evidence: tests, doctests, workload, trace, type hints.
     """
 
     verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]
@@ -95,13 +96,17 @@ class Checked:
     layers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     generated: int = 0
+    kinds: tuple[str, ...] = ("tests",)
 
     @property
     def evidence(self) -> str:
         """The sentence that says what the verdict stands on."""
+        source = f"{self.tests} tests, {self.passed} of which pass"
+        if self.kinds != ("tests",):
+            source = f"{' and '.join(self.kinds)} ({self.passed} of {self.tests} items pass)"
         return (
-            f"it behaves like the original in {self.invocations} calls of {self.tests} tests, "
-            f"{self.passed} of which pass, and in {self.generated} generated inputs"
+            f"it behaves like the original in {self.invocations} calls of {source}, "
+            f"and in {self.generated} generated inputs"
         )
 
     @property
@@ -210,7 +215,8 @@ class Tried:
             "behaviour": {
                 word: getattr(checked, word)
                 for word in ("tests", "passed", "invocations", "stdout", "stderr")
-            },
+            }
+            | {"evidence": list(checked.kinds)},
         }
 
 

@@ -10,8 +10,21 @@ from abreast.jobs.candidates.timing.measure import MIN_BLOCKS
 from abreast.models.port import full_name
 
 _MAX_SHARE: Final = 10
+# What calls the target; a run has at least one of these.
+EVIDENCE: Final = ("tests", "doctests", "workload", "trace", "hints")
+_LISTS: Final = ("tests", "refs", "workload")
 # Where candidates may come from; a run has one of these.
 SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "model")
+
+
+def no_evidence(spell: Callable[[str], str]) -> str:
+    """The sentence for a specification without anything that calls the target."""
+    tests, doctests, workload, trace, hints = map(spell, EVIDENCE)
+    return (
+        f"nothing calls the target: give {tests}, or {doctests} (those of its file), {workload} "
+        f"(a script), {trace} (a command whose calls are recorded) or {hints} (calls made from "
+        "its type hints)"
+    )
 
 
 def _is_text(given: object) -> bool:
@@ -40,6 +53,10 @@ def _is_tolerance(given: object) -> bool:
 _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "target": (_is_text, "a text such as pkg/mod.py::function"),
     "tests": (_is_list, "a list of test files"),
+    "doctests": (lambda given: isinstance(given, bool), "true or false"),
+    "workload": (_is_list, "a list of scripts that call it"),
+    "trace": (_is_text, "a command that calls it, such as python app.py"),
+    "hints": (lambda given: isinstance(given, bool), "true or false"),
     "candidates": (_is_text, "a directory with Python files"),
     "patches": (_is_text, "a directory with patches"),
     "patch": (_is_text, "a patch, or a Python file"),
@@ -74,7 +91,11 @@ class CandidatesSpec:
     """The target, its tests, the source of candidates, and how strictly they are compared."""
 
     target: str
-    tests: tuple[str, ...]
+    tests: tuple[str, ...] = ()
+    doctests: bool = False
+    workload: tuple[str, ...] = ()
+    trace: str | None = None
+    hints: bool = False
     candidates: str | None = None
     patches: str | None = None
     patch: str | None = None
@@ -108,9 +129,10 @@ class CandidatesSpec:
         Without `sourced`, candidates come from a program and need no source here.
         """
         given = _validate(facts, where)
-        for word in ("target", "tests"):
-            if word not in given:
-                raise ValueError(f"{where}: {word} is missing: it is {_KEYS[word][1]}")
+        if "target" not in given:
+            raise ValueError(f"{where}: target is missing: it is {_KEYS['target'][1]}")
+        if not any(given.get(word) for word in EVIDENCE):
+            raise ValueError(f"{where}: {no_evidence(str)}")
         chosen = [word for word in SOURCES if given.get(word)]
         # A model may repair and refine what comes from elsewhere.
         if sourced and (not chosen or len(set(chosen) - {"model"}) > 1):
@@ -118,7 +140,7 @@ class CandidatesSpec:
                 f"{where}: candidates come from one of {', '.join(SOURCES)}; "
                 f"given: {', '.join(chosen) or 'none'}"
             )
-        for word in ("tests", "refs"):
+        for word in _LISTS:
             given[word] = tuple(given.get(word) or ())
         if given.get("model"):
             given["model"] = full_name(given["model"])
@@ -126,7 +148,7 @@ class CandidatesSpec:
 
     def plain(self) -> dict[str, Any]:
         """Return the form that a manifest stores."""
-        return {**asdict(self), "tests": list(self.tests), "refs": list(self.refs)}
+        return {**asdict(self), **{word: list(getattr(self, word)) for word in _LISTS}}
 
 
 def _validate(facts: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -136,7 +158,7 @@ def _validate(facts: Mapping[str, Any], where: str) -> dict[str, Any]:
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_KEYS)}"
             raise ValueError(f"{where}: there is no {word!r}; {hint}")
     given = {word: value for word, value in facts.items() if value is not None and value != []}
-    for word in ("tests", "refs"):
+    for word in _LISTS:
         if isinstance(given.get(word), str):
             given[word] = [given[word]]
     for word, value in given.items():

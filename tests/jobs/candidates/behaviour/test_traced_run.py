@@ -473,7 +473,7 @@ async def test_the_walls_that_the_system_refuses_are_told_with_the_reason(tmp_pa
     ) as project:
         watched = await project.watch()
     assert watched.failure is None
-    assert watched.unconfined["network"] == "Operation not permitted"
+    assert watched.unconfined["user namespace"] == "Operation not permitted"
     assert "memory" in watched.confinement
     assert (
         Watched.from_plain(json.loads(json.dumps(watched.to_plain()))).unconfined

@@ -32,7 +32,7 @@ from abreast.jobs.candidates.report import COLUMNS, CandidatesReport
 from abreast.jobs.candidates.source.origins import (
     SourceMissing,
 )
-from abreast.jobs.candidates.spec import SOURCES, CandidatesSpec
+from abreast.jobs.candidates.spec import EVIDENCE, SOURCES, CandidatesSpec, no_evidence
 from abreast.jobs.candidates.timing.measure import MIN_BLOCKS
 from abreast.jobs.candidates.timing.timed_process import TimedProcessFailed
 from abreast.jobs.candidates.view import CandidatesLive
@@ -127,6 +127,7 @@ class CandidatesDriver(JobDriver):
         facts = {
             "target": str(self._tools.target),
             "tests": list(self._tools.tests.names),
+            "evidence": [word for word in EVIDENCE if getattr(spec, word)],
             "width": max(1, spec.width),
             "timing": spec.timing,
             "source": next(word for word in SOURCES if getattr(spec, word)),
@@ -275,10 +276,13 @@ def drive_candidates(
         **{word: _tolerance(word, given.get(word)) for word in ("rel_tol", "abs_tol")},
         "threshold": _share(given["threshold"]) if given.get("threshold") else None,
         "timing": False if given.get("behaviour_only") else None,
-        "tests": list(given.get("tests") or ()) or None,
+        **{word: list(given.get(word) or ()) or None for word in ("tests", "workload")},
+        **{word: given.get(word) or None for word in ("doctests", "hints", "trace")},
         "budget": config.get(BUDGET, given.get("budget")) or None,
     }
     facts = facts | {word: value for word, value in flags.items() if value is not None}
+    if not where and not any(facts.get(word) for word in EVIDENCE):
+        raise UsageError(no_evidence(lambda word: f"--{word}"))
     try:
         spec = CandidatesSpec.of(facts, where or name)
         units.duration(spec.timeout)

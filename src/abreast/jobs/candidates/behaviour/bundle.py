@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final
 
 _CANDIDATES: Final = Path(__file__).parents[1]
-_SANDBOX: Final = Path(__file__).parents[3] / "worktrees" / "sandbox.py"
-_PACKAGE, _BUNDLE = "abreast.jobs.candidates", "_abreast_child"
-_FOLDERS: Final = ("values", "child")
+_WORKTREES: Final = Path(__file__).parents[3] / "worktrees"
+_PACKAGE, BUNDLE = "abreast.jobs.candidates", "_abreast_child"
+# The folders of the bundle, and where each is from.
+_FOLDERS: Final = {"values": _CANDIDATES, "child": _CANDIDATES, "sandbox": _WORKTREES}
 # By PEP 552: a file with a source hash that is not checked when it is loaded.
 _PYC_HEADER: Final = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 
@@ -26,7 +27,7 @@ if sys.version_info < (3, 11):
     sys.exit("abreast: Python 3.11 or later is needed to watch a function, this is %s" % found)
 place = sys.argv.pop()
 sys.path.insert(1, place)
-from {_BUNDLE}.child.main import main
+from {BUNDLE}.child.main import main
 sys.path.remove(place)
 main(place)
 """
@@ -34,7 +35,7 @@ main(place)
 
 def write_bundle(place: Path) -> None:
     """Write all modules of the child into a package in the directory `place`, which exists."""
-    package = place / _BUNDLE
+    package = place / BUNDLE
     for folder in ("", *_FOLDERS):
         (package / folder / "__pycache__").mkdir(parents=True)
     for name, data in _files().items():
@@ -48,11 +49,12 @@ def _files() -> dict[str, bytes]:
     An interpreter of another version ignores the compiled ones.
     """
     found = {"__init__.py": b"", **{f"{folder}/__init__.py": b"" for folder in _FOLDERS}}
-    folders = [sorted((_CANDIDATES / folder).glob("[a-z]*.py")) for folder in _FOLDERS]
-    for path in (_CANDIDATES / "rules.py", *chain(*folders), _SANDBOX):
-        name = path.name if path == _SANDBOX else path.relative_to(_CANDIDATES).as_posix()
-        text = path.read_text(encoding="utf-8").replace(_PACKAGE, _BUNDLE)
-        text = text.replace("from abreast.worktrees import", f"from {_BUNDLE} import")
+    folders = [sorted((top / folder).glob("[a-z]*.py")) for folder, top in _FOLDERS.items()]
+    for path in (_CANDIDATES / "rules.py", *chain(*folders)):
+        top = _FOLDERS.get(path.parent.name, _CANDIDATES)
+        name = path.relative_to(top).as_posix()
+        text = path.read_text(encoding="utf-8").replace(_PACKAGE, BUNDLE)
+        text = text.replace("from abreast.worktrees.sandbox", f"from {BUNDLE}.sandbox")
         found[name] = text.encode("utf-8")
         compiled = Path(cache_from_source(name))
         found[str(compiled)] = _PYC_HEADER + marshal.dumps(

@@ -31,15 +31,23 @@ _MAX_DIGITS = 20  # of the number of a call; longer ones are not parsed
 class Tests:
     """Which tests are run: pytest's node ids or files, from the directory of the worktree pool.
 
-    Without names, no test is run; only generated inputs are tried.
+    Without names and workloads, nothing is run; only generated inputs are tried.
 
     Attributes:
-        python: The interpreter of the user's project; it needs Python 3.11 or later, and pytest.
+        python: The interpreter of the user's project; it needs Python 3.11 or later, and pytest if
+            there are names.
+        workloads: What else calls the target, as `behaviour.evidence` describes it for the child.
     """
 
     __test__: ClassVar = False  # pytest would collect a class of this name
     names: tuple[str, ...]
     python: str
+    workloads: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to run."""
+        return bool(self.names or self.workloads)
 
 
 @dataclass(frozen=True, slots=True)

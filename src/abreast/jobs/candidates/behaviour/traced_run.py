@@ -87,7 +87,7 @@ async def watch(
 
 def hash_seed_of(tests: Tests) -> int:
     """The hash seed of a traced run: one with tests, another without."""
-    return 0 if tests.names else 1
+    return 0 if tests.any else 1
 
 
 async def _run_child(
@@ -121,6 +121,7 @@ def _orders(
         "file": str(slot.mirror(target.file).relative_to(slot.path)),
         "qualname": target.qualname,
         "names": tests.names,
+        "workloads": tests.workloads,
         "inputs": json.loads(inputs) if inputs else None,
         "wanted": [
             (*call, *place) for call, places in (wanted or {}).items() for place in sorted(places)

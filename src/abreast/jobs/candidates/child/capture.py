@@ -65,6 +65,11 @@ def _active_call(call: CapturedCall | object) -> Iterator[None]:
             _ACTIVE_CALL.reset(token)
 
 
+def untraced() -> contextlib.AbstractContextManager[None]:
+    """Within this context, calls of the target are not recorded."""
+    return _active_call(_UNTRACED)
+
+
 def write_line(file: int, content: object) -> None:
     """Write a line of JSON to a descriptor."""
     data = json.dumps(content, separators=(",", ":")).encode("ascii") + b"\n"
@@ -157,7 +162,7 @@ class Recorder:
 
     def untraced(self) -> contextlib.AbstractContextManager[None]:
         """Within this context, calls of the target are not recorded."""
-        return _active_call(_UNTRACED)
+        return untraced()
 
     @contextlib.contextmanager
     def capturing_stdout(self) -> Iterator[None]:

@@ -18,8 +18,8 @@ from typing import Any
 from abreast.jobs.candidates.child import guard
 from abreast.jobs.candidates.child.capture import Channel, Function, Recorder, active
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, module_name, set_path
-from abreast.jobs.candidates.child.suite import run_tests
 from abreast.jobs.candidates.child.trying import try_inputs
+from abreast.jobs.candidates.child.workloads import run_suite
 from abreast.jobs.candidates.child.wrapping import TargetMissing, install
 
 _ALWAYS_REPORTED = {
@@ -126,7 +126,9 @@ class ChildProgram:
         self._target = os.path.realpath(os.path.join(self._places.slot, self._orders["file"]))
         self._audit = _Audit(self._channel, self._places, directory)
         self._found: list[tuple[ModuleType, Function]] = []
-        self._patches = guard.PatchDetector(None if self._orders["names"] else self._source())
+        # Whether there is more to run than generated inputs.
+        self._suite = bool(self._orders["names"] or self._orders.get("workloads"))
+        self._patches = guard.PatchDetector(None if self._suite else self._source())
         self._state_before: Mapping[str, tuple[str, int]] = {}
 
     def run(self) -> None:
@@ -134,7 +136,7 @@ class ChildProgram:
         set_path(self._target)
         sys.meta_path.insert(0, SlotFinder(self._places, self._target, self._import_target))
         self._audit.start()
-        code = self._run_tests() if self._orders["names"] else 0
+        code = self._run_tests() if self._suite else 0
         if inputs := self._orders.get("inputs"):
             self._try_inputs(inputs)
         self._recorder.close()
@@ -162,8 +164,8 @@ class ChildProgram:
 
     def _run_tests(self) -> int:
         try:
-            return run_tests(
-                self._orders["names"], self._channel, self._recorder, self._before_tests
+            return run_suite(
+                self._orders, self._target, self._channel, self._recorder, self._before_tests
             )
         except ModuleNotFoundError as error:
             if error.name != "pytest":
@@ -190,11 +192,9 @@ class ChildProgram:
             self._channel.send_once("failed", str(error))
             return
         self._found.append((module, function))
-        if not self._orders["names"]:
+        if not self._suite:
             self._patches.record_names()
-        if (
-            self._state_before or not self._orders["names"]
-        ):  # imported after the tests were collected
+        if self._state_before or not self._suite:  # imported after the tests were collected
             self._state_before = {**guard.state_digests(self._places), **self._state_before}
 
     def _try_inputs(self, inputs: dict[str, Any]) -> None:

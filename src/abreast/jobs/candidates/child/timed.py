@@ -35,7 +35,7 @@ from typing import Any, NoReturn, cast
 
 from abreast.jobs.candidates.child.capture import Channel, write_line
 from abreast.jobs.candidates.child.paths import Places, SlotFinder, set_path
-from abreast.jobs.candidates.child.suite import run_tests
+from abreast.jobs.candidates.child.workloads import run_suite
 from abreast.jobs.candidates.child.wrapping import find, install
 from abreast.jobs.candidates.values.invocation import Invocation, encode, observe
 from abreast.jobs.candidates.values.snapshot import pack
@@ -400,7 +400,7 @@ def main(directory: str) -> None:
     channel = Channel(os.path.join(directory, "said"))
     failed = ""
     try:
-        run_tests(orders["names"], channel, cast("Any", stopper), lambda: None)
+        run_suite(orders, target, channel, cast("Any", stopper), lambda: None)
     except BaseException as error:  # noqa: BLE001 - every failure is reported
         failed = f"{type(error).__name__}: {error}"[:300]
     write_line(

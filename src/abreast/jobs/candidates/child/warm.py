@@ -28,8 +28,11 @@ from typing import Any, NoReturn
 
 from abreast.jobs.candidates.child import guard, main, suite, timed
 from abreast.jobs.candidates.child.paths import Places
-from abreast.worktrees import sandbox
+from abreast.worktrees.sandbox import landlock, seccomp
+from abreast.worktrees.sandbox import program as sandbox
 
+# A fork can't import them any more: its files may be out of its reach by then.
+FILTERS = (landlock, seccomp)
 _PROGRAMS = {"main": main.main, "timed": timed.main}
 _STANDARD = 3  # descriptors: stdin, stdout, stderr
 _PDEATHSIG = 1
@@ -110,7 +113,7 @@ class WarmParent:
                     contextlib.redirect_stdout(nowhere),
                     contextlib.redirect_stderr(nowhere),
                 ):
-                    code = suite.load_plugins(self._orders["names"], modules)
+                    code = self._import(modules)
             except BaseException as error:  # noqa: BLE001 - a new process will report it
                 return f"pytest could not be started beforehand ({type(error).__name__})"
         if unfit := self._unfit() or ("pytest does not start here" if code else ""):
@@ -119,6 +122,15 @@ class WarmParent:
         gc.collect()
         gc.freeze()
         return ""
+
+    def _import(self, modules: Sequence[str]) -> int:
+        """Import pytest and plugins, if there are tests, and modules; return pytest's exit code."""
+        if self._orders["names"]:
+            return suite.load_plugins(self._orders["names"], modules)
+        for name in modules:
+            with contextlib.suppress(BaseException):
+                importlib.import_module(name)
+        return 0
 
     def _unfit(self) -> str:
         """Why a fork of this process would not be like a new process; empty if it would."""

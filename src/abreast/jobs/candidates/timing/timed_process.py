@@ -104,6 +104,7 @@ class TimedProcess:
             "qualname": place.target.qualname,
             "file": str(slot.mirror(place.target.file).relative_to(slot.path)),
             "names": place.tests.names,
+            "workloads": place.tests.workloads,
             "wanted": place.wanted,
             "digests": place.digests,
         }

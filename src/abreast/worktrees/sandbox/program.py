@@ -11,8 +11,9 @@ command.
        `- the command and all that it starts
 
 Without namespaces there is no `init`: the sandbox is a subreaper, inherits the processes that the
-command leaves behind, and kills them. The report names every restriction that could not be applied,
-with the reason, and lists only restrictions that are in effect.
+command leaves behind, and kills them. What namespaces do not confine, the command itself gives up
+before it starts, by `landlock` and `seccomp`. The report names every restriction that could not be
+applied, with the reason, and lists only restrictions that are in effect.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import time  # noqa: TID251 - a separate program, which can't use abreast's cloc
 TYPE_CHECKING = False  # importing typing's constant costs 2 ms
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any, NoReturn
 
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
@@ -49,7 +51,16 @@ _PDEATHSIG, _SUBREAPER, _KEEPCAPS, _NO_NEW_PRIVS, _CAP_AMBIENT, _CAPBSET_DROP = 
 _CAP_VERSION = 0x20080522
 # DAC_OVERRIDE and FOWNER: in the namespace they apply only to files of the slot's owner.
 _CAPS = 1 << 1 | 1 << 3
+# DAC_OVERRIDE alone, outside of a namespace, where Landlock limits what it applies to.
+_FILTERED_CAPS = 1 << 1
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+# Restrictions of namespaces that filters can replace: the part of `seccomp` for each.
+_FILTERED = {
+    "network": "network",
+    "read-only files": "files",
+    "processes apart": "processes",
+    "shared memory apart": "shared memory",
+}
 _NOBODY_UID = 65534
 _SHM = "/dev/shm"  # noqa: S108 - a new tmpfs is mounted there
 _LAST_CAP = 40
@@ -225,23 +236,81 @@ def hide(path: str) -> None:
 # --- the command ---
 
 
-def drop_privileges() -> None:
-    """Change from the namespace's root to a user whose processes the kernel counts.
+def drop_privileges(user: int, capabilities: int) -> None:
+    """Change from root to a user whose processes the kernel counts.
 
-    Two capabilities are kept, so that this user can still use the slot's files.
+    These capabilities are kept, so that this user can still use the slot's files.
     """
     for cap in range(_LAST_CAP + 1):
-        if not _CAPS >> cap & 1:
+        if not capabilities >> cap & 1:
             with contextlib.suppress(OSError):  # an older kernel has fewer capabilities
                 prctl(_CAPBSET_DROP, cap)
     prctl(_KEEPCAPS, 1)
     os.setgroups([])
-    os.setresuid(1, 1, 1)
+    os.setresuid(user, user, user)
     header = struct.pack("Ii", _CAP_VERSION, 0)
-    check(libc.capset(header, struct.pack("IIIIII", _CAPS, _CAPS, _CAPS, 0, 0, 0)))
+    kept = struct.pack("IIIIII", *[capabilities] * 3, 0, 0, 0)
+    check(libc.capset(header, kept))
     for cap in range(_LAST_CAP + 1):
-        if _CAPS >> cap & 1:
+        if capabilities >> cap & 1:
             prctl(_CAP_AMBIENT, 2, cap)  # PR_CAP_AMBIENT_RAISE
+
+
+def become_second_user(split: tuple[int, int], restrictions: Restrictions, *, needed: bool) -> None:
+    """Drop the privileges of root. Raises OSError if that fails and is `needed`."""
+    applied = restrictions.apply("processes", lambda: drop_privileges(*split))
+    if needed and not applied:
+        raise PermissionError(1, restrictions.missing["processes"])
+
+
+def load_sibling(name: str) -> ModuleType:
+    """Import a module of this directory, which is no package when this is a program."""
+    import importlib
+
+    if __package__:
+        return importlib.import_module(f"{__package__}.{name}")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    try:
+        return importlib.import_module(name)
+    finally:
+        del sys.path[0]
+
+
+def apply_filters(request: dict[str, Any], restrictions: Restrictions) -> None:
+    """Confine this process by Landlock and seccomp in what namespaces have not confined it in."""
+    lacking = request["lacking"]
+    parts = [_FILTERED[name] for name in lacking]
+    landlock, seccomp = load_sibling("landlock"), load_sibling("seccomp")
+    version = 0
+
+    def restrict_files_and_signals() -> None:
+        nonlocal version
+        version = landlock.version()
+        landlock.restrict(
+            files="files" in parts,
+            writable=request["writable"],
+            readable=request["readable"],
+            # A terminal would be the user's own: there is no new session.
+            devices=[f"/dev/{name}" for name in _DEVICES if name != "tty"],
+            closed=[*request["masks"], *request["hidden"]],
+        )
+
+    def refuse_system_calls() -> None:
+        seccomp.restrict(parts, truncate=version < landlock.TRUNCATE_VERSION)
+
+    restrictions.apply("landlock", restrict_files_and_signals)
+    restrictions.apply("seccomp", refuse_system_calls)
+    unfit = restrictions.missing.get("seccomp", "")
+    for name in lacking:
+        why = unfit
+        if name != "network":
+            why = why or restrictions.missing.get("landlock", "")
+        if name == "processes apart" and not why and version < landlock.SIGNAL_VERSION:
+            why = f"Landlock here is version {version}; from 6 on it refuses signals to others"
+        if why:
+            restrictions.missing[name] = why
+        else:
+            restrictions.applied.append(name)
 
 
 def set_limit(kind: int, soft: int, hard: int | None = None) -> None:
@@ -253,12 +322,13 @@ def set_limit(kind: int, soft: int, hard: int | None = None) -> None:
     resource.setrlimit(kind, (bound[0], bound[1]))
 
 
-def run_command(request: dict[str, Any], write_end: int, *, split: bool) -> NoReturn:
-    """Replace this process by the command; writes to `write_end` what prevented it.
+def run_command(request: dict[str, Any], write_end: int) -> NoReturn:
+    """Replace this process by the command.
 
-    With `become` in the request, that function is called instead; it closes `write_end`.
+    Writes to `write_end` a line with the filters that it is under, then what prevented it. With
+    `become` in the request, that function is called instead; it closes `write_end`.
     """
-    limits = request["limits"]
+    limits, split, filters = request["limits"], request["split"], Restrictions()
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         # Without a namespace it stays in the process group that the supervisor ends if the sandbox
@@ -266,7 +336,7 @@ def run_command(request: dict[str, Any], write_end: int, *, split: bool) -> NoRe
         if request["apart"]:
             os.setsid()
         if split:
-            drop_privileges()
+            become_second_user(split, filters, needed=not request["lacking"])
         with contextlib.suppress(OSError):
             prctl(_PDEATHSIG, signal.SIGKILL)
             prctl(_NO_NEW_PRIVS, 1)
@@ -284,7 +354,11 @@ def run_command(request: dict[str, Any], write_end: int, *, split: bool) -> NoRe
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.umask(0o022)
         os.chdir(request["cwd"])
+        if request["lacking"]:
+            apply_filters(request, filters)
         set_limit(resource.RLIMIT_AS, limits["memory"])
+        facts = {"applied": filters.applied, "missing": filters.missing}
+        os.write(write_end, json.dumps(facts).encode() + b"\n")
         if "become" in request:
             request["become"](write_end)
         argv, env = request["argv"], request["env"]
@@ -298,16 +372,23 @@ def run_command(request: dict[str, Any], write_end: int, *, split: bool) -> NoRe
     os._exit(127)
 
 
-def start_command(request: dict[str, Any]) -> tuple[int, str]:
-    """Start the command; returns its pid, and the error if it could not be started, else ''."""
+def start_command(request: dict[str, Any], restrictions: Restrictions) -> tuple[int, str]:
+    """Start the command; returns its pid, and the error if it could not be started, else ''.
+
+    Adds the filters that it is under to the restrictions.
+    """
     read_end, write_end = os.pipe()
     pid = os.fork()
     if not pid:
         os.close(read_end)
-        run_command(request, write_end, split=request["split"])
+        run_command(request, write_end)
     os.close(write_end)
     with open(read_end, "rb") as pipe:
-        return pid, pipe.read().decode(errors="replace")
+        line, _, refused = pipe.read().decode(errors="replace").rpartition("\n")
+    facts = json.loads(line or "{}")
+    restrictions.applied += facts.get("applied", [])
+    restrictions.missing |= facts.get("missing", {})
+    return pid, refused
 
 
 def run_as_init(
@@ -322,7 +403,8 @@ def run_as_init(
     if restrictions is None:
         restrictions = Restrictions()
         restrictions.apply("processes unseen", mount_own_proc)
-    pid, refused = start_command(request)
+    request["lacking"] = lacking_in(request, restrictions, request["applied"])
+    pid, refused = start_command(request, restrictions)
     facts = {
         "refused": refused,
         **wait_for(pid),
@@ -377,15 +459,16 @@ def run_sandboxed(request: dict[str, Any]) -> dict[str, Any]:
     try:
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         if "own" in request["walls"] and enter_namespaces(request, restrictions):
+            request["applied"] = restrictions.applied
             facts = (
                 fork_init(lambda write_end: run_as_init(request, write_end))
                 if request["apart"]
-                else run_as_child(request)
+                else run_as_child(request, restrictions)
             )
         elif request["bubblewrap"]:
             facts = run_in_bubblewrap(request, restrictions)
         if not facts:
-            facts = run_as_child(set_process_limit(request, restrictions, own=False))
+            facts = run_as_child(set_process_limit(request, restrictions, own=False), restrictions)
     except SandboxTimedOut:
         why = "timeout"
     except SandboxTerminated:
@@ -436,9 +519,19 @@ def fork_init(become: Callable[[int], None]) -> dict[str, Any]:
     return facts
 
 
-def run_as_child(request: dict[str, Any]) -> dict[str, Any]:
+def lacking_in(
+    request: dict[str, Any], restrictions: Restrictions, applied: list[str]
+) -> list[str]:
+    """Return what filters have to confine, as nothing else does."""
+    if not request["filters"]:
+        return []
+    return [name for name in _FILTERED if name not in [*restrictions.applied, *applied]]
+
+
+def run_as_child(request: dict[str, Any], restrictions: Restrictions) -> dict[str, Any]:
     """Run the command as a direct child of the sandbox process."""
-    pid, refused = start_command({**request, "apart": False})
+    lacking = lacking_in(request, restrictions, [])
+    pid, refused = start_command({**request, "apart": False, "lacking": lacking}, restrictions)
     return {"refused": refused, **wait_for(pid)}
 
 
@@ -460,18 +553,24 @@ def set_process_limit(
 ) -> dict[str, Any]:
     """Compute the value for RLIMIT_NPROC.
 
-    With `own` (our own user namespace), the command of root runs as a second user, whose processes
-    the kernel counts.
+    In our own user namespace (`own`) and under filters, the command of root runs as a second user,
+    whose processes the kernel counts: `split` has this user and the capabilities that it keeps.
     """
-    request["split"] = own and not os.getuid()
+    second: tuple[int, int] | None = None
+    if own:
+        second = (1, _CAPS)
+    elif request["filters"]:
+        second = (_NOBODY_UID, _FILTERED_CAPS)
+    request["split"] = None if os.getuid() else second
     request["nproc"] = request["limits"]["processes"]
-    if os.getuid():
+    user = os.getuid() or (_NOBODY_UID if second and not own else 0)
+    if user:
         # The kernel counts all processes of the user in this namespace. In our own namespace these
         # include two more: the sandbox and `init`.
-        request["nproc"] += 2 if own else count_tasks(os.getuid())
-    if os.getuid() or own:
+        request["nproc"] += 2 if own else count_tasks(user)
+    if os.getuid():
         restrictions.applied.append("processes")
-    else:
+    elif not second:
         restrictions.missing["processes"] = "the kernel does not count those of root"
     return request
 
@@ -502,7 +601,8 @@ def run_in_bubblewrap(request: dict[str, Any], restrictions: Restrictions) -> di
     for path in request["hidden"]:
         words += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
     set_process_limit(request, Restrictions(), own=False)
-    request |= {"apart": True, "split": False, "outside": os.stat("/proc/self/ns/net").st_ino}
+    outside = os.stat("/proc/self/ns/net").st_ino
+    request |= {"apart": True, "split": None, "applied": [], "outside": outside}
 
     def become(write_end: int) -> None:
         request_fd = os.memfd_create("request", 0)
