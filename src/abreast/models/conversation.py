@@ -42,7 +42,7 @@ def make_conversation(
         raise ValueError("there is nothing to ask: give a prompt, or messages")
     turns = () if messages is None else read_messages(messages, folder)
     _check_order(turns, prompt, system)
-    media = read_files(files, folder)
+    media = read_files(files, folder) if files else ()
     if prompt is not None:
         return (*turns, Message("user", prompt, files=media))
     last = turns[-1]
@@ -53,11 +53,11 @@ def make_conversation(
 
 def _check_order(turns: Sequence[Message], prompt: str | None, system: str | None) -> None:
     """Raise ValueError for a conversation that contradicts itself, or leaves nothing to answer."""
+    if not turns:
+        return
     for at, turn in enumerate(turns):
         if system is not None and turn.role == "system":
             raise ValueError(f"messages[{at}] is a system prompt beside system; give one of them")
-    if not turns:
-        return
     last, where = turns[-1], f"messages[{len(turns) - 1}]"
     if last.tool_calls:
         raise ValueError(f"{where} calls tools, and no message after it has their results")

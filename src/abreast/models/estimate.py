@@ -120,7 +120,11 @@ def media_tokens(file: MediaFile, family: str = "") -> int:
 
 def media_tokens_in(request: Request, family: str = "") -> int:
     """The most tokens that all files of a request take."""
-    return sum(media_tokens(file, family) for turn in request.messages for file in turn.files)
+    tokens = 0
+    for turn in request.messages:
+        for file in turn.files:
+            tokens += media_tokens(file, family)
+    return tokens
 
 
 def most_tokens(request: Request, family: str = "") -> TokenEstimate:
@@ -158,7 +162,10 @@ def bytes_of(text: str) -> int:
 
 def length(request: Request) -> int:
     """The characters of a request that its provider counts, without its files."""
-    return len(request.system or "") + sum(len(each.content) for each in request.messages)
+    size = len(request.system or "")
+    for turn in request.messages:
+        size += len(turn.content)
+    return size
 
 
 def tokens_of(text: str) -> int:

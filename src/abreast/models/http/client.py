@@ -416,11 +416,11 @@ class Exchange:
         self._size = 0
         self.largest = http.largest  # bytes of the body
         self.status = response.status
-        self.headers: dict[str, str] = {}
+        given = response.headers
+        self.headers = {key.lower(): value for key, value in given.items()}
         """By names in lower case."""
-        for key, value in response.headers.items():
-            name = key.lower()
-            self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
+        if len(self.headers) != len(given):  # some come more than once
+            self.headers = {name: ", ".join(given.getall(name)) for name in self.headers}
 
     def close(self) -> None:
         """Close the connection, unless the answer was read to its end: then it is free already."""
@@ -435,13 +435,16 @@ class Exchange:
 
     async def read(self) -> bytes:
         """The next part of the body, empty at its end; raises ReplyBroken if it is too large."""
+        limit = None
         try:
-            async with asyncio.timeout(self._http.stall) as limit:
-                part = await self._response.content.readany()
+            part = self._response.content.read_nowait()
+            if not part:  # only waiting needs a timer, and most replies come with their headers
+                async with asyncio.timeout(self._http.stall) as limit:
+                    part = await self._response.content.readany()
         except _BROKEN as error:
             failure: CallFailed = (
                 self._http.late("no further byte", "timeout", self._http.stall, self.kept())
-                if limit.expired()
+                if limit is not None and limit.expired()
                 else self._http.failure(error, self.kept())
             )
         else:

@@ -45,7 +45,9 @@ _OF_SCHEMA: Final = frozenset(
     }
 )
 # Where parameters are inside another one.
-_PARENTS: Final = ("generationConfig", "output_config", "text", "reasoning", "thinkingConfig")
+_PARENTS: Final = frozenset(
+    {"generationConfig", "output_config", "text", "reasoning", "thinkingConfig"}
+)
 _MAX_TOKENS: Final = ("max_completion_tokens", "max_tokens")
 
 _UNSUPPORTED: Final = re.compile(
@@ -192,8 +194,7 @@ class AcceptedForm:
         """Whether all parameters of a body were accepted before."""
         accepted = self.accepted
         return accepted.issuperset(body) and (
-            not any(parent in body for parent in _PARENTS)
-            or accepted.issuperset(name for name, _ in parameters(body))
+            _PARENTS.isdisjoint(body) or accepted.issuperset(name for name, _ in parameters(body))
         )
 
     def accept(self, body: Mapping[str, Any]) -> None:

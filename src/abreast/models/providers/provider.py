@@ -162,6 +162,19 @@ class Provider(ABC):
 
         Raises subclasses of CallFailed; errors of `hear` are passed on unchanged.
         """
+        body, changed = self._write(request, stream=hear is not None)
+        if self.form.knows(body):
+            try:
+                reply = await self._send(request, body, hear)
+            except CallFailed as error:
+                if not self._learn(error, body, request):
+                    raise
+            else:
+                return replace(reply, changed=(*reply.changed, *changed)) if changed else reply
+        return await self._complete_learning(request, hear)
+
+    async def _complete_learning(self, request: Request, hear: OnText | None) -> Reply:
+        """Answer a request whose form was refused, or is not known to be accepted."""
         form, alone = self.form, None
         changed: tuple[str, ...] = ()
 
@@ -309,8 +322,10 @@ class Provider(ABC):
             if request.schema is not None:
                 check_schema(request.schema)
             check_effort(request.reasoning)
-            body = self.write(_without(request, self._lane.drop), stream=stream)
-            body = _for_lane(body, self._lane)
+            lane = self._lane
+            body = self.write(_without(request, lane.drop) if lane.drop else request, stream=stream)
+            if lane.drop or lane.extra:
+                body = _for_lane(body, lane)
         except (TypeError, ValueError, RecursionError) as error:
             raise self._unsendable(error) from None
         changed = self.form.apply(body)

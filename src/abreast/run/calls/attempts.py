@@ -83,7 +83,7 @@ class CallAttempts:
         self._budgets = caller.budgets_for(item)
         self._is_capped = limits_spending(self._budgets)
         self._most = TokenEstimate(0, 0)
-        self._request = caller.capped(request, self._budgets)
+        self._request = caller.capped(request) if self._is_capped else request
         self._reserve()
         self._order: int | None = None
         self._began = self._clock.now()

@@ -189,7 +189,7 @@ class Caller(PricedModel):
             files: images and PDF files, as paths or as `MediaFile`s; ValueError for a path that
                 has none.
         """
-        if files or has_files(messages):
+        if files or (messages and has_files(messages)):
             turns = await asyncio.to_thread(
                 make_conversation, prompt, messages, files, system=system
             )

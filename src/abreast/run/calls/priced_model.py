@@ -33,6 +33,8 @@ class SpendingLimit(Limit, Protocol):
 
 def limits_spending(budgets: tuple[SpendingLimit, ...]) -> bool:
     """Whether one of the budgets limits tokens or money."""
+    if not budgets:
+        return False
     return any("usd" in budget.caps or "tokens" in budget.caps for budget in budgets)
 
 
@@ -107,12 +109,12 @@ class PricedModel:
             )
         return share
 
-    def capped(self, request: Request, budgets: tuple[SpendingLimit, ...]) -> Request:
-        """The request as it is sent under these budgets: one without `max_tokens` gets a cap.
+    def capped(self, request: Request) -> Request:
+        """The request as it is sent under a budget: one without `max_tokens` gets a cap.
 
         Without it, no budget in tokens or money could be held. Models that cost nothing get none.
         """
-        if request.max_tokens is not None or not self.paid or not limits_spending(budgets):
+        if request.max_tokens is not None or not self.paid:
             return request
         return replace(request, max_tokens=REPLY_CAP)
 
