@@ -243,14 +243,15 @@ class HttpClient:
     ) -> Exchange:
         try:
             for _ in range(_MAX_REDIRECTS):
+                proxy = self._proxy(url)
                 async with asyncio.timeout(seconds) as limit:
                     response = await self._session().post(
                         url,
                         data=body,
                         headers=headers,
                         allow_redirects=False,
-                        proxy=self._proxy(url),
-                        ssl=self._tls(url),
+                        proxy=proxy,
+                        ssl=self._tls(url, proxy),
                     )
                 target = _redirected(url, response)
                 if target is None:
@@ -299,9 +300,8 @@ class HttpClient:
             )
         return session
 
-    def _tls(self, url: URL) -> SSLContext | bool:
+    def _tls(self, url: URL, proxy: URL | None) -> SSLContext | bool:
         """The certificates to trust; they are read (50 ms) only where there is TLS."""
-        proxy = self._proxy(url)
         if url.scheme == "http" and (proxy is None or proxy.scheme == "http"):
             return True
         return tls_context(self._ca_file)
@@ -415,9 +415,10 @@ class Exchange:
         self.status = response.status
         self.headers: dict[str, str] = {}
         """By names in lower case."""
+        headers = self.headers
         for key, value in response.headers.items():
             name = key.lower()
-            self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
 
     def close(self) -> None:
         """Close the connection, unless the answer was read to its end: then it is free already."""
@@ -432,13 +433,17 @@ class Exchange:
 
     async def read(self) -> bytes:
         """The next part of the body, empty at its end; raises ReplyBroken if it is too large."""
+        limit: asyncio.Timeout | None = None
+        content = self._response.content
         try:
-            async with asyncio.timeout(self._http.stall) as limit:
-                part = await self._response.content.readany()
+            part = content.read_nowait()  # a short answer comes in one piece with its headers
+            if not part and not content.at_eof():
+                async with asyncio.timeout(self._http.stall) as limit:
+                    part = await content.readany()
         except _BROKEN as error:
             failure: CallFailed = (
                 self._http.late("no further byte", "timeout", self._http.stall, self.kept())
-                if limit.expired()
+                if limit is not None and limit.expired()
                 else self._http.failure(error, self.kept())
             )
         else:
