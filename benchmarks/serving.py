@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ CLIENTS = ("openai", "anthropic", "langchain")
 TOKEN = "token-of-the-benchmark"
 RPM, AT_ONCE, BURST, LATENCY = 600, 12, 30, 0.9
 CALLS_EACH, WIDTH_EACH = 200, 40
+BARE = "bare aiohttp proxy"
 
 
 class Server(NamedTuple):
@@ -194,66 +195,90 @@ def _load(url: str, key: str) -> int:
 
 
 def measure_cost(litellm: str | None, calls: int, rounds: int) -> None:
-    """Print CPU and added latency of a call, measured in interleaved rounds."""
-    with start_process() as storm, tempfile.TemporaryDirectory() as place:
+    """Print CPU and added latency of a call; all servers run, and are asked in turn."""
+    with ExitStack() as stack:
+        storm = stack.enter_context(start_process())
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        wide = ("--lane-width", "64")
         ways: dict[str, Any] = {
-            "bare aiohttp proxy": lambda folder: start_bare_proxy(storm.url, folder),
-            "abreast serve": lambda folder: start_serve(storm.url, folder, "--lane-width", "64"),
-            "without record": lambda folder: start_serve(
-                storm.url, folder, "--lane-width", "64", "--no-record"
+            BARE: lambda folder: start_bare_proxy(storm.url, folder),
+            "abreast serve": lambda folder: start_serve(storm.url, folder, *wide),
+            "with a budget": lambda folder: start_serve(
+                storm.url, folder, *wide, "--budget", "100Mtok"
             ),
+            "without record": lambda folder: start_serve(storm.url, folder, *wide, "--no-record"),
         }
         if litellm is not None:
             ways["litellm's proxy"] = lambda folder: start_litellm(litellm, storm.url, folder)
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-        direct: list[float] = []
-        for number in range(rounds):
-            direct.append(asyncio.run(_ask(Server(storm.url, 0), calls // 4, 1)) / (calls // 4))
-            for name, start in ways.items():
-                folder = Path(place, f"{number}-{name.replace(' ', '-')}")
-                folder.mkdir()
-                found[name].append(_measure(start(folder), calls))
-        base = median(direct)
-        bare_cpu = median(cpu for cpu, _ in found["bare aiohttp proxy"])
-        bare_late = median(late for _, late in found["bare aiohttp proxy"]) - base
-        print(f"{'':<20} {'CPU ms':>7} {'x bare':>7} {'added ms':>9} {'x bare':>7}")
-        for name, pairs in found.items():
-            cpu, late = median(one for one, _ in pairs), median(one for _, one in pairs) - base
-            print(
-                f"{name:<20} {1e3 * cpu:>7.2f} {cpu / bare_cpu:>7.2f} {1e3 * late:>9.2f} "
-                f"{late / bare_late:>7.2f}"
-            )
+        servers = {"directly": Server(storm.url, 0)}
+        for name, start in ways.items():
+            folder = place / name.replace(" ", "-")
+            folder.mkdir()
+            servers[name] = stack.enter_context(start(folder))
+        cpu: dict[str, list[float]] = {name: [] for name in ways}
+        late: dict[str, list[float]] = {name: [] for name in servers}
+        for number in range(rounds + 1):
+            for name in ways:
+                found = _cpu_of_calls(servers[name], calls if number else calls // 4)
+                if number:  # the first round is to warm up
+                    cpu[name].append(found)
+            for name, seconds in asyncio.run(_latencies(servers, calls // 4)).items():
+                if number:
+                    late[name] += seconds
+    _print_cost(cpu, {name: median(all_of) for name, all_of in late.items()})
 
 
-def _measure(started: Any, calls: int) -> tuple[float, float]:  # noqa: ANN401 - a context manager
-    """CPU seconds of a call at 16 at once, and its latency alone."""
-    with started as server:
-        asyncio.run(_ask(server, 50, 8))
-        before = _cpu_of(server.pid)
-        asyncio.run(_ask(server, calls, 16))
-        cpu = (_cpu_of(server.pid) - before) / calls
-        alone = calls // 4
-        return cpu, asyncio.run(_ask(server, alone, 1)) / alone
+def _print_cost(cpu: dict[str, list[float]], late: dict[str, float]) -> None:
+    print(f"{'':<20} {'CPU ms':>7} {'x bare':>7} {'added ms':>9} {'x bare':>7}")
+    bare_cpu, bare_late = median(cpu[BARE]), late[BARE] - late["directly"]
+    for name, each in cpu.items():
+        used, added = median(each), late[name] - late["directly"]
+        print(
+            f"{name:<20} {1e3 * used:>7.2f} {used / bare_cpu:>7.2f} {1e3 * added:>9.2f} "
+            f"{added / bare_late:>7.2f}"
+        )
 
 
-async def _ask(server: Server, calls: int, width: int) -> float:
-    """Make calls, so many at once; returns the seconds that all of them took."""
+def _cpu_of_calls(server: Server, calls: int) -> float:
+    """CPU seconds of a call, at 16 at once."""
+    before = _cpu_of(server.pid)
+    asyncio.run(_ask(server, calls, 16))
+    return (_cpu_of(server.pid) - before) / calls
+
+
+async def _latencies(servers: dict[str, Server], calls: int) -> dict[str, list[float]]:
+    """Seconds of single calls, one server after the other, so that all have the same noise."""
+    found: dict[str, list[float]] = {name: [] for name in servers}
+    async with aiohttp.ClientSession() as session:
+        for number in range(calls):
+            for name, server in servers.items():
+                began = time.perf_counter()
+                await _call(session, server, f"latency {number}")
+                found[name].append(time.perf_counter() - began)
+    return found
+
+
+async def _ask(server: Server, calls: int, width: int) -> None:
+    """Make calls, so many at once."""
     numbers = iter(range(calls))
-    headers = {"authorization": f"Bearer {server.key}"}
-    url = f"{server.url}/v1/chat/completions"
-    async with aiohttp.ClientSession(headers=headers) as session:
+    async with aiohttp.ClientSession() as session:
 
         async def work() -> None:
             for number in numbers:
-                turn = {"role": "user", "content": f"call {width} {number} " + "word " * 50}
-                async with session.post(url, json={"model": "gpt-x", "messages": [turn]}) as reply:
-                    await reply.read()
-                    if reply.status != 200:
-                        raise RuntimeError(await reply.text())
+                await _call(session, server, f"{width} {number}")
 
-        start = time.perf_counter()
         await asyncio.gather(*(work() for _ in range(width)))
-        return time.perf_counter() - start
+
+
+async def _call(session: aiohttp.ClientSession, server: Server, name: str) -> None:
+    turn = {"role": "user", "content": f"call {name} " + "word " * 50}
+    headers = {"authorization": f"Bearer {server.key}"}
+    url = f"{server.url}/v1/chat/completions"
+    body = {"model": "gpt-x", "messages": [turn]}
+    async with session.post(url, json=body, headers=headers) as reply:
+        await reply.read()
+        if reply.status != 200:
+            raise RuntimeError(await reply.text())
 
 
 def _cpu_of(pid: int) -> float:

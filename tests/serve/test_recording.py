@@ -174,3 +174,40 @@ async def test_a_large_request_is_recorded_shortened_and_still_replayed(upstream
         assert (await client.chat(text)).body == before.body
     [outcome] = each_outcome(store, "serve-1")
     assert len(outcome.body or "") < 25_000
+
+
+async def test_the_texts_of_a_call_are_recorded_once(upstream, store):
+    async with open_gateway(lanes(upstream.url), store=store) as client:
+        await client.chat("a question that is looked for")
+    events = store.events("serve-1", limit=100)
+    with_texts = [event.kind for event in events if "looked for" in (event.body or "")]
+    assert with_texts == ["item-settled"]
+    assert [event.body for event in events if event.kind == "call-settled"] == [None]
+
+
+async def test_a_budget_s_reservation_is_written_before_the_call_is_sent(upstream, store):
+    written = []
+
+    async def answer(request, body):
+        written.append([one.kind for one in store.events("serve-1", limit=100)])
+        return web.json_response(chat_reply())
+
+    upstream.answer = answer
+    async with open_gateway(lanes(upstream.url), store=store, budget="1Mtok") as client:
+        assert (await client.chat("one")).status == 200
+    assert "call-started" in written[0]
+
+
+async def test_a_call_whose_item_was_not_recorded_is_asked_again(upstream, store):
+    commit = store.commit
+
+    def lose_items(run_id, epoch, events, spent):
+        commit(run_id, epoch, [one for one in events if one.kind != "item-settled"], spent)
+
+    store.commit = lose_items  # as if the process had been killed between the two
+    async with open_gateway(lanes(upstream.url), store=store) as client:
+        first = await client.chat("one")
+    store.commit = commit
+    async with open_gateway(lanes(upstream.url), store=store, resume="serve-1") as client:
+        again = await client.chat("one")
+    assert (again.body, len(upstream.requests)) == (first.body, 2)

@@ -320,3 +320,15 @@ async def test_whatever_a_store_raises_the_run_is_told_in_a_sentence_and_nobody_
     assert [type(error) for error in told] == [StoreError]
     assert str(told[0]) == "memory: can't be used: ZeroDivisionError: nobody thought of that"
     assert isinstance(told[0].__cause__, ZeroDivisionError)
+
+
+async def test_events_that_are_gathered_share_a_commit_and_a_close_does_not_wait_for_more():
+    store, heard = Watched(), []
+    writer = open_writer(store)
+    writer.gather = 3600.0
+    for seq in (1, 2, 3):
+        writer.write(event(seq, "settled"), durable=lambda seq=seq: heard.append(seq))
+        await asyncio.sleep(0)
+    await writer.close()
+    assert heard == [1, 2, 3]
+    assert [len(commit) for commit in store.commits] == [3]

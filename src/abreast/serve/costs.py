@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from abreast.core.events import ITEM_SETTLED, Event
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.run.outcome_record import usage_of
 from abreast.serve.recording import facts_of
@@ -13,19 +12,19 @@ PARTS: Final = ("client", "model", "tag")
 
 
 class ServedTotals:
-    """Counts the calls of a run while it goes; gets every event of it."""
+    """Counts the calls of a server while it runs."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.failed = 0
         self.usage = NO_USAGE
 
-    def __call__(self, event: Event) -> None:
+    def add(self, used: Usage | None, *, failed: bool) -> None:
         """Count a call that has ended."""
-        if event.kind == ITEM_SETTLED:
-            self.calls += 1
-            self.failed += event.data.get("state") == "failed"
-            self.usage += usage_of(event.data)
+        self.calls += 1
+        self.failed += failed
+        if used is not None:
+            self.usage += used
 
 
 def totals_by(outcomes: Iterable[Recorded]) -> dict[str, dict[str, tuple[int, Usage]]]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from abreast.core.errors import AbreastError, BudgetSpent, Halted, NotRecorded
 from abreast.core.outcome import Cancelled, Done, Outcome
 from abreast.models.http.client import HttpAnswer
+from abreast.run.calls.priced_model import limits_spending
 from abreast.run.current import current
 from abreast.run.map.outcomes import Map
 from abreast.run.run import Run
@@ -18,6 +19,7 @@ from abreast.serve.answer_cache import AnswerCache
 from abreast.serve.answers.answer import answer
 from abreast.serve.answers.call import ServedCall
 from abreast.serve.clients import FairQueue, client_lane
+from abreast.serve.costs import ServedTotals
 from abreast.serve.dialects.dialect import Unsupported, encode
 from abreast.serve.faults import ApiFault, fault_of
 from abreast.serve.recording import (
@@ -34,6 +36,9 @@ from abreast.serve.routes import Route, Routes
 
 WIDTH: Final = 1024
 """Calls under way at once, those that wait at a lane included."""
+COMMIT_GATHER: Final = 0.02
+"""Seconds for which records of calls wait for others to be committed with, as no client waits for
+it. Before a call that a budget limits, its reservation must be written, so there it is 0."""
 MAX_CLIENTS: Final = 200  # with a lane of their own; further ones share one
 OTHERS: Final = "others"
 GONE: Final = "the client went away"
@@ -63,6 +68,7 @@ class Gateway:
         self._map: Map[str, dict[str, object]] | None = None
         self._stopped: BaseException | None = None
         self.calls = 0
+        self.totals = ServedTotals()
 
     @property
     def models(self) -> list[str]:
@@ -203,6 +209,9 @@ class Gateway:
 
         A spent budget does not end it: requests are answered with that error from then on.
         """
+        context = self._run.context
+        if context.writer is not None and not limits_spending(self._run.lanes.budgets):
+            context.writer.gather = COMMIT_GATHER
         try:
             async with self._run.map(
                 self._handle, self._queue, name=CALLS, width=WIDTH, order="completion"
@@ -245,6 +254,7 @@ class Gateway:
         """One item: answer a request, and return what is recorded of it."""
         call, item = self._open[key], current()
         call.number = item.index
+        failed = False
         try:
             if call.over:  # its client has gone meanwhile
                 if self._map is not None:
@@ -252,7 +262,11 @@ class Gateway:
                 await asyncio.sleep(0)
                 return {}
             return await self._record(call)
+        except AnswerFailed:
+            failed = True
+            raise
         finally:
+            self.totals.add(item.usage, failed=failed)
             call.over = True
             self._passed(call)
             self._forget(call)

@@ -50,6 +50,7 @@ class Routes:
         self._model = None if model is None else full_name(model)
         self._callers: dict[str, Caller] = {}
         self._relays: dict[tuple[str, Kind], Provider] = {}
+        self._routes: dict[tuple[str, str], Route] = {}  # by dialect and the model as it is named
 
     @property
     def names(self) -> list[str]:
@@ -68,6 +69,12 @@ class Routes:
 
     def find(self, dialect: ApiDialect, asked: str) -> Route:
         """The route of a request; raises `ModelUnknown` or `KeysMissing`."""
+        found = self._routes.get((dialect.name, asked))
+        if found is None:
+            found = self._routes[dialect.name, asked] = self._make(dialect, asked)
+        return found
+
+    def _make(self, dialect: ApiDialect, asked: str) -> Route:
         name = self.full_name(dialect, asked)
         settings, _ = split_name(name, self._lanes)
         caller = self._callers.get(name)

@@ -6,6 +6,7 @@ import re
 import secrets
 import socket
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -170,10 +171,10 @@ class GatewayServer:
     def _passed_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         token = self._options.token
         return {
-            name.lower(): value
+            lower: value
             for name, value in headers.items()
-            if name.lower() not in _NOT_PASSED
-            and not name.lower().startswith(_NOT_PASSED_PREFIXES)
+            if (lower := name.lower()) not in _NOT_PASSED
+            and not lower.startswith(_NOT_PASSED_PREFIXES)
             and token not in value
         }
 
@@ -220,8 +221,11 @@ class GatewayServer:
         """
         outlet, response = call.outlet, None
         while not outlet.ended and outlet.head is None:
+            if not call.streams:
+                await outlet.wait()
+                continue
             try:
-                async with asyncio.timeout(self._options.keep_alive if call.streams else None):
+                async with asyncio.timeout(self._options.keep_alive):
                     await outlet.wait()
             except TimeoutError:
                 if response is None:
@@ -287,6 +291,7 @@ def _client_of(headers: Mapping[str, str]) -> str:
     return _name(named) or _name(program) or DEFAULT_CLIENT
 
 
+@lru_cache(maxsize=256)
 def _name(text: str) -> str:
     return _CLIENT.sub("-", text.strip())[:_MAX_NAME].strip("-")
 

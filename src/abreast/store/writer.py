@@ -80,6 +80,9 @@ class CommitWriter:
         self._spent = spent
         self._loop = asyncio.get_running_loop()
         self._batch = _Batch()
+        # Seconds for which events wait for others to share their commit. It is for those whose
+        # callers do not wait for it; 0 means until the end of this turn of the loop.
+        self.gather = 0.0
         self._commit_timer: asyncio.Handle | None = None  # queues events without callbacks
         self.broken = False
         # The first error of a commit or an fsync; nothing was written after it.
@@ -115,7 +118,10 @@ class CommitWriter:
                 self._commit_timer = self._loop.call_later(self._intervals.alone, self._queue_batch)
             return
         if not batch.written and not batch.durable:
-            self._loop.call_soon(self._queue_batch)
+            if self.gather:
+                self._loop.call_later(self.gather, self._queue_batch)
+            else:
+                self._loop.call_soon(self._queue_batch)
         if written is not None:
             batch.written.append(written)
         if durable is not None:

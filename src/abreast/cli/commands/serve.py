@@ -229,7 +229,6 @@ class _Serving:
         self._row = row
         self._routes = routes
         self._listener = listener
-        self._totals = ServedTotals()
         self._command: ServedCommand | None = None
         self._gateway: Gateway | None = None
 
@@ -264,7 +263,6 @@ class _Serving:
             kind=KIND,
             resume="failed" if resumed else "never",
             run_id=row.id if row is not None and resumed else None,
-            hooks=[self._totals],
             manifest={KIND: {"command": list(settings.words), "budget": settings.budget}},
         )
 
@@ -353,7 +351,8 @@ class _Serving:
     def _summary(self, run_id: str | None) -> str:
         if self._settings.replays and self._gateway is not None and self._row is not None:
             return f"{self._gateway.calls:,} answers from {self._row.id}, without a provider"
-        totals, used = self._totals, self._totals.usage
+        totals = ServedTotals() if self._gateway is None else self._gateway.totals
+        used = totals.usage
         calls = "1 call" if totals.calls == 1 else f"{totals.calls:,} calls"
         failed = f" ({totals.failed} failed)" if totals.failed else ""
         cost = "unknown cost" if used.usd is None else f"{used.usd:.4g} usd"

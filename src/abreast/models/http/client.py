@@ -244,6 +244,7 @@ class HttpClient:
     ) -> Exchange:
         try:
             for _ in range(_MAX_REDIRECTS):
+                proxy = self._proxy(url)
                 async with asyncio.timeout(seconds) as limit:
                     response = await self._session().request(
                         method,
@@ -251,8 +252,8 @@ class HttpClient:
                         data=body or None,
                         headers=headers,
                         allow_redirects=False,
-                        proxy=self._proxy(url),
-                        ssl=self._tls(url),
+                        proxy=proxy,
+                        ssl=self._tls(url, proxy),
                     )
                 target = _redirected(url, response)
                 if target is None:
@@ -301,9 +302,8 @@ class HttpClient:
             )
         return session
 
-    def _tls(self, url: URL) -> SSLContext | bool:
+    def _tls(self, url: URL, proxy: URL | None) -> SSLContext | bool:
         """The certificates to trust; they are read (50 ms) only where there is TLS."""
-        proxy = self._proxy(url)
         if url.scheme == "http" and (proxy is None or proxy.scheme == "http"):
             return True
         return tls_context(self._ca_file)
@@ -435,12 +435,13 @@ class Exchange:
 
     async def read(self) -> bytes:
         """The next part of the body, empty at its end; raises ReplyBroken if it is too large."""
-        limit = None
+        limit: asyncio.Timeout | None = None
+        content = self._response.content
         try:
-            part = self._response.content.read_nowait()
-            if not part:  # only waiting needs a timer, and most replies come with their headers
+            part = content.read_nowait()  # a short answer comes in one piece with its headers
+            if not part and not content.at_eof():
                 async with asyncio.timeout(self._http.stall) as limit:
-                    part = await self._response.content.readany()
+                    part = await content.readany()
         except _BROKEN as error:
             failure: CallFailed = (
                 self._http.late("no further byte", "timeout", self._http.stall, self.kept())

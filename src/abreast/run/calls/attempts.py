@@ -225,9 +225,9 @@ class CallAttempts:
         sent_in = lane.outage.episode
         try:
             if self._call_journal is not None:
-                written = self._call_journal.started(
-                    self._reserved, self._request, wait=caller.paid
-                )
+                # Where the call is the whole item, only a budget needs to know of it after a kill.
+                wait = caller.paid and (self._is_capped or not caller.is_item)
+                written = self._call_journal.started(self._reserved, self._request, wait=wait)
                 if written is not None:
                     await written
             sent = clock.now()

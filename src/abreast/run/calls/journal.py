@@ -21,6 +21,7 @@ from abreast.store.codec import codec
 from abreast.store.codec.json_text import json_writer
 
 CALL: Final = "call"  # the part of a path beneath which an item's calls are
+WHOLE_ITEM: Final = "item"  # in place of a digest, for the call that an item consists of
 
 # In bytes. Equal digests within an item are numbered, so a collision loses no call.
 REQUEST_DIGEST_BYTES: Final = 8
@@ -76,12 +77,30 @@ def call_path(item_path: str, digest: str, number: int, attempt: int) -> str:
 class CallJournal:
     """Writes one call into the journal of its run."""
 
-    __slots__ = ("_has_recorded_request", "_item", "_journal", "_lane", "_model", "more", "path")
+    __slots__ = (
+        "_has_recorded_request",
+        "_item",
+        "_journal",
+        "_lane",
+        "_model",
+        "_records_texts",
+        "more",
+        "path",
+    )
 
     def __init__(
-        self, item: ItemState, journal: Journal, *, path: str, model: str, lane: str
+        self,
+        item: ItemState,
+        journal: Journal,
+        *,
+        path: str,
+        model: str,
+        lane: str,
+        texts: bool = True,
     ) -> None:
+        """Without `texts`, request and reply are left out: the item records them itself."""
         self._item = item
+        self._records_texts = texts
         self._journal = journal
         self._model = model
         self._lane = lane
@@ -93,10 +112,14 @@ class CallJournal:
         """Record the request and what is reserved for it.
 
         With `wait` (before a paid call) it returns a future that is done once the record survives
-        a kill of this process.
+        a kill of this process. Without texts and without `wait`, a short call has no such event.
         """
+        facts = {"model": self._model, "tokens": need.tokens, **present(usd=need.usd or None)}
+        if not self._records_texts and not wait:
+            self._journal.begin(CALL_STARTED, self.path, self._lane, facts)
+            return None
         body = None
-        if not self._has_recorded_request:
+        if self._records_texts and not self._has_recorded_request:
             body = request_text(request, self.path, self._item.context.redact)
         self._has_recorded_request = True
         written = self._item.context.loop.create_future() if wait else None
@@ -104,7 +127,7 @@ class CallJournal:
             CALL_STARTED,
             self.path,
             lane=self._lane,
-            data={"model": self._model, "tokens": need.tokens, **present(usd=need.usd or None)},
+            data=facts,
             body=body,
             written=None if written is None else partial(_set_done, written),
         )
@@ -112,6 +135,8 @@ class CallJournal:
 
     def replied(self, reply: Reply, request: Request, times: Sequence[float]) -> Reply:
         """Record a reply, and return it as a resumed run would get it.
+
+        Without texts it is committed with the item's outcome, which has them.
 
         It is not waited for: the journal keeps its order, so what is recorded later about the use
         of the reply comes after it, and so does the start of the next paid call, which is waited
@@ -126,13 +151,14 @@ class CallJournal:
             if text != reply.text:
                 reply = replace(reply, text=str(text), value=_value(str(text), request))
         facts = self._facts("done", reply.usage, times) | present(first_token=reply.first_token)
+        self._journal.over(self.path)
         self._journal.emit(
             CALL_SETTLED,
             self.path,
             lane=self._lane,
             data=facts,
-            body=reply_text(reply, self.path),
-            written=_write_soon,
+            body=reply_text(reply, self.path) if self._records_texts else None,
+            written=_write_soon if self._records_texts else None,
         )
         return reply
 
@@ -140,6 +166,7 @@ class CallJournal:
         """Record a failure; it is written with the next commit and doesn't cause one."""
         state = "failed" if isinstance(error, CallFailed) else "cancelled"
         body = codec.encode_error(error) if state == "failed" else None
+        self._journal.over(self.path)
         self._journal.emit(
             CALL_SETTLED,
             self.path,
@@ -164,7 +191,10 @@ class CallJournal:
 
 
 async def recorded_calls_of(item: ItemState) -> Calls:
-    """The item's calls, including those that earlier drivers of the run recorded."""
+    """The item's calls, including those that earlier drivers of the run recorded.
+
+    Cancelled ones, and those whose texts only the item would have, are not among them.
+    """
     context = item.context
     known: dict[str, Event] = {}
     writer, store, row = context.writer, context.store, context.row
@@ -178,7 +208,7 @@ async def recorded_calls_of(item: ItemState) -> Calls:
         found = await writer.read(
             lambda: store.events(row.id, kinds={CALL_SETTLED}, prefix=prefix, limit=1_000_000)
         )
-        known = {event.path: event for event in found if event.data.get("state") != "cancelled"}
+        known = {event.path: event for event in found if event.body is not None}
     if item.calls is None:  # another call of the item may have been faster
         item.calls = Calls(known)
     return item.calls

@@ -34,6 +34,7 @@ from abreast.run.calls.attempts import CallAttempts
 from abreast.run.calls.cache import StoreCache
 from abreast.run.calls.forwarded import SharedModelCall, find_shared, forward, share
 from abreast.run.calls.journal import (
+    WHOLE_ITEM,
     CallJournal,
     call_path,
     digest_of,
@@ -105,6 +106,7 @@ class Caller(PricedModel):
         super().__init__(model, lane, price=price, retry=retry or Retry(0), paid=paid, clock=clock)
         self._cache = cache
         self.replays = replays
+        self.seeded = replays is None
         self._warm = WarmPrefixes() if warm else None
         self._reasoning = reasoning
 
@@ -129,6 +131,17 @@ class Caller(PricedModel):
         """The same lane, price and retries for another model, such as a wrapper of its own."""
         other = copy(self)
         other.model = model
+        return other
+
+    def for_item(self, model: Model, *, seeded: bool = True) -> Caller:
+        """The same for another model and an item that is this one call.
+
+        The item's outcome has the request and the reply, so the record of the call has neither.
+        Unless `seeded`, a request without a seed gets none.
+        """
+        other = self.with_model(model)
+        other.is_item = True
+        other.seeded = seeded and self.seeded
         return other
 
     async def __aenter__(self) -> Self:
@@ -235,7 +248,7 @@ class Caller(PricedModel):
                 calls = item.calls = (
                     await recorded_calls_of(item) if item.context.resumed else Calls({})
                 )
-            digest = digest_of(self.replays or self.name, request)
+            digest = WHOLE_ITEM if self.is_item else digest_of(self.replays or self.name, request)
             number = calls.count(item.attempt, digest)
             path = call_path(item.path, digest, number, item.attempt)
             known = calls.known.get(path)
@@ -249,6 +262,7 @@ class Caller(PricedModel):
                 path=path,
                 model=self.name,
                 lane=self.lane.name,
+                texts=not self.is_item,
             )
         if (
             self._cache is not None
@@ -291,7 +305,7 @@ class Caller(PricedModel):
         hear: OnText | None,
         call_journal: CallJournal | None,
     ) -> Reply:
-        sent = with_item_seed(request, item) if self.replays is None else request
+        sent = with_item_seed(request, item) if self.seeded else request
         if self._warm is None:
             reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         else:

@@ -61,6 +61,7 @@ class PricedModel:
         self.price = price
         self.retry = retry
         self.paid = paid
+        self.is_item = False  # each call is the whole of its item, which records it
         self.estimates = TokenEstimates(model.name.partition("/")[0])
         self._clock = clock
         self._gate = LimitGate(clock)

@@ -2,17 +2,22 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.models.http.client import HttpAnswer
-from abreast.models.port import Model, OnText, Reply, Request
+from abreast.models.port import Message, Model, OnText, Reply, Request
 from abreast.models.providers.provider import Provider
+from abreast.run.calls.priced_model import limits_spending
+from abreast.run.item_state import current_state
 from abreast.serve.answers.call import ServedCall
 from abreast.serve.answers.outlet import EVENTS, JSON, Outlet
 from abreast.serve.answers.passthrough import RelayedModel
 from abreast.serve.dialects.dialect import Asked, Document, Unsupported, encode, lenient_request
 from abreast.serve.routes import Route
+
+_MAX_PLAIN_BYTES: Final = 16 << 10  # of a body whose tokens are estimated by its length
 
 
 async def answer(call: ServedCall, route: Route, entered: Callable[[], None]) -> None:
@@ -40,7 +45,7 @@ async def _translate(call: ServedCall, route: Route, entered: Callable[[], None]
             outlet.send(writer.text(piece))
 
     model = AdmittedModel(route.caller.model, entered)
-    caller = route.caller.with_model(model)
+    caller = route.caller.for_item(model)
     reply = await caller.complete(dialect.read(call.body), None if writer is None else hear)
     if writer is None:
         _write_reply(call, reply)
@@ -56,10 +61,7 @@ async def _relay(
     call: ServedCall, route: Route, relay: Provider, entered: Callable[[], None]
 ) -> None:
     """Pass a request on as it is."""
-    try:
-        request = call.dialect.read(call.body)
-    except Unsupported:
-        request = lenient_request(call.body, call.dialect.bound(call.body))
+    request = _estimated_request(call, route)
 
     def body(max_tokens: int | None) -> bytes:
         changes: Document = {}
@@ -76,12 +78,26 @@ async def _relay(
     )
     hear: OnText | None = _ignore if call.streams else None
     try:
-        reply = await route.caller.with_model(model).complete(request, hear)
+        await route.caller.for_item(model, seeded=False).complete(request, hear)
     except AbreastError:
         _pass_refusal(call.outlet, model.refusal)
         raise
-    if call.outlet.head is None:  # an earlier driver recorded the reply, and not its bytes
-        _write_reply(call, reply)
+
+
+def _estimated_request(call: ServedCall, route: Route) -> Request:
+    """A request that is passed on as it is, as far as its tokens are estimated from it.
+
+    A budget reserves the most that it can take, so all of it is read then; and so is a long one,
+    which may have images in it.
+    """
+    is_capped = limits_spending(route.caller.budgets_for(current_state()))
+    if not is_capped and len(call.raw) <= _MAX_PLAIN_BYTES:
+        text = call.raw.decode("utf-8", "replace")
+        return Request((Message("user", text),), max_tokens=call.dialect.bound(call.body))
+    try:
+        return call.dialect.read(call.body)
+    except Unsupported:
+        return lenient_request(call.body, call.dialect.bound(call.body))
 
 
 def _pass_refusal(outlet: Outlet, refusal: HttpAnswer | None) -> None:
