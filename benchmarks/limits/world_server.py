@@ -211,13 +211,15 @@ def best_time(world: RandomWorld) -> float:
     """The time of a client that knows the server's state: the bound that scores refer to.
 
     Each call is sent, in the order of the calls, as soon as the server would admit it, and again at
-    once if it fails. Nothing is rejected; trips take the shortest time; an outage is waited for
-    exactly. Another order of calls could be better by less than the size of a call.
+    once if it fails. Nothing is rejected; an outage is waited for
+    exactly. A slot is taken again one mean round trip after its call ended: no client learns of
+    that earlier. Another order of calls could be better by less than the size of a call.
     """
     server = WorldServer(world)
     line = deque((call, 0) for call in world.calls)
     flying: list[tuple[float, int, RandomCall, int]] = []
-    now = last = TRIP
+    trip = TRIP + TRIP_NOISE / 2
+    now = last = trip
     while line or flying:
         when = server.next_chance(now, line[0][0]) if line else inf
         if flying and flying[0][0] <= when:
@@ -232,5 +234,5 @@ def best_time(world: RandomWorld) -> float:
             continue
         call, attempt = line.popleft()
         reply = server.arrive(now, call, attempt)
-        heapq.heappush(flying, (now + reply.latency, call.number, call, attempt))
-    return last + TRIP
+        heapq.heappush(flying, (now + reply.latency + 2 * trip, call.number, call, attempt))
+    return last - trip
