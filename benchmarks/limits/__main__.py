@@ -1,17 +1,16 @@
 """Print what limiters reach.
 
-`python -m benchmarks.limits [--virtual] [--worlds 100] [--only WORD] [--repeat 3]`.
+`python -m benchmarks.limits [--virtual] [--worlds 100 --seed 1] [--only WORD] [--repeat 3]`.
 
 Over loopback, against storm servers whose minute lasts three seconds: the nine scenarios with every
 limiter, and inspect_ai's own controller from its environment (`make bench-peers`). With --virtual
-the same in virtual time, which takes seconds and gives the same numbers on every machine, and
-worlds drawn at random.
+the same in virtual time, which takes seconds and gives the same numbers on every machine; with
+--worlds, worlds drawn at random instead, and with --world one of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -19,8 +18,9 @@ from typing import NamedTuple
 from abreast.limits.governor.governor import Governor
 from abreast.testing.storm.settings import Settings
 from benchmarks.limits.rivals import Aimd, Pacer, Static
-from benchmarks.limits.scenarios import Scenario, drawn, five_providers, scenarios
-from benchmarks.limits.virtual import Limiter, Score, play
+from benchmarks.limits.scenarios import Scenario, five_providers, scenarios
+from benchmarks.limits.virtual import Limiter, play
+from benchmarks.limits.world_table import WORLD_LIMITERS, print_world, print_worlds
 from benchmarks.peers import is_installed
 
 OURS = "abreast"
@@ -61,8 +61,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.limits", description=__doc__)
     parser.add_argument("--virtual", action="store_true", help="in virtual time")
     parser.add_argument(
-        "--worlds", type=int, default=0, help="with --virtual: how many worlds to draw at random"
+        "--worlds", type=int, default=0, help="with --virtual: so many worlds drawn at random"
     )
+    parser.add_argument("--seed", type=int, default=0, help="what the worlds are drawn from (0)")
+    parser.add_argument("--world", type=int, help="with --virtual: the world of this seed alone")
+    parser.add_argument("--jobs", type=int, default=1, help="processes for the worlds (1)")
     parser.add_argument("--only", default="", help="scenarios with this in their names")
     parser.add_argument("--limiter", action="append", help="only this limiter; may be repeated")
     parser.add_argument(
@@ -70,6 +73,8 @@ def main() -> int:
     )
     parser.add_argument("--repeat", type=int, default=1, help="how often (1)")
     args = parser.parse_args()
+    if args.worlds or args.world is not None:
+        return _random_worlds(args)
     chosen = {name: lanes for name, lanes in courses().items() if args.only in name}
     limiters = [*LIMITERS, *([] if args.virtual else [INSPECT])]
     if INSPECT in limiters and not is_installed("inspect-ai"):
@@ -81,9 +86,21 @@ def main() -> int:
         is_well = (
             _print_table(chosen, limiters, virtual=args.virtual, minute=args.minute) and is_well
         )
-    if args.virtual and args.worlds:
-        is_well = _print_worlds(args.worlds) and is_well
     return 0 if is_well else 1
+
+
+def _random_worlds(args: argparse.Namespace) -> int:
+    limiters = [name for name in WORLD_LIMITERS if not args.limiter or name in args.limiter]
+    if not args.virtual or not limiters:
+        print(
+            f"random worlds need --virtual, and a limiter of: {', '.join(WORLD_LIMITERS)}",
+            file=sys.stderr,
+        )
+        return 2
+    if args.world is not None:
+        print_world(args.world, limiters)
+        return 0
+    return 0 if print_worlds(args.worlds, args.seed, limiters, args.jobs) else 1
 
 
 def _print_table(
@@ -157,26 +174,6 @@ def lanes_played(lanes: Sequence[Scenario], limiter: str, cut: float = 2, seed: 
     done = 1 - lost / sum(len(lane.calls) for lane in lanes)
     rejected = sum(score.rejected * score.sent for score in scores) / max(1, sent)
     return Cell(best / (cut * best if lost else seconds) * done, rejected, lost)
-
-
-def _print_worlds(count: int) -> bool:
-    scores: list[Score] = []
-    for seed in range(count):
-        world = drawn(seed)
-        scores.append(play(world.settings, world.calls, LIMITERS[OURS], seed=seed, cut=12))
-        if sys.stderr.isatty():
-            print(f"\r{seed + 1} of {count} worlds", end="", file=sys.stderr)
-    reached = sorted(100 * score.utilisation for score in scores)
-    rejected = sorted(100 * score.rejected for score in scores)
-    median, worst, refused = statistics.median(reached), reached[0], statistics.median(rejected)
-    lost = sum(score.lost > 0 for score in scores)
-    print(
-        f"{count} worlds drawn at random: utilisation median {median:.1f}%, worst {worst:.1f}%, "
-        f"tenth {reached[count // 10]:.1f}%; rejected median {refused:.2f}%, "
-        f"most {rejected[-1]:.1f}%; "
-        f"{lost} with calls cut off"
-    )
-    return median >= 95 and worst >= 80 and refused < 1 and not lost
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """What a lane could do instead.
 
-A fixed number in flight, additive increase and multiplicative decrease, a plain pacer.
+A fixed number in flight, additive increase and multiplicative decrease, a plain pacer, and the
+adaptive connections of inspect_ai, written anew from its published design.
 
 Each waits after a rejection for as long as the server says, or a second, and sends again.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from math import inf
 
@@ -140,3 +142,78 @@ class Pacer(Static):
         for name, each in told.items():
             self._rate[name] = each.limit / (60 * self.tick)
             self.width = inf
+
+
+class AdaptiveConnections(Static):
+    """inspect_ai's way, from its design document: slow start, then 5% more after each clean round.
+
+    From 10 to 100 in flight, 20 at first. A round is as many successes in a row as may be in
+    flight, with 80% of them reached; it doubles the number before the first rejection. A rejection
+    multiplies it by 0.8, once in 15 seconds. A rejected call keeps its place for three to six
+    seconds, or as long as the server says.
+    """
+
+    _LEAST, _START, _MOST = 10, 20, 100
+    _CUT, _GROWTH, _SATURATED = 0.8, 0.05, 0.8
+    _COOLDOWN, _BACKOFF = 15.0, 4.5  # seconds
+
+    def __init__(self, tick: float = 1.0) -> None:
+        """Start with twenty."""
+        super().__init__(self._START, tick)
+        self._clean = 0
+        self._peak = 0
+        self._was_cut = False
+        self._cools_until = -inf
+        self._asleep: list[tuple[float, int]] = []  # places kept, until when
+
+    def refusal(self, costs: Costs, now: float) -> float | None:
+        """None if a place is free."""
+        while self._asleep and self._asleep[0][0] <= now:
+            self._flying.discard(heapq.heappop(self._asleep)[1])
+        when = super().refusal(costs, now)
+        return self._asleep[0][0] if when == inf and self._asleep else when
+
+    def send(self, costs: Costs, now: float) -> CallPermit:
+        """One call more is in flight."""
+        permit = super().send(costs, now)
+        self._peak = max(self._peak, len(self._flying))
+        return permit
+
+    def answered(
+        self, permit: CallPermit, now: float, used: Costs, told: Mapping[Dimension, HeaderFacts]
+    ) -> None:
+        """Grow after a clean round."""
+        super().answered(permit, now, used, told)
+        if now < self._cools_until:
+            return
+        self._clean += 1
+        if self._clean < max(self.width, 4):
+            return
+        if self._peak >= self._SATURATED * self.width:
+            grown = (
+                self.width + max(1, round(self.width * self._GROWTH))
+                if self._was_cut
+                else 2 * self.width
+            )
+            self.width = min(float(self._MOST), grown)
+        self._clean, self._peak = 0, len(self._flying)
+
+    def rejected(
+        self,
+        permit: CallPermit,
+        now: float,
+        hit: Hit,
+        wait: float | None,
+        told: Mapping[Dimension, HeaderFacts],
+    ) -> bool:
+        """Cut, and keep the place of the call until it is sent again."""
+        del hit, told
+        heapq.heappush(
+            self._asleep, (now + max(self._BACKOFF * self.tick, wait or 0.0), permit.serial)
+        )
+        self._clean = 0
+        if now >= self._cools_until:
+            self._was_cut = True
+            self.width = max(float(self._LEAST), float(int(self.width * self._CUT)))
+            self._cools_until = now + self._COOLDOWN * self.tick
+        return True

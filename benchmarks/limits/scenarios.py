@@ -1,20 +1,14 @@
-"""The scenarios of the spec, and worlds drawn at random.
-
-A storm, and calls that take some minutes of it.
-"""
+"""The nine scenarios: a storm, and calls that take some minutes of it."""
 
 from __future__ import annotations
 
 import random
-import statistics
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Any
 
 from abreast.testing.storm.settings import Settings, make_settings
 from abreast.testing.storm.world import WorldRequest
-
-MOST_CALLS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,64 +91,3 @@ def scenarios() -> list[Scenario]:
         _scenario("Retry-After 89 s", 1_800, rpm=600, latency=1, retry_after=89.0, burst=10),
         _scenario("neighbour", 1_500, rpm=600, latency=1, neighbour=0.5),
     ]
-
-
-def drawn(seed: int) -> Scenario:
-    """A world drawn at random, with calls for four to seven of its minutes."""
-    draw = random.Random(seed)
-    settings = _drawn_settings(draw)
-    sizes = (100, 100) if draw.random() < 0.5 else (50, 5_000)
-    tokens = statistics.mean(
-        call.input_tokens + (call.output_tokens or 0) for call in requests(200, seed, sizes)
-    )
-    wanted = draw.uniform(4, 7) * _calls_in_a_minute(settings, tokens)
-    if wanted > MOST_CALLS:  # the same world, of a smaller tier
-        for name in ("rpm", "tpm", "burst", "concurrency"):
-            if name in settings:
-                settings[name] = max(5, round(settings[name] * MOST_CALLS / wanted))
-        wanted = MOST_CALLS
-    return Scenario(
-        f"world {seed}", make_settings(settings), requests(max(20, int(wanted)), seed, sizes)
-    )
-
-
-def _drawn_settings(draw: random.Random) -> dict[str, Any]:
-    def between(low: float, high: float) -> float:
-        return float(2.0 ** draw.uniform(log2(low), log2(high)))
-
-    latency = between(0.2, 20)
-    settings: dict[str, Any] = {
-        "window": draw.choice(["bucket", "bucket", "bucket", "fixed", "sliding"]),
-        "headers": draw.choice(["honest", "honest", "absent", "late", "lying"]),
-        "retry_after": draw.choice(["right", "right", "absent", "long", "short"]),
-        "latency": latency,
-        "noise": latency * draw.random(),
-        "per_token": draw.choice([0, 0.01]),
-    }
-    kind = draw.choice(["rpm", "rpm", "tpm", "both", "concurrency"])
-    if kind in {"rpm", "both"}:
-        settings["rpm"] = round(between(10, 3_000))
-    if kind in {"tpm", "both"}:
-        settings["tpm"] = round(between(50_000, 2_000_000))
-    if kind == "concurrency":
-        settings["concurrency"] = round(between(2, 80))
-    if settings["window"] == "bucket" and "rpm" in settings and draw.random() < 0.5:
-        settings["burst"] = max(1, round(settings["rpm"] / 60 * between(0.5, 20)))
-    if draw.random() < 0.2:
-        settings["neighbour"] = draw.uniform(0.1, 0.6)
-    if draw.random() < 0.3:
-        settings["faults"] = {"500": 0.02}
-    return settings
-
-
-def _calls_in_a_minute(settings: dict[str, Any], tokens: float) -> float:
-    share = 1 - settings.get("neighbour", 0.0)
-    mean = settings["latency"] + settings["noise"] / 2 + 20 * settings["per_token"]
-    most = [
-        settings[name] * share / each
-        for name, each in (("rpm", 1), ("tpm", tokens))
-        if name in settings
-    ]
-    if "concurrency" in settings:
-        most.append(settings["concurrency"] * 60 / mean)
-    return float(min(most))

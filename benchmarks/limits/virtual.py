@@ -45,6 +45,9 @@ class Limiter(Protocol):
     def failed(self, permit: CallPermit, now: float) -> None:
         """It came to nothing."""
 
+    def withdraw(self, permit: CallPermit) -> None:
+        """It was not sent, or nothing is known of it."""
+
     def rejected(
         self,
         permit: CallPermit,
