@@ -65,9 +65,8 @@ class AgentCaller(Caller):
         """What the agent says that it cost; else by the price of its model."""
         return used if used.usd is not None else priced(used, self.price)
 
-    def capped(self, request: Request, budgets: tuple[SpendingLimit, ...]) -> Request:
+    def capped(self, request: Request) -> Request:
         """The request as it is: an agent has many replies, and no bound on each."""
-        del budgets
         return request
 
     def reserve(
