@@ -150,7 +150,9 @@ def score(*, path: str, model: str | None, prompt: str, as_json: bool, **given: 
     if model is not None:
         name, price = find_known_price(str(model), configured_lanes(Config.load()))
         cost = forecast_cost(shown.plan, name, price, prompt)
-    return print_plan(shown.plan, shown.imports, as_json=as_json, only_score=True, cost=cost)
+    return print_plan(
+        shown.plan, shown.imports, as_json=as_json, only_score=True, cost=cost, needs=shown.needs
+    )
 
 
 class _WithCommand(click.Command):
@@ -444,7 +446,8 @@ def _write_page(shown: ShownPlan, html: str) -> int:
 
     name = Path(shown.path).resolve().name or shown.path
     try:
-        write_page(shown.plan, score_of(shown.plan, shown.imports), name, html)
+        report = score_of(shown.plan, shown.imports, needs=shown.needs)
+        write_page(shown.plan, report, name, html)
     except OSError as error:
         raise UsageError(f"--html: {html} can't be written ({os_error_text(error)})") from None
     tell(f"wrote {html}")

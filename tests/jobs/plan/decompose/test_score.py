@@ -138,6 +138,14 @@ def test_the_critical_path_is_the_heaviest_chain_and_not_the_chain_of_the_heavie
     assert (found.critical_tokens, found.speedup[9].ordered) == (90, 170 / 90)
 
 
+def test_the_critical_path_follows_the_order_that_is_written():
+    files = {"a/1": 30, "b/1": 30, "c/1": 30, "d/1": 80}
+    plan = decompose(Inventory.of(files), Imports.of({"a/1": ["b/1"]}), Options(max_files=1))
+    a, b, c, d = (plan.owner(f"{name}/1") for name in "abcd")
+    found = score(plan, needs={a: (), b: (), c: (d,), d: ()})
+    assert (found.critical_path, found.critical_tokens) == ((d, c), 110)
+
+
 @given(layouts, pairs, st.sampled_from([1, 2, 3, 10]))
 def test_no_schedule_beats_the_bounds(layout, numbers, width):
     paths = paths_of(layout)

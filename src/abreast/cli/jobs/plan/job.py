@@ -264,7 +264,7 @@ def print_plan(
     from abreast.jobs.plan.tree_text import score_lines, show, to_json
     from abreast.worktrees.merge.names import printable
 
-    report = score_of(plan, imports)
+    report = score_of(plan, imports, needs=needs)
     if as_json:
         for note in plan.notes:
             tell(one_line(note))

@@ -74,8 +74,17 @@ class Score:
     speedup: tuple[ScoreBound, ...]
 
 
-def score(plan: Plan, imports: Imports | None = None, *, widths: Iterable[int] = WIDTHS) -> Score:
-    """Score a plan, with the imports that it was made from."""
+def score(
+    plan: Plan,
+    imports: Imports | None = None,
+    *,
+    needs: Mapping[str, Sequence[str]] | None = None,
+    widths: Iterable[int] = WIDTHS,
+) -> Score:
+    """Score a plan, with the imports that it was made from.
+
+    `needs` has the leaves that each waits for, if that is written; else imports tell it.
+    """
     owner = {path: leaf.id for leaf in plan.leaves for path in leaf.files}
     edges = [
         (path, to)
@@ -86,7 +95,7 @@ def score(plan: Plan, imports: Imports | None = None, *, widths: Iterable[int] =
     ]
     cut = [(path, to) for path, to in edges if owner[path] != owner[to]]
     weights = {leaf.id: max(1, leaf.tokens) for leaf in plan.leaves}
-    circles, path = _critical_path(weights, dependencies(plan, imports))
+    circles, path = _critical_path(weights, dependencies(plan, imports) if needs is None else needs)
     total, heaviest = sum(weights.values()), max(weights.values())
     longest = sum(weights[leaf] for leaf in path)
     return Score(
@@ -169,7 +178,7 @@ def _pairs(cut: Sequence[tuple[str, str]], owner: dict[str, str]) -> tuple[Pair,
 
 
 def _critical_path(
-    weights: dict[str, int], needs: dict[str, tuple[str, ...]]
+    weights: dict[str, int], needs: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
     """The cycles of leaves, and the heaviest path, in which only a cycle's heaviest leaf counts."""
     leaves, groups, graph = _grouped(needs)  # needed ones first, so that one pass is enough
