@@ -45,10 +45,14 @@ ALSO = (
     "asyncio",
     "concurrent.futures.thread",
     "csv",
+    "encodings.utf_8_sig",
     "sqlite3",
     "tomllib",
+    "jinja2",
     "rich.live",
     "rich.text",
+    "rich.tree",
+    "yaml",
 )
 
 
@@ -92,7 +96,7 @@ class Warm:
             stderr, theirs_err = _pipe(files)
             ended, theirs_end = _pipe(files)
             theirs = [theirs_in, theirs_out, theirs_err, theirs_end]
-            with suppress(BrokenPipeError):  # it is gone, and what it said comes below
+            with suppress(ConnectionError):  # it is gone, and what it said comes below
                 request = (program, list(arguments), os.fspath(cwd), environment, False)
                 self.ask_for(request, [file.fileno() for file in theirs])
             for file in theirs:
