@@ -189,7 +189,7 @@ soak: $(DEV) ## the tests that take minutes, and every property with all its exa
 	$(BIN)/pytest -m soak --hypothesis-profile=soak
 	$(BIN)/pytest -n 4 --dist worksteal -m 'hypothesis and not soak'
 
-cluster: .venv/.ray ## a map and a plan on two nodes of Ray, while workers, nodes and drivers are killed
+cluster: .venv/.ray ## a map, a study, optimize and a plan on PostgreSQL and two nodes of Ray, while each of them is killed
 	$(PY) -m benchmarks.cluster
 
 batches: $(DEV) ## a map in batches, killed 30 times: each item is paid for once, at half the price

@@ -215,4 +215,8 @@ def variable_of(pid: int, name: str) -> str | None:
 def work_of_agents() -> dict[int, int]:
     """The processes that work for agents, and the process of the agent of each."""
     found = {pid: variable_of(pid, "ABREAST_AGENT") for pid in processes()}
-    return {pid: int(agent) for pid, agent in found.items() if agent and name_of(pid)}
+    return {
+        pid: int(agent)
+        for pid, agent in found.items()
+        if agent is not None and agent.isdecimal() and name_of(pid)
+    }

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from abreast.limits.budget import Budget
     from abreast.limits.pool import Pool
     from abreast.limits.rate import Rate
+    from abreast.limits.shared.shared_limits import SharedLimits
     from abreast.limits.slots import Slots
     from abreast.models.port import Message, Model, Reply, Request
     from abreast.run.calls.model import Caller
@@ -80,6 +81,7 @@ __all__ = [
     "Run",
     "SampleAttempt",
     "SampleResult",
+    "SharedLimits",
     "Slots",
     "StepContext",
     "Store",
@@ -133,6 +135,7 @@ _MODULE_OF = {
     "Run": "abreast.run.run",
     "SampleAttempt": "abreast.jobs.sample.results",
     "SampleResult": "abreast.jobs.sample.results",
+    "SharedLimits": "abreast.limits.shared.shared_limits",
     "Slots": "abreast.limits.slots",
     "StepContext": "abreast.jobs.workflow.tools",
     "Store": "abreast.store.port",

@@ -386,7 +386,7 @@ SHOWN_BY = {
     "default_bounds": test_how_far_it_is_divided_is_as_told,
     "parts": plan_edited.test_a_plan_is_written_edited_run_and_applied,
     "planner": plan_edited.test_a_model_proposes_parts_once_also_when_the_run_goes_on,
-    "executor": ray.test_the_parts_of_a_plan_are_worked_on_there,
+    "executor": ray.test_the_parts_of_a_plan_are_worked_on_in_directories_of_the_nodes,
     "rounds": (
         plan_requests.test_an_owner_runs_again_with_what_it_is_asked_for_and_nothing_else_does
     ),

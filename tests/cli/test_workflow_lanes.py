@@ -62,3 +62,24 @@ def test_calls_in_a_step_that_names_their_providers_lane_are_still_governed(abre
             for event in store.events("lanes-1", kinds={"limit-changed"})
         ]
     assert ("openai", "header") in found
+
+
+SHARED = """
+workflow: {id: shared}
+steps:
+  - id: each
+    type: fan-out
+    items: "{{ [1, 2, 3] }}"
+    max_concurrency: 3
+    step: {id: one, type: shell, lane: machine, run: "echo in >> log; echo out >> log"}
+"""
+
+
+def test_steps_without_a_model_hold_a_slot_of_a_shared_lane(abreast):
+    abreast.file("abreast.toml", "[lanes.machine]\nwidth = 1\nshared = true\n")
+    abreast.file("flow.yaml", SHARED)
+    said = abreast("run", "flow.yaml")
+    assert said.code == 0, said
+    assert (abreast.folder / "log").read_text().split() == ["in", "out"] * 3
+    lanes = abreast("store", "lanes", "--json").rows
+    assert [row["lane"] for row in lanes] == ["machine"]

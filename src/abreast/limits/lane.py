@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
 
+from abreast.core.errors import LaneNeedsStore
 from abreast.core.window import whole
 from abreast.limits.budget import Budget
 from abreast.limits.limit import Limit, Need, Weight
 from abreast.limits.pool import Pool
 
-LaneLimits: TypeAlias = "Limit | Sequence[Limit] | ProviderLane"
+if TYPE_CHECKING:
+    from abreast.limits.shared.ledger import Terms
+    from abreast.limits.shared.share import LaneShare
+    from abreast.limits.shared.shared_limits import SharedLimits
+
+LaneLimits: TypeAlias = "Limit | Sequence[Limit] | ProviderLane | SharedLimits"
+ShareOf: TypeAlias = "Callable[[str, Terms], LaneShare | None]"
+"""The share that a run has of a lane; None for a run without a store."""
 Holding: TypeAlias = "str | Sequence[str] | Mapping[str, Weight] | None"
 
 Needs: TypeAlias = tuple[tuple[str, Limit, Need], ...]
@@ -24,12 +32,14 @@ class ProviderLane(Protocol):
     """
 
     held: tuple[Limit, ...]
+    terms: Terms | None
+    """The limits that several processes keep together, of which items hold the slots."""
 
 
 class Lanes:
     """The lanes of one scope. A lane of a child has its parent's limits and its own."""
 
-    __slots__ = ("_lanes", "_providers", "budgets")
+    __slots__ = ("_lanes", "_providers", "_share_of", "_waiting", "budgets")
 
     def __init__(
         self,
@@ -40,21 +50,51 @@ class Lanes:
         """`lanes` maps a name to a limit or several; `budget` applies to everything beneath."""
         self._lanes: dict[str, tuple[Limit, ...]] = dict(parent._lanes) if parent else {}  # noqa: SLF001 - same class
         self._providers: dict[str, ProviderLane] = dict(parent._providers) if parent else {}  # noqa: SLF001 - same class
+        self._share_of: ShareOf | None = parent._share_of if parent else None  # noqa: SLF001 - same class
+        # Shared lanes of a run that is not open yet, and whether items hold their slots only.
+        self._waiting: list[tuple[str, Terms, bool]] = []
         for name, limits in (lanes or {}).items():
             self._providers.pop(name, None)
             if isinstance(limits, ProviderLane):
                 self._providers[name] = limits
+            terms: Terms | None = getattr(limits, "terms", None)
+            if terms is not None:
+                self._lanes.setdefault(name, ())
+                self._waiting.append((name, terms, isinstance(limits, ProviderLane)))
+                continue
+            if isinstance(limits, ProviderLane):
                 limits = limits.held  # noqa: PLW2901 - items hold only this part of a provider's lane
-            own = tuple(limits) if isinstance(limits, Sequence) else (limits,)
+            given = tuple(limits) if isinstance(limits, Sequence) else (limits,)
+            own = cast("tuple[Limit, ...]", given)
             for limit in own:
                 if not hasattr(limit, "refusal"):  # a user's argument: anything
                     raise TypeError(
                         f"lane {name!r} needs limits such as Slots(8) or Rate(600), not {limit!r}"
                     )
             self._lanes[name] = self._lanes.get(name, ()) + own
+        if self._share_of is not None:
+            self.open_shared(self._share_of)
         inherited = parent.budgets if parent else ()
         # Those that apply here, the outermost first.
         self.budgets: tuple[Budget, ...] = (*inherited, budget) if budget else inherited
+
+    def open_shared(self, share_of: ShareOf) -> None:
+        """Give shared lanes the limits that the run has of them, now that it is open.
+
+        Raises `LaneNeedsStore` if it has no store.
+        """
+        self._share_of = share_of
+        for name, terms, slots_only in self._waiting:
+            share = share_of(name, terms)
+            if share is None:
+                raise LaneNeedsStore(
+                    f"lane {name} is shared, and its permits are in the store of a run: "
+                    "open the run with a store"
+                )
+            budget = (share.budget,) if terms.caps else ()
+            own = (share.slots,) if slots_only else (*share.limits, *budget)
+            self._lanes[name] = self._lanes.get(name, ()) + own
+        self._waiting = []
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -440,7 +440,7 @@ def _lane(
         own |= {"api_key_command": None}
     lane = replace(lane, **{"place": where, **own, **read})
     _check_shared(lane, given, where)
-    if not lane.has_models and set(given) != {"width"}:
-        only = "; one that is only for steps of workflows has a width and nothing else"
+    if not lane.has_models and set(given) - {"shared"} != {"width"}:
+        only = "; one that is only for steps of workflows has a width and at most `shared` besides"
         raise ValueError(f"{where} needs a base_url, such as http://127.0.0.1:8000/v1{only}")
     return lane

@@ -19,7 +19,7 @@ from typing import (
     overload,
 )
 
-from abreast.core.errors import BudgetSpent, Halted, KeyReused, Stopped
+from abreast.core.errors import BudgetSpent, Halted, KeyReused, LaneNeedsStore, Stopped
 from abreast.core.halting import OnError, Until
 from abreast.core.item import Item, escape
 from abreast.core.window import Order
@@ -475,7 +475,12 @@ class Run:
     async def __aenter__(self) -> Self:
         """Open it: find or create the run in its store, and become its driver."""
         if self._opening is not None:
-            self._context = await open_context(self, self._opening)
+            self._context = context = await open_context(self, self._opening)
+            try:
+                self.lanes.open_shared(context.share_of)
+            except LaneNeedsStore as error:
+                await close_run(context, error)
+                raise
         elif self._parent is not None:
             self._parent._scopes.add(self)  # noqa: SLF001 - the parent is a Run too
             self._stopped = self._parent.stopped

@@ -214,6 +214,7 @@ class FakeCluster:
     def start(self, _demand, _lease, avoid):
         self.avoided.append(avoid)
         facts = node_facts(f"node{len(self.agents)}") if self._facts is None else self._facts
+        facts = facts() if callable(facts) else facts
         self.agents.append(ThreadAgent(self._answer, facts))
         return self.agents[-1]
 
@@ -295,6 +296,17 @@ def test_agents_that_cannot_start_fail_the_work_in_the_end():
     with pytest.raises(WorkerDied, match="no agent can be started"):
         submit(cluster.pool(), 1).future.result(60)
     assert len(cluster.agents) == 5
+    cluster.close()
+
+
+def test_a_node_that_lets_no_agent_start_for_a_while_fails_nothing():
+    def facts():
+        return RuntimeError("gone") if len(cluster.agents) < 3 else node_facts("node9")
+
+    cluster = FakeCluster(lambda *_: b"done", facts)
+    pool = cluster.pool()
+    found = [submit(pool, number) for number in range(4)]
+    assert [one.future.result(60) for one in found] == [b"done"] * 4
     cluster.close()
 
 

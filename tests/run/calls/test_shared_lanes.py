@@ -63,8 +63,9 @@ def ledger(store):
 
 
 async def until(holds):
-    while not holds():  # noqa: ASYNC110 - a thread changes the store
-        await asyncio.sleep(0)
+    async with asyncio.timeout(15):  # a safety net: what never holds fails, and does not hang
+        while not holds():  # noqa: ASYNC110 - a thread changes the store
+            await asyncio.sleep(0)
 
 
 async def ask_all(store, model, calls, name="r"):

@@ -21,6 +21,7 @@ from abreast.core.errors import (
 )
 from abreast.store.check import check_store, copy_run
 from abreast.store.port import each_outcome
+from abreast.store.postgres.columns import beneath as beneath_of
 from abreast.store.postgres.leases import LeaseTimes
 from abreast.store.postgres.sql import migrations
 from abreast.store.postgres.store import PostgresStore
@@ -323,3 +324,30 @@ def test_tags_are_found_whole(store):
         begin(store, tags=tags)
     assert [row.id for row in store.runs(tag="x")] == ["job-4", "job-3"]
     assert [row.id for row in store.runs(tag="\ud800")] == ["job-5"]
+
+
+def test_what_happened_to_one_item_is_found_without_a_scan_of_all_events(store, db):
+    begin(store)
+    kinds = ("attempt-failed", "limit-waited", "call-started", "item-started")
+    events = [
+        event(seq, kind=kinds[seq % 4], path=f"job/map/{seq // 8:04}" + "/call" * (seq % 3 == 0))
+        for seq in range(1, 4001)
+    ]
+    store.commit("job-1", 1, events, {})
+    for wanted in ({"attempt-failed", "limit-waited"}, {"call-started"}):
+        for prefix in ("job/map/0007", "job/map/0007/", "job/map"):
+            beneath = [
+                one.seq
+                for one in events
+                if one.kind in wanted
+                and (one.path == prefix or one.path.startswith(prefix.removesuffix("/") + "/"))
+                and (one.path != prefix.removesuffix("/") or not prefix.endswith("/"))
+            ]
+            found = store.events("job-1", kinds=wanted, prefix=prefix, limit=50, after=57)
+            assert [one.seq for one in found] == [seq for seq in beneath if seq > 57][:50]
+    db.execute("ANALYZE events")
+    statement = store._db.sql("list_details")
+    given = {"run": 1, "after": 0, "kinds": ["call-started"], "limit": 9}
+    plan = db.execute(b"EXPLAIN " + statement, {**given, **beneath_of("job/map/0007")}).fetchall()
+    assert "events_details" in str(plan)
+    assert "Seq Scan on events" not in str(plan)

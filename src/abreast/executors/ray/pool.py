@@ -122,6 +122,7 @@ class AgentGroup:
         self.agents: list[AgentClient] = []
         self.failed_starts = 0
         self.unmet_ticks = 0
+        self.pause_ticks = 0  # until another agent is started, after one that could not start
 
     def free_agent(self) -> AgentClient | None:
         """The agent with the least work, if it may have more."""
@@ -243,7 +244,7 @@ class AgentPool:
     def _dispatch(self, group: AgentGroup) -> None:
         while group.waiting and (agent := group.free_agent()) is not None:
             self._assign(agent, group.waiting.popleft())
-        if group.waiting:
+        if group.waiting and not group.pause_ticks:
             nodes = self._cluster.nodes()
             avoid = nodes & self._suspects.keys()
             avoid = avoid if avoid < nodes else frozenset()
@@ -293,7 +294,7 @@ class AgentPool:
         """Give it work."""
         group = self._group_of.get(agent)
         if group is not None:
-            group.failed_starts = 0
+            group.failed_starts = group.pause_ticks = 0
             self._dispatch(group)
 
     def agent_reported(self, agent: AgentClient, messages: list[ToDriver]) -> None:
@@ -326,6 +327,8 @@ class AgentPool:
             self._move(group, self._work.pop(number), f"{agent.where} {how}")
         if agent.facts is None and not agent.avoids:
             group.failed_starts += 1
+            # Ray needs seconds to notice a dead node, and starts agents there until then.
+            group.pause_ticks = 2**group.failed_starts
         if refusal is not None or group.failed_starts >= _FAILED_STARTS:
             failure = refusal or WorkerDied(f"no agent can be started in the Ray cluster: it {how}")
             while group.waiting:
@@ -358,6 +361,10 @@ class AgentPool:
         self._end_idle(self._times.idle)
         self._forget_suspects()
         self._fail_unmet()
+        for group in list(self._groups.values()):
+            if group.pause_ticks:
+                group.pause_ticks -= 1
+                self._dispatch(group)
 
     def _shut_down(self) -> None:
         """Fail all work: the connection to the cluster was closed, and with it all agents."""

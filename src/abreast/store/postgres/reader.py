@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from abreast.core.events import Event
+from abreast.core.events import ATTEMPT_FAILED, CALL_STARTED, LIMIT_WAITED, Event
 from abreast.store.checked_runs import damaged, run_of, runs_of, whole_ledgers
 from abreast.store.checksums import (
     Fault,
@@ -22,6 +22,8 @@ from abreast.store.rows import LIST_STATEMENTS, SEQ_BITS, Row, facts_of, facts_t
 # Outcomes beneath a prefix are found by the index if they fill at most this many pages.
 MAX_INDEXED_PAGES: Final = 20
 STORED_PAGE: Final = 1000  # events that are read at once
+# Kinds of events about one item that have an index by its path.
+_DETAILS: Final = frozenset({ATTEMPT_FAILED, CALL_STARTED, LIMIT_WAITED})
 
 
 class PostgresReader:
@@ -119,6 +121,8 @@ class PostgresReader:
     ) -> list[Event]:
         """Events after that `seq`, in order."""
         statement = LIST_STATEMENTS.get(frozenset(kinds), "list_events")
+        if prefix and kinds and _DETAILS.issuperset(kinds):
+            statement = "list_details"
 
         def look(db: Connection) -> list[Row]:
             bounds = {**self._bounds(db, run_id, after), **beneath(prefix)}
