@@ -12,7 +12,7 @@ part = [line[2:] for line in task.splitlines() if line.startswith("- ")]
 for name in part:
     open(name, "a").write("# " + task.splitlines()[0] + "\\n")
 say(kind="step", text="appended to " + str(len(part)))
-end("done with " + part[0], cost=0.1)
+end(" ".join(sys.argv[1:]) or "no words", cost=0.1)
 """
 
 
@@ -40,6 +40,15 @@ def test_an_agent_works_on_each_subplan_and_its_work_is_merged(project):
     assert (project.folder / "beta/m2.py").read_text() == "x = 2\n# look at this\n"
     assert look(project.folder / ".git") == before
     assert json.loads(project("show", "last", "--json").out)["spent"]["usd"] == 0.2
+
+
+def test_an_agent_is_told_what_it_may_do(project):
+    for words, said in (((), "no words"), (("--allow", "run"), "--run")):
+        ran = project(
+            *("plan", "run", "--agent", "stub", "--prompt", "x", "--include", "alpha/", "--json"),
+            *words,
+        )
+        assert json.loads(ran.out)["subplans"][0]["value"]["text"] == said
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ class ReportReader:
             totals.get("input_tokens", sum(one for one, _ in live)),
             totals.get("output_tokens", sum(one for _, one in live)),
             report.cost,
-            "input_tokens" not in totals,
+            bool(live) and "input_tokens" not in totals,
             totals.get("cached_input_tokens", 0),
             totals.get("cache_write_tokens", 0),
             totals.get("reasoning_tokens", 0),
