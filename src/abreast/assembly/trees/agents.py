@@ -105,7 +105,7 @@ def place_agent(
     places: AgentPlaces = OneFolder(Path(folder))
     if trees is not None:
         places = TreePlaces(trees)
-        caller.restored = trees.remember
+        caller.restored, caller.cut_off = trees.remember, trees.take_up
         model.allow = allow or ("edit",)
     model.places = places
     model.env = {RUN_VARIABLE: run}

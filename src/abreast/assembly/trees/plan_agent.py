@@ -33,6 +33,7 @@ class AgentSubplan:
         self._caller = caller
         self._places = PreparedPlaces(snapshots)
         caller.agent.places = self._places
+        caller.cut_off = lambda _path: False  # a subplan begins anew, from where its plan says
         caller.agent.allow = allow or ("edit",)
         caller.agent.env = {RUN_VARIABLE: run}
 
