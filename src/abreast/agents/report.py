@@ -34,11 +34,6 @@ class AgentReport:
     ended: bool = False
     """Whether it has given its text or an error: without one of them it was cut off."""
 
-    @property
-    def last_step(self) -> str:
-        """What it does, in a line."""
-        return self.steps[-1] if self.steps else ""
-
 
 class ReportReader:
     """Reads the output of an agent as it comes.
