@@ -177,7 +177,8 @@ served-clients: $(DEV) ## real SDKs through `abreast serve`, recorded and replay
 	$(PY) -m benchmarks.served_clients
 
 # 620 MB from npm, with an invented key, an empty home and loopback addresses alone.
-live-agents: $(DEV) build/agents/.made ## the agents claude and codex through `abreast serve`, recorded and replayed
+live-agents: $(DEV) build/agents/.made ## claude and codex: ten of each in trees, and through `abreast serve`, replayed
+	$(PY) -m benchmarks.live_agents build/agents
 	$(PY) -m benchmarks.served_clients --agents build/agents --only-agents
 
 build/agents/.made:

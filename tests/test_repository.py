@@ -460,6 +460,7 @@ ADDITIONS = {
     "A new limit": "src/abreast/limits",
     "A new store or executor": "src/abreast/store",
     "A new provider": "src/abreast/models",
+    "A new agent": "src/abreast/agents",
     "A new option": "src/abreast/cli/options.py",
     "A new hook or event": "src/abreast/core/events.py",
     "A new command": "src/abreast/cli",

@@ -32,7 +32,8 @@
     |   |-- KeyRefused       the key is wrong, or may not do this
     |   |-- NoSuchModel      the provider has no model of that name
     |   |-- NotRecorded      a replayed run did not record this request
-    |   `-- RequestRefused   the provider says that the request is wrong
+    |   |-- RequestRefused   the provider says that the request is wrong
+    |   `-- AgentFailed      a coding agent ended without a result
     |-- BranchesFailed   no branch of a sample passed, and some raised; the first error is its cause
     |-- CheckBroken      a check raised instead of judging; what it raised is the cause
     |-- WorkflowInvalid  a workflow file can't be run; names every problem  (also a ValueError)
@@ -43,6 +44,7 @@
     |-- InputIncomplete  a run was killed before it had read all items: they must be given again
     |-- StepHalted       a step of a workflow did not succeed
     |-- CannotDo         a step needs an agent, a model or a function that does not exist here
+    |-- AgentUnknown     there is no such agent, or it can't be allowed that
     |-- CellFailed       a strategy of a matrix, or its provider, failed
     |-- TargetInvalid    there is no such function to optimize              (also a ValueError)
     |-- CandidateInvalid the text can't replace the target                  (also a ValueError)
@@ -157,6 +159,8 @@ from abreast.core.errors import (
 )
 
 if TYPE_CHECKING:
+    from abreast.agents.process import AgentFailed
+    from abreast.agents.runner import AgentUnknown
     from abreast.executors.commands import CommandMissing, CommandRefused
     from abreast.executors.ray.cluster import ClusterUnusable
     from abreast.executors.sources import NodeDiffers
@@ -192,6 +196,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbreastError",
+    "AgentFailed",
+    "AgentUnknown",
     "ApplyInterrupted",
     "ApplyRunning",
     "BaselineFailed",
@@ -280,6 +286,8 @@ __all__ = [
 
 # Errors of jobs, each imported at its first use: none of the jobs is imported to catch another.
 _MODULE_OF = {
+    "AgentFailed": "abreast.agents.process",
+    "AgentUnknown": "abreast.agents.runner",
     "ApplyInterrupted": "abreast.worktrees.merge.errors",
     "ApplyRunning": "abreast.worktrees.merge.errors",
     "BaselineFailed": "abreast.jobs.candidates.behaviour.verdict",

@@ -30,7 +30,7 @@ async def test_an_agent_gets_its_task_and_tells_what_it_did(tmp_path):
         "say(kind='step', text='look')\n"
         "open('made', 'w').write(task)\n"
         "end('it is ' + task, cost=0.25)",
-        changed=lambda now: seen.append(now.last_step),
+        changed=lambda now: seen.append(*(now.steps[-1:] or [""])),
     )
     assert report.text == "it is the task"
     assert report.session == "s1"

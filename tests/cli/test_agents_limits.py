@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+from contextlib import closing
 
 import pytest
 
+from abreast.store.sqlite.store import SqliteStore
 from tests.cli.agent_projects import agent_project, processes_of
 from tests.worktrees.repositories import git, left_in, look
 
@@ -121,3 +123,54 @@ def test_after_a_kill_finished_agents_are_not_run_again_and_nothing_is_left(
     assert look(project.folder / ".git") == before
     assert project("plan", "apply", "last").code == 0
     assert [(project.folder / f"own-{number}").read_text() for number in range(6)] == [*"012345"]
+
+
+RESUMED = """
+notes = os.environ["NOTES"]
+session = sys.argv[2] if "--resume" in sys.argv else ""
+open(notes + "/ran", "a").write(session + "|" + task + "\\n")
+if session and os.path.exists(notes + "/forgotten"):
+    sys.exit("No conversation found")
+if session:
+    open("half", "a").write("second half")
+    end("went on")
+else:
+    say(kind="start", session="s-1")
+    open("half", "w").write("first half, ")
+    open(notes + "/ready", "w").write("x")
+    while not os.path.exists(notes + "/free"):
+        time.sleep(0.01)
+    end("alone")
+"""
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_session_is_resumed_after_a_kill_in_the_tree_that_it_had(tmp_path, warm, forgotten):
+    stub = str(tmp_path / "stub")
+    project = agent_project(tmp_path, warm, RESUMED, resume=[stub, "--resume", "{session}"])
+    notes = tmp_path / "notes"
+    project.file("tasks", "the task\n")
+    with project.start(*MAP, "-a", "tasks", "--json") as running:
+        while not (notes / "ready").exists() or not known_session(project):
+            os.sched_yield()
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    (notes / "free").touch()
+    if forgotten:
+        (notes / "forgotten").touch()
+    said = project("resume", "--json")
+    assert said.code == 0, said
+    asked = (notes / "ran").read_text().splitlines()
+    assert asked[0] == "|the task"
+    assert asked[1].startswith("s-1|You were cut off")
+    assert asked[2:] == (["|the task"] if forgotten else [])
+    assert project("plan", "apply", "last").code == 0
+    whole = "first half, " if forgotten else "first half, second half"
+    assert (project.folder / "half").read_text() == whole
+    assert left_in(tmp_path / "cache") == []
+
+
+def known_session(project):
+    """Whether the session of the agent is on the disk."""
+    with closing(SqliteStore(str(project.store))) as store:
+        return bool(store.events("map-1", kinds={"agent-started"}, limit=1))

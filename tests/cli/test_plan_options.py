@@ -11,6 +11,7 @@ from aiohttp import web
 
 from abreast.jobs.plan.settings import PlanJob
 from abreast.testing.storm import open_storm
+from tests.cli import test_plan_agents as plan_agents
 from tests.cli import test_plan_edited as plan_edited
 from tests.cli import test_plan_requests as plan_requests
 from tests.cli import test_plan_work as plan_work
@@ -386,6 +387,8 @@ SHOWN_BY = {
     "default_bounds": test_how_far_it_is_divided_is_as_told,
     "parts": plan_edited.test_a_plan_is_written_edited_run_and_applied,
     "planner": plan_edited.test_a_model_proposes_parts_once_also_when_the_run_goes_on,
+    "agent": plan_agents.test_an_agent_works_on_each_subplan_and_its_work_is_merged,
+    "allow": plan_agents.test_an_agent_is_told_what_it_may_do,
     "executor": ray.test_the_parts_of_a_plan_are_worked_on_in_directories_of_the_nodes,
     "rounds": (
         plan_requests.test_an_owner_runs_again_with_what_it_is_asked_for_and_nothing_else_does

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from abreast.agents.model import AgentModel, agent_facts
+from abreast.agents.model import AGENT_STARTED, AgentModel, agent_facts
 from abreast.agents.runner import AgentRunner
 from abreast.core.errors import BudgetSpent, PriceUnknown
+from abreast.core.events import CALL_SETTLED
 from abreast.core.usage import Usage
 from abreast.limits.budget import Budget
 from abreast.limits.limit import Need
@@ -15,7 +16,7 @@ from abreast.models.price import Price, find_price, priced
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.run.calls.priced_model import SpendingLimit
-from abreast.run.item_state import current_state
+from abreast.run.item_state import ItemState, current_state
 from abreast.run.retry import Retry
 
 _NOTHING: Final = TokenEstimate(0, 0)
@@ -44,6 +45,9 @@ class AgentCaller(Caller):
         self._prices: dict[str, Price | None] = {}
         # Called with the path and the tree of an item, also if its call was recorded before.
         self.restored: Callable[[str, str], None] = lambda _path, _tree: None
+        # Whether the item's place is again as it was when an earlier driver was killed.
+        self.cut_off: Callable[[str], bool] = lambda _path: True
+        self._looked_up: set[str] = set()
         model.charge = self._charge
 
     @property
@@ -53,8 +57,13 @@ class AgentCaller(Caller):
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Run the agent, unless the item's call is recorded."""
-        reply = await super().complete(request, hear)
         state = current_state()
+        if state is not None and state.context.resumed and state.path not in self._looked_up:
+            self._looked_up.add(state.path)
+            session = await cut_off_session(state)
+            if session and self.runner.resume and self.cut_off(state.path):
+                self.agent.resume(state.path, session)
+        reply = await super().complete(request, hear)
         if state is not None:
             self.agent.recall(state.path, request, reply)
             if tree := agent_facts(reply).get("result"):
@@ -124,6 +133,23 @@ class AgentCaller(Caller):
             found = find_price(self.runner.provider, model.partition("[")[0]) if model else None
             self._prices[model] = found
         return priced(used, self.price or self._prices[model]).usd
+
+
+async def cut_off_session(item: ItemState) -> str:
+    """The session of an agent that an earlier driver was killed with; empty if there is none."""
+    context = item.context
+    writer, store, row = context.writer, context.store, context.row
+    if writer is None or store is None or row is None or item.ignores_recorded_calls:
+        return ""
+    kinds = {AGENT_STARTED, CALL_SETTLED}
+    found = await writer.read(
+        lambda: store.events(row.id, kinds=kinds, prefix=item.path, limit=1_000_000)
+    )
+    own = [one for one in found if one.path == item.path or one.path.startswith(f"{item.path}/")]
+    last = max(own, key=lambda one: one.seq, default=None)
+    if last is None or last.kind != AGENT_STARTED:
+        return ""
+    return str(last.data.get("session") or "")
 
 
 def _refuse_overdraft(budgets: Sequence[Budget], name: str) -> None:

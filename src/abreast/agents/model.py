@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from abreast.agents.process import AgentPlace, AgentTask, run_agent
+from abreast.agents.process import AgentFailed, AgentPlace, AgentTask, run_agent
 from abreast.agents.report import AgentReport
 from abreast.agents.runner import AgentRunner, Permission
 from abreast.core.clock import SYSTEM_CLOCK
@@ -113,7 +113,23 @@ class AgentModel:
         work.session, work.cut_off = str(facts.get("session") or ""), False
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
-        """Run the agent on the task; see `run_agent` for what it raises."""
+        """Run the agent on the task; see `run_agent` for what it raises.
+
+        A session that was cut off and can't be gone on with is begun anew.
+        """
+        item = current_item()
+        work = self._items.setdefault(item.path if item is not None else "", _ItemWork())
+        resumes = work.cut_off and bool(work.session and self.runner.resume)
+        try:
+            return await self._complete(request, hear)
+        except AgentFailed as error:
+            if not resumes or error.details.get("steps"):
+                raise
+            work.owed += error.usage or Usage()
+            work.first, work.session, work.cut_off = "", "", False
+            return await self._complete(request, hear)
+
+    async def _complete(self, request: Request, hear: OnText | None) -> Reply:
         runner, item = self.runner, current_item()
         path = item.path if item is not None else ""
         work = self._items.setdefault(path, _ItemWork())

@@ -34,11 +34,6 @@ class AgentReport:
     ended: bool = False
     """Whether it has given its text or an error: without one of them it was cut off."""
 
-    @property
-    def last_step(self) -> str:
-        """What it does, in a line."""
-        return self.steps[-1] if self.steps else ""
-
 
 class ReportReader:
     """Reads the output of an agent as it comes.
@@ -154,7 +149,7 @@ class ReportReader:
             totals.get("input_tokens", sum(one for one, _ in live)),
             totals.get("output_tokens", sum(one for _, one in live)),
             report.cost,
-            "input_tokens" not in totals,
+            bool(live) and "input_tokens" not in totals,
             totals.get("cached_input_tokens", 0),
             totals.get("cache_write_tokens", 0),
             totals.get("reasoning_tokens", 0),

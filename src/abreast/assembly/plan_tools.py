@@ -13,8 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from abreast.agents.caller import AgentCaller
 from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
+from abreast.assembly.trees.agents import ChosenAgent, open_agent
 from abreast.assembly.trees.opened_trees import open_trees
+from abreast.assembly.trees.plan_agent import AgentSubplan
 from abreast.executors.commands import Commands
 from abreast.executors.names import is_remote
 from abreast.jobs.plan.decompose.imports import Imports
@@ -87,20 +90,26 @@ class PlanTools:
         notify: Callable[[str], None],
         function: WorkFunction | None = None,
         groups: ProcessGroups | None = None,
+        find_agent: Callable[[PlanJob], ChosenAgent] | None = None,
     ) -> None:
         """Open nothing yet.
 
         `open_caller` opens a model by its name, or the default for None. `function` is the work of
         a subplan in this process, in place of the job's call. `groups` are told of processes.
+        `find_agent` finds the agent that a job names.
         """
         self._job, self._open_caller, self._notify = job, open_caller, notify
         self._function = function
         self._groups = groups or ProcessGroups()
+        self._find_agent = find_agent
+        self._agent: AgentCaller | None = None
 
     @property
     def asks_model(self) -> bool:
         """Whether a model does the work of subplans."""
-        return self._job.command is None and self._job.call is None and self._function is None
+        job = self._job
+        other = job.command or job.call or job.agent
+        return other is None and self._function is None
 
     def divide(self, *, strict: bool = True) -> Imports:
         """Divide the directory, which blocks; raises `PlanInvalid` if it can't be divided.
@@ -137,6 +146,9 @@ class PlanTools:
         if self.asks_model:
             self._caller = await stack.enter_async_context(self._open_caller(job.model, store))
             lanes[self._caller.lane.name] = list(self._caller.lane.limits)
+        if job.agent is not None and self._find_agent is not None:
+            chosen = self._find_agent(job)
+            self._agent = await open_agent(stack, chosen, {}, self._groups)
         if job.planner is not None:
             self._planner = await stack.enter_async_context(self._open_caller(job.planner, store))
             lanes.setdefault(self._planner.lane.name, list(self._planner.lane.limits))
@@ -235,6 +247,8 @@ class PlanTools:
             return TaskOnNode(WORKTREES, job.command, job.call, job.home, self._function, variables)
         if self._function is not None:
             return FunctionTask(self._function)
+        if self._agent is not None:
+            return AgentSubplan(self._agent, self.snapshots, self.run_id, job.allow)
         processes = Processes(
             await stack.enter_async_context(Commands()),
             self._groups.started,

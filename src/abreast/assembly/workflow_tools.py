@@ -14,8 +14,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from abreast.agents.caller import AgentCaller
+from abreast.agents.model import OneFolder
+from abreast.agents.runner import AgentRunner, AgentUnknown
 from abreast.assembly.names import open_model
-from abreast.core.errors import KeysMissing, ModelUnknown
+from abreast.assembly.trees.workflow_agents import find_integration, resolve_integration
+from abreast.core.errors import CallFailed, KeysMissing, ModelUnknown
 from abreast.executors.commands import CommandMissing, CommandRefused, CommandRunner, Finished
 from abreast.executors.names import open_commands
 from abreast.executors.tasks import LocalExecutor, is_async
@@ -158,6 +162,23 @@ class Tools:
     max_items: int = MAX_ITEMS
     executor: str = "local"
     """Where commands run: `local`, or `ray` on the nodes of a cluster."""
+    agents: Mapping[str, AgentRunner] = field(default_factory=dict)
+    """Agents for integrations that have no runner."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StepGroups:
+    """Tells the callbacks of a workflow's tools of the processes of an agent."""
+
+    tools: Tools
+
+    def started(self, item: CurrentItem, group: int) -> None:
+        if self.tools.started is not None:
+            self.tools.started(item, group)
+
+    def ended(self, group: int) -> None:
+        if self.tools.ended is not None:
+            self.tools.ended(group)
 
 
 class RunTools:
@@ -175,6 +196,7 @@ class RunTools:
         self._stack = AsyncExitStack()
         self._commands: CommandRunner | None = None
         self._models: dict[str, Caller] = dict(models or {})
+        self._agents: dict[tuple[object, ...], AgentCaller] = {}
         self._gate_lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -217,15 +239,68 @@ class RunTools:
         env: Mapping[str, str] | None = None,
     ) -> AgentResult | None:
         """Run the agent of that name with a prompt; None if there is no such runner."""
-        runner = self._tools.runners.get(integration)
+        tools, place = self._tools, self._directory(cwd)
+        runner = tools.runners.get(integration)
+        if runner is None:
+            runner = tools.runners.get(resolve_integration(integration, place))
         async with self.holding():
             if runner is None:
-                return None
+                found = find_integration(integration, tools.agents, place)
+                if found is None:
+                    return None
+                return await self._known_agent(found, prompt, model, more, place, env)
             try:
                 argv, stdin = runner.arguments_and_stdin(prompt, model, more)
                 return await self._run(argv, stdin, keep=more.keep, cwd=cwd, env=env)
             except (CannotDo, CommandMissing, CommandRefused) as error:
                 raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
+
+    async def _known_agent(  # noqa: PLR0917 - what a step says
+        self,
+        runner: AgentRunner,
+        prompt: str,
+        model: str | None,
+        more: AgentOptions,
+        place: str,
+        env: Mapping[str, str] | None,
+    ) -> AgentResult:
+        """Run an agent: its call is limited, charged and recorded as a model's is."""
+        from abreast.assembly.trees.agents import ChosenAgent, open_agent
+
+        given = more.options.get("allow", ())
+        allow = (given,) if isinstance(given, str) else tuple(map(str, given))
+        if more.args or set(more.options) - {"allow"}:
+            raise CannotDo(
+                f"the agent {runner.name!r} takes the option allow alone: for other arguments "
+                f"write its command line as [runners.{runner.name}] in abreast.toml"
+            )
+        key = (runner.name, model, allow, place, *sorted((env or {}).items()))
+        if key not in self._agents:
+            if self._commands is None:
+                self._commands = await open_commands(self._stack, "local")
+            try:
+                caller = await open_agent(
+                    self._stack,
+                    ChosenAgent(runner, allow, model),
+                    self._tools.lanes or {},
+                    _StepGroups(self._tools),
+                    self._commands,
+                )
+            except AgentUnknown as error:
+                raise CannotDo(str(error)) from None
+            # Without a word, its own settings say what it may do.
+            caller.agent.allow = allow
+            caller.agent.places = OneFolder(Path(place))
+            caller.agent.env = dict(env or {})
+            self._agents[key] = caller
+        try:
+            reply = await self._agents[key].ask(prompt)
+        except CallFailed as error:
+            return AgentResult(1, "", str(error))
+        return AgentResult(0, reply.text, "")
+
+    def _directory(self, cwd: str | None) -> str:
+        return str(Path(self._tools.cwd or Path.cwd(), cwd or ""))
 
     async def _run(
         self,

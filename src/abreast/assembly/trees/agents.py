@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from abreast.agents.caller import AgentCaller
 from abreast.agents.model import AgentModel, AgentPlaces, OneFolder, agent_facts
 from abreast.agents.runner import AgentRunner, AgentUnknown, Permission
 from abreast.agents.trees import TreePlaces
-from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
+from abreast.assembly.process_groups import RUN_VARIABLE
 from abreast.executors.commands import CommandRunner
 from abreast.executors.names import open_commands
 from abreast.limits.limit import Limit
@@ -19,6 +19,7 @@ from abreast.models.lanes import LaneSettings
 from abreast.models.port import Reply
 from abreast.models.price import Price, find_price
 from abreast.run.calls.lane import ModelLane
+from abreast.run.current import CurrentItem
 from abreast.worktrees.results.item_trees import ItemTrees
 
 TREE_FACTS = ("base", "result", "commit", "changed", "patch")
@@ -42,6 +43,16 @@ class ChosenAgent:
             )
 
 
+class ChildGroups(Protocol):
+    """Is told of the process groups of agents."""
+
+    def started(self, item: CurrentItem, group: int) -> None:
+        """Note a group that has started."""
+
+    def ended(self, group: int) -> None:
+        """Forget a group that has ended."""
+
+
 def lane_of_agent(runner: AgentRunner, lanes: Mapping[str, LaneSettings]) -> ModelLane:
     """The lane of an agent: its name, with the width of `[lanes.NAME]` if there is one."""
     settings = lanes.get(runner.name)
@@ -63,7 +74,7 @@ async def open_agent(
     stack: AsyncExitStack,
     options: ChosenAgent,
     lanes: Mapping[str, LaneSettings],
-    groups: ProcessGroups,
+    groups: ChildGroups,
     commands: CommandRunner | None = None,
 ) -> AgentCaller:
     """Make the caller of an agent; `place_agent` says where it works, once the run is open."""
@@ -94,7 +105,7 @@ def place_agent(
     places: AgentPlaces = OneFolder(Path(folder))
     if trees is not None:
         places = TreePlaces(trees)
-        caller.restored = trees.remember
+        caller.restored, caller.cut_off = trees.remember, trees.take_up
         model.allow = allow or ("edit",)
     model.places = places
     model.env = {RUN_VARIABLE: run}

@@ -225,6 +225,7 @@ class _WithCommand(click.Command):
     type=click.Choice(ORDERS),
     help="Whether subplans wait for those whose files theirs import.  [parallel]",
 )
+@options.agent_in_tree_options
 @options.executor
 @planner_option
 @click.option(
@@ -261,6 +262,7 @@ def run(*, name: str, **given: Any) -> int:
       abreast plan run --command 'ruff check --fix {files} && ruff format {files}'
       abreast plan run --call codemods:rename_keyword
       abreast plan run -m openai/gpt-4o-mini --prompt "Add type hints."
+      abreast plan run --agent claude --prompt "Add type hints."
       abreast plan run plan.yaml --command './agent.sh {instructions} {files}'
     """  # noqa: D301 - click wants the character itself
     from abreast.cli.jobs.driver import drive

@@ -3,19 +3,15 @@
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from abreast.agents.caller import AgentCaller
-from abreast.agents.installed import is_installed
-from abreast.agents.known import find_agent
-from abreast.agents.runner import AgentUnknown
 from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
 from abreast.assembly.trees.agents import ChosenAgent, open_agent, place_agent
 from abreast.assembly.trees.checks import CheckTools, CommandCheck
 from abreast.assembly.trees.opened_trees import OpenedTrees, open_trees
-from abreast.cli.config import Config
-from abreast.cli.errors import DONE, UsageError, one_line, refusing, tell
+from abreast.cli.errors import DONE, UsageError, one_line, tell
+from abreast.cli.jobs.agent_options import check_installed, find_chosen
 from abreast.cli.terminal.tables import say_facts, say_json
 from abreast.executors.commands import CommandRunner
 from abreast.executors.names import open_commands
@@ -48,20 +44,12 @@ class SampleAgent:
     def chosen(self) -> ChosenAgent:
         """The agent; raises `UsageError` if there is none of that name."""
         spec = self._spec
-        with refusing("--agent", AgentUnknown):
-            runner = find_agent(spec.agent or "", Config.load(Path(self._cwd)).agents())
-            found = ChosenAgent(runner, spec.allow, spec.model or None)
-            found.check()
-        return found
+        return find_chosen(spec.agent or "", spec.allow, spec.model or None, self._cwd)
 
     def check(self) -> None:
         """Raise `UsageError` for what is visible before anything starts."""
         runner, spec = self.chosen().runner, self._spec
-        if not is_installed(runner, self._cwd):
-            raise UsageError(
-                f"--agent: {runner.name} is not installed: there is no command "
-                f"{runner.program!r}; `abreast doctor` says which agents are here"
-            )
+        check_installed(runner, self._cwd)
         if spec.judge is None and any(text.startswith("judge:") for text in spec.checks):
             raise UsageError("--judge: name the model that judges what the agent says")
 

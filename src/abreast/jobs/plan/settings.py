@@ -34,6 +34,8 @@ _LATER: Final = (
     "planner",
     "default_bounds",
     "executor",
+    "agent",
+    "allow",
 )
 # Keys that manifests of before don't have, with what they meant then.
 _BEFORE: Final[Mapping[str, Any]] = {"all_files": True}
@@ -48,6 +50,7 @@ MIN_TOKENS: Final = 2_000
 CHOOSING: Final = ("include", "exclude", "all_files")
 """The keys that decide which files are divided."""
 _PATTERNS: Final = ("include", "exclude")
+_TUPLES: Final = (*_PATTERNS, "allow")
 
 
 def _number(least: int) -> Callable[[object], int]:
@@ -97,6 +100,13 @@ def _patterns(given: object) -> tuple[str, ...]:
     return tuple(listed)
 
 
+def _words(given: object) -> tuple[str, ...]:
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+        raise ValueError(f"it must be a list of words such as edit, not {units.quoted(given)}")
+    return tuple(listed)
+
+
 def _reasoning(given: object) -> str:
     if given not in EFFORTS:
         raise ValueError(f"it must be one of {', '.join(EFFORTS)}, not {units.quoted(given)}")
@@ -139,6 +149,8 @@ _KEYS: Final[dict[str, _Key]] = {
     "rounds": _integer_key(1),
     "planner": _TEXT_KEY,
     "executor": _TEXT_KEY,
+    "agent": _TEXT_KEY,
+    "allow": _Key(_words, {"type": ["array", "string"], "items": {"type": "string"}}),
     "max_depth": _integer_key(0),
     "min_files": _integer_key(1),
     "max_files": _integer_key(1),
@@ -217,6 +229,10 @@ class PlanJob:
     """The model that proposes the parts."""
     executor: str | None = None
     """Where the command or call of a part works: here, or on the nodes of a cluster (`ray`)."""
+    agent: str | None = None
+    """The coding agent that does the work of a part, by the prompt; `model` is one of its own."""
+    allow: tuple[str, ...] = ()
+    """What the agent may do."""
 
     @classmethod
     def of(
@@ -263,14 +279,14 @@ class PlanJob:
                 f"{row.id} was made by another version of abreast, "
                 "and this one doesn't know all of it"
             )
-        own = {word: tuple(facts[word]) for word in _PATTERNS if word in facts}
+        own = {word: tuple(facts[word]) for word in _TUPLES if word in facts}
         own |= {"parts": read_parts(facts["parts"])} if "parts" in facts else {}
         return cls(**{**_BEFORE, **facts, **own})
 
     def manifest(self) -> dict[str, JsonValue]:
         """The job as the run's manifest stores it."""
         facts = asdict(replace(self, parts=()))
-        facts |= {word: list(facts[word]) for word in _PATTERNS}
+        facts |= {word: list(facts[word]) for word in _TUPLES}
         facts["parts"] = [part.plain() for part in self.parts]
         return {KIND: {word: facts[word] for word in facts if word not in _LATER or facts[word]}}
 
@@ -287,6 +303,7 @@ class PlanJob:
             self.temperature,
             self.reply_tokens,
             *([self.reasoning] if self.reasoning else []),  # digests of before have none
+            *([self.agent] if self.agent else []),
         ]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=8).hexdigest()
 
@@ -334,6 +351,7 @@ def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str
         raise PlanInvalid(
             f"{spell('command')} and {spell('call')} exclude each other; leave one of them out"
         )
+    _check_agent(read, spell)
     if "command" not in read and "call" not in read and "prompt" not in read:
         raise PlanInvalid(
             f"{place}it is not said what to do: "
@@ -347,6 +365,22 @@ def _check_work(read: Mapping[str, Any], spell: Callable[[str], str], place: str
                     f"{spell(word)} is for a model, and {spell(kind)} asks none; "
                     "leave one of them out"
                 )
+
+
+def _check_agent(read: Mapping[str, Any], spell: Callable[[str], str]) -> None:
+    """Raise `PlanInvalid` for an agent without a task, or beside other work."""
+    if "agent" in read:
+        for word in ("command", "call", "repairs", "temperature", "reply_tokens", "reasoning"):
+            if word in read:
+                raise PlanInvalid(
+                    f"{spell('agent')} and {spell(word)} exclude each other; leave one of them out"
+                )
+        if "prompt" not in read:
+            raise PlanInvalid(f"{spell('agent')} needs a task: give {spell('prompt')}")
+        if read.get("executor") not in {None, "local"}:
+            raise PlanInvalid(f"an agent works on this machine: leave {spell('executor')} out")
+    elif "allow" in read:
+        raise PlanInvalid(f"{spell('allow')} is for an agent: give {spell('agent')}")
 
 
 def divide(

@@ -104,6 +104,16 @@ class ItemTrees:
         """Note the newest tree of an item, also one that an earlier driver recorded."""
         self._trees[path] = tree
 
+    def take_up(self, path: str) -> bool:
+        """Let an item go on in what a killed driver has left of its worktree; False if nothing."""
+        name = self._name(current())
+        cut_off = [one for one in self._held.held(self._run) if one.leaf == name]
+        found = next((one.tree for one in reversed(cut_off) if one.how == "cut-off"), None)
+        if found is None or any(one.how == "done" for one in cut_off):
+            return False
+        self.remember(path, found)
+        return True
+
     def rescue(self) -> str | None:
         """Keep what failed work has left in its worktree; return its tree, None if it is as before.
 

@@ -3,18 +3,14 @@
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 from abreast.agents.caller import AgentCaller
-from abreast.agents.installed import is_installed
-from abreast.agents.known import find_agent
-from abreast.agents.runner import AgentUnknown
 from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
 from abreast.assembly.trees.agents import ChosenAgent, agent_value, open_agent, place_agent
 from abreast.assembly.trees.opened_trees import OpenedTrees, open_trees
-from abreast.cli.config import Config
-from abreast.cli.errors import UsageError, one_line, refusing, tell
+from abreast.cli.errors import one_line, tell
+from abreast.cli.jobs.agent_options import check_installed, find_chosen
 from abreast.cli.jobs.map.command import CommandWork
 from abreast.cli.jobs.map.job import MapJob
 from abreast.executors.commands import CommandRunner
@@ -31,21 +27,12 @@ from abreast.worktrees.results.item_trees import WORKTREES, ItemTrees
 
 def agent_options(job: MapJob) -> ChosenAgent:
     """The agent of a job; raises `UsageError` if there is none of that name."""
-    with refusing("--agent", AgentUnknown):
-        runner = find_agent(job.agent or "", Config.load(Path(job.cwd)).agents())
-        options = ChosenAgent(runner, job.allow, job.model)
-        options.check()
-    return options
+    return find_chosen(job.agent or "", job.allow, job.model, job.cwd)
 
 
 def check_agent(job: MapJob) -> None:
     """Raise `UsageError` for errors of an agent that are visible before anything starts."""
-    runner = agent_options(job).runner
-    if not is_installed(runner, job.cwd):
-        raise UsageError(
-            f"--agent: {runner.name} is not installed: there is no command {runner.program!r}; "
-            "`abreast doctor` says which agents are here"
-        )
+    check_installed(agent_options(job).runner, job.cwd)
     _ = job.question
 
 

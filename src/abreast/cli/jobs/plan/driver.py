@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from abreast.assembly.plan_tools import PROGRAM, PlanTools
+from abreast.assembly.trees.agents import ChosenAgent
 from abreast.cli.config import BUDGET, MODEL, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, refusing, tell
+from abreast.cli.jobs.agent_options import check_installed, find_chosen
 from abreast.cli.jobs.driver import JobDriver, drive
 from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
@@ -33,6 +35,10 @@ from abreast.run.run import Run
 from abreast.store.port import RunRow, Store
 
 
+def _find_agent(job: PlanJob) -> ChosenAgent:
+    return find_chosen(job.agent or "", job.allow, job.model, job.home)
+
+
 class PlanDriver(JobDriver):
     """Drives one run of a plan."""
 
@@ -49,6 +55,7 @@ class PlanDriver(JobDriver):
             open_caller=self._open_model,
             notify=lambda text: tell(one_line(text)),
             groups=self.groups,
+            find_agent=_find_agent,
         )
 
     @classmethod
@@ -89,6 +96,8 @@ class PlanDriver(JobDriver):
         check_executor(job.executor or "local")
         if job.call is not None:
             find_function(job.call, job.home)
+        elif job.agent is not None:
+            check_installed(_find_agent(job).runner, job.home)
         # The replies of a replay are in the store, which isn't open yet.
         elif job.command is None and not full_name(job.model or "").startswith("replay/"):
             budgets = (Budget.parse(job.budget),) if job.budget else ()

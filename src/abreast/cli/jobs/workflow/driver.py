@@ -327,6 +327,7 @@ class WorkflowDriver(JobDriver):
             store=store,
             default_model=self._source.model or self.config.get(MODEL),
             runners=self.config.runners(),
+            agents=self.config.agents(),
             kinds=find_kinds(),
             find=lambda call: find_function(call, self._cwd),
             decide=decide_on_terminal(self._line) if asks else None,

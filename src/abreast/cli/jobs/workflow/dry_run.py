@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from abreast.assembly.names import open_model
+from abreast.assembly.trees.workflow_agents import find_integration, resolve_integration
 from abreast.assembly.workflow_tools import Runner
 from abreast.cli.config import MODEL, Config
 from abreast.cli.errors import UsageError, tell
@@ -214,10 +215,14 @@ def check_runners(
     workflow: Workflow, config: Config, inputs: Mapping[str, Any] | None = None
 ) -> None:
     """Raise `UsageError` if a command, anywhere in the file, has no agent or one without runner."""
-    known = config.runners()
+    known, agents, here = config.runners(), config.agents(), Path.cwd()
     missing: dict[str, str] = {}
     for file, step, name in agents_of(workflow, inputs):
         if not isinstance(step, Command) or name is None or name in known:
+            continue
+        if name and (
+            resolve_integration(name, here) in known or find_integration(name, agents, here)
+        ):
             continue
         place = f"{file}:{step.common.line}"
         if not name:
