@@ -165,3 +165,15 @@ def test_a_map_in_batches_that_is_killed_pays_for_each_item_once(tmp_path):
     assert found.kills == 2
     assert found.phases == {"in a submission": 2}
     assert found.is_right, json.dumps({name: str(getattr(found, name)) for name in found.__slots__})
+
+
+def test_watch_shows_what_waits_and_what_was_saved(abreast):
+    with start_storm(batch_seconds=0.3) as storm:
+        with_lane(abreast, storm)
+        abreast(*ASKED, "--batch", "--batch-wait", "0", given=LINES)
+        assert "with 30 calls" in abreast("watch", "--once", "map-1").out
+        abreast("resume", "-q")
+        said = abreast("watch", "--once", "--json", "map-1")
+        batches = json.loads(said.lines[-1])["batches"]
+        assert (batches["waiting"], batches["calls_answered"]) == (0, 30)
+        assert batches["saved_usd"] > 0
