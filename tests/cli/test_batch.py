@@ -177,3 +177,24 @@ def test_watch_shows_what_waits_and_what_was_saved(abreast):
         batches = json.loads(said.lines[-1])["batches"]
         assert (batches["waiting"], batches["calls_answered"]) == (0, 30)
         assert batches["saved_usd"] > 0
+
+
+def test_cancelling_a_parked_run_cancels_its_batches_and_resuming_asks_again(abreast):
+    with start_storm(batch_seconds=3600.0) as storm:
+        with_lane(abreast, storm)
+        abreast(*ASKED, "--batch", "--batch-wait", "0", given=LINES)
+        said = abreast("cancel", "map-1")
+        assert "at the provider" in said.err
+        assert {row["state"] for row in storm.batches()} == {"cancelled"}
+        storm.change(batch_seconds=0.0)
+        resumed = abreast("resume", "map-1", "--batch-wait", "1min")
+        assert (resumed.code, len(resumed.lines)) == (0, 30), resumed.err
+        assert times_paid(storm) == {1: 30}
+
+
+def test_asking_once_is_direct_whatever_the_lane_says(abreast):
+    with start_storm() as storm:
+        abreast.file("abreast.toml", LANE.format(url=storm.url, age=1) + 'mode = "batch"\n')
+        said = abreast("ask", "Hello", "-m", "storm/m", "--max-tokens", "9")
+        assert said.code == 0, said.err
+        assert storm.batches() == []
