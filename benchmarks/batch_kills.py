@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,16 +15,24 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from abreast.core.events import BATCH_ENDED, BATCH_GATHERED, BATCH_SUBMITTED
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing.storm import StormProcess, start_process
 
 PATIENCE = 600.0  # seconds until a run that should end by itself is taken to hang
 LONGEST_LIFE = 6.0  # seconds after which a driver is killed, at most
 SEED = 1  # of the runs, so that both send the same requests
-BATCH_EVENTS = ("batch-gathered", "batch-submitted", "batch-ended")
+FAULTS = {"lost": 0.1, "500-created": 0.1, "expired": 0.05, "partial": 0.05, "cut": 0.1}
+PHASES = {
+    BATCH_GATHERED: "in a submission",
+    BATCH_SUBMITTED: "while a batch is worked on",
+    BATCH_ENDED: "after a download",
+}
 
 
 @dataclass(slots=True)
@@ -98,48 +107,56 @@ batch = {{size = {size}, age = 0.3, poll = 0.1, longest_poll = 0.5, settle = 1.0
 
     def phase(self, store: str) -> str:
         """Where its batches are: what the journal says of the newest one."""
-        with closing(sqlite3.connect(self.folder / store)) as database, suppress(sqlite3.Error):
-            marks = ",".join("?" * len(BATCH_EVENTS))
-            newest = f"select kind from events where kind in ({marks}) order by id desc limit 1"
-            found = database.execute(newest, BATCH_EVENTS).fetchone()
-            return {
-                None: "before the first batch",
-                "batch-gathered": "in a submission",
-                "batch-submitted": "while a batch is worked on",
-                "batch-ended": "after a download",
-            }[found and found[0]]
-        return "before the run"
+        with tempfile.TemporaryDirectory() as folder:  # a copy: opening it takes in the notes
+            for file in self.folder.glob(f"{store}*"):
+                shutil.copytree(file, Path(folder, file.name)) if file.is_dir() else shutil.copy(
+                    file, folder
+                )
+            with closing(SqliteStore(Path(folder, store))) as opened:
+                rows = opened.runs(limit=1)
+                kinds = [
+                    event.kind
+                    for row in rows
+                    for event in opened.events(row.id, kinds=PHASES, limit=100_000)
+                ]
+        return PHASES[kinds[-1]] if kinds else "before the first batch"
 
 
-def kill_and_resume(folder: Path, *, items: int, kills: int, seed: int, size: int) -> Killed:
-    """Run the map directly; then in batches, with kills; compare them."""
+def kill_and_resume(
+    folder: Path, *, items: int, kills: int, seed: int, size: int, in_submissions: bool = False
+) -> Killed:
+    """Run the map directly; then in batches, with kills; compare them.
+
+    With `in_submissions` each kill is between the acceptance of a batch and the answer; else at
+    random times, and the provider has faults of its own.
+    """
     chance, found, began = random.Random(seed), Killed(items), time.monotonic()
-    faults = {"lost": 0.1, "500-created": 0.1, "expired": 0.05, "partial": 0.05, "cut": 0.1}
-    with start_process(
-        seed=seed, batch_seconds=1.5, latency=0.2, batch_faults=faults, markers=False
-    ) as storm:
+    faults = {} if in_submissions else FAULTS
+    with start_process(seed=seed, batch_seconds=1.5, batch_faults=faults, markers=False) as storm:
         work = Work(folder, storm, items, size=size)
-        storm.change(latency=0.0)
         assert work.start_map("direct.db", "--width", "32").wait(PATIENCE) == 0
         direct = work.output()
-        storm.change(latency=0.2)
+        storm.change(latency=1.0 if in_submissions else 0.2)
+
+        def life() -> float | None:
+            return None if in_submissions else chance.uniform(0.3, LONGEST_LIFE)
+
+        def accepted() -> bool:
+            return len({row["batch"] for row in storm.batches()}) > found.kills
+
         driver = work.start_map("batched.db", "--batch")
-        while True:
-            life = chance.uniform(0.3, LONGEST_LIFE) if found.kills < kills else PATIENCE
-            try:
-                code = driver.wait(life)
-                break
-            except subprocess.TimeoutExpired:
-                os.kill(driver.pid, signal.SIGKILL)
-                driver.wait()
-                found.kills += 1
-                found.phases[work.phase("batched.db")] += 1
+        while not _has_ended(driver, None if found.kills == kills else life, accepted):
+            os.kill(driver.pid, signal.SIGKILL)
+            driver.wait()
+            found.kills += 1
+            has_run = work.has_run("batched.db")
+            found.phases[work.phase("batched.db") if has_run else "before the run"] += 1
             driver = (
                 work.start("resume", "--json", "--store", "batched.db")
-                if work.has_run("batched.db")
+                if has_run
                 else work.start_map("batched.db", "--batch")
             )
-        assert code == 0, (folder / "err").read_text()
+        assert driver.returncode == 0, (folder / "err").read_text()
         paid = Counter(row["key"] for row in storm.batches() if row["billed"])
         found.same = work.output() == direct
         found.billed, found.twice = len(paid), sum(count > 1 for count in paid.values())
@@ -147,6 +164,26 @@ def kill_and_resume(folder: Path, *, items: int, kills: int, seed: int, size: in
     found.usd, found.direct_usd = work.usd("batched.db"), work.usd("direct.db")
     found.seconds = time.monotonic() - began
     return found
+
+
+def _has_ended(
+    driver: subprocess.Popen[bytes],
+    life: Callable[[], float | None] | None,
+    accepted: Callable[[], bool],
+) -> bool:
+    """Wait for the end of a driver, or for the moment to kill it.
+
+    That is after its `life`, or when a batch was `accepted` if it has none; never without `life`.
+    """
+    if life is None:
+        driver.wait(PATIENCE)
+    elif (seconds := life()) is not None:
+        with suppress(subprocess.TimeoutExpired):
+            driver.wait(seconds)
+    else:
+        while driver.poll() is None and not accepted():
+            time.sleep(0.02)
+    return driver.poll() is not None
 
 
 def main() -> int:

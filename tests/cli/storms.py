@@ -25,6 +25,10 @@ class ThreadStorm:
         """One entry for each request."""
         return self._there(lambda: [*self._storm.log])
 
+    def batches(self):
+        """A row for each request of each batch."""
+        return self._there(self._storm.batches)
+
     def billed(self):
         """What a provider would bill, by model."""
         return self._there(self._storm.billed)

@@ -86,10 +86,10 @@ class RunMatrixTools:
                 own = self._opened.get(name)
                 caller = own or open_model(name, lanes=self._tools.lanes, store=self._tools.store)
                 count = self.lanes.setdefault(caller.lane.name, LaneCount())
-                counted = caller.with_model(
-                    _OfflineModel(name)
+                counted = (
+                    caller.direct.with_model(_OfflineModel(name))
                     if silent
-                    else CountingModel(caller.model, count, self.clock)
+                    else caller.with_model(CountingModel(caller.model, count, self.clock))
                 )
                 if own is None:
                     await self._stack.enter_async_context(counted)

@@ -79,7 +79,7 @@ class Routes:
         settings, _ = split_name(name, self._lanes)
         caller = self._callers.get(name)
         if caller is None:
-            caller = open_model(name, lanes=self._lanes, store=self._store)
+            caller = open_model(name, lanes=self._lanes, store=self._store, mode="direct")
             self._callers[name] = caller
         return Route(name, caller, self._relay(name, settings, dialect))
 

@@ -25,7 +25,7 @@ from abreast.views.lane_rows import (
     Lane,
     LaneBar,
 )
-from abreast.views.progress import Costs
+from abreast.views.progress import BatchCounts, Costs
 
 OTHERS: Final = "others"
 _MAX_LANES: Final = 64  # shown separately; all further ones are shown as one
@@ -45,6 +45,7 @@ class LaneFold(ABC, Generic[AnyLane]):
         self.read = 0
         self.total: int | None = None
         self.costs = Costs()
+        self.batches = BatchCounts()
         self._open: dict[str, AnyLane] = {}  # the lane of each item that waits or runs
         self._maps: dict[str, str] = {}  # the label of each map that has not ended
 
@@ -154,6 +155,10 @@ class LaneFold(ABC, Generic[AnyLane]):
 
     def _call_settled(self, event: Event) -> None:
         self.costs.add(event.data)
+        self.batches.add(event)
+
+    def _batch(self, event: Event) -> None:
+        self.batches.add(event)
 
     def _brief_bar(self, path: str, data: Mapping[str, Any], since: float | None) -> LaneBar:
         """The bar of what is known by its end only, which says how long it took and waited."""
@@ -223,6 +228,9 @@ class LaneFold(ABC, Generic[AnyLane]):
         events.ATTEMPT_FAILED: _attempt_failed,
         events.ITEM_SETTLED: _item_settled,
         events.CALL_SETTLED: _call_settled,
+        events.BATCH_GATHERED: _batch,
+        events.BATCH_SUBMITTED: _batch,
+        events.BATCH_ENDED: _batch,
     }
     KINDS: ClassVar = frozenset(_HANDLERS)
 

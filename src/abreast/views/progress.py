@@ -1,4 +1,4 @@
-"""How far runs have come: items done and failed, and what they cost.
+"""How far runs have come: items done and failed, batches, and what they cost.
 
 An item that is run again counts once.
 """
@@ -6,11 +6,14 @@ An item that is run again counts once.
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import (
     ATTEMPT_FAILED,
+    BATCH_ENDED,
+    BATCH_GATHERED,
+    BATCH_SUBMITTED,
     CALL_SETTLED,
     ITEM_READ,
     ITEM_SETTLED,
@@ -23,7 +26,7 @@ from abreast.core.events import (
 from abreast.core.outcome import NO_USAGE
 from abreast.run.outcome_record import usage_of
 from abreast.store.port import RunRow, Store
-from abreast.views.job_view import number, whole
+from abreast.views.job_view import many, number, whole
 from abreast.views.lane_rows import CANCELLED, DONE, FAILED
 from abreast.views.run_reader import Follower
 
@@ -61,6 +64,7 @@ class RunProgress:
         self.running = self.rejections = 0
         self.ended = Counter({DONE: done, FAILED: failed})
         self.costs = Costs()
+        self.batches = BatchCounts()
         self._outcomes = OutcomeCounts()
 
     @property
@@ -78,8 +82,10 @@ class RunProgress:
             self.running += 1
         elif event.kind == ATTEMPT_FAILED:
             self.running -= 1
-        elif event.kind == CALL_SETTLED:
-            self.costs.add(event.data)
+        elif event.kind in BatchCounts.KINDS:
+            self.batches.add(event)
+            if event.kind == CALL_SETTLED:
+                self.costs.add(event.data)
         elif event.kind == LIMIT_CHANGED:
             self.rejections += event.data.get("cause") == "429"
         elif event.kind == ITEM_SETTLED:
@@ -119,6 +125,70 @@ class Tallies:
             "unpriced": tally.costs.unpriced,
             "tokens": int(used["input"] + used["output"]),
             "counted": reader.after >= row.last_seq,
+        }
+
+
+class BatchCounts:
+    """Counts batches by their events, and the savings by the calls that they answered."""
+
+    KINDS: ClassVar = frozenset({BATCH_GATHERED, BATCH_SUBMITTED, BATCH_ENDED, CALL_SETTLED})
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, int] = {}  # the calls of each batch that has not ended
+        self.submitted = self.done = 0
+        self.answered = 0  # calls
+        self.saved = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting or self.done)
+
+    @property
+    def waiting(self) -> int:
+        """How many batches are gathered and have not ended."""
+        return len(self._waiting)
+
+    @property
+    def calls_waiting(self) -> int:
+        """How many calls are in these."""
+        return sum(self._waiting.values())
+
+    def add(self, event: Event) -> None:
+        """Add the next event."""
+        if event.kind == BATCH_GATHERED:
+            self._waiting[event.path] = whole(event.data.get("requests")) or 0
+        elif event.kind == BATCH_SUBMITTED:
+            self.submitted += 1
+        elif event.kind == BATCH_ENDED:
+            self.done += self._waiting.pop(event.path, None) is not None
+        elif event.kind == CALL_SETTLED and event.data.get("batch"):
+            self.answered += 1
+            self.saved += number(event.data.get("saved")) or 0.0
+
+    def text(self) -> str:
+        """For people: `2 batches wait with 150 calls, 3 done, 0.12 usd saved`; empty if none."""
+        if not self:
+            return ""
+        parts = []
+        if self.waiting:
+            verb = "waits" if self.waiting == 1 else "wait"
+            noun = "batch" if self.waiting == 1 else "batches"
+            parts.append(f"{self.waiting} {noun} {verb} with {many(self.calls_waiting, 'call')}")
+        if self.done:
+            noun = "" if self.waiting else " batch" if self.done == 1 else " batches"
+            parts.append(f"{self.done}{noun} done")
+        if self.saved:
+            parts.append(f"{self.saved:.4g} usd saved")
+        return ", ".join(parts)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "submitted": self.submitted,
+            "waiting": self.waiting,
+            "calls_waiting": self.calls_waiting,
+            "done": self.done,
+            "calls_answered": self.answered,
+            "saved_usd": self.saved,
         }
 
 

@@ -118,6 +118,7 @@ class RunView(LaneFold[AttemptLane]):
         )
 
     def _call_settled(self, event: Event) -> None:
+        self.batches.add(event)
         item = event.path.rpartition("/call/")[0]
         self._lane(event, CALLS).brief(self._brief_bar(item, event.data, None))
         if used := self.costs.add(event.data):

@@ -133,6 +133,7 @@ def head_of(run: OpenRun) -> Answer:
         "total": view.total,
         "usage": {**view.costs.total, "unpriced": view.costs.unpriced},
         "models": view.costs.models,
+        "batches": {**view.batches.plain(), "text": view.batches.text()} if view.batches else None,
         "width": view.width,
         "timing_dependent": sorted(view.timing_dependent),
         "manifest": row.manifest,

@@ -71,7 +71,7 @@ def command(*, question: str, **given: Any) -> int:
     if given["image"]:
         check_sees(name, lanes)
     with choice.existing() if name.startswith("replay/") else choice.look() as store:
-        model = open_named(name, lanes, store)
+        model = open_named(name, lanes, store, mode="direct")
         streams = not given["as_json"] and call_options["schema"] is None
         quiet = given["quiet"]
         try:

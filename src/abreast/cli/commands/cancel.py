@@ -1,7 +1,10 @@
 """`abreast cancel`: asks the driver of a run, in any process, to stop."""
 
+import asyncio
 import os
 import socket
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -9,11 +12,14 @@ import click
 from abreast.cli import options
 from abreast.cli.commands.show import facts_of_run
 from abreast.cli.config import Config
-from abreast.cli.errors import tell
+from abreast.cli.errors import UsageError, tell
+from abreast.cli.jobs.model_options import configured_lanes, open_named
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK, pause
-from abreast.core.errors import RunBusy
+from abreast.core.errors import AbreastError, RunBusy
+from abreast.run.calls.batch.caller import BatchCaller
+from abreast.run.calls.batch.record import SubmittedBatch, batches_under_way
 from abreast.store.port import Driver, RunRow, Store
 
 _POLL_INTERVAL: Final = 0.05  # seconds between two checks whether it has ended
@@ -32,7 +38,8 @@ def command(
 ) -> None:
     """Ask the driver of RUN to stop.
 
-    It does within a second. What is recorded stays, and the run can be resumed.
+    It does within a second. What is recorded stays, and the run can be resumed. Batches that it
+    waits for are cancelled at their provider, also those of a run without a driver.
     """
     with StoreChoice(Config.load(), store).existing() as opened:
         row = find_run(opened, run)
@@ -63,4 +70,23 @@ def _cancel_undriven(store: Store, row: RunRow, reason: str) -> str:
         store.ask(row.id, "cancel", {"reason": reason}, SYSTEM_CLOCK.wall())
         return f"asked the driver of {row.id} to stop"
     store.end(row.id, taken.epoch, "cancelled", reason, SYSTEM_CLOCK.wall())
-    return f"{row.id} is cancelled; it had no driver"
+    batches = batches_under_way(store, row.id)
+    ended = asyncio.run(_cancel_batches(row, batches)) if batches else ""
+    return f"{row.id} is cancelled; it had no driver{ended}"
+
+
+async def _cancel_batches(row: RunRow, batches: Sequence[SubmittedBatch]) -> str:
+    """Cancel the batches of a run at their providers; returns what to say of it."""
+    lanes = configured_lanes(Config.load(Path(str(row.manifest.get("cwd") or "."))))
+    failures: list[str] = []
+    for batch in batches:
+        try:
+            async with open_named(batch.model, lanes, mode="batch") as caller:
+                if isinstance(caller, BatchCaller):
+                    await caller.service.cancel(batch.upstream)
+        except (AbreastError, UsageError) as error:
+            failures.append(f"{batch.upstream} of {batch.model}: {error}")
+    done = len(batches) - len(failures)
+    noun = "batch" if done == 1 else "batches"
+    said = f"; cancelled {done} {noun} at the provider"
+    return said + "".join(f"; not cancelled: {failure}" for failure in failures)

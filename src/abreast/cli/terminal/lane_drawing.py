@@ -87,6 +87,8 @@ def summary_parts(chart: LaneChart, now: float) -> list[tuple[str, str]]:
         tokens = chart.costs.usage.input_tokens + chart.costs.usage.output_tokens
         dollars = f", {chart.costs.usage.usd:.4f} usd" if chart.costs.usage.usd is not None else ""
         parts.append((f"{chart.costs.usage.requests} req, {tokens} tok{dollars}", ""))
+    if text := chart.batches.text():
+        parts.append((text, ""))
     return parts
 
 
@@ -113,6 +115,7 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
         "rate": round(chart.rate(now), 3),
         "peak": chart.peak,
         "spent": asdict(chart.costs.usage) if chart.costs.usage.requests else None,
+        **({"batches": chart.batches.plain()} if chart.batches else {}),
         "lanes": lanes,
     }
 

@@ -101,6 +101,7 @@ class MapLive(LiveText):
         yield f"{(now.over - self._over_before) / elapsed:.1f}/s", "dim"
         yield f"{tokens:,} tokens" if tokens else "", "dim"
         yield f"{used['usd']:.4g} usd" if used["usd"] else "", "dim"
+        yield now.batches.text(), "cyan"
         yield f"held {now.rejections} times" if now.rejections else "", "yellow"
 
 

@@ -127,6 +127,11 @@ class Caller(PricedModel):
         """In another process it asks this one, which makes the calls."""
         return find_caller, (share(self), self.name)
 
+    @property
+    def direct(self) -> Caller:
+        """The same model without batches: itself, if it has none."""
+        return self
+
     def with_model(self, model: Model) -> Caller:
         """The same lane, price and retries for another model, such as a wrapper of its own."""
         other = copy(self)

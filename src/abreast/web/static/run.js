@@ -92,7 +92,7 @@ class Page {
         fact("Running", counts.running ? count(counts.running) : "", "running"), fact("Waiting", counts.waiting ? count(counts.waiting) : ""),
         fact("Failed", counts.failed ? count(counts.failed) : "", "failed"), fact("Cancelled", counts.cancelled ? count(counts.cancelled) : ""),
         fact("Took", span(head.took ?? head.now)), fact("Cost", usage.requests ? money(usage.usd, usage.unpriced) : ""),
-        fact("Tokens", usage.requests ? `${brief(usage.input)} + ${brief(usage.output)}` : ""), fact("Job", head.kind), fact("Started", moment(head.created))),
+        fact("Tokens", usage.requests ? `${brief(usage.input)} + ${brief(usage.output)}` : ""), fact("Batches", head.batches?.text ?? ""), fact("Job", head.kind), fact("Started", moment(head.created))),
       meter({ ...counts, total: head.total ?? settled + counts.running + counts.waiting }, settled),
     );
   }

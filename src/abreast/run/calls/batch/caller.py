@@ -56,9 +56,15 @@ class BatchCaller(Caller):
     ) -> None:
         """`direct` makes calls that go without a batch; `price` is that of batches."""
         vars(self).update(vars(direct))
+        self._direct = direct
         self.service = service
         self.terms = terms
         self.batch_price = price
+
+    @property
+    def direct(self) -> Caller:
+        """The same model without batches."""
+        return self._direct
 
     @property
     def share(self) -> float | None:

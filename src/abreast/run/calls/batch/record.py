@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from abreast.core.events import BATCH_ENDED, BATCH_GATHERED, BATCH_SUBMITTED, Plain
+from abreast.store.port import Store, each_event
 
 if TYPE_CHECKING:
     from abreast.run.context import RunContext
@@ -119,6 +120,26 @@ class BatchRecord:
 
     def _path(self, name: str) -> str:
         return f"{self._context.root.path}/{BATCH}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedBatch:
+    """A batch at a provider, as a run's journal has it."""
+
+    model: str
+    upstream: str
+
+
+def batches_under_way(store: Store, run_id: str) -> list[SubmittedBatch]:
+    """The batches of a run that were submitted and have not ended, as far as is recorded."""
+    found: dict[str, SubmittedBatch] = {}
+    for event in each_event(store, run_id, {BATCH_SUBMITTED, BATCH_ENDED}):
+        if event.kind == BATCH_SUBMITTED:
+            facts = event.data
+            found[event.path] = SubmittedBatch(str(facts["model"]), str(facts["upstream"]))
+        else:
+            found.pop(event.path, None)
+    return list(found.values())
 
 
 def _set_done(future: asyncio.Future[None]) -> None:
