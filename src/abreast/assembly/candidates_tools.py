@@ -42,6 +42,7 @@ from abreast.jobs.candidates.timing.measure import MeasurePlan
 from abreast.jobs.files import units
 from abreast.run.run import Run
 from abreast.worktrees.background import StopRequest, run_in_thread
+from abreast.worktrees.confinement import ResourceLimits
 from abreast.worktrees.git import GitFailed, find_repository
 
 KIND: Final = "candidates"
@@ -70,13 +71,13 @@ class CandidatesTools:
         self.spec, self._cwd, self._spell = spec, cwd, spell
         self.root, self.target = _find_target(spec.target, cwd)
         self.original = read_source(self.root / self.target.file)
-        self.tests = self._find_tests()
+        self.tests = find_tests(spec, cwd, self.root, spell)
         self._evaluator = Evaluator(
             self.target,
             self.original,
             self.tests,
             self._read_bounds(),
-            self._find_evidence(),
+            find_evidence(spec, cwd, self.root, spell),
             cwd=cwd,
         )
         self.author: Author | None = None
@@ -89,6 +90,10 @@ class CandidatesTools:
     def model_author(self, model: AskableModel) -> ModelAuthor:
         """A model as the author of candidates for this target."""
         return ModelAuthor(model, self.target, self.original)
+
+    def use_model(self, model: AskableModel) -> None:
+        """Have a model propose candidates, or repair and refine those that are given."""
+        self.author = self.model_author(model)
 
     def facts(self) -> dict[str, Any]:
         """What a manifest records."""
@@ -199,37 +204,54 @@ class CandidatesTools:
                 run, print_one, self.spec.proposals, max(1, self.spec.width), "command"
             )
 
-    # --- reading the specification ---------------------------------------------------------------
 
-    def _find_tests(self) -> Tests:
-        python_flag = self._spell("python")
-        names = []
-        for given in self.spec.tests:
-            file, mark, rest = given.partition("::")
-            names.append(f"{self._find_file('tests', file)}{mark}{rest}")
-        python = self.spec.python or sys.executable
-        if self.spec.python and os.sep in python:
-            # Not resolved: the link's own place decides which virtual environment it is.
-            python = str(self._cwd / python)
-        if shutil.which(python) is None:
-            raise ValueError(f"{python_flag}: there is no {python}")
-        if names:
-            _check_pytest(python, self.root, python_flag)
-        return Tests(tuple(names), python)
+# --- reading the specification -------------------------------------------------------------------
 
-    def _find_evidence(self) -> EvidenceSources:
-        spec = self.spec
-        scripts = tuple(self._find_file("workload", one) for one in spec.workload)
-        return EvidenceSources(spec.doctests, scripts, spec.trace, spec.hints)
 
-    def _find_file(self, option: str, file: str) -> str:
-        """Return the path of a file of the project from its directory. Raises ValueError."""
-        path, word = (self._cwd / file).resolve(), self._spell(option)
-        if not path.exists():
-            raise ValueError(f"{word}: there is no {file}")
-        if not path.is_relative_to(self.root):
-            raise ValueError(f"{word}: {file} is outside of {self.root}")
-        return path.relative_to(self.root).as_posix()
+def find_tests(
+    spec: CandidatesSpec, cwd: Path, root: Path, spell: Callable[[str], str] = str
+) -> Tests:
+    """The tests of a specification, and the Python that runs them. Raises ValueError."""
+    names = []
+    for given in spec.tests:
+        file, mark, rest = given.partition("::")
+        names.append(f"{_find_file(cwd / file, root, spell('tests'))}{mark}{rest}")
+    python = spec.python or sys.executable
+    if spec.python and os.sep in python:
+        # Not resolved: the link's own place decides which virtual environment it is.
+        python = str(cwd / python)
+    if shutil.which(python) is None:
+        raise ValueError(f"{spell('python')}: there is no {python}")
+    if names:
+        _check_pytest(python, root, spell("python"))
+    return Tests(tuple(names), python)
+
+
+def find_evidence(
+    spec: CandidatesSpec, cwd: Path, root: Path, spell: Callable[[str], str] = str
+) -> EvidenceSources:
+    """What calls the target besides the tests. Raises ValueError."""
+    scripts = tuple(_find_file(cwd / one, root, spell("workload")) for one in spec.workload)
+    return EvidenceSources(spec.doctests, scripts, spec.trace, spec.hints)
+
+
+def _find_file(given: Path, root: Path, word: str) -> str:
+    """Return the path of a file of the project from its directory. Raises ValueError."""
+    path = given.resolve()
+    if not path.exists():
+        raise ValueError(f"{word}: there is no {given}")
+    if not path.is_relative_to(root):
+        raise ValueError(f"{word}: {given} is outside of {root}")
+    return path.relative_to(root).as_posix()
+
+
+def find_root(place: Path, cwd: Path) -> Path:
+    """The directory of the project: of the repository, else the current one.
+
+    Raises GitFailed and OSError.
+    """
+    repository = find_repository(place, StopRequest())
+    return repository.top if repository.common else cwd.resolve()
 
 
 def _find_target(given: str, cwd: Path) -> tuple[Path, Target]:
@@ -237,8 +259,7 @@ def _find_target(given: str, cwd: Path) -> tuple[Path, Target]:
     path = (cwd / file).resolve()
     place = path.parent if path.parent.is_dir() else cwd
     try:
-        repository = find_repository(place, StopRequest())
-        top = repository.top if repository.common else cwd.resolve()
+        top = find_root(place, cwd)
         return top, parse_target(f"{path}{mark}{name}" if path.is_file() else given, top)
     except CandidateInvalid as error:
         raise TargetInvalid(str(error)) from None
@@ -259,14 +280,17 @@ def _read_rules(spec: CandidatesSpec, *, close: bool) -> Rules:
     )
 
 
-def _read_bounds(spec: CandidatesSpec, rules: Rules, spell: Callable[[str], str]) -> Bounds:
+def read_limits(spec: CandidatesSpec, spell: Callable[[str], str] = str) -> ResourceLimits:
+    """What a run of the tests may use. Raises ValueError."""
     try:
         seconds = units.duration(spec.timeout)
     except ValueError as error:
         raise ValueError(f"{spell('timeout')}: {error}") from None
-    limits = replace(
-        LIMITS, seconds=max(MIN_WALL_SECONDS, 10 * seconds), cpu=max(1, round(seconds))
-    )
+    return replace(LIMITS, seconds=max(MIN_WALL_SECONDS, 10 * seconds), cpu=max(1, round(seconds)))
+
+
+def _read_bounds(spec: CandidatesSpec, rules: Rules, spell: Callable[[str], str]) -> Bounds:
+    limits = read_limits(spec, spell)
     plan = MeasurePlan(
         threshold=spec.threshold, first=min(MeasurePlan().first, spec.blocks), most=spec.blocks
     )

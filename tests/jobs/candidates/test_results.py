@@ -144,6 +144,7 @@ def test_the_json_has_exactly_the_words_that_are_promised():
         "invocations",
         "stdout",
         "stderr",
+        "evidence",
     ]
     assert found["candidates"][1]["interval"] == [1.9, 2.1]
     assert found["candidates"][0]["diffs"][1]["original"] == "4"

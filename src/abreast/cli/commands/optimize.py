@@ -136,6 +136,13 @@ candidate_options = options.group_of(
     metavar="N",
     help="How many are checked at once; 0 and 1 are one by one.  [2]",
 )
+@click.option(
+    "--all",
+    "all_functions",
+    is_flag=True,
+    help="Try the functions of a file or directory that the tests spend most time in.",
+)
+@click.option("--top", metavar="N", help="With --all, try so many functions.  [5]")
 @candidate_options
 @click.argument("target", metavar="FILE::FUNCTION")
 def command(*, target: str, **given: Any) -> int:
@@ -148,6 +155,7 @@ def command(*, target: str, **given: Any) -> int:
     \b
       abreast optimize pkg/words.py::top --tests tests/test_words.py --candidates drafts/ --width 4
       abreast optimize pkg/words.py::Bag.add --tests tests --model openai/gpt-4o-mini --budget 20req
+      abreast optimize pkg --all --tests tests --model openai/gpt-4o-mini --budget 50req
     """  # noqa: D301 - click wants the character itself
     from abreast.cli.jobs.candidates.driver import drive_candidates
 

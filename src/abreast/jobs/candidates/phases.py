@@ -31,6 +31,14 @@ class PhaseCosts:
         cost.seconds += seconds
         cost.cpu += cpu
 
+    def include(self, other: "PhaseCosts") -> None:
+        """Add the costs of another run."""
+        for name, cost in other.costs.items():
+            mine = self.costs[name]
+            mine.processes += cost.processes
+            mine.seconds += cost.seconds
+            mine.cpu += cost.cpu
+
     def rows(self) -> list[tuple[str, str, str, str]]:
         """A row for each phase that had processes, and one for all of them."""
         whole = PhaseCost()

@@ -102,7 +102,7 @@ class Checked:
     def evidence(self) -> str:
         """The sentence that says what the verdict stands on."""
         source = f"{self.tests} tests, {self.passed} of which pass"
-        if self.kinds != ("tests",):
+        if tuple(self.kinds) != ("tests",):
             source = f"{' and '.join(self.kinds)} ({self.passed} of {self.tests} items pass)"
         return (
             f"it behaves like the original in {self.invocations} calls of {source}, "

@@ -52,6 +52,8 @@ def _is_tolerance(given: object) -> bool:
 # By key of the specification: the test of a value, and the text that describes a valid one.
 _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "target": (_is_text, "a text such as pkg/mod.py::function"),
+    "all": (lambda given: isinstance(given, bool), "true or false"),
+    "top": (lambda given: _is_number(given, 1), "a whole number of at least 1"),
     "tests": (_is_list, "a list of test files"),
     "doctests": (lambda given: isinstance(given, bool), "true or false"),
     "workload": (_is_list, "a list of scripts that call it"),
@@ -91,6 +93,8 @@ class CandidatesSpec:
     """The target, its tests, the source of candidates, and how strictly they are compared."""
 
     target: str
+    all: bool = False
+    top: int = 5
     tests: tuple[str, ...] = ()
     doctests: bool = False
     workload: tuple[str, ...] = ()

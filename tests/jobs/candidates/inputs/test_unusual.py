@@ -45,6 +45,12 @@ CASES = {
         "max([0, *items])",
         "max(items, default=0)",
     ),
+    "spread": (
+        "def spread(items: list[int]) -> int:\n    return len(set(items))",
+        [([1, 3, 2],), ([5, 5],)],
+        "len(set(map(float, items)))",
+        "len(dict.fromkeys(items))",
+    ),
     "absolute": (
         "def absolute(x: float) -> float:\n    return abs(x)",
         [(1.5,), (2.0,)],

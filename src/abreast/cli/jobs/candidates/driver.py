@@ -12,6 +12,7 @@ from abreast.assembly.candidates_tools import KIND, CandidatesTools
 from abreast.assembly.names import open_model
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, USAGE, UsageError, one_line, os_error_text, tell
+from abreast.cli.jobs.candidates.functions import FunctionsTools
 from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
 from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
@@ -24,6 +25,7 @@ from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.tables import say, say_facts, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
+from abreast.jobs.candidates.functions_report import FunctionsReport
 from abreast.jobs.candidates.job import (
     TreeChanged,
 )
@@ -53,7 +55,14 @@ _WORDS: Final = (
     "output",
     "timeout",
 )
-_LEAST: Final = {"proposals": 1, "repairs": 0, "width": 0, "generated": 0, "blocks": MIN_BLOCKS}
+_LEAST: Final = {
+    "proposals": 1,
+    "repairs": 0,
+    "width": 0,
+    "generated": 0,
+    "blocks": MIN_BLOCKS,
+    "top": 1,
+}
 # The tests, the tree or the source of candidates must change first, which makes a new run.
 _PERMANENT_FAILURES: Final = (BaselineFailed, TreeChanged, SourceMissing, TimedProcessFailed)
 
@@ -83,7 +92,10 @@ class CandidatesDriver(JobDriver):
         self._spec, self._cwd, self._must_win = spec, Path(cwd), must_win
         self._profile = profile
         try:
-            self._tools = CandidatesTools(spec, self._cwd, spell=lambda word: f"--{word}")
+            make = FunctionsTools if spec.all else CandidatesTools
+            self._tools: CandidatesTools | FunctionsTools = make(
+                spec, self._cwd, spell=lambda word: f"--{word}"
+            )
         except ValueError as error:
             raise UsageError(one_line(str(error))) from None
         self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(self._cwd))
@@ -156,7 +168,7 @@ class CandidatesDriver(JobDriver):
             model = await stack.enter_async_context(
                 open_model(spec.model, lanes=self._lanes, store=store)
             )
-            self._tools.author = self._tools.model_author(model)
+            self._tools.use_model(model)
         facts = {**self._tools.facts(), "must_win": self._must_win}
         return {"budget": spec.budget, "manifest": {self.kind: facts}}
 
@@ -192,7 +204,7 @@ class CandidatesDriver(JobDriver):
         won = report.winner is not None if self._spec.timing else report.behaves
         return FAILED if self._failed or (self._must_win and not won) else DONE
 
-    def _print_and_write(self) -> CandidatesReport:
+    def _print_and_write(self) -> CandidatesReport | FunctionsReport:
         report = self._tools.report()
         if self.view.json:
             say_json(report.plain())
@@ -203,14 +215,14 @@ class CandidatesDriver(JobDriver):
         self._write_files(report)
         return report
 
-    def _print_phases(self, report: CandidatesReport) -> None:
+    def _print_phases(self, report: CandidatesReport | FunctionsReport) -> None:
         for row in (PHASE_COLUMNS, *report.costs.rows()):
             tell("{:16} {:>9} {:>9} {:>12}".format(*row))
         own, whole = os.times(), SYSTEM_CLOCK.now() - self.started_at
         cpu = f"{own.user + own.system:.1f}"
         tell("{:16} {:>9} {:>9} {:>12}".format("this process", "1", f"{whole:.1f}", cpu))
 
-    def _print_report(self, report: CandidatesReport) -> None:
+    def _print_report(self, report: CandidatesReport | FunctionsReport) -> None:
         if report.tried:
             say_table(COLUMNS, report.rows())
         regressions = [
@@ -219,9 +231,8 @@ class CandidatesDriver(JobDriver):
             if one.timed and one.verdict == "faster"
             for regression in one.timed.regressions
         ]
-        for line in (*report.counterexamples(), *regressions):
+        for line in (*report.counterexamples(), *regressions, *report.headline().split("\n")):
             say(one_line(line))
-        say(report.headline())
         if report.watched is not None:
             measured = report.noise_floor is not None
             notes = (
@@ -237,7 +248,7 @@ class CandidatesDriver(JobDriver):
             noise = "" if report.noise_floor is None else f", noise floor {report.noise_floor:.1%}"
             tell(f"{len(report.tried)} candidates in {seconds:.1f} s{noise} ({self.run_id})")
 
-    def _write_files(self, report: CandidatesReport) -> None:
+    def _write_files(self, report: CandidatesReport | FunctionsReport) -> None:
         """Write the page beside the store, and the winner's patch there or to `--output`."""
         folder = (self.choice.path.parent if self.choice.path else self._cwd / FOLDER) / "reports"
         name = file_name(self.run_id or self.kind)
@@ -275,6 +286,7 @@ def drive_candidates(
         },
         **{word: _tolerance(word, given.get(word)) for word in ("rel_tol", "abs_tol")},
         "threshold": _share(given["threshold"]) if given.get("threshold") else None,
+        "all": True if given.get("all_functions") else None,
         "timing": False if given.get("behaviour_only") else None,
         **{word: list(given.get(word) or ()) or None for word in ("tests", "workload")},
         **{word: given.get(word) or None for word in ("doctests", "hints", "trace")},

@@ -29,6 +29,8 @@ _INDIVISIBLE_KINDS: Final = frozenset({"call", "text", "enum", "instance", "comp
 _INTS: Final = (0, 1, -1, 2, -2, 7, 10, -10, 97, 255, 256, 1_000, -1_000, 12_345, 10**6)
 _BOOLS: Final = (Plain("bool", "True"), Plain("bool", "False"))
 _HUGE: Final = (2**31, -(2**31) - 1, 2**53 + 1, 2**63, -(2**63) - 1, 2**64 + 1)
+# As floats, some of them are equal.
+_NEIGHBOURS: Final = (2**53 + 1, 2**53, 2**53 + 2, -(2**53), -(2**53) - 1)
 _FLOATS: Final = (
     *(0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 0.1 + 0.2, 1e-9, 5e-324, 1e16 + 2, 1e308, -1e308),
     *(float("inf"), float("-inf"), float("nan")),
@@ -223,7 +225,10 @@ def _unusual_values(
         near = (-number, number + 1, -number - 1, most + 1, 2 * most + 1, least - 1)
         return list(map(from_value, dict.fromkeys((*near, *_INTS)))), list(map(from_value, _HUGE))
     make = _MAKERS.get(part.kind)
-    return list(make(part)) if make else [], []
+    huge: list[Plain] = []
+    if part.kind == "list" and part.items and all(one.kind == "int" for one in part.items):
+        huge.append(replace(part, items=tuple(map(from_value, _NEIGHBOURS))))
+    return list(make(part)) if make else [], huge
 
 
 def _floats(part: Plain) -> Iterator[Plain]:
