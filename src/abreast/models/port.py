@@ -160,6 +160,28 @@ class Model(Protocol):
         """Release connections and memory; a second call does nothing."""
 
 
+class Turn(Protocol):
+    """What a call waits for before it is admitted, and leaves after it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether another call goes first."""
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+def first_turn(model: Model, request: Request, *, stream: bool) -> Turn | None:
+    """What to wait for before a request is admitted; None if nothing.
+
+    A model whose first call goes alone has a method of that name; users' own models need not.
+    """
+    find = getattr(model, "first_turn", None)
+    turn: Turn | None = None if find is None else find(request, stream=stream)
+    return turn
+
+
 def full_name(name: str) -> str:
     """A model's name as `provider/model`; it may be given as `provider:model` too.
 

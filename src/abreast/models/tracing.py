@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.version import VERSION
-from abreast.models.port import Model, OnText, Reply, Request, is_greedy
+from abreast.models.port import Model, OnText, Reply, Request, Turn, first_turn, is_greedy
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
@@ -78,6 +78,10 @@ class TracedModel:
             "Time of a call",
             explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
         )
+
+    def first_turn(self, request: Request, *, stream: bool) -> Turn | None:
+        """That of the model."""
+        return first_turn(self._model, request, stream=stream)
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once, inside a span."""
