@@ -21,6 +21,10 @@ STRUCTURED_WAYS: Final[tuple[Structured, ...]] = get_args(Structured)
 MAX_LESSONS: Final = 12
 """Refusals that one call learns from; more than a request has parameters that may be refused."""
 
+BOUNDS: Final = frozenset(
+    {"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"}
+)
+"""The parameters that bound a reply."""
 # Parameters that a request can do without. What a reply means does not depend on them, but for
 # those of a schema, which then is asked for in another way.
 _OPTIONAL: Final = frozenset(
@@ -28,7 +32,7 @@ _OPTIONAL: Final = frozenset(
         *("temperature", "top_p", "topP", "top_k", "topK", "min_p", "n", "seed", "random_seed"),
         *("stop", "stop_sequences", "stopSequences", "logprobs", "top_logprobs", "logit_bias"),
         *("frequency_penalty", "frequencyPenalty", "presence_penalty", "presencePenalty"),
-        *("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"),
+        *BOUNDS,
         *("reasoning", "reasoning.effort", "reasoning.max_tokens", "reasoning.summary"),
         *("reasoning_effort", "output_config.effort", "thinking", "thinkingConfig"),
         *("thinkingConfig.thinkingLevel", "thinkingConfig.thinkingBudget", "verbosity"),
@@ -187,7 +191,7 @@ class AcceptedForm:
         asked = _INSTEAD.search(error.raw)
         other = asked[1] if asked else next(name for name in _MAX_TOKENS if name != named)
         if other == named or self.renamed.pop(other, None) is not None:
-            self.dropped.add(named)
+            self.dropped |= {named, other}
         else:
             self.renamed[named] = other
 

@@ -21,6 +21,7 @@ from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoin
 from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall, check_effort
 from abreast.models.providers.accepted_form import (
+    BOUNDS,
     MAX_LESSONS,
     STRUCTURED_WAYS,
     AcceptedForm,
@@ -155,6 +156,11 @@ class Provider(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {self._url.host}>"
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether `max_tokens` bounds its replies; False if the model refused it."""
+        return BOUNDS.isdisjoint(self.form.dropped) and BOUNDS.isdisjoint(self._lane.drop)
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once: no retries, no limits.
@@ -301,6 +307,10 @@ class Provider(ABC):
         except (TypeError, ValueError, RecursionError) as error:
             raise self._unsendable(error) from None
         changed = self.form.apply(body)
+        if request.keeps_bound and not self.is_bounded:
+            unbounded = RequestRefused(f"{self.name} takes no max_tokens, which a budget counts on")
+            unbounded.lost_bound = True
+            raise unbounded
         if self.form.refused_ways and (way := self.way(request)) not in (None, self.ways[0]):
             changed = (*changed, f"schema by {_WAY_IN_WORDS[way]}")
         return body, changed

@@ -19,7 +19,7 @@ from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.governor.governor import CallPermit
 from abreast.limits.limit import Hold, Limit, Need, Ticket
 from abreast.models.estimate import TokenEstimate, bytes_of
-from abreast.models.port import OnText, Reply, Request, Turn, first_turn
+from abreast.models.port import CallTurn, OnText, Reply, Request, first_turn
 from abreast.models.price import priced
 from abreast.run.calls.journal import CallJournal
 from abreast.run.calls.outage import CallOutage, Facts
@@ -133,7 +133,7 @@ class CallAttempts:
         return reply, pause
 
     @asynccontextmanager
-    async def _lending(self, turn: Turn) -> AsyncIterator[None]:
+    async def _lending(self, turn: CallTurn) -> AsyncIterator[None]:
         """Wait for a turn, while the item's slots are lent: the call ahead may need them."""
         item, waiting = self._item, _Grant()
         waiting.lent = turn.waits and item is not None and lend(item)
@@ -309,6 +309,9 @@ class CallAttempts:
     def _retry(self, grant: _Grant, error: CallFailed, sent_in: int, sent: float) -> float | None:
         """Settle a failed attempt; returns the seconds of backoff, or raises the error."""
         now = self._clock.now()
+        if error.lost_bound:
+            self._reserve_unbounded(grant)
+            return None
         if not error.unsent:
             self._caller.lane.outage.reached()
         if error.status is not None and error.status < 500:  # noqa: PLR2004 - its server is up
@@ -325,6 +328,13 @@ class CallAttempts:
             self._fail(error)
             raise error
         return delay
+
+    def _reserve_unbounded(self, grant: _Grant) -> None:
+        """Ask for more of the budgets: the model takes no bound, so its reply may be long."""
+        self._settle(grant, Usage())
+        self._restore_credit(grant)
+        self._request = replace(self._request, keeps_bound=False)
+        self._reserve()
 
     def _used_by(self, error: CallFailed) -> Usage:
         """What a failed attempt used: it may have been paid for, as a refusal is."""
