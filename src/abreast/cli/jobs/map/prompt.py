@@ -18,6 +18,7 @@ from abreast.cli.jobs.model_options import (
 )
 from abreast.core.item import position_key
 from abreast.limits.budget import Budget
+from abreast.models.estimate import NO_BOUND
 from abreast.models.lanes import ADAPTIVE_WIDTH, check_keys, split_name
 from abreast.models.media import check_media
 from abreast.models.port import Json, Request, full_name
@@ -82,6 +83,46 @@ async def with_content(job: MapJob, lines: AsyncIterable[Any]) -> AsyncIterator[
 def key_of_line(key_of: Callable[[Any], str] | None) -> Callable[[Any], str] | None:
     """The same function for items as `with_content` makes them."""
     return None if key_of is None else lambda value: key_of(value[0])
+
+
+class PromptEstimate:
+    """What the calls of a map may take: a part of each dry run."""
+
+    def __init__(self, job: MapJob) -> None:
+        settings, _ = split_name(job.model or "", job.lanes)
+        # Recorded replies cost nothing, and their store isn't open.
+        self._caller = None if settings.kind == "replay" else open_named(job.model or "", job.lanes)
+        self._job = job
+        self._calls = self._tokens = 0
+        self._usd = 0.0
+
+    def add(self, value: Any, item: UnstartedItem) -> None:  # noqa: ANN401 - any JSON value
+        """Add the call for one item."""
+        job = self._job
+        self._calls += 1
+        if self._caller is None:
+            return
+        with refusing(f"item {item.key}"):
+            turns = job.conversation(value, item)
+        request = Request(
+            turns,
+            system=job.system,
+            max_tokens=job.max_tokens,
+            schema=job.schema,
+            reasoning=job.reasoning,
+            thinking_tokens=job.thinking_tokens,
+        )
+        need, _ = self._caller.reserve(request, ())
+        self._tokens += need.tokens
+        self._usd += need.usd
+
+    def spoken(self) -> str:
+        """The sum in words, and that it is no bound."""
+        if self._caller is None:
+            return f"{self._calls:,} recorded replies"
+        is_priced = self._caller.price is not None
+        cost = f"{self._usd:.4g} usd" if is_priced else "an unknown cost"
+        return f"{self._calls:,} calls, {self._tokens:,} tokens, {cost}: {NO_BOUND}"
 
 
 class PromptWork:
