@@ -4,9 +4,9 @@
 
 Each run has a budget in money or tokens and models of its own, in virtual time. What its calls do
 is drawn from the seed: replies of any length that their `max_tokens` allow, thinking, cache writes,
-replies without usage, streams that break off, lost connections, refusals, 429s, 500s and 503s,
-timeouts of items, calls that are cancelled because another one was faster. The models keep account
-of what they would charge, also for what their caller never learns of.
+models that refuse it, replies without usage, streams that break off, lost connections, refusals,
+429s, 500s and 503s, timeouts of items, calls that are cancelled because another one was faster. The
+models keep account of what they would charge, also for what their caller never learns of.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from abreast.core.errors import (
     Refused,
     ReplyBroken,
     ReplyTimeout,
+    RequestRefused,
     ServerFault,
     Throttled,
     Unavailable,
@@ -43,6 +44,7 @@ from abreast.run.retry import Retry
 from abreast.testing import ManualClock
 
 _UNBOUNDED = 100_000  # tokens of a reply that no max_tokens bounds
+_UNBOUNDED_SHARE = 0.15  # of models that refuse max_tokens
 _FREE_FAULTS = (Throttled, ServerFault, Unavailable)  # not charged
 _CHARGED_FAULTS = (ConnectionLost, ReplyTimeout, ReplyBroken)  # charged, and the usage is not told
 _FAULT_SHARE = 0.3
@@ -74,12 +76,19 @@ class ChargingModel:
         self.tokens = 0
         self.usd = 0.0
         self.calls = 0
+        self.is_bounded = True
+        self._refuses_bound = random.random() < _UNBOUNDED_SHARE
         self._random = random
         self._clock = clock
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer, or fail, after some time; what was done until then is charged in any case."""
         random = self._random
+        if self._refuses_bound and request.keeps_bound:
+            self.is_bounded = False
+            refusal = RequestRefused("no max_tokens, please")
+            refusal.lost_bound = True
+            raise refusal
         self.calls += 1
         fault = None
         if random.random() < _FAULT_SHARE:
@@ -108,9 +117,9 @@ class ChargingModel:
             raise fault("broken off")
         self._charge(used, used.output_tokens)
         if fault is not None:
-            refusal = fault("no", status=200)
-            refusal.usage = used
-            raise refusal
+            refused = fault("no", status=200)
+            refused.usage = used
+            raise refused
         reported = random.choice((used, used, used, NO_USAGE))
         text = "ab" * used.output_tokens  # two bytes for each token
         return Reply(text, usage=reported, seconds=1.0)
@@ -124,8 +133,9 @@ class ChargingModel:
         size = len((request.system or "").encode())
         size += sum(len(turn.content.encode()) + 8 for turn in request.messages)
         size += 500 if request.tools or request.schema else 0
-        most = _UNBOUNDED if request.max_tokens is None else request.max_tokens
-        most += request.thinking_tokens or 0
+        most = _UNBOUNDED
+        if self.is_bounded and request.max_tokens is not None:
+            most = request.max_tokens + (request.thinking_tokens or 0)
         sent = size if random.random() < 0.3 else random.randint(1, size)
         output = most if random.random() < 0.3 else random.randint(0, most)
         reasons = request.reasoning is not None
@@ -166,9 +176,9 @@ async def spend(seed: int) -> Spending:
     ]
     caps: dict[str, float] = {}
     if random.random() < 0.8:
-        caps["usd"] = random.uniform(0.001, 0.5)
+        caps["usd"] = random.choice((random.uniform(0.001, 0.5), random.uniform(0.5, 8.0)))
     if not caps or random.random() < 0.3:
-        caps["tokens"] = random.randint(5_000, 200_000)
+        caps["tokens"] = random.choice((random.randint(5_000, 200_000), 800_000))
     tokens = caps.get("tokens")
     budget = Budget(usd=caps.get("usd"), tokens=None if tokens is None else int(tokens))
 

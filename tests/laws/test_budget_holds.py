@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abreast
-from abreast.core.errors import ConnectionLost, ReplyBroken, RequestRefused
+from abreast.core.errors import BudgetSpent, ConnectionLost, ReplyBroken, RequestRefused
 from abreast.core.outcome import NO_USAGE, Usage
-from abreast.models.estimate import REPLY_CAP, most_tokens
+from abreast.models.estimate import REPLY_CAP, UNBOUNDED_REPLY, most_tokens
 from abreast.models.port import Message, Reply, Request
 from abreast.models.price import FlatPrice
+from abreast.models.providers.openai import OpenAI
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from benchmarks.budgets import spend
+from tests.models.serving import KEY, Recorded, serving
 from tests.properties import tried
 
 
@@ -148,3 +150,53 @@ async def test_what_may_have_been_paid_for_is_booked_and_what_was_not_is_free():
         spent, usage = await charged(Cut(error=error), asking())
         assert (spent["tokens"], usage.estimate) == (tokens, tokens > 0)
         assert spent["requests"] == 1
+
+
+# --- a model that refuses max_tokens
+
+
+def refusal(name):
+    error = {"message": f"Unsupported parameter: '{name}'.", "param": name}
+    return Recorded({"error": error}, status=400)
+
+
+LONG_REPLY = Recorded(
+    {
+        "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 90_000},
+    }
+)
+REFUSALS = (refusal("max_completion_tokens"), refusal("max_tokens"))
+
+
+async def ask_unbounded(budget):
+    """Two calls, one after the other, to a model that refuses both names of the bound."""
+    async with serving(*REFUSALS, LONG_REPLY) as server:
+        provider = OpenAI("test/free", server.url, KEY)
+        async with Caller(provider, ModelLane("test"), price=PRICE, retry=None) as model:
+
+            async def work(_):
+                return await model.ask("Hi", max_tokens=10)
+
+            async with abreast.open_run("r", budget=budget) as run:
+                outcomes = [outcome async for outcome in run.map(work, [0, 1], width=1)]
+    return server.bodies, outcomes
+
+
+async def test_without_a_bound_the_longest_reply_is_reserved_before_it_is_sent():
+    budget = abreast.Budget(tokens=UNBOUNDED_REPLY + 2000)
+    with pytest.raises(BudgetSpent):
+        await ask_unbounded(budget)
+    assert budget.spent["tokens"] == 90_005
+    budget = abreast.Budget(tokens=UNBOUNDED_REPLY - 1)
+    with pytest.raises(BudgetSpent):
+        await ask_unbounded(budget)
+    assert budget.spent["tokens"] == 0
+
+
+async def test_a_refused_bound_is_learned_once_and_the_call_made_without_it():
+    bodies, outcomes = await ask_unbounded(abreast.Budget(tokens=1_000_000))
+    bounds = [name for body in bodies for name in body if "max" in name]
+    assert bounds == ["max_completion_tokens", "max_tokens"]
+    assert [outcome.value.text for outcome in outcomes] == ["Hi", "Hi"]
+    assert [outcome.usage.requests for outcome in outcomes] == [1, 1]

@@ -136,6 +136,8 @@ class CallFailed(AbreastError, retryable=False):
     """Whether no connection was made, so that the provider did not get the request."""
     headers: Mapping[str, str] | None = None
     """Of a 429: the lane reads the remaining limits from them."""
+    lost_bound: bool = False
+    """It was not sent, as it would have to go without the `max_tokens` that a budget counts on."""
     wants_room: bool = False
     """Whether a larger `max_tokens` could help: it was used up, by thinking, before any text."""
 

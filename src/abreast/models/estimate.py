@@ -27,6 +27,8 @@ _IMAGE_TOKENS: Final[Mapping[str, int]] = {"openai": 10_000, "anthropic": 4_784,
 _PAGE_TOKENS: Final[Mapping[str, int]] = {"openai": 5_500, "anthropic": 7_784, "gemini": 1_120}
 REPLY_CAP: Final = 4096
 """The `max_tokens` of a request that has none, if a budget limits tokens or money."""
+UNBOUNDED_REPLY: Final = 131_072
+"""The most tokens of a reply without a bound: the longest that providers document."""
 NO_BOUND: Final = "estimated, without retries; --budget sets a bound"
 """What dry runs say of their tokens and costs."""
 # What providers add to the bytes of a request, in tokens: to each, to each turn, and to one with

@@ -89,6 +89,8 @@ class Request:
 
     The provider is asked to cache them, and the system prompt; the reply does not depend on it.
     """
+    keeps_bound: bool = later(default=False, compare=False)
+    """Fail with `CallFailed.lost_bound` rather than go without the `max_tokens` of a budget."""
 
 
 @record(frozen=True, slots=True)
@@ -160,6 +162,28 @@ class Model(Protocol):
         """Release connections and memory; a second call does nothing."""
 
 
+class CallTurn(Protocol):
+    """What a call waits for before it is admitted, and leaves after it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether another call goes first."""
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+def first_turn(model: Model, request: Request, *, stream: bool) -> CallTurn | None:
+    """What to wait for before a request is admitted; None if nothing.
+
+    A model whose first call goes alone has a method of that name; users' own models need not.
+    """
+    find = getattr(model, "first_turn", None)
+    turn: CallTurn | None = None if find is None else find(request, stream=stream)
+    return turn
+
+
 def full_name(name: str) -> str:
     """A model's name as `provider/model`; it may be given as `provider:model` too.
 
@@ -168,6 +192,14 @@ def full_name(name: str) -> str:
     """
     provider, colon, model = name.partition(":")
     return f"{provider}/{model}" if colon and "/" not in provider else name
+
+
+def is_bounded(model: Model) -> bool:
+    """Whether `max_tokens` bounds its replies; False if the model refused it.
+
+    A model that may refuse it has an attribute of that name; users' own models need not.
+    """
+    return bool(getattr(model, "is_bounded", True))
 
 
 def is_greedy(model: Model) -> bool:

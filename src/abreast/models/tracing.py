@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.version import VERSION
-from abreast.models.port import Model, OnText, Reply, Request, is_greedy
+from abreast.models.port import (
+    CallTurn,
+    Model,
+    OnText,
+    Reply,
+    Request,
+    first_turn,
+    is_bounded,
+    is_greedy,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
@@ -78,6 +87,15 @@ class TracedModel:
             "Time of a call",
             explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
         )
+
+    @property
+    def is_bounded(self) -> bool:
+        """That of the model."""
+        return is_bounded(self._model)
+
+    def first_turn(self, request: Request, *, stream: bool) -> CallTurn | None:
+        """That of the model."""
+        return first_turn(self._model, request, stream=stream)
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once, inside a span."""

@@ -309,6 +309,15 @@ def test_dry_run_prints_the_commands_and_leaves_nothing(abreast):
     assert not abreast.store.exists()
 
 
+def test_a_dry_run_of_prompts_says_that_its_cost_is_an_estimate(abreast):
+    priced = '[lanes.x]\nbase_url = "http://127.0.0.1:9"\nprice = {input = 1.0, output = 10.0}\n'
+    (abreast.folder / "abreast.toml").write_text(priced)
+    words = ("map", "--dry-run", "--prompt", "Say {}", "-m", "x/y", "--max-tokens", "100")
+    said = abreast(*words, given="a\nb\n")
+    assert said.lines == ["x/y 'Say a'", "x/y 'Say b'"]
+    assert "2 calls, 218 tokens, 0.002018 usd: estimated, without retries" in said.err
+
+
 def test_the_store_is_the_projects_own_and_private(abreast):
     inner = abreast.folder / "src/deep"
     inner.mkdir(parents=True)

@@ -249,16 +249,6 @@ async def test_one_refusal_is_enough_for_many_calls_at_once() -> None:
     assert all("temperature" not in body for body in server.bodies[1:])
 
 
-async def test_a_call_that_takes_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abreast.models.providers.accepted_form.ALONE_SECONDS", 0.0)
-    form, body = AcceptedForm(), {"model": "x", "temperature": 0}
-    _, alone = await form.wait_turn(lambda: body)
-    assert alone is not None
-    assert await form.wait_turn(lambda: body) == (body, None)
-    assert form.knows(body)
-    form.let_others_go(alone)
-
-
 async def test_a_call_that_fails_alone_lets_the_next_go() -> None:
     broken = Recorded({"error": {"message": "overloaded"}}, status=500)
     async with serving(broken, completion()) as server:
@@ -269,17 +259,6 @@ async def test_a_call_that_fails_alone_lets_the_next_go() -> None:
     assert isinstance(first, Exception)
     assert not isinstance(second, BaseException)
     assert len(server.bodies) == 2
-
-
-async def test_a_call_that_is_cancelled_alone_lets_the_next_go() -> None:
-    form, body = AcceptedForm(), {"model": "x"}
-    _, alone = await form.wait_turn(lambda: body)
-    assert alone is not None
-    next_one = asyncio.ensure_future(form.wait_turn(lambda: body))
-    await asyncio.sleep(0)
-    form.let_others_go(alone)
-    _, mine = await next_one
-    assert mine is not None
 
 
 def test_parameters_inside_others_have_names_of_their_own() -> None:

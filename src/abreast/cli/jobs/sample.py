@@ -140,7 +140,7 @@ class SampleDriver(JobDriver):
         opened = [open_named(name, self._lanes) for name in self._models]
         plan = self._job(opened[0], opened[-1]).dry_run()
         if self.view.json:
-            say_json(asdict(plan))
+            say_json({**asdict(plan), "note": f"tokens and cost are {NO_BOUND}"})
             return DONE
         cost = (
             "unknown"

@@ -5,7 +5,6 @@ or 422 that names a parameter is learned from: the request is sent again without
 message asks, and later requests to the model are written that way from the start.
 """
 
-import asyncio
 import hashlib
 import json
 import re
@@ -15,14 +14,17 @@ from typing import Any, Final, get_args
 
 from abreast.core.errors import CallFailed
 from abreast.models.lanes import Structured
+from abreast.models.providers.first_calls import FirstCalls
 
 STRUCTURED_WAYS: Final[tuple[Structured, ...]] = get_args(Structured)
 
-ALONE_SECONDS: Final = 1.0
-"""So long a call with parameters new to the model goes alone; a refusal is there by then."""
 MAX_LESSONS: Final = 12
 """Refusals that one call learns from; more than a request has parameters that may be refused."""
 
+BOUNDS: Final = frozenset(
+    {"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"}
+)
+"""The parameters that bound a reply."""
 # Parameters that a request can do without. What a reply means does not depend on them, but for
 # those of a schema, which then is asked for in another way.
 _OPTIONAL: Final = frozenset(
@@ -30,7 +32,7 @@ _OPTIONAL: Final = frozenset(
         *("temperature", "top_p", "topP", "top_k", "topK", "min_p", "n", "seed", "random_seed"),
         *("stop", "stop_sequences", "stopSequences", "logprobs", "top_logprobs", "logit_bias"),
         *("frequency_penalty", "frequencyPenalty", "presence_penalty", "presencePenalty"),
-        *("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"),
+        *BOUNDS,
         *("reasoning", "reasoning.effort", "reasoning.max_tokens", "reasoning.summary"),
         *("reasoning_effort", "output_config.effort", "thinking", "thinkingConfig"),
         *("thinkingConfig.thinkingLevel", "thinkingConfig.thinkingBudget", "verbosity"),
@@ -99,9 +101,13 @@ class AcceptedForm:
     refused_ways: set[str] = field(default_factory=set)
     accepted: set[str] = field(default_factory=set)
     keep: Callable[[], None] | None = None
+    shapes: set[object] = field(default_factory=set, compare=False)
+    """Of requests that are known to be accepted in the present form."""
+    first_calls: FirstCalls = field(init=False, compare=False, repr=False)
     _is_kept: bool = True
-    # The call that goes alone: its loop, its end, its body.
-    _alone: tuple[asyncio.AbstractEventLoop, asyncio.Future[None], dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        self.first_calls = FirstCalls(self.knows, self.accept)
 
     def __bool__(self) -> bool:
         """Whether anything was refused."""
@@ -176,6 +182,7 @@ class AcceptedForm:
         else:
             self.dropped.add(named)
         self.accepted.discard(named)
+        self.shapes.clear()
         self._is_kept = False
         self.store()
         return True
@@ -184,11 +191,11 @@ class AcceptedForm:
         asked = _INSTEAD.search(error.raw)
         other = asked[1] if asked else next(name for name in _MAX_TOKENS if name != named)
         if other == named or self.renamed.pop(other, None) is not None:
-            self.dropped.add(named)
+            self.dropped |= {named, other}
         else:
             self.renamed[named] = other
 
-    # --- the first call with new parameters
+    # --- what is known to be accepted
 
     def knows(self, body: Mapping[str, Any]) -> bool:
         """Whether all parameters of a body were accepted before."""
@@ -208,33 +215,6 @@ class AcceptedForm:
         if self.keep is not None and not self._is_kept:
             self._is_kept = True
             self.keep()
-
-    async def wait_turn(
-        self, write: Callable[[], dict[str, Any]]
-    ) -> tuple[dict[str, Any], asyncio.Future[None] | None]:
-        """The body to send, and if it goes alone a future to end by `let_others_go`.
-
-        While a call is alone, others with parameters new to the model wait for its answer, or
-        until a refusal would have come. Then `write` writes theirs again.
-        """
-        loop = asyncio.get_running_loop()
-        while not self.knows(body := write()):
-            if self._alone is None or self._alone[0] is not loop:
-                self._alone = loop, loop.create_future(), body
-                return body, self._alone[1]
-            _, waited, sent = self._alone
-            await asyncio.wait([waited], timeout=ALONE_SECONDS)
-            if not waited.done():
-                self.accept(sent)
-                self.let_others_go(waited)
-        return body, None
-
-    def let_others_go(self, alone: asyncio.Future[None]) -> None:
-        """The call that went alone was answered."""
-        if self._alone is not None and self._alone[1] is alone:
-            self._alone = None
-        if not alone.done():
-            alone.set_result(None)
 
 
 def parameters(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -23,11 +23,13 @@ from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoin
 from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall, check_effort
 from abreast.models.providers.accepted_form import (
+    BOUNDS,
     MAX_LESSONS,
     STRUCTURED_WAYS,
     AcceptedForm,
 )
 from abreast.models.providers.errors import fault_in, fault_of, one_line
+from abreast.models.providers.first_calls import FirstTurn
 from abreast.models.providers.thinking import Kept
 from abreast.models.schema import boxed, check_schema, parse, unboxed
 
@@ -157,6 +159,11 @@ class Provider(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {self._url.host}>"
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether `max_tokens` bounds its replies; False if the model refused it."""
+        return BOUNDS.isdisjoint(self.form.dropped) and BOUNDS.isdisjoint(self._lane.drop)
+
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once: no retries, no limits.
 
@@ -173,6 +180,27 @@ class Provider(ABC):
                 return replace(reply, changed=(*reply.changed, *changed)) if changed else reply
         return await self._complete_learning(request, hear)
 
+    def first_turn(self, request: Request, *, stream: bool) -> FirstTurn | None:
+        """What to wait for before a request is admitted whose parameters are new to the model.
+
+        None if they are known.
+        """
+        shape = _shape(request, stream=stream)
+        if shape in self.form.shapes:
+            return None
+
+        def write() -> Document:
+            return self._write(request, stream=stream)[0]
+
+        try:
+            is_known = self.form.knows(write())
+        except CallFailed:
+            return None  # `complete` raises it
+        if is_known:
+            self.form.shapes.add(shape)
+            return None
+        return FirstTurn(self.form.first_calls, write)
+
     async def _complete_learning(self, request: Request, hear: OnText | None) -> Reply:
         """Answer a request whose form was refused, or is not known to be accepted."""
         form, alone = self.form, None
@@ -187,7 +215,7 @@ class Provider(ABC):
         try:
             for lessons_left in reversed(range(MAX_LESSONS)):
                 if alone is None and not form.knows(body):
-                    body, alone = await form.wait_turn(write)
+                    body, alone = await form.first_calls.wait(write)
                 try:
                     reply = await self._send(request, body, hear)
                 except CallFailed as error:
@@ -200,7 +228,7 @@ class Provider(ABC):
                     return replace(reply, changed=(*reply.changed, *changed)) if changed else reply
         finally:
             if alone is not None:
-                form.let_others_go(alone)
+                form.first_calls.end(alone)
         raise AssertionError("the last refusal was raised")  # pragma: no cover - for mypy
 
     async def _send(self, request: Request, document: Document, hear: OnText | None) -> Reply:
@@ -329,6 +357,10 @@ class Provider(ABC):
         except (TypeError, ValueError, RecursionError) as error:
             raise self._unsendable(error) from None
         changed = self.form.apply(body)
+        if request.keeps_bound and not self.is_bounded:
+            unbounded = RequestRefused(f"{self.name} takes no max_tokens, which a budget counts on")
+            unbounded.lost_bound = True
+            raise unbounded
         if self.form.refused_ways and (way := self.way(request)) not in (None, self.ways[0]):
             changed = (*changed, f"schema by {_WAY_IN_WORDS[way]}")
         return body, changed
@@ -541,6 +573,24 @@ class Provider(ABC):
         error.wants_room = more_room
         error.usage = usage  # the tokens are charged although there is no reply
         raise error
+
+
+def _shape(request: Request, *, stream: bool) -> tuple[object, ...]:
+    """Which parameters a request has, as far as they can be told without writing it."""
+    return (
+        stream,
+        request.temperature is None,
+        request.seed is None,
+        request.max_tokens is None,
+        request.schema is None,
+        request.reasoning,
+        request.thinking_tokens is None,
+        request.shared_prefix is None,
+        not request.stop,
+        not request.tools,
+        not request.system,
+        *request.extra,
+    )
 
 
 def _without(request: Request, drop: Sequence[str]) -> Request:

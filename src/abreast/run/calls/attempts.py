@@ -7,7 +7,8 @@ admit (hold, slots, rates, budgets) -> one attempt -> settle
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +19,7 @@ from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.governor.governor import CallPermit
 from abreast.limits.limit import Hold, Limit, Need, Ticket
 from abreast.models.estimate import TokenEstimate, bytes_of
-from abreast.models.port import OnText, Reply, Request
+from abreast.models.port import CallTurn, OnText, Reply, Request, first_turn
 from abreast.run.calls.journal import CallJournal
 from abreast.run.calls.outage import CallOutage, Facts
 from abreast.run.calls.priced_model import PricedModel, limits_spending
@@ -99,26 +100,52 @@ class CallAttempts:
         """Try until there is a reply, or an error that is not retried."""
         listen = None if hear is None else self._track_streaming(hear)
         while True:
-            try:
-                grant = await self._admit()
-            except BaseException as stopped:
-                if self._service:  # earlier attempts have used something
-                    self._fail(stopped)
-                raise
-            try:
-                reply, pause = await self._attempt(grant, listen)
-            except asyncio.CancelledError:
-                self._abandon_lent(grant)
-                raise
-            except BaseException:
-                await self._reclaim_lent(grant)
-                raise
-            if grant.lent:
-                await self._reclaim_lent(grant)
+            turn = first_turn(self._caller.model, self._request, stream=hear is not None)
+            if turn is None:
+                reply, pause = await self._try(listen)
+            else:
+                async with self._lending(turn):
+                    reply, pause = await self._try(listen)
             if reply is not None:
                 return reply
             if pause is not None:
                 await self._back_off(pause)
+
+    async def _try(self, listen: OnText | None) -> tuple[Reply | None, float | None]:
+        """Wait for admission and make one attempt; returns as `_attempt` does."""
+        try:
+            grant = await self._admit()
+        except BaseException as stopped:
+            if self._service:  # earlier attempts have used something
+                self._fail(stopped)
+            raise
+        try:
+            reply, pause = await self._attempt(grant, listen)
+        except asyncio.CancelledError:
+            self._abandon_lent(grant)
+            raise
+        except BaseException:
+            await self._reclaim_lent(grant)
+            raise
+        if grant.lent:
+            await self._reclaim_lent(grant)
+        return reply, pause
+
+    @asynccontextmanager
+    async def _lending(self, turn: CallTurn) -> AsyncIterator[None]:
+        """Wait for a turn, while the item's slots are lent: the call ahead may need them."""
+        item, waiting = self._item, _Grant()
+        waiting.lent = turn.waits and item is not None and lend(item)
+        async with AsyncExitStack() as entered:
+            try:
+                await entered.enter_async_context(turn)
+            except BaseException as stopped:
+                self._abandon_lent(waiting)
+                if self._service:  # earlier attempts have used something
+                    self._fail(stopped)
+                raise
+            await self._reclaim_lent(waiting)
+            yield
 
     def _track_streaming(self, hear: OnText) -> OnText:
         def listen(text: str) -> None:
@@ -283,6 +310,9 @@ class CallAttempts:
     def _retry(self, grant: _Grant, error: CallFailed, sent_in: int, sent: float) -> float | None:
         """Settle a failed attempt; returns the seconds of backoff, or raises the error."""
         now = self._clock.now()
+        if error.lost_bound:
+            self._reserve_unbounded(grant)
+            return None
         if not error.unsent:
             self._caller.lane.outage.reached()
         if error.status is not None and error.status < 500:  # noqa: PLR2004 - its server is up
@@ -299,6 +329,13 @@ class CallAttempts:
             self._fail(error)
             raise error
         return delay
+
+    def _reserve_unbounded(self, grant: _Grant) -> None:
+        """Ask for more of the budgets: the model takes no bound, so its reply may be long."""
+        self._settle(grant, Usage())
+        self._restore_credit(grant)
+        self._request = replace(self._request, keeps_bound=False)
+        self._reserve()
 
     def _used_by(self, error: CallFailed) -> Usage:
         """What a failed attempt used: it may have been paid for, as a refusal is."""

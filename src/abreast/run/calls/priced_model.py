@@ -11,8 +11,14 @@ from abreast.core.errors import LaneNeedsStore, PriceUnknown
 from abreast.core.usage import Usage
 from abreast.limits.gate import LimitGate
 from abreast.limits.limit import Limit, Need
-from abreast.models.estimate import REPLY_CAP, TokenEstimate, TokenEstimates, most_tokens
-from abreast.models.port import Model, Request
+from abreast.models.estimate import (
+    REPLY_CAP,
+    UNBOUNDED_REPLY,
+    TokenEstimate,
+    TokenEstimates,
+    most_tokens,
+)
+from abreast.models.port import Model, Request, is_bounded
 from abreast.models.price import Price, priced
 from abreast.run.calls.lane import ModelLane
 from abreast.run.item_state import ItemState
@@ -115,13 +121,19 @@ class PricedModel:
 
         Without it, no budget in tokens or money could be held. Models that cost nothing get none.
         """
-        if request.max_tokens is not None or not self.paid:
+        if not self.paid:
             return request
-        return replace(request, max_tokens=REPLY_CAP)
+        size = REPLY_CAP if request.max_tokens is None else request.max_tokens
+        return replace(request, max_tokens=size, keeps_bound=is_bounded(self.model))
 
     def reserve_most(self, request: Request) -> tuple[Need, TokenEstimate]:
-        """The most that a call can take, for budgets; the request is `capped`."""
+        """The most that a call can take, for budgets; the request is `capped`.
+
+        A reply of a model that refused `max_tokens` may be as long as any.
+        """
         most = most_tokens(request, self.name.partition("/")[0])
+        if self.paid and not request.keeps_bound:
+            most = TokenEstimate(most.input_tokens, max(most.output_tokens, UNBOUNDED_REPLY))
         if request.max_tokens is None:  # a model that costs nothing
             most = TokenEstimate(most.input_tokens, self.estimates.of(request).output_tokens)
         usd = 0.0 if self.price is None else self.price.most(*most)

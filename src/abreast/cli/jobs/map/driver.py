@@ -126,27 +126,31 @@ class MapDriver(JobDriver):
             )
 
     def print_dry_run(self) -> int:
-        """Print the commands that would run, one per line, quoted for a shell."""
+        """Print the commands that would run, one per line, quoted for a shell.
+
+        Of prompts it says, too, what they may cost.
+        """
         job = self._job
         self.check()
-        forecast = None
-        if job.asks and job.lanes[str(job.model).partition("/")[0]].mode == "batch":
-            from abreast.cli.jobs.map.prompt import PromptCosts
+        estimate = None
+        if job.asks and job.agent is None:
+            from abreast.cli.jobs.map.prompt import PromptEstimate
 
-            forecast = PromptCosts(job)
+            estimate = PromptEstimate(job)
         for index, value in enumerate(self._lines()):
             key = job.key_of(value) if job.key_of is not None else position_key(index)
-            words = job.words(value, UnstartedItem(index, key))
-            if forecast is not None:
-                forecast.add(value, UnstartedItem(index, key))
+            item = UnstartedItem(index, key)
+            words = job.words(value, item)
+            if estimate is not None:
+                estimate.add(value, item)
             line = (
                 json_line({"key": key, "index": index, "argv": words})
                 if self.view.json
                 else shlex.join(words)
             )
             write_all(STDOUT, f"{line}\n".encode("utf-8", "surrogateescape"))
-        if forecast is not None:
-            tell(forecast.text())
+        if estimate is not None and not self.view.quiet:
+            tell(estimate.spoken())
         return DONE
 
     def start_early(self, stack: ExitStack) -> None:

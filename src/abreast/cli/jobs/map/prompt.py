@@ -20,6 +20,7 @@ from abreast.cli.jobs.model_options import (
 from abreast.core.item import position_key
 from abreast.limits.budget import Budget
 from abreast.models.batch.modes import CallMode
+from abreast.models.estimate import NO_BOUND
 from abreast.models.lanes import ADAPTIVE_WIDTH, check_keys, split_name
 from abreast.models.media import check_media
 from abreast.models.port import Json, Request, full_name
@@ -73,36 +74,6 @@ def open_caller(job: MapJob, store: Store | None) -> Caller:
     return open_named(job.model or "", job.lanes, store, cache=job.cache, warm=job.warm)
 
 
-class PromptCosts:
-    """What the calls of a map may cost, directly and in batches."""
-
-    def __init__(self, job: MapJob) -> None:
-        """Nothing is asked; keys are needed."""
-        self._job = job
-        self._caller = open_caller(job, None)
-        self._calls, self._usd = 0, 0.0
-
-    def add(self, value: object, where: UnstartedItem) -> None:
-        """Add the call about an item."""
-        job, caller = self._job, self._caller
-        request = Request(
-            job.conversation(value, where), system=job.system, max_tokens=job.max_tokens
-        )
-        self._calls += 1
-        if caller.price is not None:
-            self._usd += caller.price.of(*caller.estimates.of(request))
-
-    def text(self) -> str:
-        """A sentence for people."""
-        noun = "call" if self._calls == 1 else "calls"
-        said = f"{self._calls:,} {noun} of {self._caller.name}"
-        if self._caller.price is None:
-            return f"{said}, whose price is not known"
-        share = batch_share(self._caller)
-        batches = "" if share is None else f", about {self._usd * share:.4g} usd in batches"
-        return f"{said}: about {self._usd:.4g} usd directly{batches}"
-
-
 async def with_content(job: MapJob, lines: AsyncIterable[Any]) -> AsyncIterator[list[Any]]:
     """Each line with the marks of its files: an item whose file has changed is another item."""
     index = 0
@@ -118,6 +89,49 @@ async def with_content(job: MapJob, lines: AsyncIterable[Any]) -> AsyncIterator[
 def key_of_line(key_of: Callable[[Any], str] | None) -> Callable[[Any], str] | None:
     """The same function for items as `with_content` makes them."""
     return None if key_of is None else lambda value: key_of(value[0])
+
+
+class PromptEstimate:
+    """What the calls of a map may take: a part of each dry run."""
+
+    def __init__(self, job: MapJob) -> None:
+        settings, _ = split_name(job.model or "", job.lanes)
+        # Recorded replies cost nothing, and their store isn't open.
+        self._caller = None if settings.kind == "replay" else open_named(job.model or "", job.lanes)
+        self._job = job
+        self._calls = self._tokens = 0
+        self._usd = 0.0
+
+    def add(self, value: Any, item: UnstartedItem) -> None:  # noqa: ANN401 - any JSON value
+        """Add the call for one item."""
+        job = self._job
+        self._calls += 1
+        if self._caller is None:
+            return
+        with refusing(f"item {item.key}"):
+            turns = job.conversation(value, item)
+        request = Request(
+            turns,
+            system=job.system,
+            max_tokens=job.max_tokens,
+            schema=job.schema,
+            reasoning=job.reasoning,
+            thinking_tokens=job.thinking_tokens,
+        )
+        need, _ = self._caller.reserve(request, ())
+        self._tokens += need.tokens
+        self._usd += need.usd
+
+    def spoken(self) -> str:
+        """The sum in words, and that it is no bound."""
+        if self._caller is None:
+            return f"{self._calls:,} recorded replies"
+        is_priced = self._caller.price is not None
+        cost = f"{self._usd:.4g} usd" if is_priced else "an unknown cost"
+        share = batch_share(self._caller)
+        if share is not None and is_priced:
+            cost += f", or {self._usd * share:.4g} usd in batches"
+        return f"{self._calls:,} calls, {self._tokens:,} tokens, {cost}: {NO_BOUND}"
 
 
 class PromptWork:

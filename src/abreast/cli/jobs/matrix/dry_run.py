@@ -73,6 +73,7 @@ def print_dry_run(given: DryRun, store: Store | None, *, as_json: bool) -> int:
                 "usd": found.usd._asdict(),
                 "seconds": found.seconds._asdict(),
                 "bottleneck": found.bottleneck,
+                "note": f"tokens and cost are {NO_BOUND}",
             }
         )
         return 0

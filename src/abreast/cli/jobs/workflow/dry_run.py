@@ -166,7 +166,13 @@ def _as_json(planned: list[PlannedStep], worst: _WorstCase) -> dict[str, Any]:
         }
         for one in planned
     ]
-    return {"steps": steps, "calls": worst.calls, "tokens": worst.tokens, "usd": worst.usd}
+    return {
+        "steps": steps,
+        "calls": worst.calls,
+        "tokens": worst.tokens,
+        "usd": worst.usd,
+        "note": f"tokens and cost are {NO_BOUND}",
+    }
 
 
 def rehearsal_of(choice: StoreChoice, wanted: str | None) -> Rehearsal:
