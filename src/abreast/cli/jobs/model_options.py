@@ -21,11 +21,17 @@ from abreast.run.calls.model import Caller
 from abreast.store.port import Store
 
 
-def configured_lanes(config: Config, widths: str | None = None) -> dict[str, LaneSettings]:
-    """The configured lanes, with the widths of `--lane-width`."""
+def configured_lanes(
+    config: Config, widths: str | None = None, *, paced: bool = False
+) -> dict[str, LaneSettings]:
+    """The configured lanes, with the widths of `--lane-width`.
+
+    If they are `paced`, a lane that finds its limits out goes on with it, up to that width.
+    """
     lanes = config.lanes()
     for name, width in lane_widths(widths, lanes).items():
-        lanes[name] = replace(lanes[name], width=width, adaptive=False, capped=True)
+        finds_out = paced and lanes[name].adaptive
+        lanes[name] = replace(lanes[name], width=width, adaptive=finds_out, capped=True)
     return lanes
 
 
