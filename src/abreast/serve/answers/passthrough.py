@@ -36,12 +36,8 @@ class RelayedModel:
         outlet: Outlet,
         *,
         stream: bool,
-        entered: Callable[[], None],
     ) -> None:
-        """`body` makes the body, with a bound on the reply's tokens if a budget needs one.
-
-        `entered` is called when the lane has admitted the call.
-        """
+        """`body` makes the body, with a bound on the reply's tokens if a budget needs one."""
         self.name = provider.name
         self.refusal: HttpAnswer | None = None
         self._provider = provider
@@ -49,11 +45,9 @@ class RelayedModel:
         self._headers = headers
         self._outlet = outlet
         self._stream = stream
-        self._entered = entered
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Send the body; the request serves to estimate what it takes."""
-        self._entered()
         began = SYSTEM_CLOCK.now()
         exchange = await self._provider.send_raw(
             self._body(request.max_tokens), self._headers, stream=self._stream
