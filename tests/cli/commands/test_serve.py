@@ -88,6 +88,10 @@ def test_a_command_gets_its_answers_its_exit_code_counts_and_the_cost_is_said(pr
     assert "program: 2 calls" in shown
     assert "openai/gpt-x: 2 requests" in shown
     assert len(project("export", "serve-1").rows) == 2
+    (facts,) = project("show", "serve-1", "--json").rows
+    by_client, by_model = facts["served"]["client"], facts["served"]["model"]
+    assert (by_client["program"]["calls"], by_model["openai/gpt-x"]["calls"]) == (2, 2)
+    assert by_client["program"]["usd"] == by_model["openai/gpt-x"]["usd"] > 0
 
 
 def test_a_recorded_command_is_replayed_without_a_provider_and_without_a_key(project, storm):
