@@ -13,6 +13,7 @@ from abreast.run.item_state import current_state
 from abreast.serve.answers.call import ServedCall
 from abreast.serve.answers.outlet import EVENTS, JSON, Outlet
 from abreast.serve.answers.passthrough import RelayedModel
+from abreast.serve.answers.stream_usage import shows_usage, with_usage
 from abreast.serve.dialects.dialect import Asked, Document, Unsupported, encode, lenient_request
 from abreast.serve.routes import Route
 
@@ -67,8 +68,8 @@ async def _relay(call: ServedCall, route: Route, relay: Provider, watcher: CallW
     """Pass a request on as it is."""
     request = _estimated_request(call, route)
 
-    def body(max_tokens: int | None) -> bytes:
-        changes: Document = {}
+    def body(max_tokens: int | None, *, usage: bool) -> bytes:
+        changes: Document = with_usage(call.body) if usage else {}
         if call.model != route.model:
             changes["model"] = route.model
         if request.max_tokens is None and max_tokens is not None:
@@ -77,7 +78,9 @@ async def _relay(call: ServedCall, route: Route, relay: Provider, watcher: CallW
             return call.raw
         return encode({**call.body, **changes}).encode("utf-8", "surrogatepass")
 
-    model = RelayedModel(relay, body, call.headers, call.outlet, stream=call.streams)
+    is_chat_stream = call.dialect.name == "chat" and call.streams
+    usage = route.stream_usage if is_chat_stream and not shows_usage(call.body) else None
+    model = RelayedModel(relay, body, call.headers, call.outlet, stream=call.streams, usage=usage)
     watched = AdmittedModel(model, call, watcher)
     hear: OnText | None = _ignore if call.streams else None
     try:
