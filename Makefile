@@ -173,7 +173,14 @@ postgres: $(DEV) ## the tests over PostgreSQL and PgBouncer, which are installed
 	$(PY) scripts/postgres.py --install
 	$(BIN)/pytest -n 2 --dist worksteal tests/store/postgres tests/store/test_contract.py tests/laws/test_over_postgres.py tests/crash/test_postgres.py
 
-served-clients: $(DEV) ## real SDKs through `abreast serve`, recorded and replayed; `make bench-peers` installs them
+# Clients of `abreast serve`, in two environments beside ours: some want openai 2, some openai 3.
+build/env/%/.made: requirements/%.txt
+	@echo "Installing $* into build/env/$* (once): half a minute"
+	@$(PYTHON) -m venv --clear build/env/$*
+	@build/env/$*/bin/python -m pip install --quiet --no-compile --no-deps --require-hashes --only-binary :all: -r $<
+	@touch $@
+
+served-clients: $(DEV) build/env/clients/.made build/env/clients-openai2/.made ## real SDKs through `abreast serve`, recorded and replayed
 	$(PY) -m benchmarks.served_clients
 
 # 620 MB from npm, with an invented key, an empty home and loopback addresses alone.
@@ -205,6 +212,8 @@ lock: build/uv/bin/uv ## make requirements/*.txt again (LOCK_FLAGS=--upgrade for
 	$(LOCK) --output-file requirements/dev.txt requirements/dev.in
 	$(LOCK) --output-file requirements/asv.txt requirements/asv.in
 	$(LOCK) --output-file requirements/ray.txt requirements/ray.in
+	$(LOCK) --output-file requirements/clients.txt requirements/clients.in
+	$(LOCK) --output-file requirements/clients-openai2.txt requirements/clients-openai2.in
 
 build/asv/.made: requirements/asv.txt requirements/run.txt
 	$(PYTHON) -m venv build/asv

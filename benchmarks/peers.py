@@ -22,6 +22,7 @@ PINS: dict[str, tuple[str, ...]] = {
     "httpx": ("httpx==0.28.1",),
     "openai": ("openai[aiohttp]==3.49.0",),
     "litellm": ("litellm==1.106.2",),
+    "litellm-proxy": ("litellm[proxy]==1.106.2",),
     "anthropic": ("anthropic==2.9.0",),
     "langchain": ("langchain-openai==1.7.3",),
     "llm": ("llm==0.32.1",),

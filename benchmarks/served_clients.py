@@ -1,7 +1,7 @@
 """Real clients through `abreast serve`: `python -m benchmarks.served_clients [CLIENT ...]`.
 
-Each client works in an environment of its own (`python -m benchmarks.peers` makes them) against a
-storm, once recorded and once replayed: the same output, and no request at the provider. With
+Each client works outside of our environment (`make served-clients` makes theirs) against a storm,
+once recorded and once replayed: the same output, and no request at the provider. With
 `--agents DIRECTORY`, the agents that npm installed there are tried, too.
 """
 
@@ -15,12 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abreast.testing.storm import StormProcess, start_process
-from benchmarks.peers import ROOT, is_installed, python_of
+from benchmarks.peers import ROOT
 
-CLIENTS = ("openai", "anthropic", "litellm", "pydantic-ai", "langchain", "llm")
+# The environment of each client: that of its requirements file.
+CLIENTS = {
+    "openai": "clients",
+    "anthropic": "clients",
+    "pydantic-ai": "clients",
+    "langchain": "clients",
+    "litellm": "clients-openai2",
+    "llm": "clients-openai2",
+}
 PROGRAM = ROOT / "benchmarks" / "contenders" / "served.py"
 INVENTED_KEY = "sk-invented-0123456789"
-_TIMEOUT = 300.0  # seconds for one client
+_TIMEOUT = 120.0  # seconds for one client, recorded or replayed
 _LANES = """\
 [lanes.openai]
 base_url = "{storm}/v1"
@@ -97,6 +105,11 @@ def environment(folder: Path) -> Mapping[str, str]:
     }
 
 
+def python_of(client: str) -> Path:
+    """The interpreter of a client's environment, whether or not it exists."""
+    return ROOT / "build" / "env" / CLIENTS[client] / "bin" / "python"
+
+
 def _arrived(storms: Sequence[StormProcess]) -> int:
     return sum(storm.stats().arrived for storm in storms)
 
@@ -143,7 +156,7 @@ def main() -> None:
         todo = {
             name: [str(python_of(name)), str(PROGRAM), name]
             for name in wanted
-            if is_installed(name)
+            if python_of(name).exists()
         }
         todo |= agents_in(given.agents.resolve()) if given.agents else {}
         print(f"{'client':<12} {'calls':>5}  {'replayed':<9} {'upstream':>8}")
@@ -157,8 +170,8 @@ def main() -> None:
             print(f"{name:<12} {found.calls:>5}  {same:<9} {found.upstream:>8}  {found.problem}")
         missing = [name for name in wanted if name not in todo]
         if missing:
-            print(f"not installed (python -m benchmarks.peers): {', '.join(missing)}")
-    sys.exit(failed)
+            print(f"not installed (make served-clients): {', '.join(missing)}")
+    sys.exit(failed or bool(missing))
 
 
 if __name__ == "__main__":

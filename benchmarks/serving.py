@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from abreast.testing.storm import start_process
-from benchmarks.peers import ROOT, python_of
-from benchmarks.served_clients import INVENTED_KEY
+from benchmarks.peers import ROOT
+from benchmarks.served_clients import INVENTED_KEY, python_of
 
 LOAD = ROOT / "benchmarks" / "contenders" / "serve_load.py"
 PROXY = ROOT / "benchmarks" / "contenders" / "bare_proxy.py"

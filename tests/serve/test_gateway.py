@@ -6,8 +6,10 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.models.price import FlatPrice
 from abreast.serve.costs import totals_by
+from abreast.serve.dialects.chat import Chat
 from abreast.store.port import each_outcome
 from abreast.testing import Gate, MemoryStore, open_storm
 from tests.serve.gateways import (
@@ -258,3 +260,58 @@ async def test_equal_requests_are_answered_from_the_cache_only_if_that_is_asked_
         streamed = await client.chat("same", stream=True)
     assert (again.body, len(upstream.requests)) == (first.body, 2)
     assert streamed.body == first.body  # this provider does not stream
+
+
+def lane_of(client):
+    return client.gateway._routes.find(Chat(), "gpt-x").caller.lane
+
+
+async def test_a_wait_that_is_surely_too_long_is_refused_at_once(upstream):
+    async with open_gateway(lanes(upstream.url)) as client:
+        lane_of(client).server.hold(SYSTEM_CLOCK.now() + 1000)
+        answer = await client.chat(headers={"x_abreast_timeout": "900"})
+        assert (answer.status, upstream.requests) == (429, [])
+        assert 950 < int(answer.headers["retry-after"]) <= 1000
+        waiting = asyncio.create_task(client.chat(headers={"x_abreast_timeout": "1100"}))
+        await until(lambda: client.gateway.calls == 2)
+        assert not waiting.done()  # it may yet be in time
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+async def test_calls_that_wait_are_refused_when_their_lane_closes_for_too_long(upstream):
+    gate = Gate()
+
+    async def answer(request, body):
+        await gate.pass_(body["messages"][0]["content"])
+        return web.json_response({}, status=429, headers={"retry-after": "1000"})
+
+    upstream.answer = answer
+    timeout = {"x_abreast_timeout": "900"}
+    async with open_gateway(lanes(upstream.url, width=1), ahead=1) as client:
+        first = asyncio.create_task(client.chat("first", headers=timeout))
+        await gate.wait_for("first")
+        others = [asyncio.create_task(client.chat(f"w{n}", headers=timeout)) for n in range(3)]
+        await until(lambda: client.gateway.calls == 4)
+        gate.open_all()
+        answers = [await first, *await asyncio.gather(*others)]
+    assert [one.status for one in answers] == [429] * 4
+    assert all(950 < int(one.headers["retry-after"]) <= 1000 for one in answers)
+    assert len(upstream.requests) == 1
+
+
+async def test_a_parked_lane_is_tried_again_by_itself(upstream):
+    async def spent(request, body):
+        error = {"message": "none left", "type": "insufficient_quota", "code": "insufficient_quota"}
+        return web.json_response({"error": error}, status=429)
+
+    upstream.answer = spent
+    async with open_gateway(lanes(upstream.url)) as client:
+        first = await client.chat("first")
+        again = await client.chat("again")
+        assert [first.status, again.status, len(upstream.requests)] == [402, 402, 1]
+        assert 1 <= int(again.headers["retry-after"]) <= 60
+        server = lane_of(client).server
+        server.park(server.parked, SYSTEM_CLOCK.now())  # as if a minute had passed
+        upstream.answer = reply_hi
+        assert (await client.chat("later")).status == 200

@@ -72,6 +72,11 @@ class ServerHold:
         """Let nothing through, or nothing before the time `returns`."""
         self.parked, self._reopens_at = reason, returns
 
+    @property
+    def reopens_at(self) -> float | None:
+        """When a parked lane opens again; None if that is unknown, or it is not parked."""
+        return None if self.parked is None else self._reopens_at
+
     def refusal(self, need: Need, now: float) -> float | None:  # noqa: ARG002 - the port's signature
         """None if it is open, else the time when it will be; `LaneParked` if that is unknown."""
         if self.parked is not None:

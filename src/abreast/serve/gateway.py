@@ -5,10 +5,11 @@ submit -> FairQueue -> run.map -> route -> lane and budgets (`run/calls`) -> ans
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from abreast.core.errors import AbreastError, BudgetSpent, Halted, NotRecorded
+from abreast.core.errors import AbreastError, BudgetSpent, Halted, LaneParked, NotRecorded
 from abreast.core.outcome import Cancelled, Done, Outcome
 from abreast.models.http.client import HttpAnswer
 from abreast.run.calls.priced_model import limits_spending
@@ -39,6 +40,8 @@ WIDTH: Final = 1024
 COMMIT_GATHER: Final = 0.02
 """Seconds for which records of calls wait for others to be committed with, as no client waits for
 it. Before a call that a budget limits, its reservation must be written, so there it is 0."""
+PARKED_SECONDS: Final = 60.0
+"""After so long a parked lane is tried again, if its provider did not say when."""
 MAX_CLIENTS: Final = 200  # with a lane of their own; further ones share one
 OTHERS: Final = "others"
 GONE: Final = "the client went away"
@@ -139,8 +142,11 @@ class Gateway:
         self._open[call.key] = call
         self._declare(call)
         if call.max_wait is not None:
-            clock = self._run.context.clock
-            call.timer = clock.call_at(clock.now() + call.max_wait, lambda: self._give_up(call))
+            call.deadline = self._run.context.clock.now() + call.max_wait
+            self._watch_deadline(call)
+        if call.over:
+            self._forget(call)
+            return
         self._queue.add(call.lane, call.client, call.key)
 
     def _declare(self, call: ServedCall) -> None:
@@ -156,20 +162,33 @@ class Gateway:
         if not call.over:
             self._cancel(call, GONE)
 
-    def _give_up(self, call: ServedCall) -> None:
-        """The client does not wait any longer for the lane: an honest 429."""
-        if call.over or call.sent:
+    def _watch_deadline(self, call: ServedCall) -> None:
+        """Give a call up at its deadline; at once if its lane is closed for longer than that."""
+        if call.deadline is None or call.working or call.over:
+            return
+        clock = self._run.context.clock
+        closed = 0.0 if call.route is None else call.route.caller.lane.closed_until - clock.now()
+        if call.timer is not None:
+            call.timer.cancel()
+        if closed > max(0.0, call.deadline - clock.now()):
+            self._give_up(call, closed)
+        else:
+            call.timer = clock.call_at(call.deadline, lambda: self._give_up(call))
+
+    def _give_up(self, call: ServedCall, closed: float | None = None) -> None:
+        """The client does not wait as long as the lane needs: an honest 429."""
+        if call.over or call.working:
             return
         waited = call.max_wait or 0.0
-        call.refuse(
-            ApiFault(
-                429,
-                "wait",
-                f"the lane {call.lane} had no room within {waited:g} s, the longest wait that was "
-                f"allowed; {self._queue.waiting} requests wait",
-                retry_after=waited,
-            )
+        why = (
+            f"had no room within {waited:g} s, the longest wait that was allowed; "
+            f"{self._queue.waiting} requests wait"
+            if closed is None
+            else f"takes no requests for {closed:.1f} s, and the longest wait that was allowed is "
+            f"{waited:g} s"
         )
+        message = f"the lane {call.lane} {why}"
+        call.refuse(ApiFault(429, "wait", message, retry_after=closed or waited))
         self._cancel(call, f"no room within {waited:g} s")
 
     def _cancel(self, call: ServedCall, reason: str) -> None:
@@ -191,6 +210,23 @@ class Gateway:
             self._queue.passed(call.lane)
             if call.timer is not None:
                 call.timer.cancel()
+
+    # --- where a call is
+
+    def entered(self, call: ServedCall) -> None:
+        """The lane has admitted a call."""
+        call.working = True
+        self._passed(call)
+
+    def refused(self, call: ServedCall) -> None:
+        """The provider has turned a call away: all that wait for its lane may have to give up."""
+        call.working = False
+        self._run.context.loop.call_soon(self._watch_lane, call.lane)  # once the lane is held
+
+    def _watch_lane(self, lane: str) -> None:
+        for call in [one for one in self._open.values() if one.deadline is not None]:
+            if call.lane == lane:
+                self._watch_deadline(call)
 
     # --- the run's side
 
@@ -283,7 +319,7 @@ class Gateway:
             raise AnswerFailed(fault.message, facts | answer_facts(call.outlet))
         try:
             if self._cache is None:
-                await answer(call, call.route, lambda: self._passed(call))
+                await answer(call, call.route, self)
             else:
                 await self._answer_from_cache(self._cache, call, call.route)
         except asyncio.CancelledError:
@@ -292,15 +328,24 @@ class Gateway:
             raise
         except Exception as error:
             fault = fault_of(error)
+            if isinstance(error, LaneParked):
+                fault = replace(fault, retry_after=self._reopen(call.route))
             call.refuse(fault)
             raise AnswerFailed(fault.message, facts | answer_facts(call.outlet, clean)) from error
         return facts | answer_facts(call.outlet, clean)
+
+    def _reopen(self, route: Route) -> float:
+        """Have a parked lane tried again by itself; returns the seconds until then."""
+        server, now = route.caller.lane.server, self._run.context.clock.now()
+        if server.parked is not None and server.reopens_at is None:
+            server.park(server.parked, now + PARKED_SECONDS)
+        return max(0.0, (server.reopens_at or now) - now)
 
     async def _answer_from_cache(self, cache: AnswerCache, call: ServedCall, route: Route) -> None:
         kept = cache.find(call.key)
         if kept is not None:
             send_recorded(kept, call.outlet)
             return
-        await answer(call, route, lambda: self._passed(call))
+        await answer(call, route, self)
         clean = None if route.relay is None else route.relay.clean
         await cache.keep(call.key, route.name, answer_facts(call.outlet, clean))

@@ -1,6 +1,7 @@
 """Which model answers a request: the one that it names, or the one that its API stands for."""
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from abreast.assembly.names import find_provider, open_model
 from abreast.core.frozen import record
@@ -8,6 +9,7 @@ from abreast.models.lanes import Kind, LaneSettings, split_name
 from abreast.models.port import full_name
 from abreast.models.providers.provider import Provider
 from abreast.run.calls.model import Caller
+from abreast.serve.answers.stream_usage import StreamUsage
 from abreast.serve.dialects.dialect import ApiDialect
 from abreast.store.port import Store
 
@@ -21,6 +23,7 @@ class Route:
     caller: Caller
     relay: Provider | None
     """If the model speaks the client's own dialect: what passes bodies on as they are."""
+    stream_usage: StreamUsage = field(default_factory=StreamUsage)
 
     @property
     def model(self) -> str:

@@ -68,6 +68,17 @@ def ask(address, token, text):
             return error.code, error.read()
 
 
+def test_a_width_of_the_users_does_not_turn_off_what_is_found_out(project):
+    from abreast.cli.config import Config
+    from abreast.cli.jobs.model_options import configured_lanes
+
+    lanes = configured_lanes(Config.load(project.folder), "12", paced=True)
+    assert (lanes["openai"].width, lanes["openai"].adaptive, lanes["openai"].capped) == (
+        *(12, True, True),
+    )
+    assert not lanes["ollama"].adaptive  # it has no limits to find
+
+
 def test_a_command_gets_its_answers_its_exit_code_counts_and_the_cost_is_said(project, storm):
     said = project("serve", *program("7", "one", "two"))
     assert (said.code, len(said.lines), storm.stats().arrived) == (7, 2, 2)
@@ -77,6 +88,10 @@ def test_a_command_gets_its_answers_its_exit_code_counts_and_the_cost_is_said(pr
     assert "program: 2 calls" in shown
     assert "openai/gpt-x: 2 requests" in shown
     assert len(project("export", "serve-1").rows) == 2
+    (facts,) = project("show", "serve-1", "--json").rows
+    by_client, by_model = facts["served"]["client"], facts["served"]["model"]
+    assert (by_client["program"]["calls"], by_model["openai/gpt-x"]["calls"]) == (2, 2)
+    assert by_client["program"]["usd"] == by_model["openai/gpt-x"]["usd"] > 0
 
 
 def test_a_recorded_command_is_replayed_without_a_provider_and_without_a_key(project, storm):

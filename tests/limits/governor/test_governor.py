@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from abreast.limits.governor.governor import Governor
+from abreast.limits.governor.governor import Governor, KnownLimits
 from abreast.limits.governor.rate_estimate import HeaderFacts
 from abreast.testing.storm.settings import make_settings
 from benchmarks.limits.__main__ import LIMITERS, courses, lanes_played
@@ -183,6 +183,16 @@ def test_a_herd_of_rejections_is_one_cut_and_one_probe_follows():
     assert governor.refusal(ONE, now + 5.1) == now + 6.0  # the others wait for its result
     governor.answered(probe, now + 5.2, ONE, {"requests": HeaderFacts(600, 30, 57)})
     assert governor.refusal(ONE, now + 5.2) is None
+
+
+def test_calls_sent_after_a_rejected_one_do_not_count_as_accepted():
+    governor = Governor(known=KnownLimits(flying=20))
+    permits = []
+    for number in range(200):
+        permits += sent(governor, now=0.02 * number, most=20 - len(permits))
+    assert len(permits) == 20
+    assert governor.rejected(permits[12], 4.1, "concurrency", None, {})  # others are on their way
+    assert governor.search.limit == 12
 
 
 def test_only_what_was_hit_is_held():

@@ -109,7 +109,7 @@ async def test_a_stream_is_passed_on_byte_for_byte_and_its_usage_is_counted(upst
     ]
     upstream.answer, store = streamed(*parts), MemoryStore()
     async with open_gateway(keyed(upstream), store=store) as client:
-        answer = await client.chat(stream=True)
+        answer = await client.chat(stream=True, stream_options={"include_usage": True})
     assert answer.body == b"".join(parts)
     assert answer.headers["content-type"] == "text/event-stream"
     [(_, used)] = totals_by(each_outcome(store, "serve-1"))["client"].values()

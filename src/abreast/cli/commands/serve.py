@@ -66,7 +66,8 @@ _SETTINGS: Final = {"allow_interspersed_args": False, "help_option_names": ["-h"
     "--provider-concurrency",
     "lane_width",
     metavar="N",
-    help="At most so many requests at once per provider, or for some: openai=8,anthropic=2.",
+    help="At most so many requests at once per provider, or for some: openai=8,anthropic=2; rates "
+    "are still found out.",
 )
 @options.budget
 @click.option(
@@ -116,7 +117,7 @@ def command(words: tuple[str, ...], **given: Any) -> int:
         store = _open_store(stack, choice, given)
         row = _recorded_run(store, given)
         listener = stack.enter_context(open_socket(settings.host, settings.port))
-        lanes = configured_lanes(config, given["lane_width"])
+        lanes = configured_lanes(config, given["lane_width"], paced=True)
         _check_names(lanes, given)
         routes = Routes(lanes, store=store, lane=given["lane"], model=given["model"])
         server = _Serving(settings, choice, store, row, routes=routes, listener=listener)

@@ -74,6 +74,7 @@ def command(
                         model: usage_facts(used) for model, used in sorted(totals.by_model.items())
                     },
                     "cut_off": totals.cut_off if totals.cut_off["requests"] else None,
+                    **_served_totals(opened, row),
                     "manifest": dict(row.manifest),
                 }
             )
@@ -231,6 +232,23 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
         say(f"  and {len(failed) - _MAX_FAILED} more")
     if hint := _next_step(row, state, counts["failed"]):
         say(f"\n{hint}{choice.flag}")
+
+
+def _served_totals(store: Store, row: RunRow) -> Row:
+    """Of a server: its calls and their usage by client, model and tag, as JSON values."""
+    if row.kind != "serve":
+        return {}
+    from abreast.serve.costs import totals_by
+
+    return {
+        "served": {
+            part: {
+                name: {"calls": count, **usage_facts(used)}
+                for name, (count, used) in sorted(found.items())
+            }
+            for part, found in totals_by(each_outcome(store, row.id)).items()
+        }
+    }
 
 
 def _served_facts(store: Store, row: RunRow) -> dict[str, str]:

@@ -62,12 +62,20 @@ def batch_share(caller: Caller) -> float | None:
 
 
 def configured_lanes(
-    config: Config, widths: str | None = None, calls: Mapping[str, Any] | None = None
+    config: Config,
+    widths: str | None = None,
+    calls: Mapping[str, Any] | None = None,
+    *,
+    paced: bool = False,
 ) -> dict[str, LaneSettings]:
-    """The configured lanes, with the widths of `--lane-width`, and calls as `calls` says."""
+    """The configured lanes, with the widths of `--lane-width`, and calls as `calls` says.
+
+    If they are `paced`, a lane that finds its limits out goes on with it, up to that width.
+    """
     lanes = CallMode(**(calls or {})).lanes(config.lanes())
     for name, width in lane_widths(widths, lanes).items():
-        lanes[name] = replace(lanes[name], width=width, adaptive=False, capped=True)
+        finds_out = paced and lanes[name].adaptive
+        lanes[name] = replace(lanes[name], width=width, adaptive=finds_out, capped=True)
     return lanes
 
 

@@ -185,8 +185,10 @@ class Governor:
                 estimate.settle(permit.serial, 0.0)
                 estimate.passed(permit.sent)
         if hit == CONCURRENCY:
+            # Those sent after it have not been decided: on a slow line many of them are rejected.
+            before = sum(serial < permit.serial for serial in self._flying)
             news = self.search.reject(
-                permit.serial, self._serial, len(self._flying), (now, wait, self._second)
+                permit.serial, self._serial, before, (now, wait, self._second)
             )
         return news
 

@@ -146,6 +146,13 @@ class ModelLane:
         }
         return [facts] if is_new else []
 
+    @property
+    def closed_until(self) -> float:
+        """The time before which no call goes; it may be past. What it waits for may take longer."""
+        if self.governed is None:
+            return self.server.until
+        return max(self.server.until, self.governed.governor.held_until("requests"))
+
     def got_through(self) -> None:
         """A call succeeded: the next hold without a retry-after is short again."""
         self._holds_in_a_row = 0

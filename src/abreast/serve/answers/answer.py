@@ -1,11 +1,10 @@
 """Answers one call: through `Request` and `Reply`, or passed on to a provider of the same API."""
 
-from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError
+from abreast.core.errors import AbreastError, CallFailed
 from abreast.models.http.client import HttpAnswer
 from abreast.models.port import Message, Model, OnText, Reply, Request
 from abreast.models.providers.provider import Provider
@@ -14,25 +13,33 @@ from abreast.run.item_state import current_state
 from abreast.serve.answers.call import ServedCall
 from abreast.serve.answers.outlet import EVENTS, JSON, Outlet
 from abreast.serve.answers.passthrough import RelayedModel
+from abreast.serve.answers.stream_usage import shows_usage, with_usage
 from abreast.serve.dialects.dialect import Asked, Document, Unsupported, encode, lenient_request
 from abreast.serve.routes import Route
 
 _MAX_PLAIN_BYTES: Final = 16 << 10  # of a body whose tokens are estimated by its length
 
 
-async def answer(call: ServedCall, route: Route, entered: Callable[[], None]) -> None:
-    """Answer a request; raises what the call raised, before or within its answer.
+class CallWatcher(Protocol):
+    """Is told where a call is."""
 
-    `entered` is called when the lane has admitted it.
-    """
+    def entered(self, call: ServedCall) -> None:
+        """The lane has admitted it."""
+
+    def refused(self, call: ServedCall) -> None:
+        """The provider has turned it away, or failed: it may wait for the lane again."""
+
+
+async def answer(call: ServedCall, route: Route, watcher: CallWatcher) -> None:
+    """Answer a request; raises what the call raised, before or within its answer."""
     if route.relay is None:
-        await _translate(call, route, entered)
+        await _translate(call, route, watcher)
     else:
-        await _relay(call, route, route.relay, entered)
+        await _relay(call, route, route.relay, watcher)
     call.outlet.end()
 
 
-async def _translate(call: ServedCall, route: Route, entered: Callable[[], None]) -> None:
+async def _translate(call: ServedCall, route: Route, watcher: CallWatcher) -> None:
     """Ask a model of any kind, and write its reply in the client's dialect."""
     outlet, dialect = call.outlet, call.dialect
     asked = _asked(call)
@@ -44,7 +51,7 @@ async def _translate(call: ServedCall, route: Route, entered: Callable[[], None]
                 outlet.begin(200, EVENTS)
             outlet.send(writer.text(piece))
 
-    model = AdmittedModel(route.caller.model, entered)
+    model = AdmittedModel(route.caller.model, call, watcher)
     caller = route.caller.for_item(model)
     reply = await caller.complete(dialect.read(call.body), None if writer is None else hear)
     if writer is None:
@@ -57,14 +64,12 @@ async def _translate(call: ServedCall, route: Route, entered: Callable[[], None]
     outlet.send(writer.end(reply))
 
 
-async def _relay(
-    call: ServedCall, route: Route, relay: Provider, entered: Callable[[], None]
-) -> None:
+async def _relay(call: ServedCall, route: Route, relay: Provider, watcher: CallWatcher) -> None:
     """Pass a request on as it is."""
     request = _estimated_request(call, route)
 
-    def body(max_tokens: int | None) -> bytes:
-        changes: Document = {}
+    def body(max_tokens: int | None, *, usage: bool) -> bytes:
+        changes: Document = with_usage(call.body) if usage else {}
         if call.model != route.model:
             changes["model"] = route.model
         if request.max_tokens is None and max_tokens is not None:
@@ -73,12 +78,13 @@ async def _relay(
             return call.raw
         return encode({**call.body, **changes}).encode("utf-8", "surrogatepass")
 
-    model = RelayedModel(
-        relay, body, call.headers, call.outlet, stream=call.streams, entered=entered
-    )
+    is_chat_stream = call.dialect.name == "chat" and call.streams
+    usage = route.stream_usage if is_chat_stream and not shows_usage(call.body) else None
+    model = RelayedModel(relay, body, call.headers, call.outlet, stream=call.streams, usage=usage)
+    watched = AdmittedModel(model, call, watcher)
     hear: OnText | None = _ignore if call.streams else None
     try:
-        await route.caller.for_item(model, seeded=False).complete(request, hear)
+        await route.caller.for_item(watched, seeded=False).complete(request, hear)
     except AbreastError:
         _pass_refusal(call.outlet, model.refusal)
         raise
@@ -128,15 +134,20 @@ def _asked(call: ServedCall) -> Asked:
 class AdmittedModel:
     """A model that says when a call comes to it, which is when its lane has admitted it."""
 
-    def __init__(self, model: Model, entered: Callable[[], None]) -> None:
+    def __init__(self, model: Model, call: ServedCall, watcher: CallWatcher) -> None:
         self.name = model.name
         self._model = model
-        self._entered = entered
+        self._call = call
+        self._watcher = watcher
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Answer once."""
-        self._entered()
-        return await self._model.complete(request, hear)
+        self._watcher.entered(self._call)
+        try:
+            return await self._model.complete(request, hear)
+        except CallFailed:
+            self._watcher.refused(self._call)
+            raise
 
     async def close(self) -> None:
         """Does nothing: the model is not its own."""

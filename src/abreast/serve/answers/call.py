@@ -33,6 +33,10 @@ class ServedCall:
     """Why it is refused, if that is known before it is asked."""
     sent: bool = False
     """The lane has admitted it."""
+    working: bool = False
+    """It is at the provider; False again if that has turned it away, until it is sent once more."""
+    deadline: float | None = None
+    """Until when it may wait for its lane."""
     over: bool = False
     timer: Timer | None = None
 

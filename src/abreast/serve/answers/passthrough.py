@@ -1,9 +1,9 @@
 """Passes a request on to a provider of the same API, and the answer back, byte for byte."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import CallFailed
@@ -12,12 +12,21 @@ from abreast.models.port import OnText, Reply, Request, ToolCall
 from abreast.models.providers.errors import fault_in
 from abreast.models.providers.provider import Document, EventFold, Events, Provider, ReplyDraft
 from abreast.serve.answers.outlet import EVENTS, JSON, Outlet
+from abreast.serve.answers.stream_usage import StreamUsage, UsageFilter
 
 _OK: Final = range(200, 300)
+_INVALID: Final = (400, 422)
 _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError, CallFailed)
 # Of the answer's headers, those by which people find a request at the provider.
 _PASSED: Final[tuple[str, ...]] = ("x-request-id", "request-id", "openai-processing-ms", "cf-ray")
 _BARE: Final = Request(())  # what a reply is read with: nothing of it is changed by a schema
+
+
+class BodyWriter(Protocol):
+    """Writes the body of a request."""
+
+    def __call__(self, max_tokens: int | None, *, usage: bool) -> bytes:
+        """With a bound on the reply's tokens if a budget needs one, and asking for usage or not."""
 
 
 class RelayedModel:
@@ -31,17 +40,14 @@ class RelayedModel:
     def __init__(
         self,
         provider: Provider,
-        body: Callable[[int | None], bytes],
+        body: BodyWriter,
         headers: Mapping[str, str],
         outlet: Outlet,
         *,
         stream: bool,
-        entered: Callable[[], None],
+        usage: StreamUsage | None = None,
     ) -> None:
-        """`body` makes the body, with a bound on the reply's tokens if a budget needs one.
-
-        `entered` is called when the lane has admitted the call.
-        """
+        """With `usage`, that of a stream is asked for, and not shown to the client."""
         self.name = provider.name
         self.refusal: HttpAnswer | None = None
         self._provider = provider
@@ -49,15 +55,12 @@ class RelayedModel:
         self._headers = headers
         self._outlet = outlet
         self._stream = stream
-        self._entered = entered
+        self._usage = usage
 
     async def complete(self, request: Request, hear: OnText | None = None) -> Reply:
         """Send the body; the request serves to estimate what it takes."""
-        self._entered()
         began = SYSTEM_CLOCK.now()
-        exchange = await self._provider.send_raw(
-            self._body(request.max_tokens), self._headers, stream=self._stream
-        )
+        exchange = await self._send(request.max_tokens)
         try:
             if exchange.status not in _OK:
                 self.refusal = await exchange.answer()
@@ -84,6 +87,27 @@ class RelayedModel:
             headers=exchange.headers,
         )
 
+    async def _send(self, max_tokens: int | None) -> Exchange:
+        """Send the body; once more without asking for usage, if a provider refuses that."""
+        usage = self._usage
+        asks = usage is not None and not usage.refused
+        body = self._body(max_tokens, usage=asks)
+        exchange = await self._provider.send_raw(body, self._headers, stream=self._stream)
+        if usage is None or not asks or exchange.status not in _INVALID:
+            return exchange
+        try:
+            refusal = await exchange.answer()
+        except CallFailed:
+            exchange.close()
+            raise
+        if b"stream_options" not in refusal.body and b"include_usage" not in refusal.body:
+            return exchange
+        exchange.close()
+        body = self._body(max_tokens, usage=False)
+        exchange = await self._provider.send_raw(body, self._headers, stream=self._stream)
+        usage.refused = exchange.status in _OK
+        return exchange
+
     async def close(self) -> None:
         """Does nothing: the provider is not its own."""
 
@@ -104,6 +128,7 @@ class RelayedModel:
     async def _relay_events(self, exchange: Exchange, hear: OnText) -> ReplyDraft:
         events, fold = Events(), self._provider.fold(_BARE)
         begun = False
+        hidden = None if self._usage is None else UsageFilter()
         while part := await exchange.read():
             found = events.feed(part)
             if not begun:
@@ -111,13 +136,16 @@ class RelayedModel:
                 self._begin(exchange)
                 begun = True
                 hear("")  # from here on the call can't be tried again
-            self._outlet.send(part)
+            if shown := part if hidden is None else hidden.feed(part):
+                self._outlet.send(shown)
             for data in found:
                 if piece := _add(fold, data):
                     hear(piece)
             await self._outlet.room()
         if not begun:
             self._begin(exchange)
+        if hidden is not None and (rest := hidden.end()):
+            self._outlet.send(rest)
         with suppress(*_UNREADABLE):
             return fold.finished()
         return fold.draft
