@@ -2,7 +2,7 @@
 
 from math import inf
 
-_CALLS_BEFORE_GROWTH = 25  # accepted calls at the limit, before one more is tried
+_CALLS_BEFORE_GROWTH = 50  # accepted calls at the limit, before one more is tried
 _MAX_CALLS_BEFORE_GROWTH = 1600
 _CALLS_BEFORE_NEXT_GROWTH = 8  # once the limit is higher than where a call was rejected
 

@@ -210,7 +210,11 @@ class RateEstimate:
             return
         self._newest_header = serial
         self.update_limit(header.limit)
-        if not self.trusted or serial <= self.copy.anchor_serial:
+        if not self.trusted:
+            return
+        if self.copy.is_bucket:
+            self._learn_capacity(header, self.copy.sent.cost_of(serial))
+        if serial <= self.copy.anchor_serial:
             return
         self._find_kind(header, serial, sent)
         self._believe(header, serial, sent)
@@ -218,15 +222,18 @@ class RateEstimate:
     def _believe(self, header: HeaderFacts, serial: int, sent: float) -> None:
         copy = self.copy
         if copy.is_bucket:
-            cost = copy.sent.cost_of(serial)
-            full = header.left + header.reset * header.limit / self.minute
-            known = copy.capacity if copy.capacity < inf else full if self._last_serial > 1 else 0.0
-            copy.capacity = max(1.0, header.left + cost, known)
             self._measure_by_headers(header, serial, sent)
         # Headers are rounded down: a fraction that was counted here is kept.
         counted = copy.left_after(serial, sent)
         fraction = min(max(counted - header.left, 0.0), 0.999) if counted < inf else 0.0
         copy.anchor(serial, sent, header.left + fraction)
+
+    def _learn_capacity(self, header: HeaderFacts, cost: float) -> None:
+        """Learn how much a full bucket holds: what is left and what is missing, at first."""
+        copy = self.copy
+        full = header.left + header.reset * header.limit / self.minute
+        known = copy.capacity if copy.capacity < inf else full if self._last_serial > 1 else 0.0
+        copy.capacity = max(1.0, header.left + cost, known)
 
     def _measure_by_headers(self, header: HeaderFacts, serial: int, sent: float) -> None:
         """Measure the rate at which a bucket fills: others may use a part of it.
@@ -354,8 +361,10 @@ class RateEstimate:
             ends = wait if wait is not None else 0.0 if header is None else header.reset
             copy.sent.boundary = call.at + ends if ends else None
             return
+        if copy.is_bucket and copy.capacity == inf and header is not None and header.reset:
+            self._learn_capacity(header, 0.0)
         if expected > call.cost:
-            room = copy.capacity if copy.is_bucket else copy.amount
+            room = min(copy.capacity if copy.is_bucket else copy.amount, self.limit or inf)
             self._reserve = min(max(2 * self._reserve, self.mean), 0.1 * room)
         left = 0.0 if header is None else min(header.left, call.cost)
         if copy.anchor_serial < call.serial:
