@@ -65,6 +65,15 @@ class Static:
         """Nobody reads what these decide."""
         return []
 
+    def resolve(
+        self,
+        hit: Hit | None,
+        permit: CallPermit,  # noqa: ARG002 - the port passes it to all
+        told: Mapping[Dimension, HeaderFacts],  # noqa: ARG002 - the port passes it to all
+    ) -> Hit:
+        """What the server says, or the rate."""
+        return hit or "requests"
+
     def held_until(self, hit: Hit) -> float:  # noqa: ARG002 - the port passes it to all
         """When the next may go."""
         return self.hold

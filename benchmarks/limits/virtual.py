@@ -48,6 +48,11 @@ class Limiter(Protocol):
     def withdraw(self, permit: CallPermit) -> None:
         """It was not sent, or nothing is known of it."""
 
+    def resolve(
+        self, hit: Hit | None, permit: CallPermit, told: Mapping[Dimension, HeaderFacts]
+    ) -> Hit:
+        """Which limit a rejection was about."""
+
     def rejected(
         self,
         permit: CallPermit,

@@ -176,7 +176,8 @@ class WorldLane:
             self._limiter.answered(permit, now, costs_of(entry.call), reply.headers)
         elif reply.status == _TOO_MANY:
             self._outage.got_through(episode, now)
-            self._limiter.rejected(permit, now, reply.hit, reply.wait, reply.headers)
+            hit = self._limiter.resolve(reply.hit, permit, reply.headers)
+            self._limiter.rejected(permit, now, hit, reply.wait, reply.headers)
             self._line.append(entry)
         else:
             self._outage.reached()

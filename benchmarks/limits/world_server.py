@@ -24,13 +24,13 @@ class ServerReply(NamedTuple):
     """What a server does with a request.
 
     Status 200 and 500 come after `latency` seconds, 429 and 503 at once. `hit` is the limit that a
-    429 names or that its headers show to be empty, `wait` its Retry-After.
+    429 names, None if it names none, and `wait` its Retry-After.
     """
 
     status: int
     latency: float = 0.0
     headers: HeaderLimits = _NO_LIMITS
-    hit: Hit = "requests"
+    hit: Hit | None = None
     wait: float | None = None
 
 
@@ -75,7 +75,7 @@ class WorldServer:
                 429,
                 0.0,
                 headers,
-                self._named(hit, headers),
+                hit if self._world.names_limit else None,
                 self._retry_after(hit, wait, headers, now),
             )
         for name, quota in self._quotas.items():
@@ -129,12 +129,6 @@ class WorldServer:
         return hit, longest
 
     # --- what it says
-
-    def _named(self, hit: Hit, headers: HeaderLimits) -> Hit:
-        if self._world.names_limit:
-            return hit
-        empty = [name for name, facts in headers.items() if facts.left < 1]
-        return empty[0] if len(empty) == 1 else "requests"
 
     def _retry_after(
         self, hit: Hit, wait: float, headers: HeaderLimits, now: float

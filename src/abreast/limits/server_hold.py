@@ -96,7 +96,7 @@ class ServerHold:
             return _PROBE
         if self._slow_start is not None:
             if now < self._slow_until:
-                self._slow_start.sent(now, None, in_window=False)
+                self._slow_start.sent(now)
             else:
                 self._slow_start = None
         return None

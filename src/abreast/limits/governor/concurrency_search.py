@@ -2,7 +2,7 @@
 
 from math import inf
 
-_CALLS_BEFORE_GROWTH = 100  # accepted calls at the limit, before one more is tried
+_CALLS_BEFORE_GROWTH = 50  # accepted calls at the limit, before one more is tried
 _MAX_CALLS_BEFORE_GROWTH = 1600
 _CALLS_BEFORE_NEXT_GROWTH = 8  # once the limit is higher than where a call was rejected
 
@@ -42,6 +42,16 @@ class ConcurrencySearch:
         self._limit_reached_at = now
         return False
 
+    def try_one_more(self) -> bool:
+        """Raise the limit by one, if no rejection was about it; all calls in flight were accepted.
+
+        Returns whether that was done.
+        """
+        if self._ceiling is not None or (self._cap is not None and self.limit >= self._cap):
+            return False
+        self.limit = max(self.limit + 1, self._start)
+        return True
+
     def sent(self, flying: int) -> None:
         """Record how many calls are in flight now."""
         self._peak = max(self._peak, flying)
@@ -67,6 +77,19 @@ class ConcurrencySearch:
                 if self.limit > 1.25 * self._ceiling + 2:
                     self._ceiling = None
 
+    def accepts(self, flying: int, serial: int) -> bool:
+        """Whether a call beside so many others has been accepted since a rejection cut the limit.
+
+        Calls that had been sent by then say nothing.
+        """
+        return (
+            self._ceiling is not None and serial > self._rejected_up_to and flying < self._ceiling
+        )
+
+    def forgive(self) -> None:
+        """Forget the last rejection: it was not about the number in flight."""
+        self._ceiling = None
+
     def reject(
         self, serial: int, last: int, flying: int, pause: tuple[float, float | None, float]
     ) -> bool:
@@ -83,6 +106,8 @@ class ConcurrencySearch:
             )
             self._rejections_alone = min(self._rejections_alone + 1, 10)
         if serial <= self._rejected_up_to:
+            # Those that were in flight beside the first one were rejected too, and count less.
+            self.limit = self._ceiling = max(1, min(self.limit, flying))
             return False
         self._rejected_up_to = last
         again = self._ceiling is not None and abs(flying - self._ceiling) <= 1

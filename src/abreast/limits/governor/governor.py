@@ -24,6 +24,7 @@ LimitHeaders: TypeAlias = Mapping[Dimension, HeaderFacts]
 
 CONCURRENCY: Literal["concurrency"] = "concurrency"
 _FIRST_CALL_TIMEOUT = 4.0  # seconds to wait for the first call, before others follow it
+_FEWER = 0.7  # of the calls accepted at once: if fewer are too many, headers are wrong
 _REPORTED_GROWTH = 0.1  # smaller relative growth of the number in flight is not reported
 
 
@@ -97,6 +98,7 @@ class Governor:
         self._flying: dict[int, CallPermit] = {}
         self._undecided: dict[int, CallPermit] = {}  # may still be rejected; the oldest first
         self._serial = 0
+        self._unnamed_is_rate = False  # rejections that name no limit have proved to be of a rate
         self._headers_read_at = -inf
         self._first_accepted = known.flying is not None
         self._reported: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
@@ -116,6 +118,8 @@ class Governor:
         if later > now:
             return later
         if self.search.has_room(len(self._flying), now):
+            return None
+        if not self._undecided and self.search.try_one_more():
             return None
         for permit in self._undecided.values():
             return max(permit.sent + self._decision_time, now + 1e-9)
@@ -192,6 +196,34 @@ class Governor:
             )
         return news
 
+    def resolve(self, hit: Hit | None, permit: CallPermit, told: LimitHeaders) -> Hit:
+        """Which limit a rejection was about, if it does not say so or headers contradict it.
+
+        The one of which headers show too little. If they show enough of all, or if there are none,
+        the number in flight; but a call that is rejected beside fewer others than were accepted
+        before was sent too soon.
+        """
+        missing: list[Dimension] = [
+            name for name, facts in told.items() if facts.left < permit.costs.get(name, 0.0)
+        ]
+        if hit is not None:
+            is_wrong = hit != CONCURRENCY and hit in told and hit not in missing
+            return missing[0] if is_wrong and missing else hit
+        if missing:
+            return missing[0]
+        others = len(self._flying) - (permit.serial in self._flying)
+        accepted = self.search.accepts(others, permit.serial)
+        if any(self._rate_estimate(name).trusted for name in told) and not (
+            accepted and others < _FEWER * self.search.limit
+        ):
+            return CONCURRENCY
+        if self._unnamed_is_rate or accepted:
+            if not self._unnamed_is_rate:
+                self._unnamed_is_rate = True
+                self.search.forgive()
+            return "requests"
+        return CONCURRENCY
+
     def held_until(self, hit: Hit) -> float:
         """The time when the next call may go, as far as that gate is concerned."""
         return self.search.hold if hit == CONCURRENCY else self._rate_estimate(hit).hold
@@ -258,10 +290,10 @@ class Governor:
         for estimate in self.paces.values():
             estimate.passed(permit.sent)
             if not self._first_accepted:
-                took = max(now - permit.sent, 0.1 * self._second)
+                took = max(now - permit.sent, 0.05 * self._second)
                 # If answers take long, rejections do too: then the speed grows slowly.
                 doubling_time = (
-                    self._second * min(6.0, max(1.0, took / self._second / 4))
+                    min(6 * self._second, max(took / 4, min(1.5 * self._second, 3 * took)))
                     if ended
                     else 6 * self._second
                 )

@@ -1,8 +1,4 @@
-"""Estimates one rate of a provider: how much of it is left, and how fast it comes back.
-
-Servers count in three ways: a bucket that fills evenly, a fixed minute, a sliding minute. What is
-left is predicted as for a bucket. If that predicts too much, nothing is expected to come back
-before a minute is over, which is right for the other two.
+"""Estimates one rate of a provider, and keeps a copy of its counter: a call goes if that admits it.
 
 What is known comes from the user, from headers as long as they prove right, and from rejections:
 after each of them nothing was left, and what was accepted between two of them is the rate.
@@ -11,23 +7,21 @@ after each of them nothing was left, and what was accepted between two of them i
 from math import exp2, inf
 from typing import NamedTuple
 
-from abreast.limits.governor.sent_calls import SentCall, SentCalls, replay
+from abreast.limits.governor.counter_copy import CounterCopy
+from abreast.limits.governor.sent_calls import SentCall
 from abreast.limits.governor.slow_start import SlowStart
 
-_TOLERANCE = 1e-9
-_FADE_HALF_LIFE = 10.0  # seconds of a minute of 60, after which an observation counts half
-_NEARLY_ALL = 0.93  # of a header's limit: an estimate above it means that no one else uses the rate
-_SAFETY_FACTOR = 0.99
-_FAST_PROBING = 1.1
-_PROBING_FACTOR = 1.003  # without headers, a little more than the measured rate is tried
-_PROBE_CALLS = 2  # the one that was rejected, and one beside it
-_MAX_DOUBTS = 3  # rejections that headers did not predict, until they are no longer trusted
-_LARGE_SAMPLE = 50  # calls
-_REFILL_TEST_CALLS = 6  # calls that should have come back, before it is tested whether they did
-_SMALL_SAMPLE = 3  # calls
 HEADER_INTERVAL = 0.1  # seconds between two headers that are read
-_WEAK_MEASUREMENT = 3  # calls; fewer say little about a rate
-_BURST_SECONDS = 0.1  # without headers, what comes back in this time may be sent at once
+_JITTER = 0.05  # seconds between the arrivals of calls that were sent together
+_MOST_IN_BUCKET = 1.02  # of a header's limit: what is left, and what comes back until it is full
+_NEARLY_ALL = 0.93  # of a header's limit: an estimate above it means that no one else uses the rate
+_MEASURED_CALLS = 10  # at least so many, for a measurement of the rate by headers
+_BUCKET_SPEED = 4  # times the rate: how fast is used what was saved up
+_WINDOW_SPEED = 12  # times the rate: how fast a new minute is used
+_WINDOW_RESERVE = 0.02  # of what a minute allows
+_GROWTH = 0.01  # how much faster than measured, doubled with each sample of accepted calls
+_FAST_GROWTH = 0.25  # if next to nothing was measured
+_SMALL_SAMPLE, _LARGE_SAMPLE = 8, 50  # calls
 
 
 class HeaderFacts(NamedTuple):
@@ -46,72 +40,70 @@ class RateEstimate:
     ) -> None:
         """`rate`, if it is given, is the user's, per minute; then nothing is learned.
 
-        `even` means that each call takes one, as with requests; then calls are sent evenly spaced,
-        never in a burst.
+        `even` means that each call takes one, as with requests.
         """
         self.minute = minute
         self.second = minute / 60
         self._is_given = rate is not None
         self._even = even
-        self.rate = rate / minute if rate is not None else None  # per second
-        self.capacity = inf if rate is None else max(1.0, rate / 60)
+        self.copy = CounterCopy(minute, 0.0 if self._is_given else _JITTER * self.second)
+        self.rate: float | None = None  # per second
         self.limit: float | None = None  # per minute, by headers
         self.trusted = True  # headers have proved right so far
-        self.window: float | None = None  # per fixed or sliding minute, if the server counts so
         self.hold = -inf  # no call goes before this time
         self.mean = 0.0  # of the costs of calls
-        # The level of the bucket, and the time for which it was computed.
-        self._level = self.capacity
-        self._level_at = 0.0
-        # The last call after which the level was known, when, and that level.
-        self._anchor_serial = 0
-        self._anchor_time: float | None = None
-        self._anchor_level = 0.0
-        self._margin = 0.0
-        # What was sent.
-        self._sent = SentCalls(minute)
-        self._last_serial = 0
-        self._first_sent: float | None = None
+        self._spaced_until = -inf
         self._slow_start: SlowStart | None = None
-        self._doubling_time = self.second
+        self._first_sent: float | None = None
+        self._last_serial = 0
+        self._reserve = 0.0  # what rejections have taught to leave unused
+        # Headers: where the measurement of the rate began.
+        self._newest_header = 0  # the call whose header was read
+        self._measured_from: tuple[float, float, float] | None = None  # time, left, spent
+        self._seen_rate: float | None = None  # by the last measurement
+        self._window_end: tuple[float, float] | None = None  # sent, and the end by that header
+        self._knows_kind = False
         # Rejections: one is news only for a call sent after `_rejected_up_to`.
         self._rejected_up_to = 0
         self._rejections_in_row = 0
-        self._passed = 0  # calls sent since nothing was left, and not rejected
         self._last_empty: tuple[float, float] | None = None  # when, and what was spent until then
+        self._first_burst = 0.0  # what was accepted before the first rejection, and in what time
+        self._first_burst_seconds = 0.0
+        self._long_wait_end: float | None = None
+        self._passed = 0  # calls sent since nothing was left
+        self._sample = 0.0  # calls of the measurement by rejections
         self._quiet_since = 0.0
+        self._quiet_minutes = 0  # in a row without a rejection, if minutes are counted
         # After a hold one call goes alone: when it was sent, and whether it is still to be sent.
         self._probe: float | None = None
         self._probe_pending = False
         self._probe_is_early = False  # it goes before the server's time
         self._obeys_wait = False
-        self._resumed_at = -inf
-        # Measurements of the rate: errors of the predictions, and the calls of the measurement.
-        self._error = self._error_seconds = 0.0
-        self._sample = 0.0
-        self._doubts = 0
-        # Whether the rate comes back bit by bit, and when that test began: time, left, spent.
-        self._refills_evenly: bool | None = None
-        self._refill_test: tuple[float, float, float] | None = None
-        # The first rejection in a row: used in the minute before it, and the rate expected then.
-        self._used_when_full: float | None = None
-        self._expected_rate = 0.0
-        # The highest windows that headers imply, of this half of a minute and of the one before.
-        self._window_peak = self._previous_window_peak = 0.0
-        self._window_peak_since = -inf
-        self._quiet_minutes = 0  # in a row without a rejection, if there is a window
+        if rate is not None:
+            self._set_rate(rate / minute, max(1.0, rate / 60))
+            self.copy.anchor(0, 0.0, self.copy.capacity)
 
     @property
     def per_minute(self) -> float | None:
         """How much is accepted per minute; None if unknown."""
-        if self.window is not None:
-            return self.window
+        if not self.copy.is_bucket:
+            return self.copy.amount
         return None if self.rate is None else self.rate * self.minute
+
+    @property
+    def _follows_headers(self) -> bool:
+        return self.trusted and self.limit is not None
 
     def expect(self, rate: float) -> None:
         """Begin with a rate per minute that was accepted in an earlier run."""
-        self.rate = rate / self.minute
-        self.capacity = self._level = max(1.0, self.rate * self.second)
+        self._set_rate(rate / self.minute, max(1.0, rate / self.minute * self.second))
+        self.copy.anchor(0, 0.0, self.copy.capacity)
+        self._sample = _LARGE_SAMPLE
+
+    def _set_rate(self, rate: float, capacity: float | None = None) -> None:
+        self.rate = self.copy.rate = self.copy.speed = rate
+        if capacity is not None:
+            self.copy.capacity = capacity
 
     # --- decisions
 
@@ -121,99 +113,74 @@ class RateEstimate:
             return self.hold
         if self._probe is not None and now < self._probe + self.second:
             return self._probe + self.second
-        if (
-            self._slow_start is not None
-            and self._even
-            and (due := self._slow_start.due(now)) is not None
-        ):
-            return due
-        if self.window is not None:
-            return self._refusal_in_window(cost, now)
-        if self.rate is None:
+        if self._even and self._slow_start is not None:
+            due = self._slow_start.due(now)
+            if due is not None:
+                return due
+        if self.rate is None and self.copy.is_bucket:
             return None
-        self._refill(now)
-        missing = min(cost + self._slack(), self.capacity) - self._level
-        return (
-            None
-            if missing <= _TOLERANCE
-            else now + max(missing / self._speed(), 1e-7 * self.minute)
-        )
+        if now < self._spaced_until:
+            return self._spaced_until
+        self._probe_for_more(now)
+        when = self.copy.next_chance(cost, self._unused(cost), now)
+        return None if when <= now else when
 
-    def _slack(self) -> float:
-        """What is kept in reserve for the uncertainty; it delays calls only once."""
-        usual = min(1.0, (self.rate or 0.0) * 0.3 * self.second) if self._even else 0.3 * self.mean
-        return usual + self._margin
+    def _unused(self, cost: float) -> float:
+        """What is kept in reserve; it delays calls only once."""
+        if self._is_given:
+            return 0.0
+        usual = 0.0 if not self.copy.is_bucket else min(1.0, (self.rate or 0.0) * self.second)
+        if not self._even:
+            usual = 0.5 * self.mean
+        copy = self.copy
+        # What is not used of a minute is lost, what is left in a bucket is not.
+        room = 0.2 * copy.capacity if copy.is_bucket else _WINDOW_RESERVE * copy.amount
+        return max(0.0, min(usual + self._reserve, room, copy.capacity - cost))
 
-    def _speed(self) -> float:
-        rate = self.rate or 0.0
-        if self._is_given or (self.limit is not None and self.trusted):
-            return rate
-        return rate * self._probing_factor
-
-    @property
-    def _probing_factor(self) -> float:
-        """How much faster than measured: more with every call that was not rejected."""
-        return _PROBING_FACTOR + 0.01 * (
-            exp2(min(10.0, self._passed / min(_LARGE_SAMPLE, max(_SMALL_SAMPLE, self._sample))))
-            - 1.0
-        )
-
-    def _refusal_in_window(self, cost: float, now: float) -> float | None:
-        self._sent.forget(now)
-        most = self.window or 0.0
-        missing = self._sent.used + min(cost, most) - most
-        if missing <= _TOLERANCE:
-            return None
-        if not (self.trusted and self.limit) and now >= self._quiet_since + self.minute:
+    def _probe_for_more(self, now: float) -> None:
+        """Without headers, be a little faster than measured: more with each accepted call."""
+        if self._is_given or self._follows_headers:
+            return
+        if self.copy.is_bucket:
+            least = _SMALL_SAMPLE if self._sample else _SMALL_SAMPLE / 3  # nothing was measured
+            sample = min(_LARGE_SAMPLE, max(least, self._sample))
+            # The fewer calls were measured, the less is known.
+            unknown = min(_FAST_GROWTH, max(_GROWTH, 0.5 / max(1.0, self._sample)))
+            growth = unknown * (exp2(min(10.0, self._passed / sample)) - 1.0)
+            self.copy.speed = (self.rate or 0.0) * (1.0 + growth)
+        elif now >= self._quiet_since + self.minute:
             self._quiet_since = now
             self._quiet_minutes = min(self._quiet_minutes + 1, 6)
-            self.window = most * (1.0 + 0.01 * 2.0**self._quiet_minutes)
-            return self._refusal_in_window(cost, now)
-        for entry in self._sent:
-            missing -= entry.cost
-            if missing <= _TOLERANCE:
-                return entry.at + self.minute + 0.005 * self.second
-        return now + self.second
-
-    def _refill(self, now: float) -> None:
-        if now > self._level_at:
-            if self.rate is not None:
-                self._level = min(
-                    self.capacity, self._level + self._speed() * (now - self._level_at)
-                )
-            self._level_at = now
+            self.copy.amount *= 1.0 + _GROWTH * 2.0**self._quiet_minutes
 
     # --- observations
 
     def start(self, now: float, speed: float, doubling_time: float) -> None:
         """Let other calls follow the first, twice as fast after each `doubling_time`."""
         self._slow_start = SlowStart(now, max(speed, self.rate or 0.0), doubling_time, self.second)
-        self._doubling_time = doubling_time
 
     def send(self, serial: int, cost: float, now: float) -> None:
         """Record that a call is sent."""
-        self._refill(now)
-        self._sent.add(serial, cost, now)
+        self.copy.add(serial, cost, now)
         self._last_serial = serial
-        self._level -= cost
         self._passed += 1
         self.mean = self.mean + 0.05 * (cost - self.mean) if self.mean else cost
         if self._first_sent is None:
             self._first_sent = now
+        most = self.per_minute
         if self._slow_start is not None:
-            most = self.per_minute
-            self._slow_start.sent(
-                now, None if most is None else most / self.minute, in_window=self.window is not None
-            )
+            self._slow_start.sent(now)
+        if most is not None and not self._is_given:
+            times = _BUCKET_SPEED if self.copy.is_bucket else _WINDOW_SPEED
+            base = max(self._spaced_until, now - self.copy.jitter)
+            fastest = times * max(most / self.minute, self.copy.speed, 1e-9)
+            self._spaced_until = base + cost / fastest
         if self._probe_pending and now >= self.hold:
             self._probe, self._probe_pending = now, False
-            self._resumed_at = now
 
     def settle(self, serial: int, cost: float) -> None:
         """Record what a call has really taken."""
-        more = self._sent.settle(serial, cost)
-        if serial > self._anchor_serial:
-            self._level -= more
+        self.copy.settle(serial, cost)
 
     def passed(self, sent: float) -> None:
         """Record that a call sent at that time was accepted."""
@@ -222,92 +189,117 @@ class RateEstimate:
         if self._probe is not None and sent >= self._probe:
             self._probe = None
 
+    # --- headers
+
     def update_limit(self, limit: float) -> None:
         """Use the limit that a header gives."""
-        if self.limit is None or abs(limit - self.limit) > 0.01 * self.limit:
-            if self.window is not None and self.limit:
-                self.window *= limit / self.limit
-            self.limit = limit
-            if self.trusted:
-                self.rate, self._error, self._error_seconds = limit / self.minute, 0.0, 0.0
-                self.capacity = inf
+        if self.limit is not None and abs(limit - self.limit) <= 0.01 * self.limit:
+            return
+        if self.limit and not self.copy.is_bucket:
+            self.copy.amount *= limit / self.limit
+        if self.limit and self.trusted:
+            self.copy.capacity = inf  # the next header tells it
+        self.limit = limit
+        if self.trusted:
+            self._set_rate(limit / self.minute)
+            self._measured_from = None
 
     def update_from_header(self, header: HeaderFacts, serial: int, sent: float) -> None:
         """Use what a header says, as of the time when that call came in."""
+        if serial <= self._newest_header:
+            return
+        self._newest_header = serial
         self.update_limit(header.limit)
-        # What comes soon after is nothing new, and examining all that is in flight takes time.
-        if (
-            not self.trusted
-            or serial <= self._anchor_serial
-            or (
-                self._anchor_time is not None
-                and sent < self._anchor_time + HEADER_INTERVAL * self.second
-            )
-        ):
+        if not self.trusted:
             return
-        rate = self.rate or 0.0
-        self.capacity = max(
-            header.left + header.reset * rate
-            if header.reset <= 1.1 * self.minute
-            else header.limit,
-            header.left,
-            1.0,
-        )
-        # One at a time: everything is back when one is.
-        if self._even and header.left < 1 and 0 < header.reset * rate < 2:  # noqa: PLR2004 - less than two calls
-            self.rate = min(header.limit / self.minute, 1.0 / header.reset)
-            self.capacity = 1.0
-        self._test_refill(header, serial, sent)
-        if self.window is not None:
-            self._raise_window(
-                min(header.limit, header.left + self._sent.used_until(serial, sent)), sent
-            )
-        error, span = self._anchor_level_at(serial, sent, header.left, header.left + 0.999)
-        fade = 0.5 ** (span / (_FADE_HALF_LIFE * self.second))
-        self._error, self._error_seconds = (
-            self._error * fade + error,
-            self._error_seconds * fade + span,
-        )
-        self._correct_rate(header.limit / self.minute)
+        if self.copy.is_bucket:
+            self._learn_capacity(header, self.copy.sent.cost_of(serial))
+        if serial <= self.copy.anchor_serial:
+            return
+        self._find_kind(header, serial, sent)
+        self._believe(header, serial, sent)
 
-    def _raise_window(self, most: float, now: float) -> None:
-        """Set the window to the highest value that headers of the last minute imply.
+    def _believe(self, header: HeaderFacts, serial: int, sent: float) -> None:
+        copy = self.copy
+        if copy.is_bucket:
+            self._measure_by_headers(header, serial, sent)
+        # Headers are rounded down: a fraction that was counted here is kept.
+        counted = copy.left_after(serial, sent)
+        fraction = min(max(counted - header.left, 0.0), 0.999) if counted < inf else 0.0
+        copy.anchor(serial, sent, header.left + fraction)
 
-        Headers that come late imply too little.
+    def _learn_capacity(self, header: HeaderFacts, cost: float) -> None:
+        """Learn how much a full bucket holds: what is left and what is missing, at first."""
+        copy = self.copy
+        full = header.left + header.reset * header.limit / self.minute
+        known = copy.capacity if copy.capacity < inf else full if self._last_serial > 1 else 0.0
+        copy.capacity = max(1.0, header.left + cost, known)
+
+    def _measure_by_headers(self, header: HeaderFacts, serial: int, sent: float) -> None:
+        """Measure the rate at which a bucket fills: others may use a part of it.
+
+        If it is full nearly always, all of it is ours.
         """
-        if now >= self._window_peak_since + self.minute / 2:
-            self._window_peak_since, self._previous_window_peak, self._window_peak = (
-                now,
-                self._window_peak,
-                most,
-            )
-        self._window_peak = max(self._window_peak, most)
-        self.window = max(self._window_peak, self._previous_window_peak)
+        spent, start = self.copy.sent.spent_until(serial), self._measured_from
+        full = header.limit / self.minute
+        if header.reset > 0:
+            # In that time comes back what is missing.
+            full = min(full, (self.copy.capacity - header.left) / header.reset)
+        if start is None or header.left + 2 * self.mean >= 0.9 * self.copy.capacity:
+            if start is not None:
+                self._set_rate(full)
+            self._measured_from = (sent, header.left, spent)
+            return
+        took = sent - start[0]
+        self._set_rate(min(self.rate or full, full))
+        if took < self.minute / 6 or took * full < _MEASURED_CALLS * self.mean:
+            return
+        seen = (header.left - start[1] + spent - start[2]) / took
+        self._measured_from = (sent, header.left, spent)
+        before, self._seen_rate = self._seen_rate, seen
+        if seen > _NEARLY_ALL * full:
+            self._set_rate(full)
+        elif before is not None and before < _NEARLY_ALL * full:  # twice in a row
+            self._set_rate(max(0.99 * (seen + before) / 2, 0.02 * full))
 
-    def _test_refill(self, header: HeaderFacts, serial: int, sent: float) -> None:
-        """Find out whether the rate comes back bit by bit, or all at once when a minute is over."""
-        if self._refills_evenly is not None:
+    def _find_kind(self, header: HeaderFacts, serial: int, sent: float) -> None:
+        """Find out how the server counts, by what its first headers say of the reset."""
+        if not self.copy.is_bucket:
+            self._find_boundary(sent, header.reset)
+        elif not self._knows_kind and 0 < header.reset <= 1.1 * self.minute:
+            comes_back = header.reset * header.limit / self.minute
+            if header.left + comes_back > _MOST_IN_BUCKET * header.limit + 0.6:
+                # No bucket holds that much: it is a minute that ends then.
+                self.copy.is_bucket, self.copy.amount = False, header.limit
+                self._find_boundary(sent, header.reset)
+            elif self.copy.sent.spent_until(serial) > 0.3 * header.limit:
+                self._knows_kind = True
+
+    def _find_boundary(self, sent: float, reset: float) -> None:
+        """Find out when a fixed minute ends: headers of calls at different times agree on it.
+
+        A minute that slides is over a minute after the last call, whenever that was.
+        """
+        if reset <= 0:
             return
-        if (
-            header.reset <= 1.1 * self.minute
-            and header.left + header.reset * header.limit / self.minute > 1.2 * header.limit + 2
+        ends, last = sent + reset, self._window_end
+        self._window_end = (sent, ends)
+        is_sliding = reset > 0.97 * self.minute
+        boundary = self.copy.sent.boundary
+        if boundary is not None:
+            shift = (ends - boundary) % self.minute
+            if min(shift, self.minute - shift) > self.second:
+                self.copy.sent.boundary = None if is_sliding else ends
+            elif shift > self.minute / 2:
+                self.copy.sent.boundary = ends  # a little earlier than was thought
+        elif not is_sliding or (
+            last is not None
+            and sent - last[0] > 2 * self.second
+            and abs(ends - last[1]) < self.second
         ):
-            self._refills_evenly = False  # no bucket holds that much: it is a minute that ends then
-            self.window = header.limit
-            return
-        spent = self._sent.spent_until(serial)
-        if self._refill_test is None or header.left >= 0.8 * self.capacity - 1:
-            self._refill_test = (sent, header.left, spent)
-            return
-        since, left, before = self._refill_test
-        predicted = (self.rate or 0.0) * (sent - since)
-        if (
-            predicted >= _REFILL_TEST_CALLS * max(1.0, self.mean)
-            and sent - since >= 5 * self.second
-        ):
-            self._refills_evenly = header.left - left + spent - before > 0.3 * predicted
-            if not self._refills_evenly:
-                self.window = header.limit
+            self.copy.sent.boundary = ends
+
+    # --- rejections
 
     def reject(
         self, call: SentCall, now: float, wait: float | None, header: HeaderFacts | None = None
@@ -325,43 +317,130 @@ class RateEstimate:
             return False
         self._rejected_up_to = self._last_serial
         self._rejections_in_row += 1
-        # A server with so much left would not reject the call, so the header is wrong.
-        if header is not None and header.left > cost and self.trusted:
-            self.trusted = False
-            self.rate = None if self._last_empty is None else self.rate
-        if header is not None and self.trusted:
-            self._test_refill(header, serial, sent)
-        spent, used = self._sent.spent_until(serial), self._sent.used_until(serial, sent)
-        if self.window is not None:
-            self.window = max(min(self.window, used) * 0.995, cost)
-        elif self.limit is not None and self.trusted and self.rate is not None:
-            self._doubt_headers(*self._anchor_level_at(serial, sent, -inf, 0.0), cost)
-            # Calls don't arrive as evenly as they are sent: so many more are kept in reserve.
-            self._margin = min(
-                max(2 * self._margin, self.mean), 0.1 * self.capacity, self.rate * self.second
-            )
+        expected = self.copy.left_after(serial, sent)
+        spent = self.copy.sent.spent_until(serial)
+        enough = cost if self._even else 3 * max(cost, self.mean)
+        if header is not None and self.trusted and header.left > enough:
+            self._doubt(header, cost)
+        if self._follows_headers:
+            self._correct(call, expected, header, wait)
         else:
-            self._measure_rate(sent, spent, cost)
-            self._anchor_level_at(serial, sent, 0.0, 0.0)
-        if not (self.trusted and self.limit):  # it is unknown whether anything else is left
-            most = (self.rate or 0.0) * self.second
-            self.capacity = (
-                max(1.05 * cost, _BURST_SECONDS * most) if self._even else max(2 * cost, most)
-            )
-        self._find_window_by_use(used, sent, cost)
-        self._find_window_by_wait(used, sent, wait, cost)
-        self._last_empty = (sent, spent)
-        self._passed = self._quiet_minutes = 0
+            if self._last_empty is None or self.rate is None or spent > self._last_empty[1]:
+                self._measure_by_rejections(call, spent, wait)
+            self._find_window(sent, wait, cost)
+            self.copy.anchor(serial, sent, 0.0)
+        if self._last_empty is None or spent > self._last_empty[1]:
+            self._last_empty = (sent, spent)
+        self._passed = 0
         self._quiet_since = now
-        self._slow_start = SlowStart(
-            now, max(4 / self.second, 2 * (self.rate or 0.0)), self._doubling_time, self.second
-        )
+        self._quiet_minutes = 0
         if wait is None:
             wait = min(
                 self.minute / 4, self.second * 0.5 * 2.0 ** min(self._rejections_in_row - 1, 6)
             )
         self._hold_for(wait, now, header)
         return True
+
+    def _doubt(self, header: HeaderFacts, cost: float) -> None:
+        """Do not believe headers that say of a rejected call that there was enough left for it.
+
+        They are old, and the limit is right; or, if nothing at all was used by them, all is wrong.
+        """
+        self.trusted = False
+        self._sample = _LARGE_SAMPLE / 2
+        if header.left >= 0.95 * header.limit - cost:
+            self.rate = None
+            self.copy.is_bucket, self.copy.capacity = True, inf
+
+    def _correct(
+        self, call: SentCall, expected: float, header: HeaderFacts | None, wait: float | None
+    ) -> None:
+        """Nothing was left though headers promised more: keep a reserve from now on."""
+        copy = self.copy
+        if copy.is_fixed and expected > 0.5 * copy.amount:  # the new minute has not begun yet
+            ends = wait if wait is not None else 0.0 if header is None else header.reset
+            copy.sent.boundary = call.at + ends if ends else None
+            return
+        if copy.is_bucket and copy.capacity == inf and header is not None and header.reset:
+            self._learn_capacity(header, 0.0)
+        if expected > call.cost:
+            room = min(copy.capacity if copy.is_bucket else copy.amount, self.limit or inf)
+            self._reserve = min(max(2 * self._reserve, self.mean), 0.1 * room)
+        left = 0.0 if header is None else min(header.left, call.cost)
+        if copy.anchor_serial < call.serial:
+            before = copy.amount
+            copy.anchor(call.serial, call.at, left)
+            if not copy.is_bucket:
+                copy.amount = max(copy.amount, 0.5 * before)
+
+    def _measure_by_rejections(self, call: SentCall, spent: float, wait: float | None) -> None:
+        """Measure the rate, by what was accepted since nothing was left the last time."""
+        serial, sent, cost = call.serial, call.at, call.cost
+        empty = self._last_empty
+        if empty is None or self.rate is None:
+            first = sent if self._first_sent is None else self._first_sent
+            took = min(max(sent - first, self.second), self.minute)
+            used = self.copy.sent.used_until(serial, sent)
+            self._first_burst, self._first_burst_seconds = used, took
+            self._set_rate(max(used, cost) / (took + min(wait or self.second, self.minute)))
+            self._sample = 0.0
+        elif sent > empty[0]:
+            took, used = sent - empty[0], spent - empty[1]
+            calls, seen = used / max(self.mean, cost), used / took
+            recent, since = self.copy.sent.recent(serial, 3 * _SMALL_SAMPLE)
+            if sent > since > empty[0]:  # before that, more may have come back than was used
+                seen = max(seen, (recent - self.copy.capacity) / (sent - since))
+            # No bucket holds more than a minute's worth.
+            least = self._first_burst / (self.minute + self._first_burst_seconds)
+            self._combine(max(seen, least) if calls < _SMALL_SAMPLE else seen, calls)
+        rate = self.rate or 0.0
+        saved = self._first_burst - rate * self._first_burst_seconds
+        self.copy.capacity = max(cost, saved, rate * _JITTER * self.second)
+
+    def _combine(self, seen: float, calls: float) -> None:
+        """Combine a measurement over so many calls with the earlier ones, by their weight."""
+        rate = self.rate or seen
+        if 4 * calls < self._sample:  # an outlier, or a change that the next one will confirm
+            self._set_rate(0.97 * rate)
+            self._sample /= 2
+        elif abs(seen - rate) > 0.15 * rate or not self._sample:
+            self._set_rate(seen)
+            self._sample = calls
+        else:
+            self._set_rate(rate + (seen - rate) * calls / (calls + self._sample))
+            self._sample = min(_LARGE_SAMPLE, self._sample + calls)
+
+    def _find_window(self, sent: float, wait: float | None, cost: float) -> None:
+        """Find out by long waits that a server counts minutes: a bucket needs no long ones.
+
+        The wait ends when the oldest call is a minute old, or at whole minutes after another wait.
+        """
+        rate, oldest = self.rate or 0.0, self.copy.sent.oldest
+        if not self.copy.is_bucket:
+            self.copy.amount = max(self.copy.sent.used, cost)
+            return
+        empty = self._last_empty
+        if wait is None and empty is not None and self._rejections_in_row > 1:
+            took = sent - empty[0]
+            if took > self.minute / 6 and took * rate > 3 * self.mean:  # and nothing came back
+                self.copy.is_bucket = False
+                self.copy.amount = max(self.copy.sent.used, cost)
+            return
+        if wait is None or oldest is None or wait < 3 * self.second or wait * rate < 3 * self.mean:
+            return
+        if self.copy.sent.used < 4 * self.mean:
+            return
+        ends, before, near = sent + wait, self._long_wait_end, 1.5 * self.second
+        self._long_wait_end = ends
+        if abs(ends - oldest - self.minute) < near:
+            self.copy.is_bucket = False
+        elif before is not None and ends - before > self.minute / 2:
+            shift = (ends - before) % self.minute
+            if min(shift, self.minute - shift) < near:
+                self.copy.is_bucket, self.copy.sent.boundary = (
+                    False,
+                    min(ends, before + self.minute),
+                )
 
     def _hold_for(self, wait: float, now: float, header: HeaderFacts | None) -> None:
         """Let no call go for so long, and then one call alone.
@@ -372,7 +451,7 @@ class RateEstimate:
         """
         longest = (
             self.minute
-            if header is None or not self.trusted
+            if header is None or not self.trusted or not header.reset
             else min(self.minute, header.reset + 0.1 * self.second)
         )
         if self._probe_is_early and self._rejections_in_row > 1:
@@ -380,104 +459,3 @@ class RateEstimate:
         self._probe_is_early = not self._obeys_wait and wait > longest
         self.hold = max(self.hold, now + (longest if self._probe_is_early else wait))
         self._probe_pending = True
-
-    def _find_window_by_use(self, used: float, sent: float, cost: float) -> None:
-        """Set the window if nothing came back though time went by.
-
-        What was used in the minute before is then all that a minute allows.
-        """
-        empty = self._last_empty
-        if empty is None or self._used_when_full is None or self._passed > _PROBE_CALLS:
-            self._used_when_full, self._expected_rate = used, self.rate or 0.0
-            return
-        took = sent - empty[0]
-        came_back = used > self._used_when_full + 0.5 * cost
-        if (
-            self.window is None
-            and not came_back
-            and took >= 3 * self.second
-            and took * self._expected_rate > 5 * self.mean
-        ):
-            self.window = max(self._used_when_full, cost)
-
-    def _find_window_by_wait(
-        self, used: float, sent: float, wait: float | None, cost: float
-    ) -> None:
-        """Set the window if the server's wait ends when the oldest call is a minute old."""
-        oldest = self._sent.oldest
-        if wait is None or oldest is None or self.window is not None:
-            return
-        is_long = wait >= 3 * self.second and wait * (self.rate or 0.0) > 5 * self.mean
-        if is_long and abs(sent + wait - oldest - self.minute) < 5 * self.second:
-            self.window = max(used, cost)
-
-    def _doubt_headers(self, error: float, span: float, cost: float) -> None:
-        self._error, self._error_seconds = self._error + error, self._error_seconds + span
-        # An error that a delay of one second does not explain.
-        if error < -(2 + 2 * cost + (self.rate or 0.0) * self.second):
-            self._doubts += 1
-            self.trusted = self._doubts < _MAX_DOUBTS
-        if self.limit is not None:
-            self._correct_rate(self.limit / self.minute)
-
-    def _measure_rate(self, sent: float, spent: float, cost: float) -> None:
-        """Measure the rate, by what was accepted since nothing was left the last time."""
-        if self._last_empty is not None and sent > self._last_empty[0]:
-            took, used = sent - self._last_empty[0], spent - self._last_empty[1]
-            since = max(
-                self._resumed_at,
-                sent - 10 * self.second
-                if self._probing_factor > _FAST_PROBING
-                else self._resumed_at,
-            )
-            if sent - since >= 3 * self.second and since > sent - self.minute:
-                took, used = sent - since, self._sent.taken_between(since, sent)
-            self._combine(max(used, 0.5 * cost) / took, used / max(self.mean, cost))
-        elif self._last_empty is None and (self.rate is None or self.limit is None):
-            first_sent = sent if self._first_sent is None else self._first_sent
-            self.rate = max(spent, cost) / max(sent - first_sent, self.second)
-
-    def _combine(self, seen: float, calls: float) -> None:
-        """Combine a measurement over so many calls with the earlier ones, by their weight."""
-        rate = self.rate or seen
-        if calls < _WEAK_MEASUREMENT:  # most of the time was a hold, perhaps longer than necessary
-            seen = max(seen, 0.6 * rate)
-        if 4 * calls < self._sample:  # an outlier, or a change that the next one will confirm
-            self.rate = 0.97 * rate
-            self._sample /= 2
-        elif abs(seen - rate) > 0.15 * rate or not self._sample:
-            self.rate, self._sample = seen, calls
-        else:
-            self.rate = rate + (seen - rate) * calls / (calls + self._sample)
-            self._sample = min(_LARGE_SAMPLE, self._sample + calls)
-
-    def _correct_rate(self, full: float) -> None:
-        if self._error_seconds > 3 * self.second and abs(self._error) > 2 * max(1.0, self.mean):
-            seen = (self.rate or full) + self._error / self._error_seconds
-            self.rate = (
-                full if seen > _NEARLY_ALL * full else max(_SAFETY_FACTOR * seen, 0.02 * full)
-            )
-            self._error = self._error_seconds = 0.0
-
-    def _anchor_level_at(
-        self, serial: int, when: float, low: float, high: float
-    ) -> tuple[float, float]:
-        """Anchor the prediction: between `low` and `high` was left after that call.
-
-        Returns the error of the prediction, and over how many seconds it arose.
-        """
-        rate = self.rate or 0.0
-        start = self._anchor_time
-        level, known = self._anchor_level, start is not None
-        recent = self._sent.after(self._anchor_serial)
-        if start is not None:
-            before = (each for each in recent if each.serial <= serial)
-            level = replay(level, start, before, (rate, self.capacity), until=when)
-        new = min(max(level, low), high) if known else max(low, 0.0)
-        error, span = (new - level, when - start) if start is not None else (0.0, 0.0)
-        capped = known and level >= 0.98 * self.capacity
-        self._anchor_serial, self._anchor_time, self._anchor_level = serial, when, new
-        after = [each for each in recent if each.serial > serial]
-        self._level = replay(new, when, after, (rate, self.capacity))
-        self._level_at = after[-1].at if after else when
-        return (0.0, 0.0) if capped else (error, max(0.0, span))

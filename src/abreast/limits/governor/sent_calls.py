@@ -1,41 +1,58 @@
-"""The calls of the last minute: when each was sent, and how much of a rate it takes."""
+"""The calls that a server counts: when each was sent, and how much of a rate it takes."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+from math import floor, inf
+
+_REMEMBERED_MINUTES = 3
 
 
 @dataclass(slots=True)
 class SentCall:
-    """A call that was sent: when, and how much of the rate it takes."""
+    """A call that was sent: when, how much of the rate it takes, and whether it still counts."""
 
     serial: int
     at: float
     cost: float
+    counts: bool = True
 
 
 class SentCalls:
-    """Calls in the order in which they were sent, for a minute each."""
+    """Calls in the order in which they were sent; each counts for a minute.
+
+    Once `boundary` is set, minutes are fixed: a call counts until the next of them begins, and one
+    of them begins at `boundary`. Calls are remembered for some time after that, since answers come
+    later than the server counts.
+    """
 
     def __init__(self, minute: float) -> None:
         self._minute = minute
-        self._entries: deque[SentCall] = deque()
+        self._entries: deque[SentCall] = deque()  # those that count
+        self._past: deque[SentCall] = deque()
         self._by_serial: dict[int, SentCall] = {}
-        self.used = 0.0  # what was taken in the last minute
+        self.boundary: float | None = None
+        self.used = 0.0  # what was taken in the minute
         self.spent = 0.0  # what was taken since the beginning
 
     def __iter__(self) -> Iterator[SentCall]:
-        """The oldest first."""
+        """Those that count, the oldest first."""
         return iter(self._entries)
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest was sent."""
+        """When the oldest that counts was sent."""
         return self._entries[0].at if self._entries else None
+
+    def leaves_at(self, at: float) -> float:
+        """When a call that was sent then no longer counts."""
+        if self.boundary is None:
+            return at + self._minute
+        return self.boundary + (floor((at - self.boundary) / self._minute) + 1) * self._minute
 
     def add(self, serial: int, cost: float, now: float) -> None:
         """Record a call that was sent."""
-        self.forget(now)
         entry = SentCall(serial, now, cost)
         self._entries.append(entry)
         self._by_serial[serial] = entry
@@ -49,17 +66,26 @@ class SentCalls:
             return 0.0
         more = cost - entry.cost
         entry.cost = cost
-        self.used += more
+        if entry.counts:
+            self.used += more
         self.spent += more
         return more
 
+    def cost_of(self, serial: int) -> float:
+        """What a call takes; 0 if it was sent long ago."""
+        entry = self._by_serial.get(serial)
+        return 0.0 if entry is None else entry.cost
+
     def forget(self, now: float) -> None:
-        """Drop the calls that were sent more than a minute ago."""
-        entries = self._entries
-        while entries and entries[0].at + self._minute <= now:
+        """Stop counting the calls whose minute is over, and drop those of long ago."""
+        entries, past = self._entries, self._past
+        while entries and self.leaves_at(entries[0].at) <= now:
             entry = entries.popleft()
+            entry.counts = False
             self.used -= entry.cost
-            self._by_serial.pop(entry.serial, None)
+            past.append(entry)
+        while past and past[0].at + _REMEMBERED_MINUTES * self._minute <= now:
+            self._by_serial.pop(past.popleft().serial, None)
 
     def after(self, serial: int) -> list[SentCall]:
         """The calls after that one.
@@ -67,29 +93,44 @@ class SentCalls:
         The search goes backwards: they are as many as are in flight, while a minute has thousands.
         """
         later: list[SentCall] = []
-        for entry in reversed(self._entries):
+        for entry in chain(reversed(self._entries), reversed(self._past)):
             if entry.serial <= serial:
                 break
             later.append(entry)
         later.reverse()
         return later
 
+    def recent(self, serial: int, calls: int) -> tuple[float, float]:
+        """What the last calls up to that one took, and when the first of them was sent."""
+        taken, since = 0.0, inf
+        for entry in chain(reversed(self._entries), reversed(self._past)):
+            if entry.serial <= serial and entry.cost:
+                taken, since, calls = taken + entry.cost, entry.at, calls - 1
+                if not calls:
+                    break
+        return taken, since
+
     def used_until(self, serial: int, at: float) -> float:
-        """What was taken in the minute before `at`, by the calls up to that one."""
-        used = self.used - sum(each.cost for each in self.after(serial))
-        for entry in self._entries:
-            if entry.at + self._minute > at:
+        """What counted at that time, of the calls up to that one."""
+        used = self.used
+        for entry in reversed(self._entries):
+            if entry.serial <= serial:
                 break
             used -= entry.cost
+        for entry in self._entries:
+            if self.leaves_at(entry.at) > at or entry.serial > serial:
+                break
+            used -= entry.cost
+        for entry in reversed(self._past):
+            if self.leaves_at(entry.at) <= at:
+                break
+            if entry.serial <= serial:
+                used += entry.cost
         return used
 
     def spent_until(self, serial: int) -> float:
         """What was taken since the beginning, by the calls up to that one."""
         return self.spent - sum(each.cost for each in self.after(serial))
-
-    def taken_between(self, start: float, end: float) -> float:
-        """What was taken by the calls sent in that time."""
-        return sum(each.cost for each in self._entries if start <= each.at < end)
 
 
 def replay(

@@ -111,7 +111,8 @@ class ModelLane:
         if self.governed is None:
             return []
         header_limits = limits_in_headers(error.headers)
-        hit = rejected_limit(error.limit, header_limits)
+        named = rejected_limit(error.limit, header_limits) if error.limit else None
+        hit = self.governed.governor.resolve(named, permit, header_limits)
         changes = self.governed.rejected(permit, now, hit, after, header_limits)
         if changes is None:
             return []
