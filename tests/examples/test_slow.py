@@ -54,7 +54,11 @@ def optimized(clone, tmp_path, *words):
     assert len(git(clone, "worktree", "list").splitlines()) == 1
     rows = [line.split() for line in ended.stdout.splitlines()]
     report = html.unescape((clone / ".abreast/reports/optimize-1.html").read_text())
-    return ended, {row[0]: (row[1], report) for row in rows if row[1:] and row[1] in VERDICTS}
+    return ended, {
+        row[0]: (row[1], report)
+        for row in rows
+        if len(row) > 2 and row[1] in VERDICTS and row[2][0] in "-0123456789"
+    }
 
 
 @pytest.mark.timeout(700)
