@@ -98,7 +98,10 @@ def start_litellm(python: str, storm_url: str, folder: Path) -> Iterator[Server]
     with _started(command, environment, folder, heard=False) as child:
         url = f"http://127.0.0.1:{port}"
         for _ in range(LITELLM_START):
-            if child.poll() is not None or asyncio.run(_answers(url)):
+            if child.poll() is not None:
+                said = (folder / "stderr.txt").read_text(encoding="utf-8")[-2000:]
+                raise RuntimeError(f"litellm's proxy ended with {child.returncode}: {said}")
+            if asyncio.run(_answers(url)):
                 break
             time.sleep(1.0)
         else:
