@@ -2,7 +2,8 @@
 
 limits: three clients in three processes make 600 calls at a provider that takes 12 at once and 600
 a minute, with and without the server. cost: CPU and added latency of a call, beside a proxy of
-aiohttp that only passes on, and litellm's proxy if `--litellm PYTHON` names an interpreter with it.
+aiohttp that only passes on, and litellm's proxy if `--litellm PYTHON` names an interpreter with it
+(`python -m benchmarks.peers litellm-proxy` installs one).
 """
 
 import argparse
@@ -32,6 +33,7 @@ TOKEN = "token-of-the-benchmark"
 RPM, AT_ONCE, BURST, LATENCY = 600, 12, 30, 0.9
 CALLS_EACH, WIDTH_EACH = 200, 40
 BARE = "bare aiohttp proxy"
+LITELLM_START = 400  # seconds; on a busy machine its imports alone take more than two minutes
 
 
 class Server(NamedTuple):
@@ -85,7 +87,7 @@ def start_litellm(python: str, storm_url: str, folder: Path) -> Iterator[Server]
         ]
     }
     (folder / "litellm.yaml").write_text(json.dumps(config), encoding="utf-8")
-    litellm = str(Path(python).with_name("litellm"))
+    litellm = str(Path(python).absolute().with_name("litellm"))
     command = [litellm, "--config", "litellm.yaml", "--port", str(port), "--host", "127.0.0.1"]
     environment = {
         "PATH": os.environ["PATH"],
@@ -93,30 +95,45 @@ def start_litellm(python: str, storm_url: str, folder: Path) -> Iterator[Server]
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "NO_PROXY": "*",
     }
-    with _started(command, environment, folder) as child:
+    with _started(command, environment, folder, heard=False) as child:
         url = f"http://127.0.0.1:{port}"
-        for _ in range(240):
+        for _ in range(LITELLM_START):
+            if child.poll() is not None:
+                said = (folder / "stderr.txt").read_text(encoding="utf-8")[-2000:]
+                raise RuntimeError(f"litellm's proxy ended with {child.returncode}: {said}")
             if asyncio.run(_answers(url)):
                 break
-            time.sleep(0.5)
+            time.sleep(1.0)
+        else:
+            raise RuntimeError(f"litellm's proxy gave no answer in {LITELLM_START} s")
         yield Server(url, child.pid)
 
 
 async def _answers(url: str) -> bool:
     try:
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/health/liveliness"):
+        timeout = aiohttp.ClientTimeout(total=10)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"{url}/health/liveliness"),
+        ):
             return True
-    except aiohttp.ClientError:
+    except (aiohttp.ClientError, TimeoutError):
         return False
 
 
 @contextmanager
 def _started(
-    command: Sequence[str], environment: dict[str, str], folder: Path
+    command: Sequence[str], environment: dict[str, str], folder: Path, *, heard: bool = True
 ) -> "Iterator[subprocess.Popen[str]]":
+    """A process; one that is not `heard` may print as much as it wants."""
     with (folder / "stderr.txt").open("w") as errors:
         child = subprocess.Popen(
-            command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True
+            command,
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE if heard else errors,
+            stderr=errors,
+            text=True,
         )
         try:
             yield child

@@ -145,6 +145,8 @@ class Gate:
             ".ci/run",
             "pyproject.toml",
             "requirements/build.txt",
+            "requirements/clients.txt",
+            "requirements/clients-openai2.txt",
             "requirements/dev.txt",
             "requirements/ray.txt",
             "requirements/run.txt",
@@ -167,6 +169,9 @@ class Gate:
             (root / ".venv/bin" / tool).chmod(0o755)
         (root / ".venv/.made").touch()
         (root / ".venv/.tools").touch()
+        for clients in ("clients", "clients-openai2"):
+            (root / "build/env" / clients).mkdir(parents=True)
+            (root / "build/env" / clients / ".made").touch()
 
     def run(
         self, *command: str, breaks: str = "nothing", ci: str = "true"
@@ -217,6 +222,7 @@ GATES = {
     "the requirements": "python scripts/check_requirements.py",
     "the reference": "python scripts/cli_reference.py --check",
     "the speed": "python -m benchmarks.regression --short",
+    "real clients": "python -m benchmarks.served_clients",
 }
 
 
