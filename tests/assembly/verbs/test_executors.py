@@ -93,4 +93,6 @@ async def test_commands_of_workflows_and_of_studies_run_on_the_nodes(tmp_path):
     flow = await abreast.workflow(tmp_path / "flow.yaml", executor="ray")
     assert flow.steps["one"].output["stdout"].strip().isdecimal()
     study = await abreast.matrix(tmp_path / "study.yaml", executor="ray")
-    assert study.rows()[0]["output"].strip().isdecimal()
+    (row,) = study.rows()
+    assert row["error"] is None, row["error"]
+    assert row["output"].strip().isdecimal()
