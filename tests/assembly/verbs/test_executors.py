@@ -86,7 +86,8 @@ matrix:
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_cluster", "unmeasured")
-async def test_commands_of_workflows_and_of_studies_run_on_the_nodes(tmp_path):
+async def test_commands_of_workflows_and_of_studies_run_on_the_nodes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "flow.yaml").write_text(FLOW)
     (tmp_path / "study.yaml").write_text(STUDY)
     (tmp_path / "replies.jsonl").write_text("")
