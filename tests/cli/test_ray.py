@@ -194,6 +194,7 @@ def test_a_function_of_a_part_is_found_there_and_what_failed_is_kept(elsewhere, 
     assert "ValueError: no" in out + err
 
 
+@pytest.mark.timeout(600)
 def test_candidates_are_traced_in_directories_of_the_nodes(elsewhere, ray_cluster):
     project, run = elsewhere
     slow = Path("examples/slow")

@@ -86,11 +86,14 @@ matrix:
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_cluster", "unmeasured")
-async def test_commands_of_workflows_and_of_studies_run_on_the_nodes(tmp_path):
+async def test_commands_of_workflows_and_of_studies_run_on_the_nodes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "flow.yaml").write_text(FLOW)
     (tmp_path / "study.yaml").write_text(STUDY)
     (tmp_path / "replies.jsonl").write_text("")
     flow = await abreast.workflow(tmp_path / "flow.yaml", executor="ray")
     assert flow.steps["one"].output["stdout"].strip().isdecimal()
     study = await abreast.matrix(tmp_path / "study.yaml", executor="ray")
-    assert study.rows()[0]["output"].strip().isdecimal()
+    (row,) = study.rows()
+    assert row["error"] is None, row["error"]
+    assert row["output"].strip().isdecimal()

@@ -301,7 +301,7 @@ def test_agents_that_cannot_start_fail_the_work_in_the_end():
 
 def test_a_node_that_lets_no_agent_start_for_a_while_fails_nothing():
     def facts():
-        return RuntimeError("gone") if len(cluster.agents) < 3 else node_facts("node9")
+        return RuntimeError("gone") if len(cluster.agents) < 8 else node_facts("node9")
 
     cluster = FakeCluster(lambda *_: b"done", facts)
     pool = cluster.pool()

@@ -325,7 +325,8 @@ class AgentPool:
             self._suspects[agent.facts.node] = self._times.avoid
         for number in sorted(agent.work, reverse=True):
             self._move(group, self._work.pop(number), f"{agent.where} {how}")
-        if agent.facts is None and not agent.avoids:
+        # Of several that were started at once, only the first counts.
+        if agent.facts is None and not agent.avoids and not group.pause_ticks:
             group.failed_starts += 1
             # Ray needs seconds to notice a dead node, and starts agents there until then.
             group.pause_ticks = 2**group.failed_starts
