@@ -65,9 +65,11 @@ THROTTLED = """
 place = os.environ["NOTES"] + "/rejected"
 if task == "b" and not os.path.exists(place):
     open(place, "w").write("x")
+    open("half", "w").write("x")
+    say(kind="start", session="s")
     say(kind="error", text="429, try again in 1s")
 else:
-    end(cost=0.1)
+    end("half" if os.path.exists("half") else "anew", cost=0.1)
 """
 
 
@@ -77,6 +79,8 @@ def test_a_429_inside_holds_the_lane_and_is_no_failure(tmp_path, warm):
     assert said.code == 0, said
     assert [row["state"] for row in said.rows] == ["done"] * 3
     assert [row["attempts"] for row in said.rows] == [1, 1, 1]
+    # It can't go on with a session, so it begins with a clean tree.
+    assert [row["value"]["text"] for row in said.rows] == ["anew"] * 3
 
 
 SLOW = """

@@ -188,7 +188,7 @@ class AgentModel:
     def _failed(self, error: BaseException, work: _ItemWork) -> None:
         if isinstance(error, Throttled):
             # The same call is made again: the agent goes on in its tree, with its session.
-            work.cut_off = bool(work.session)
+            work.cut_off = bool(work.session and self.runner.resume)
             work.owed += error.usage or Usage()
             return
         with suppress(Exception):
