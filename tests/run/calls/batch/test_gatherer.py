@@ -28,17 +28,22 @@ class Service:
         self.asked = []
         self.ended = set()
         self.faults = []
+        self.listed_from = 0.0
 
     async def prepare(self, name, bodies):
         return {"bodies": list(bodies)}
 
     async def create(self, name, prepared):
-        if self.faults and (fault := self.faults.pop(0)) is not None:
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is None or self.listed_from:
+            self.created.append((self.clock.now(), name, prepared["bodies"]))
+        if fault is not None:
             raise fault
-        self.created.append((self.clock.now(), name, prepared["bodies"]))
         return name
 
     async def find(self, sent, known):
+        if self.clock.now() < self.listed_from:
+            return None
         return next((name for _, name, _ in self.created if name == sent.name), None)
 
     async def status(self, upstream):
@@ -165,6 +170,16 @@ async def test_a_submission_that_fails_is_made_again_when_it_is_certain_that_it_
     await clock.advance(1000.0)
     ((at, _, _),) = service.created
     assert at >= (50.0 if isinstance(fault, Throttled) else 120.0)
+    assert await end_all(gatherer, service, calls) == [0, 1]
+
+
+async def test_a_batch_that_turns_up_late_in_the_list_is_not_submitted_again():
+    clock = ManualClock()
+    gatherer, service = gatherer_of(clock, age=0.0, settle=120.0)
+    service.faults, service.listed_from = [ConnectionLost("gone")], 100.0
+    calls = waiting(gatherer, 2)
+    await clock.advance(1000.0)
+    assert len(service.created) == 1
     assert await end_all(gatherer, service, calls) == [0, 1]
 
 

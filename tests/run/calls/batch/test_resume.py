@@ -6,7 +6,7 @@ import pytest
 
 import abreast
 from abreast.core.errors import LaneParked
-from abreast.core.events import BATCH_ENDED, BATCH_GATHERED, BATCH_SUBMITTED
+from abreast.core.events import BATCH_ENDED, BATCH_GATHERED, BATCH_SUBMITTED, CALL_SETTLED
 from abreast.store.port import each_event
 from abreast.store.sqlite.store import SqliteStore
 from tests.run.calls.batch.batches import (
@@ -37,6 +37,9 @@ async def test_a_parked_run_is_resumed_from_the_same_batches(kind, tmp_path):
             await ask_all(opened(batch_wait=0.0), tmp_path / "runs.db", SIZE)
         submitted = len(storm.batches())
         assert submitted == SIZE
+        ended = events_of(tmp_path / "runs.db", CALL_SETTLED)
+        left = [one.data for one in ended if one.data["state"] == "cancelled"]
+        assert {facts.get("usd") or 0 for facts in left} == {0}
         outcomes = await ask_all(opened(), tmp_path / "runs.db", SIZE)
         assert [one.ok for one in outcomes] == [True] * SIZE
         assert len(storm.batches()) == submitted
