@@ -47,7 +47,7 @@ CASES = {
     ),
     "spread": (
         "def spread(items: list[int]) -> int:\n    return len(set(items))",
-        [([1, 3, 2],), ([5, 5],)],
+        [([1, 3, 2],), ([5, 5],), ([],)],
         "len(set(map(float, items)))",
         "len(dict.fromkeys(items))",
     ),

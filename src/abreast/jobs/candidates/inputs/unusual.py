@@ -9,7 +9,7 @@ sorted stays sorted.
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import cycle, pairwise, zip_longest
 from typing import Final
@@ -142,6 +142,7 @@ def unusual_calls(
     for (pattern, *_), bases in places_of_kind.items():
         name = hints.parameter(bases[0][0], bases[0][1])
         values, large = _unusual_values(bases[0][2], profile, pattern)
+        large = [*large, *_neighbour_rows(part for *_, part in bases)]
         if len(bases[0][1]) == _ARGUMENT_DEPTH:
             values += [
                 *([Plain("none")] if hints.may_be_none(name) else []),
@@ -225,10 +226,18 @@ def _unusual_values(
         near = (-number, number + 1, -number - 1, most + 1, 2 * most + 1, least - 1)
         return list(map(from_value, dict.fromkeys((*near, *_INTS)))), list(map(from_value, _HUGE))
     make = _MAKERS.get(part.kind)
-    huge: list[Plain] = []
-    if part.kind == "list" and part.items and all(one.kind == "int" for one in part.items):
-        huge.append(replace(part, items=tuple(map(from_value, _NEIGHBOURS))))
-    return list(make(part)) if make else [], huge
+    return list(make(part)) if make else [], []
+
+
+def _neighbour_rows(parts: Iterable[Plain]) -> list[Plain]:
+    """Return a row of ints that a float can't tell apart, if one of these is a row of ints."""
+    row = tuple(map(from_value, _NEIGHBOURS))
+    found = [
+        replace(part, items=row)
+        for part in parts
+        if part.kind == "list" and part.items and all(one.kind == "int" for one in part.items)
+    ]
+    return found[:1]
 
 
 def _floats(part: Plain) -> Iterator[Plain]:
