@@ -153,6 +153,12 @@ images = click.option(
     help="An image or a PDF file that goes with the prompt; may be repeated.",
 )
 
+messages = click.option(
+    "--messages",
+    metavar="FILE",
+    help="A JSON file with the conversation before PROMPT, or all of it: a list of messages.",
+)
+
 common = group_of(store, as_json, verbose)
 """Options of every command."""
 
