@@ -67,3 +67,39 @@ def test_a_resumed_map_knows_the_files_of_a_conversation_by_content(shell):
     said = shell("retry", "last")
     assert said.code == 2
     assert "the content of its images counts" in said.err
+
+
+# --- one conversation, of ask and sample
+
+
+def test_ask_and_sample_take_a_conversation_from_a_file(shell):
+    (shell.folder / "whole.json").write_text(json.dumps(TALK))
+    (shell.folder / "before.json").write_text(json.dumps({"messages": TALK[:2]}))
+    for job in ("ask", "sample"):
+        said = shell(job, "-q", "--messages", "whole.json", *MODEL)
+        assert (said.code, said.lines) == (0, ["Bob"])
+        said = shell(job, "-q", "--messages", "before.json", *MODEL, "Again, 7.")
+        assert (said.code, said.lines) == (0, ["Eve"])
+    sent = shell("show", "--json", "last").out
+    assert "hello" in sent
+
+
+@pytest.mark.parametrize("job", ["ask", "sample"])
+@pytest.mark.parametrize(
+    ("text", "words", "says"),
+    [
+        ("no", [], "--messages: talk.json is not JSON"),
+        ("{}", [], "--messages: talk.json must have a list of messages in it"),
+        (json.dumps(TALK[:2]), [], "--messages: messages[1], the last, is of the assistant"),
+        (json.dumps(TALK), ["name?"], "messages[2] is the prompt, which would be sent twice"),
+        (json.dumps(TALK), [" "], "the prompt is empty"),
+        (None, [], "--messages: talk.json can't be read"),
+    ],
+)
+def test_a_wrong_file_of_messages_is_told_before_anything_is_sent(shell, job, text, words, says):
+    if text is not None:
+        (shell.folder / "talk.json").write_text(text)
+    said = shell(job, "--messages", "talk.json", *MODEL, *words)
+    assert (said.code, said.out) == (2, "")
+    assert says in said.err
+    assert shell("runs", "--json").rows == []

@@ -201,6 +201,12 @@ agent_options = group_of(
     ),
 )
 
+messages = click.option(
+    "--messages",
+    metavar="FILE",
+    help="A JSON file with the conversation before PROMPT, or all of it: a list of messages.",
+)
+
 common = group_of(store, as_json, verbose)
 """Options of every command."""
 

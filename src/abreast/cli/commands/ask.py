@@ -10,13 +10,14 @@ import click
 
 from abreast.cli import options
 from abreast.cli.config import MODEL, SEED, Config
-from abreast.cli.errors import FAILED, UsageError, one_line, tell
+from abreast.cli.errors import FAILED, UsageError, one_line, refusing, tell
 from abreast.cli.jobs.model_options import (
     check_sees,
     configured_lanes,
     open_named,
     read_images,
     read_schema,
+    read_talk,
     read_temperature,
     read_thinking,
     reply_as_json,
@@ -27,6 +28,7 @@ from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.printer import STDOUT, write_all
 from abreast.core.errors import CallFailed
 from abreast.core.outcome import tokens_in_words
+from abreast.models.conversation import has_files, make_conversation
 from abreast.models.port import Reply
 from abreast.run.calls.model import Caller
 from abreast.run.calls.outage import LaneOutage
@@ -37,24 +39,27 @@ NOTICE_AFTER: Final = 3.0  # seconds without an answer until an outage is told
 @click.command("ask")
 @options.model_options
 @options.images
+@options.messages
 @click.option("--seed", metavar="N", help="For models that take one.")
 @options.quiet
 @options.common
-@click.argument("question", metavar="PROMPT")
-def command(*, question: str, **given: Any) -> int:
+@click.argument("question", metavar="PROMPT", required=False)
+def command(*, question: str | None, **given: Any) -> int:
     """Ask a model one question, and print its reply as it comes. PROMPT may be - for stdin.
 
     \b
       abreast ask "Name three colours."
       abreast ask -m anthropic/claude-sonnet-4-5 --system "Be brief." - < question.txt
       abreast ask -m openai/gpt-4o-mini --image photo.jpg "What is in this picture?"
+      abreast ask --messages talk.json "And twice that?"
 
     Keys come from the environment (OPENAI_API_KEY, ...) or from where abreast.toml says, never from
     the command line.
     """  # noqa: D301 - click wants the character itself
     config = Config.load()
     text = _stdin() if question == "-" else question
-    if not text.strip():
+    talk = read_talk(given["messages"])
+    if not (text or "").strip() and (talk is None or text is not None):
         raise UsageError("the prompt is empty; write: abreast ask PROMPT")
     call_options = {
         "system": given["system"],
@@ -63,12 +68,16 @@ def command(*, question: str, **given: Any) -> int:
         "temperature": read_temperature(given["temperature"]),
         "max_tokens": read_number("--max-tokens", given["max_tokens"]),
         "files": read_images(given["image"]),
+        "messages": talk,
         **read_thinking(given),
     }
+    if talk is not None:
+        with refusing("--messages"):
+            make_conversation(text, talk, call_options["files"], system=given["system"])
     name = config.get(MODEL, given["model"])
     choice = StoreChoice(config, given["store"])
     lanes = configured_lanes(config, given["lane_width"])
-    if given["image"]:
+    if given["image"] or (talk and has_files(talk)):
         check_sees(name, lanes)
     with choice.existing() if name.startswith("replay/") else choice.look() as store:
         model = open_named(name, lanes, store, mode="direct")
@@ -112,7 +121,7 @@ class OutageNotice:
 
 
 async def _ask(
-    model: Caller, text: str, call_options: dict[str, Any], *, streams: bool, quiet: bool
+    model: Caller, text: str | None, call_options: dict[str, Any], *, streams: bool, quiet: bool
 ) -> Reply:
     def hear(piece: str) -> None:
         write_all(STDOUT, piece.encode("utf-8", "replace"))

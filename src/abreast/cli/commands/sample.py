@@ -6,10 +6,11 @@ import click
 
 from abreast.cli import options
 from abreast.cli.config import BUDGET, MODEL, Config
-from abreast.cli.errors import UsageError
+from abreast.cli.errors import UsageError, refusing
 from abreast.cli.jobs.model_options import (
     read_call_mode,
     read_schema,
+    read_talk,
     read_temperature,
     read_thinking,
 )
@@ -19,11 +20,13 @@ from abreast.jobs.sample.arguments import ERRORS
 from abreast.jobs.sample.branch_order import PICKS
 from abreast.jobs.sample.spec import SampleSpec
 from abreast.jobs.sample.strategies import STRATEGIES
+from abreast.models.conversation import make_conversation
 
 
 @click.command("sample")
 @options.model_options
 @options.images
+@options.messages
 @click.option(
     "--check", "checks", metavar="TEXT", multiple=True, help="What a draw must be; may be repeated."
 )
@@ -79,8 +82,8 @@ from abreast.jobs.sample.strategies import STRATEGIES
 @options.dry_run
 @options.quiet
 @options.common
-@click.argument("question", metavar="PROMPT")
-def command(question: str, **given: Any) -> int:
+@click.argument("question", metavar="PROMPT", required=False)
+def command(question: str | None, **given: Any) -> int:
     """Draw from a model, in branches of several rounds side by side, until one draw passes.
 
     \b
@@ -105,9 +108,13 @@ def command(question: str, **given: Any) -> int:
     )
 
 
-def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
-    if not question.strip():
+def _spec(config: Config, question: str | None, given: dict[str, Any]) -> SampleSpec:
+    talk = read_talk(given["messages"])
+    if not (question or "").strip() and (talk is None or question is not None):
         raise UsageError("the prompt is empty; write: abreast sample PROMPT")
+    if talk is not None:
+        with refusing("--messages"):
+            make_conversation(question, talk, given["image"], system=given["system"])
     if given["pick"] not in PICKS:
         raise UsageError(f"--pick: choose one of {', '.join(PICKS)}, not {given['pick']!r}")
     if given["on_error"] not in ERRORS:
@@ -138,6 +145,7 @@ def _spec(config: Config, question: str, given: dict[str, Any]) -> SampleSpec:
         budget=config.get(BUDGET, given["budget"]),
         explain=given["explain"],
         images=given["image"],
+        messages=None if talk is None else tuple(talk),
         breadth=read_number("--breadth", given["breadth"]) or 1,
         depth=read_number("--depth", given["depth"]) or 1,
     )

@@ -148,6 +148,25 @@ def read_schema(path: str | None) -> dict[str, Any] | None:
     return check_schema(schema, f"--schema: {path}")
 
 
+def read_talk(path: str | None) -> list[Any] | None:
+    """The messages in a file of `--messages`; raises `UsageError` if they can't be read.
+
+    They are a list, or an object that has it as `messages`.
+    """
+    if path is None:
+        return None
+    try:
+        found = json.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--messages: {path} can't be read ({os_error_text(error)})") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--messages: {path} is not JSON: {error}") from None
+    talk = found.get("messages") if isinstance(found, dict) else found
+    if not isinstance(talk, list):
+        raise UsageError(f"--messages: {path} must have a list of messages in it")
+    return talk
+
+
 def check_schema(schema: object, where: str) -> dict[str, Any]:
     """The schema, checked; raises `UsageError` if replies can't be checked against it."""
     from abreast.models.schema import check_schema as check
