@@ -154,7 +154,7 @@ bench-asv: $(DEV) build/asv/.made ## measure plans with asv, which keeps what it
 
 bench-limits: $(DEV) ## limiters against servers with exact limits: nine scenarios over loopback, and a hundred worlds
 	$(PY) -m benchmarks.limits
-	$(PY) -m benchmarks.limits --virtual --only - --worlds 100
+	$(PY) -m benchmarks.limits --virtual --worlds 100
 
 compare: $(DEV) ## three small loads against an earlier commit: fails if this tree takes 1.5 x the time
 	$(PY) -m benchmarks.regression --short

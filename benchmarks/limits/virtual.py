@@ -93,7 +93,7 @@ def play(
 ) -> Score:
     """Let a limiter send all calls to a world; it is cut off at `cut` times the best time."""
     best = best_time(settings, calls, seed)
-    lane = _Lane(World(settings, seed), list(reversed(calls)), make(settings))
+    lane = StormLane(World(settings, seed), list(reversed(calls)), make(settings))
     lane.run(cut * best)
     rejected = lane.rejected / max(1, lane.sent)
     return Score(lane.ended, best, rejected, len(calls) - lane.done, lane.sent)
@@ -104,6 +104,13 @@ def best_time(settings: Settings, calls: Sequence[WorldRequest], seed: int = 0) 
 
     Each call goes, in its order, when the server would take it.
     """
+    return best_run(settings, calls, seed)[0]
+
+
+def best_run(
+    settings: Settings, calls: Sequence[WorldRequest], seed: int = 0
+) -> tuple[float, World]:
+    """The same, and the world with its log."""
     world = World(settings, seed)
     trip = TRIP * settings.scale
     now, last = trip / 2, 0.0
@@ -115,7 +122,7 @@ def best_time(settings: Settings, calls: Sequence[WorldRequest], seed: int = 0) 
         if verdict.admitted:
             heapq.heappush(flying, (now + verdict.latency, verdict.id))
             last = max(last, now + verdict.latency)
-    return last + trip / 2
+    return last + trip / 2, world
 
 
 def _wait(world: World, call: WorldRequest, now: float, flying: list[tuple[float, int]]) -> float:
@@ -125,11 +132,11 @@ def _wait(world: World, call: WorldRequest, now: float, flying: list[tuple[float
     return world.wait(now, cost_of(call.input_tokens, call.output_tokens or 0))
 
 
-class _Lane:
+class StormLane:
     """One play: events by their time."""
 
     def __init__(self, world: World, line: list[WorldRequest], limiter: Limiter) -> None:
-        self._world = world
+        self.world = world
         self._line = line
         self._limiter = limiter
         self._trip = TRIP * world.settings.scale
@@ -171,7 +178,7 @@ class _Lane:
             self._at(now + self._trip / 2, self._arrive, self._limiter.send(costs, now), call)
 
     def _arrive(self, now: float, permit: CallPermit, call: WorldRequest) -> None:
-        verdict = self._world.arrive(now, call)
+        verdict = self.world.arrive(now, call)
         if verdict.admitted:
             self._at(now + verdict.latency, self._finish, permit, call, verdict)
         else:
@@ -180,7 +187,7 @@ class _Lane:
     def _finish(
         self, now: float, permit: CallPermit, call: WorldRequest, verdict: StormVerdict
     ) -> None:
-        self._world.finish(now, verdict.id)
+        self.world.finish(now, verdict.id)
         self._at(now + self._trip / 2, self._answered, permit, call, verdict)
 
     def _answered(

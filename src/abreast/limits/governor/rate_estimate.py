@@ -197,11 +197,9 @@ class RateEstimate:
             return
         if self.limit and not self.copy.is_bucket:
             self.copy.amount *= limit / self.limit
-        if self.limit and self.trusted:
-            self.copy.capacity = inf  # the next header tells it
         self.limit = limit
         if self.trusted:
-            self._set_rate(limit / self.minute)
+            self._set_rate(limit / self.minute, inf)  # the next header tells the capacity
             self._measured_from = None
 
     def update_from_header(self, header: HeaderFacts, serial: int, sent: float) -> None:

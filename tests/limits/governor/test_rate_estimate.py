@@ -1,0 +1,262 @@
+"""One rate: how the server counts, what headers and rejections teach, and what is doubted."""
+
+from itertools import pairwise
+
+import pytest
+
+from abreast.limits.governor.counter_copy import CounterCopy
+from abreast.limits.governor.rate_estimate import HeaderFacts, RateEstimate
+from abreast.limits.governor.sent_calls import SentCall
+
+
+def send(estimate, serial, now, cost=1.0):
+    estimate.send(serial, cost, now)
+    return SentCall(serial, now, cost)
+
+
+def started(header, *, even=True, cost=1.0):
+    """An estimate that has seen the header of its first call."""
+    estimate = RateEstimate(even=even)
+    send(estimate, 1, 0.0, cost)
+    estimate.settle(1, cost)
+    estimate.update_from_header(header, 1, 0.0)
+    return estimate
+
+
+def send_all(estimate, serial, now, until, cost=1.0):
+    """Send as soon as it may, until a time; the times."""
+    times = []
+    while now < until:
+        when = estimate.refusal(cost, now)
+        if when is None:
+            send(estimate, serial, now, cost)
+            serial += 1
+            times.append(now)
+        else:
+            now = max(when, now + 1e-6)
+    return times
+
+
+def test_a_bucket_is_used_up_and_then_paced():
+    estimate = started(HeaderFacts(60, 9, 1.0))
+    times = send_all(estimate, 2, 0.1, 60.0)
+    assert estimate.copy.is_bucket
+    assert estimate.copy.capacity == pytest.approx(10.0)
+    assert len(times) == pytest.approx(9 + 60, abs=3)
+    assert max(b - a for a, b in pairwise(times[30:])) < 1.2
+
+
+def test_a_bucket_of_one_leaves_time_for_calls_that_arrive_early():
+    estimate = started(HeaderFacts(60, 0, 1.0))
+    times = send_all(estimate, 2, 0.0, 20.0)
+    assert min(b - a for a, b in pairwise(times)) > 1.04
+
+
+def test_a_reset_too_long_for_a_bucket_is_the_end_of_a_fixed_minute():
+    estimate = started(HeaderFacts(60, 59, 20.0))
+    assert not estimate.copy.is_bucket
+    assert estimate.copy.sent.boundary == pytest.approx(20.0)
+    times = send_all(estimate, 2, 0.1, 79.0)
+    assert len([when for when in times if when < 20]) == 59
+    assert len([when for when in times if when >= 20]) == 60
+
+
+def test_a_reset_of_a_whole_minute_is_a_minute_that_slides():
+    estimate = started(HeaderFacts(60, 59, 60.0))
+    assert not estimate.copy.is_bucket
+    assert estimate.copy.sent.boundary is None
+    assert len(send_all(estimate, 2, 0.1, 59.0)) == 59
+    assert estimate.refusal(1.0, 59.5) == pytest.approx(60.05, abs=0.01)
+
+
+def test_a_fixed_minute_that_began_with_the_run_is_recognised_later():
+    estimate = started(HeaderFacts(60, 59, 60.0))
+    send(estimate, 2, 5.0)
+    estimate.update_from_header(HeaderFacts(60, 58, 55.0), 2, 5.0)
+    assert estimate.copy.sent.boundary == pytest.approx(60.0)
+    send(estimate, 3, 6.0)
+    estimate.update_from_header(HeaderFacts(60, 57, 53.9), 3, 6.0)  # a little earlier
+    assert estimate.copy.sent.boundary == pytest.approx(59.9)
+    send(estimate, 4, 7.0)
+    estimate.update_from_header(HeaderFacts(60, 56, 60.0), 4, 7.0)  # it slides after all
+    assert estimate.copy.sent.boundary is None
+    send(estimate, 5, 8.0)
+    estimate.update_from_header(HeaderFacts(60, 56, 0.0), 5, 8.0)  # that says nothing
+    assert estimate.copy.sent.boundary is None
+
+
+def test_a_rejection_in_a_new_minute_means_that_it_has_not_begun():
+    estimate = started(HeaderFacts(60, 59, 20.0))
+    call = send(estimate, 2, 20.5)
+    estimate.reject(call, 20.6, 3.0, HeaderFacts(60, 0, 3.0))
+    assert estimate.copy.sent.boundary == pytest.approx(23.5)
+    assert estimate.copy.amount >= 59
+
+
+def test_a_limit_that_changes_changes_the_rate():
+    estimate = started(HeaderFacts(600, 599, 0.1))
+    assert estimate.per_minute == pytest.approx(600)
+    send(estimate, 2, 5.0)
+    estimate.update_from_header(HeaderFacts(150, 149, 0.4), 2, 5.0)
+    assert estimate.per_minute == pytest.approx(150)
+    assert estimate.copy.capacity == pytest.approx(150)
+    estimate.update_from_header(HeaderFacts(600, 599, 0.1), 1, 0.0)  # an older answer
+    assert estimate.per_minute == pytest.approx(150)
+
+
+def test_the_amount_of_a_minute_changes_with_the_limit():
+    estimate = started(HeaderFacts(60, 59, 20.0))
+    estimate.update_limit(120)
+    assert estimate.per_minute == pytest.approx(120)
+
+
+def test_a_neighbours_share_is_measured_by_what_comes_back():
+    estimate = started(HeaderFacts(600, 299, 0.2))
+    serial, left = 1, 299.0
+    for tick in range(1, 40):
+        now = float(tick)
+        for _ in range(12):
+            serial += 1
+            send(estimate, serial, now)
+        left += 5 - 12  # half of what the limit says
+        estimate.update_from_header(HeaderFacts(600, left, (300 - left) / 5), serial, now)
+    assert estimate.per_minute == pytest.approx(300, rel=0.1)
+
+
+def test_headers_with_enough_left_for_a_rejected_call_are_not_believed_again():
+    estimate = started(HeaderFacts(60, 59, 1.0))
+    call = send(estimate, 2, 1.0)
+    estimate.reject(call, 1.1, 1.0, HeaderFacts(60, 30, 30.0))
+    assert not estimate.trusted
+    assert estimate.rate is not None  # they are old, but the limit may be right
+    send(estimate, 3, 3.0)
+    estimate.update_from_header(HeaderFacts(60, 50, 10.0), 3, 3.0)
+    assert estimate.copy.anchor_serial == 2
+
+
+def test_a_rejection_that_headers_did_not_predict_leaves_a_reserve():
+    estimate = started(HeaderFacts(600, 599, 0.1))
+    call = send(estimate, 2, 1.0)
+    assert estimate.reject(call, 1.1, 2.0, HeaderFacts(600, 0, 60.0))
+    assert estimate.refusal(1.0, 2.0) == pytest.approx(3.1)
+    assert estimate.copy.left_after(2, 1.0) < 1.0
+    assert not estimate.reject(call, 1.2, 2.0, None)  # no news
+
+
+def test_without_headers_the_rate_is_what_was_accepted_between_two_rejections():
+    estimate, serial, now = RateEstimate(), 0, 0.0
+    for _ in range(30):
+        serial, now = serial + 1, now + 0.1
+        send(estimate, serial, now)
+    call = send(estimate, serial + 1, now)
+    estimate.reject(call, now, 1.0)
+    serial, empty = serial + 1, now
+    for _ in range(40):
+        serial, now = serial + 1, now + 0.5
+        send(estimate, serial, now)
+        estimate.passed(now)
+    call = send(estimate, serial + 1, now)
+    estimate.reject(call, now, 1.0)
+    assert estimate.per_minute == pytest.approx(60 * 40 / (now - empty), rel=0.1)
+
+
+def rejected_at(estimate, serial, now, wait):
+    estimate.reject(send(estimate, serial, now), now, wait)
+
+
+def test_without_headers_a_wait_until_the_oldest_call_is_a_minute_old_is_a_sliding_minute():
+    estimate = RateEstimate()
+    for serial in range(1, 21):
+        send(estimate, serial, serial * 0.1)
+    rejected_at(estimate, 21, 2.2, 58.0)
+    assert not estimate.copy.is_bucket
+    assert estimate.copy.sent.boundary is None
+    assert estimate.per_minute == pytest.approx(20)
+
+
+def test_without_headers_waits_that_end_whole_minutes_apart_are_fixed_minutes():
+    estimate = RateEstimate()
+    for serial in range(1, 21):
+        send(estimate, serial, serial * 0.1)
+    rejected_at(estimate, 21, 2.2, 30.0)
+    assert estimate.copy.is_bucket  # it may be wrong
+    for serial in range(22, 42):
+        send(estimate, serial, 33.0 + (serial - 22) * 0.1)
+        estimate.passed(33.0)
+    rejected_at(estimate, 42, 62.2, 30.0)
+    assert estimate.copy.is_fixed
+    assert estimate.copy.sent.boundary == pytest.approx(92.2, abs=0.1)
+
+
+def test_without_headers_and_waits_a_long_time_with_nothing_back_is_a_minute():
+    estimate = RateEstimate()
+    for serial in range(1, 21):
+        send(estimate, serial, serial * 0.1)
+    for serial, now in ((21, 2.2), (22, 4.0), (23, 30.0)):
+        rejected_at(estimate, serial, now, None)
+    assert not estimate.copy.is_bucket
+    assert estimate.per_minute == pytest.approx(20)
+    rejected_at(estimate, 24, 50.0, None)
+    assert estimate.per_minute == pytest.approx(20)
+
+
+def test_a_minute_found_by_rejections_is_tried_larger_after_quiet_minutes():
+    estimate = RateEstimate()
+    for serial in range(1, 21):
+        send(estimate, serial, serial * 0.1)
+    rejected_at(estimate, 21, 2.2, 58.0)
+    estimate.refusal(1.0, 70.0)
+    assert 20 < estimate.per_minute < 21
+    estimate.refusal(1.0, 131.0)
+    assert estimate.per_minute > 21
+
+
+def test_an_outlier_lowers_the_rate_only_a_little():
+    estimate = RateEstimate()
+    estimate.expect(600.0)
+    rejected_at(estimate, 1, 1.0, 1.0)
+    rate = estimate.per_minute
+    send(estimate, 2, 3.0)
+    rejected_at(estimate, 3, 3.1, 1.0)
+    assert 0.9 * rate < estimate.per_minute < rate
+
+
+def test_a_wait_of_more_than_a_minute_is_tried_after_one_and_then_obeyed():
+    estimate = RateEstimate()
+    send(estimate, 1, 0.0)
+    rejected_at(estimate, 2, 0.1, 200.0)
+    assert estimate.hold == pytest.approx(60.1)
+    rejected_at(estimate, 3, 60.2, 200.0)
+    assert estimate.hold == pytest.approx(260.2)
+
+
+def test_a_copy_whose_rate_is_zero_admits_nothing_more():
+    copy = CounterCopy(60.0, 0.0)
+    copy.capacity = 1.0
+    copy.anchor(0, 0.0, 0.0)
+    assert copy.next_chance(1.0, 0.0, 5.0) == float("inf")
+
+
+def test_a_call_bigger_than_a_minute_goes_when_the_minute_is_empty():
+    copy = CounterCopy(60.0, 0.0)
+    copy.is_bucket, copy.amount = False, 100.0
+    copy.add(1, 80.0, 0.0)
+    assert copy.next_chance(500.0, 0.0, 1.0) == pytest.approx(60.0, abs=0.01)
+    assert copy.next_chance(500.0, 0.0, 61.0) == 61.0
+    copy.amount = 10.0
+    copy.sent.used = 50.0  # what is known of others
+    assert copy.next_chance(5.0, 0.0, 62.0) == pytest.approx(63.0)
+
+
+def test_calls_of_long_ago_are_forgotten():
+    copy = CounterCopy(60.0, 0.0)
+    copy.add(1, 5.0, 0.0)
+    copy.add(2, 5.0, 100.0)
+    assert copy.sent.used == 5.0
+    assert copy.sent.used_until(1, 30.0) == 5.0  # as it was counted then
+    copy.settle(1, 7.0)
+    assert copy.sent.used == 5.0
+    copy.add(3, 5.0, 300.0)
+    copy.settle(1, 9.0)
+    assert copy.sent.cost_of(1) == 0.0
+    assert copy.sent.spent == 17.0
