@@ -153,6 +153,11 @@ images = click.option(
     help="An image or a PDF file that goes with the prompt; may be repeated.",
 )
 
+warm = click.option(
+    "--warm",
+    is_flag=True,
+    help="Send one prompt ahead, so that the others find its long beginning cached.",
+)
 messages = click.option(
     "--messages",
     metavar="FILE",

@@ -105,6 +105,8 @@ class RequestSettings:
     """The pydantic model of which `schema` is; it checks replies too."""
     reasoning: Effort | None = None
     thinking_tokens: int | None = None
+    marks_prompt: bool = False
+    """Whether the provider is asked to cache the prompt, for the draws that have the same one."""
     seed_path: str | None = None
     """The path from which seeds are derived, if that of the sample was another one before."""
 
@@ -371,6 +373,7 @@ class _Sampler:
             schema=draws.schema,
             reasoning=draws.reasoning,
             thinking_tokens=draws.thinking_tokens,
+            shared_prefix=len(turn.messages[-1].content) if draws.marks_prompt else None,
         )
         drawn.reply = await model.complete(request)
         _check_usable(drawn.reply, model.name)

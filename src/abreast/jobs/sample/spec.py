@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final, Self
 
@@ -49,6 +49,7 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "explain": (lambda given: isinstance(given, bool), "true or false"),
     "images": (TEXTS.fits, "a list of paths of images and PDF files"),
     "messages": (lambda given: isinstance(given, list), "a list of messages"),
+    "warm": (lambda given: isinstance(given, bool), "true or false"),
 }
 """By key of the specification: the test of a value, and the text that describes a valid one."""
 
@@ -81,6 +82,8 @@ class SampleSpec:
     thinking_tokens: int | None = None
     messages: tuple[dict[str, Any], ...] | None = field(default=None, hash=False)
     """The turns before the prompt, or all turns where there is no prompt."""
+    warm: bool = False
+    """Whether one draw goes ahead, so that the others find a long prompt cached."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], where: str = "sample") -> Self:
@@ -122,6 +125,8 @@ class SampleSpec:
         for option in (*THINKING_OPTIONS, "messages"):  # manifests of before have none
             if facts[option] is None:
                 del facts[option]
+        if not self.warm:
+            del facts["warm"]
         if self.messages is not None:
             facts["messages"] = list(self.messages)
         return facts
@@ -140,7 +145,7 @@ class SampleSpec:
         Paths of images count from `folder`.
         """
         made = [parse_check(text, judge, find=find, read=read) for text in self.checks]
-        return make_job(
+        job = make_job(
             self.prompt,
             model,
             messages=self.messages,
@@ -161,6 +166,7 @@ class SampleSpec:
             files=self.images,
             folder=folder,
         )
+        return replace(job, draws=replace(job.draws, marks_prompt=self.warm))
 
 
 def _check_messages(given: Mapping[str, Any], where: str) -> None:
