@@ -201,6 +201,11 @@ agent_options = group_of(
     ),
 )
 
+warm = click.option(
+    "--warm",
+    is_flag=True,
+    help="Send one prompt ahead, so that the others find its long beginning cached.",
+)
 messages = click.option(
     "--messages",
     metavar="FILE",

@@ -130,6 +130,20 @@ def test_a_job_file_gives_what_the_flags_give(at, calm, text):
     assert (plan["worst_requests"], calm.stats().arrived) == (12, before)
 
 
+def test_with_warm_one_draw_fills_the_cache_for_the_others(abreast):
+    prompt = "word " * 1200
+    with start_storm(strict="anthropic-new", latency=0.05) as storm:
+        declared(abreast, storm)
+        address = f'base_url = "{storm.url}/v1"\napi_key_env = "STORM_KEY"'
+        abreast.file("abreast.toml", f'[lanes.claude]\nkind = "anthropic"\n{address}\n')
+        (result,) = abreast(
+            *("sample", prompt, "-m", "claude/opus", "-b", "4", "--check", NEVER),
+            *("--warm", "--on-error", "collect", "--json"),
+        ).rows
+    used = result["usage"]
+    assert used["cached_input_tokens"] > 2 * used["cache_write_tokens"] > 2048
+
+
 def test_a_dry_run_tells_the_cost_and_spends_and_writes_nothing(at, calm):
     abreast, before = at(calm), calm.stats().arrived
     options = (

@@ -81,11 +81,7 @@ _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--he
     is_flag=True,
     help="Answer an equal request as it was answered before; see `abreast cache`.",
 )
-@click.option(
-    "--warm",
-    is_flag=True,
-    help="Send one prompt ahead, so that the others find its long beginning cached.",
-)
+@options.warm
 @click.option(
     "--executor",
     metavar="NAME",

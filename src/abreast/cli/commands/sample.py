@@ -27,6 +27,7 @@ from abreast.models.conversation import make_conversation
 @options.model_options
 @options.images
 @options.messages
+@options.warm
 @click.option(
     "--check", "checks", metavar="TEXT", multiple=True, help="What a draw must be; may be repeated."
 )
@@ -146,6 +147,7 @@ def _spec(config: Config, question: str | None, given: dict[str, Any]) -> Sample
         explain=given["explain"],
         images=given["image"],
         messages=None if talk is None else tuple(talk),
+        warm=given["warm"],
         breadth=read_number("--breadth", given["breadth"]) or 1,
         depth=read_number("--depth", given["depth"]) or 1,
     )

@@ -173,7 +173,9 @@ class SampleDriver(JobDriver):
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
         """Open the model and the judge."""
         opened = [
-            await stack.enter_async_context(open_named(name, self._lanes, store))
+            await stack.enter_async_context(
+                open_named(name, self._lanes, store, warm=self._spec.warm)
+            )
             for name in self._models
         ]
         facts: dict[str, Any] = {}

@@ -108,6 +108,8 @@ class RequestSettings:
     thinking_tokens: int | None = None
     worktrees: str | None = None
     """The lane that lends each branch a worktree."""
+    marks_prompt: bool = False
+    """Whether the provider is asked to cache the prompt, for the draws that have the same one."""
     seed_path: str | None = None
     """The path from which seeds are derived, if that of the sample was another one before."""
 
@@ -376,6 +378,7 @@ class _Sampler:
             schema=draws.schema,
             reasoning=draws.reasoning,
             thinking_tokens=draws.thinking_tokens,
+            shared_prefix=len(turn.messages[-1].content) if draws.marks_prompt else None,
         )
         drawn.reply = await model.complete(request)
         _check_usable(drawn.reply, model.name)

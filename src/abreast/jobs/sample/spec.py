@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final, Self
 
@@ -52,6 +52,7 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "messages": (lambda given: isinstance(given, list), "a list of messages"),
     "agent": (lambda given: isinstance(given, str), "an agent such as claude"),
     "allow": (TEXTS.fits, "a list of permissions such as edit"),
+    "warm": (lambda given: isinstance(given, bool), "true or false"),
 }
 """By key of the specification: the test of a value, and the text that describes a valid one."""
 
@@ -88,6 +89,8 @@ class SampleSpec:
     """A coding agent, in place of a model; `model` is then one of its own, or empty."""
     allow: tuple[str, ...] = ()
     """What the agent may do."""
+    warm: bool = False
+    """Whether one draw goes ahead, so that the others find a long prompt cached."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], where: str = "sample") -> Self:
@@ -132,6 +135,8 @@ class SampleSpec:
         for option in (*THINKING_OPTIONS, "messages", "agent", "allow"):
             if facts[option] in (None, []):  # manifests of before have none
                 del facts[option]
+        if not self.warm:
+            del facts["warm"]
         if self.messages is not None:
             facts["messages"] = list(self.messages)
         return facts
@@ -153,7 +158,7 @@ class SampleSpec:
         made = [
             parse_check(text, judge, find=find, read=read, command=command) for text in self.checks
         ]
-        return make_job(
+        job = make_job(
             self.prompt,
             model,
             messages=self.messages,
@@ -174,6 +179,7 @@ class SampleSpec:
             files=self.images,
             folder=folder,
         )
+        return replace(job, draws=replace(job.draws, marks_prompt=self.warm))
 
 
 def _check_messages(given: Mapping[str, Any], where: str) -> None:
