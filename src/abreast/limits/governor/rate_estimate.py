@@ -231,7 +231,8 @@ class RateEstimate:
         copy = self.copy
         full = header.left + header.reset * header.limit / self.minute
         known = copy.capacity if copy.capacity < inf else full if self._last_serial != 1 else 0.0
-        copy.capacity = max(1.0, header.left + cost, known)
+        # A call bigger than a bucket leaves nothing: its size says nothing of the bucket's.
+        copy.capacity = max(1.0, header.left + cost if header.left >= 1 else 0.0, known)
 
     def _measure_by_headers(self, header: HeaderFacts, serial: int, sent: float) -> None:
         """Measure the rate at which a bucket fills: others may use a part of it.
