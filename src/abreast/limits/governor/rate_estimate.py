@@ -230,8 +230,9 @@ class RateEstimate:
         """Learn how much a full bucket holds: what is left and what is missing, at first."""
         copy = self.copy
         full = header.left + header.reset * header.limit / self.minute
-        known = copy.capacity if copy.capacity < inf else full if self._last_serial > 1 else 0.0
-        copy.capacity = max(1.0, header.left + cost, known)
+        known = copy.capacity if copy.capacity < inf else full if self._last_serial != 1 else 0.0
+        # A call bigger than a bucket leaves nothing: its size says nothing of the bucket's.
+        copy.capacity = max(1.0, header.left + cost if header.left >= 1 else 0.0, known)
 
     def _measure_by_headers(self, header: HeaderFacts, serial: int, sent: float) -> None:
         """Measure the rate at which a bucket fills: others may use a part of it.
@@ -242,7 +243,8 @@ class RateEstimate:
         full = header.limit / self.minute
         if header.reset > 0:
             # In that time comes back what is missing.
-            full = min(full, (self.copy.capacity - header.left) / header.reset)
+            seen = (self.copy.capacity - header.left) / header.reset
+            full = min(full, max(seen, 0.02 * full))
         if start is None or header.left + 2 * self.mean >= 0.9 * self.copy.capacity:
             if start is not None:
                 self._set_rate(full)
