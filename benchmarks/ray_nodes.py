@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -109,15 +109,25 @@ class TwoNodes:
         """Whether an agent is on the second node."""
         return parent_of(agent) == self.second.raylet
 
-    def wait_for_nodes(self) -> None:
-        """Wait until both nodes are there; this process must be connected."""
+    def wait_for_nodes(self, before: Collection[str] = ()) -> None:
+        """Wait until both nodes are there; this process must be connected.
+
+        One of them is none of those `before`: a killed one counts as alive for a while.
+        """
         ray: Any = import_module("ray")
-        wait_until(lambda: sum(bool(node["Alive"]) for node in ray.nodes()) == BOTH)
+
+        def are_there() -> bool:
+            alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+            return len(alive) == BOTH and not alive.issubset(before)
+
+        wait_until(are_there)
 
     def replace_node(self) -> None:
         """Start another second node after the death of the first."""
+        ray: Any = import_module("ray")
+        before = [node["NodeID"] for node in ray.nodes()]
         self.add_node()
-        self.wait_for_nodes()
+        self.wait_for_nodes(before)
 
     def close(self) -> None:
         """Kill both nodes."""

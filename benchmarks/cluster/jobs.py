@@ -87,7 +87,7 @@ class Job:
 
     def start(self, *arguments: str, given: str = "") -> subprocess.Popen[str]:
         """Start abreast, with its items on stdin."""
-        with tempfile.TemporaryFile("w+") as items:
+        with tempfile.TemporaryFile("w+") as items, (self.folder / "stderr").open("a") as errors:
             items.write(given)
             items.seek(0)
             return subprocess.Popen(
@@ -96,7 +96,7 @@ class Job:
                 env=self._environment,
                 stdin=items,
                 stdout=subprocess.PIPE,
-                stderr=(self.folder / "stderr").open("a"),
+                stderr=errors,
                 text=True,
             )
 
