@@ -96,6 +96,27 @@ def test_a_free_slot_goes_to_the_driver_that_waits():
     assert drivers.held() == [0, 1]
 
 
+def test_a_free_slot_is_not_used_while_the_ledger_may_give_it_to_others():
+    drivers = Drivers(Terms(1))
+    drivers.ask(0, "a")
+    drivers.turn()
+    drivers.ask(1, "b")
+    drivers.turn()
+    drivers.desks[0].give("a")
+    change = drivers.ledgers.change_ledger
+
+    def change_late(name, changed):
+        change(name, changed)
+        drivers.ask(0, "c")  # before the answer is here
+
+    drivers.ledgers.change_ledger = change_late
+    drivers.exchangers[0].exchange_once()
+    drivers.ledgers.change_ledger = change
+    drivers.exchangers[1].exchange_once()
+    drivers.clock.advance_nowait(0.05)
+    assert drivers.held() == [0, 1]
+
+
 def test_no_call_starts_when_the_last_grant_is_old():
     drivers = Drivers(Terms(2))
     drivers.ask(0, "a")

@@ -89,14 +89,16 @@ class LaneShare:
             # Only for calls that have a slot, and for the next: others would keep from other
             # drivers what they can't use.
             soon = tickets[: max(1, self.slots.leased - taken)]
+            wanted = taken + sum(self.slots.weight(_need(each, self.slots)) for each in tickets)
+            # The ledger may lend what is free here to others before the grant arrives.
+            self.slots.leased = taken
             unsent, rates = self.rates.settle(soon)
             freed, spent, budget = self.budget.settle(soon)
             return Report(
                 holder=holder,
                 number=number,
                 slots_taken=taken,
-                slots_wanted=taken
-                + sum(self.slots.weight(_need(each, self.slots)) for each in tickets),
+                slots_wanted=wanted,
                 rates=rates,
                 unsent=unsent,
                 budget=budget,
