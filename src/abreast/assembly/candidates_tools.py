@@ -215,7 +215,7 @@ def find_tests(
     names = []
     for given in spec.tests:
         file, mark, rest = given.partition("::")
-        names.append(f"{_find_file(cwd / file, root, spell('tests'))}{mark}{rest}")
+        names.append(f"{_find_file(file, cwd, root, spell('tests'))}{mark}{rest}")
     python = spec.python or sys.executable
     if spec.python and os.sep in python:
         # Not resolved: the link's own place decides which virtual environment it is.
@@ -231,13 +231,13 @@ def find_evidence(
     spec: CandidatesSpec, cwd: Path, root: Path, spell: Callable[[str], str] = str
 ) -> EvidenceSources:
     """What calls the target besides the tests. Raises ValueError."""
-    scripts = tuple(_find_file(cwd / one, root, spell("workload")) for one in spec.workload)
+    scripts = tuple(_find_file(one, cwd, root, spell("workload")) for one in spec.workload)
     return EvidenceSources(spec.doctests, scripts, spec.trace, spec.hints)
 
 
-def _find_file(given: Path, root: Path, word: str) -> str:
+def _find_file(given: str, cwd: Path, root: Path, word: str) -> str:
     """Return the path of a file of the project from its directory. Raises ValueError."""
-    path = given.resolve()
+    path = (cwd / given).resolve()
     if not path.exists():
         raise ValueError(f"{word}: there is no {given}")
     if not path.is_relative_to(root):

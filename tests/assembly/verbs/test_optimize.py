@@ -45,7 +45,7 @@ class Judge(FakeEvaluator):
 def judge(monkeypatch):
     """The evaluator of all runs of a test."""
     evaluator = Judge()
-    monkeypatch.setattr(candidates_tools, "Evaluator", lambda *_: evaluator)
+    monkeypatch.setattr(candidates_tools, "Evaluator", lambda *_, **__: evaluator)
     monkeypatch.setattr(candidates_tools, "_check_pytest", lambda *_: None)
     return evaluator
 
