@@ -32,10 +32,11 @@ from abreast.serve.answer_cache import AnswerCache
 from abreast.serve.command import ServedCommand
 from abreast.serve.costs import ServedTotals
 from abreast.serve.gateway import Gateway
-from abreast.serve.recording import KIND, Recording
+from abreast.serve.recording import Recording
 from abreast.serve.routes import Routes
 from abreast.serve.server import GatewayServer, ServerOptions
 from abreast.store.port import RunRow, Store
+from abreast.views.served import KIND
 
 DEFAULT_PORT: Final = 7788
 TOKEN: Final = "ABREAST_SERVE_TOKEN"  # noqa: S105 - the name of a variable
