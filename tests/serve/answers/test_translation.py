@@ -71,6 +71,52 @@ async def test_an_error_of_the_model_is_an_error_in_the_dialect(client, model, p
     assert "rather not" in answer.json["error"]["message"]
 
 
+async def test_a_forced_tool_is_forced_in_the_provider_s_own_api():
+    """Whatever API the client and the provider speak; the storm calls a tool that is forced."""
+    plain = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
+    both = [plain, {**plain, "name": "clock"}]
+    chosen = {
+        "/v1/chat/completions": chat()
+        | {
+            "tools": [{"type": "function", "function": tool} for tool in both],
+            "tool_choice": {"type": "function", "function": {"name": "clock"}},
+        },
+        "/v1/responses": {
+            "input": "Hello",
+            "tools": [{"type": "function", **tool} for tool in both],
+            "tool_choice": {"type": "function", "name": "clock"},
+        },
+        "/v1/messages": message()
+        | {
+            "tools": [{"name": tool["name"], "input_schema": plain["parameters"]} for tool in both],
+            "tool_choice": {"type": "tool", "name": "clock"},
+        },
+    }
+    async with open_storm() as storm, open_storm(strict="openai-responses") as other:
+        settings = lanes(storm.url) | {"responses": lanes(other.url)["responses"]}
+        await _check_forced(settings, chosen)
+
+
+async def _check_forced(settings, chosen):
+    async with open_gateway(settings) as client:
+        for path, body in chosen.items():
+            for model in ("openai/x", "anthropic/x", "responses/x"):
+                answer = await client.post(path, {**body, "model": model})
+                assert answer.status == 200, answer.body
+                said = [
+                    *(answer.json.get("choices") or [{"message": {}}])[0]["message"].get(
+                        "tool_calls", ()
+                    ),
+                    *(item for item in answer.json.get("output", ()) if "name" in item),
+                    *(item for item in answer.json.get("content", ()) if "name" in item),
+                ]
+                names = [one.get("name") or one["function"]["name"] for one in said]
+                assert names == ["clock"], (path, model, answer.body)
+            lost = {**body, "model": "local/smollm2", "tools": body["tools"][:1]}
+            answer = await client.post(path, lost)
+            assert (answer.status, "tool_choice" in answer.json["error"]["message"]) == (400, True)
+
+
 async def test_a_storm_of_one_dialect_answers_clients_of_the_others():
     store = MemoryStore()
     tool = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
