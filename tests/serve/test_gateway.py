@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from aiohttp import web
@@ -10,6 +11,7 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.models.price import FlatPrice
 from abreast.serve.dialects.chat import Chat
 from abreast.store.port import each_outcome
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, MemoryStore, open_storm
 from abreast.views.served import ServedSums
 from abreast.web.pages import PageSource
@@ -344,3 +346,13 @@ async def test_a_parked_lane_is_tried_again_by_itself(upstream):
         server.park(server.parked, SYSTEM_CLOCK.now())  # as if a minute had passed
         upstream.answer = reply_hi
         assert (await client.chat("later")).status == 200
+
+
+async def test_the_limits_of_a_shared_lane_are_those_of_the_store_s_ledger(upstream, tmp_path):
+    settings = lanes(upstream.url, width=2, shared=True, adaptive=False)
+    with closing(SqliteStore(tmp_path / "runs.db")) as store:
+        async with open_gateway(settings, store=store) as client:
+            answers = await asyncio.gather(*(client.chat(f"{at}") for at in range(6)))
+            assert list(store.ledgers()) == ["openai"]  # which other processes keep to as well
+    assert {answer.status for answer in answers} == {200}
+    assert upstream.peak <= 2

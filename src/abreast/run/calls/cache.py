@@ -80,7 +80,8 @@ class Replay:
         digest = digest_of(self.recorded_name, request)
         item = current_state()
         if item is not None:
-            number = item.calls.counts[digest] - 1 if item.calls is not None else 0
+            # An item that is itself one call counts none by its digest.
+            number = item.calls.counts.get(digest, 0) - 1 if item.calls is not None else 0
             found = self._by_path.get(
                 call_path(_path_in_run(item.path), digest, max(0, number), item.attempt)
             )
