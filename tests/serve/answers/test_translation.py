@@ -186,6 +186,10 @@ async def test_a_recorded_run_is_a_model_that_answers_in_every_dialect(model):
             assert (answer.status, b"Good day to you" in answer.body) == (200, True), answer.body
             unknown = await client.post(path, {**body, "model": "replay/asked-1", bound: 65})
             assert unknown.status == 400, unknown.body
+    async with open_gateway(PROVIDERS, store=store) as client:
+        answer = await client.post("/v1/messages", message() | {"model": "replay/serve-1"})
+    assert answer.status == 404
+    assert "abreast serve --replay serve-1" in answer.json["error"]["message"]
 
 
 async def test_an_image_arrives_in_the_provider_s_own_form():
