@@ -2,16 +2,19 @@
 
 import asyncio
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from aiohttp import web
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.models.price import FlatPrice
-from abreast.serve.costs import totals_by
 from abreast.serve.dialects.chat import Chat
 from abreast.store.port import each_outcome
+from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, MemoryStore, open_storm
+from abreast.views.served import ServedSums
+from abreast.web.pages import PageSource
 from tests.serve.gateways import (
     chat,
     chat_reply,
@@ -167,7 +170,7 @@ async def test_calls_are_counted_by_client_model_and_tag(upstream):
         await client.chat("b", headers={"x_abreast_client": "notebook"})
         await client.post("/v1/chat/completions", chat("c"), key="token-of-this-test.agent")
         await client.post("/v1/chat/completions", chat("d"), user_agent="OpenAI/Python 3.49.0")
-    found = totals_by(each_outcome(store, "serve-1"))
+    found = ServedSums(each_outcome(store, "serve-1")).totals()
     assert {name: count for name, (count, _) in found["client"].items()} == {
         "notebook": 2,
         "agent": 1,
@@ -178,6 +181,34 @@ async def test_calls_are_counted_by_client_model_and_tag(upstream):
     assert list(found["model"]) == ["openai/gpt-x"]
     lanes_drawn = {one.lane for one in each_outcome(store, "serve-1")}
     assert lanes_drawn == {"client notebook", "client agent", "client OpenAI"}
+
+
+async def test_lanes_by_client_are_live(upstream):
+    store, gate = MemoryStore(), Gate()
+
+    async def wait(request, body):
+        await gate.pass_(body["messages"][0]["content"])
+        return web.json_response(chat_reply())
+
+    upstream.answer = wait
+    source = PageSource(store)
+
+    def running():
+        page.refresh()
+        return {name: len(lane.running) for name, lane in page.view.lanes.items()}
+
+    async with open_gateway(lanes(upstream.url), store=store) as client:
+        page = source.reader.get("serve-1")
+        names = ("notebook", "agent", "agent")
+        asking = [
+            asyncio.create_task(client.chat(f"{at}", headers={"x_abreast_client": name}))
+            for at, name in enumerate(names)
+        ]
+        await until(lambda: running().get("client agent") == 2)
+        assert running()["client notebook"] == 1
+        gate.open_all()
+        await asyncio.gather(*asking)
+    assert set(running().values()) == {0}
 
 
 async def test_equal_requests_are_items_of_their_own(upstream):
@@ -315,3 +346,13 @@ async def test_a_parked_lane_is_tried_again_by_itself(upstream):
         server.park(server.parked, SYSTEM_CLOCK.now())  # as if a minute had passed
         upstream.answer = reply_hi
         assert (await client.chat("later")).status == 200
+
+
+async def test_the_limits_of_a_shared_lane_are_those_of_the_store_s_ledger(upstream, tmp_path):
+    settings = lanes(upstream.url, width=2, shared=True, adaptive=False)
+    with closing(SqliteStore(tmp_path / "runs.db")) as store:
+        async with open_gateway(settings, store=store) as client:
+            answers = await asyncio.gather(*(client.chat(f"{at}") for at in range(6)))
+            assert list(store.ledgers()) == ["openai"]  # which other processes keep to as well
+    assert {answer.status for answer in answers} == {200}
+    assert upstream.peak <= 2

@@ -13,12 +13,12 @@ from abreast.serve.recording import (
     Recording,
     answer_facts,
     digest_of,
-    facts_of,
     send_recorded,
     shortened,
 )
 from abreast.store.port import each_outcome
 from abreast.testing import MemoryStore
+from abreast.views.served import call_facts
 from tests.serve.gateways import (
     chat,
     chat_reply,
@@ -161,7 +161,7 @@ async def test_a_cancelled_call_has_no_answer_and_a_run_without_calls_no_replay(
         asking.cancel()
         await asyncio.wait([asking])
     [outcome] = each_outcome(store, "serve-1")
-    assert facts_of(outcome) is None
+    assert call_facts(outcome) is None
     with pytest.raises(NoSuchRun, match="no recorded calls"):
         recording(store)
 

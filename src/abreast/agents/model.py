@@ -180,7 +180,11 @@ class AgentModel:
         return _reply(runner, request, report, usage, seconds, facts)
 
     def _check(self, request: Request) -> None:
-        if any(message.files for message in request.messages) or request.tools:
+        if (
+            any(message.files for message in request.messages)
+            or request.tools
+            or request.tool_choice
+        ):
             raise RequestRefused(f"{self.runner.name} takes a text: no images, no tools")
         if request.schema is not None and not self.runner.schema:
             raise RequestRefused(f"{self.runner.name} can't be asked for JSON by a schema")

@@ -13,7 +13,7 @@ from abreast.jobs.plan.job import PlanResult, State
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan
 from abreast.jobs.plan.settings import PlanJob
 from abreast.jobs.plan.spec import Plan
-from abreast.views.html_table import html_table
+from abreast.views.job_view import html_table
 from abreast.worktrees.merge.merge import Merged
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.repair import repair

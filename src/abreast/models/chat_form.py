@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from abreast.models.media import MediaFile
-from abreast.models.port import Message, Request, ToolCall
+from abreast.models.port import ANY_TOOL, Message, Request, ToolCall
 
 
 def present(**fields: object) -> dict[str, Any]:
@@ -25,6 +25,11 @@ def with_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]
 def tools_form(request: Request) -> list[dict[str, Any]] | None:
     """The tools of a request; None if it has none."""
     return [{"type": "function", "function": dict(tool)} for tool in request.tools] or None
+
+
+def tool_choice_form(choice: str) -> str | dict[str, Any]:
+    """The tool that must be called, by its name, or any."""
+    return "required" if choice == ANY_TOOL else {"type": "function", "function": {"name": choice}}
 
 
 def message_form(message: Message) -> dict[str, Any]:

@@ -26,6 +26,8 @@ THINKING_OPTIONS: Final = ("reasoning", "thinking_tokens")
 """Options of calls that records leave out unless they are set."""
 OnText: TypeAlias = Callable[[str], object]
 """Called with each piece of text as it arrives; passing one makes a call stream."""
+ANY_TOOL: Final = "*"
+"""The `tool_choice` of a reply that must call a tool, whichever; no tool has such a name."""
 SHORT_REPLY_TOKENS: Final = 1024
 """The `max_tokens` for a reply of a word or two; reasoning tokens count against it too."""
 
@@ -91,6 +93,11 @@ class Request:
     """
     keeps_bound: bool = later(default=False, compare=False)
     """Fail with `CallFailed.lost_bound` rather than go without the `max_tokens` of a budget."""
+    tool_choice: str | None = later(None)
+    """The tool that the reply must call, by its name, or `*` for any of `tools`.
+
+    The model decides if None.
+    """
 
 
 @record(frozen=True, slots=True)
@@ -141,6 +148,17 @@ def check_effort(given: str | None, what: str = "reasoning") -> Effort | None:
     if given is None or given in EFFORTS:
         return given
     raise ValueError(f"{what} must be one of {', '.join(EFFORTS)}, not {given!r}")
+
+
+def check_tool_choice(request: Request) -> None:
+    """Raise ValueError if a request must call a tool that it does not have."""
+    choice = request.tool_choice
+    if choice is None or (choice == ANY_TOOL and request.tools):
+        return
+    names = [str(tool.get("name")) for tool in request.tools]
+    if choice not in names:
+        known = ", ".join(names) or "there are none"
+        raise ValueError(f"tool_choice is {choice!r}, which is none of its tools: {known}")
 
 
 class Model(Protocol):

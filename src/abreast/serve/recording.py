@@ -7,17 +7,16 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from abreast.core.errors import NoSuchRun, NotRecorded, StoreError
+from abreast.core.errors import NoSuchRun, NotRecorded
 from abreast.core.frozen import record
 from abreast.core.item import escape
 from abreast.serve.answers.outlet import AnswerHead, Outlet
-from abreast.store.codec import codec
 from abreast.store.codec.json_text import json_writer
-from abreast.store.port import Recorded, RunRow, Store, each_outcome
+from abreast.store.port import RunRow, Store, each_outcome
+from abreast.views.served import call_facts
 
 CALLS: Final = "calls"
 """The map of a run whose items are the calls."""
-KIND: Final = "serve"
 _DIGEST_BYTES: Final = 10
 # Fields that differ between two sessions with the same questions: who asks, and for which cache.
 _IDENTITY: Final = frozenset(
@@ -134,7 +133,7 @@ class Recording:
         self._given: dict[str, int] = {}
         prefix = f"{escape(run.name)}/{CALLS}/"
         for recorded in each_outcome(store, run.id, prefix=prefix):
-            facts = facts_of(recorded)
+            facts = call_facts(recorded)
             if facts is not None:
                 digest, _, number = recorded.path.rpartition("/")[2].rpartition("-")
                 self._answers.setdefault(digest, {})[int(number)] = facts
@@ -182,18 +181,6 @@ class Recording:
         more = len(diff) - _MAX_DIFF_LINES
         shown = diff[:_MAX_DIFF_LINES] + ([f"and {more} lines more"] if more > 0 else [])
         return f"{message}. The nearest one (-) and this one (+):\n" + "\n".join(shown)
-
-
-def facts_of(recorded: Recorded) -> Mapping[str, Any] | None:
-    """The facts of a recorded call; None if it was cancelled, and so has no answer."""
-    try:
-        if recorded.data["state"] == "failed":
-            facts: Any = codec.decode_error(recorded.body or "{}").details
-        else:
-            facts = codec.decode_plain(recorded.body or "null")
-    except StoreError:
-        return None
-    return facts if isinstance(facts, Mapping) and "type" in facts else None
 
 
 def facts_of_error(error: BaseException) -> Mapping[str, Any] | None:

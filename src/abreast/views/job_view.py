@@ -1,11 +1,12 @@
-"""What the views of jobs share: `JobView`, `LiveText`, and readers for recorded values.
+"""What the views of jobs share: `JobView`, `LiveText`, a table, and readers for recorded values.
 
 The readers accept whatever a run holds and return values that can be sent as JSON.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any, ClassVar, Protocol
 
 from abreast.core.errors import StoreError
@@ -107,3 +108,19 @@ def many(count: int, noun: str) -> str:
     """`1 branch`, `2 branches`."""
     ending = "es" if noun.endswith(("ch", "s", "x")) else "s"
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{ending}"
+
+
+def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a small HTML table for notebooks, of escaped text; None is shown as an empty cell."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in row)}</tr>" for row in rows
+    )
+    return (
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else escape(str(value))

@@ -24,6 +24,7 @@ from abreast.views.lane_rows import (
     TimeWindow,
 )
 from abreast.views.progress import OutcomeCounts
+from abreast.views.served import ServedSums
 
 _GRAINS: Final = 500  # per window: bars shorter than one grain are merged
 _MAX_KEPT_ROWS: Final = 256  # rows of a lane that keep their bars: no drawing is higher
@@ -139,11 +140,14 @@ class LaneChart(LaneFold[ChartLane]):
     """The lanes of one run so far, as far as a drawing can show them.
 
     With `whole` it keeps the whole run, in coarser steps as the run gets longer; else the last
-    `window` seconds.
+    `window` seconds. With `served`, the calls of a server are summed in it.
     """
 
-    def __init__(self, window: float = 60.0, *, whole: bool = False) -> None:
+    def __init__(
+        self, window: float = 60.0, *, whole: bool = False, served: ServedSums | None = None
+    ) -> None:
         super().__init__()
+        self.served = served
         self.window = TimeWindow(window, _GRAINS, whole=whole)
         self._peak = 0
         self._outcomes = OutcomeCounts()
@@ -189,6 +193,8 @@ class LaneChart(LaneFold[ChartLane]):
 
     def _settled(self, event: Event, lane: ChartLane, state: str) -> None:
         self._outcomes.settle(event.path, state, lane.ended)
+        if self.served is not None:
+            self.served.add(event)
         second = int(self.now)
         if not self._recent or self._recent[-1][0] != second:
             self._recent.append([second, 0])

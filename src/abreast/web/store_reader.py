@@ -22,6 +22,7 @@ JOB_VIEWS: Final = {
     "map": "abreast.jobs.map.view:MapView",
 }
 """The kinds of runs that are jobs, each with its view, as `module:Class`."""
+_VIEWS: Final = {**JOB_VIEWS, "serve": "abreast.views.served:ServedView"}
 
 
 class JobViewReader:
@@ -31,8 +32,8 @@ class JobViewReader:
     """
 
     def __init__(self, kind: str) -> None:
-        """Read nothing yet. A run whose kind is not a job's is shown as a map."""
-        self.kind = kind if kind in JOB_VIEWS else "map"
+        """Read nothing yet. A run whose kind has no view is shown as a map."""
+        self.kind = kind if kind in _VIEWS else "map"
         self._fold: JobView | None = None
         self._follower = Follower()
         self._lock = threading.Lock()
@@ -49,7 +50,7 @@ class JobViewReader:
         until = SYSTEM_CLOCK.now() + seconds
         with self._lock:
             if self._fold is None:  # a job's module is imported on first use
-                module, _, name = JOB_VIEWS[self.kind].partition(":")
+                module, _, name = _VIEWS[self.kind].partition(":")
                 self._fold = cast("JobView", getattr(import_module(module), name)())
             self._follower.read(store, run, self._fold.add, self._fold.KINDS, until)
             after = self._follower.after

@@ -92,6 +92,11 @@ def test_a_command_gets_its_answers_its_exit_code_counts_and_the_cost_is_said(pr
     by_client, by_model = facts["served"]["client"], facts["served"]["model"]
     assert (by_client["program"]["calls"], by_model["openai/gpt-x"]["calls"]) == (2, 2)
     assert by_client["program"]["usd"] == by_model["openai/gpt-x"]["usd"] > 0
+    watched = project("watch", "serve-1").out
+    assert "by client  program: 2 calls" in watched
+    assert "by model  openai/gpt-x: 2 calls" in watched
+    assert "client program" in watched  # its lane
+    assert project("watch", "serve-1", "--json").rows[-1]["served"] == facts["served"]
 
 
 def test_a_recorded_command_is_replayed_without_a_provider_and_without_a_key(project, storm):

@@ -259,8 +259,12 @@ async def test_a_prompt_beyond_the_context_is_too_long(model):
 
 @pytest.mark.parametrize(
     "request_",
-    [Request(()), ask("Hello", schema={"type": "wat"})],
-    ids=["no messages", "not a schema"],
+    [
+        Request(()),
+        ask("Hello", schema={"type": "wat"}),
+        ask("Hello", tools=({"name": "find"},), tool_choice="find"),
+    ],
+    ids=["no messages", "not a schema", "a forced tool"],
 )
 async def test_a_request_that_makes_no_sense_is_refused(model, request_):
     with pytest.raises(RequestRefused):

@@ -11,6 +11,7 @@ from abreast.models.providers.accepted_form import AcceptedForm, parameters
 from abreast.models.providers.anthropic import Anthropic
 from abreast.models.providers.gemini import Gemini
 from abreast.models.providers.openai import OpenAI
+from abreast.models.providers.responses import OpenAIResponses
 from tests.models.serving import Recorded, ask, closing, events, serving
 
 KEY = "sk-learned-0123"
@@ -207,6 +208,90 @@ async def test_anthropic_models_that_refuse_a_forced_tool_or_the_native_format()
     ]
     assert reply.value == {"x": 3}
     assert reply.changed == ("without temperature", "schema by the prompt")
+
+
+# --- a tool that must be called
+
+TOOLS = tuple({"name": name, "parameters": {"type": "object"}} for name in ("find", "other"))
+NO_FORCE = openai_error("deepseek-reasoner does not support this tool_choice")
+
+
+@pytest.mark.parametrize(
+    ("open_model", "field", "one", "any_tool"),
+    [
+        (
+            OpenAI,
+            "tool_choice",
+            {"type": "function", "function": {"name": "find"}},
+            "required",
+        ),
+        (OpenAIResponses, "tool_choice", {"type": "function", "name": "find"}, "required"),
+        (Anthropic, "tool_choice", {"type": "tool", "name": "find"}, {"type": "any"}),
+        (
+            Gemini,
+            "toolConfig",
+            {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["find"]}},
+            {"functionCallingConfig": {"mode": "ANY"}},
+        ),
+    ],
+)
+def test_a_tool_that_must_be_called_is_sent_in_the_form_of_each_api(
+    open_model: Any, field: str, one: object, any_tool: object
+) -> None:
+    model = open_model("p/m", "http://127.0.0.1/v1", KEY)
+    chosen = [model.body_of(ask(tools=TOOLS, tool_choice=name))[0] for name in ("find", "*", None)]
+    assert [body.get(field) for body in chosen] == [one, any_tool, None]
+    both = model.body_of(ask(tools=TOOLS, tool_choice="*", schema=POINT))[0]
+    assert "final_reply" not in json.dumps(both)
+    with pytest.raises(RequestRefused, match="none of its tools: find, other"):
+        model.body_of(ask(tools=TOOLS, tool_choice="lost"))
+    with pytest.raises(RequestRefused, match="there are none"):
+        model.body_of(ask(tool_choice="*"))
+
+
+async def test_a_model_that_refuses_to_be_forced_is_asked_without_it_from_then_on() -> None:
+    request = ask(tools=TOOLS, tool_choice="find")
+    async with serving(NO_FORCE, completion(), completion(), completion('{"x": 3}')) as server:
+        async with closing(OpenAI("deepseek/r", server.url, KEY, structured="tool")) as model:
+            replies = [await model.complete(request) for _ in range(2)]
+            valued = await model.complete(ask(schema=POINT))
+    assert [("tool_choice" in body) for body in server.bodies] == [True, False, False, False]
+    assert [len(body["tools"]) for body in server.bodies[:3]] == [2, 2, 2]
+    assert [reply.changed for reply in replies] == [("without tool_choice",)] * 2
+    # A value can't be had by a tool that must be called either.
+    assert (valued.value, server.bodies[3]["response_format"]) == (
+        {"x": 3},
+        {"type": "json_object"},
+    )
+
+
+async def test_a_schema_beside_it_is_not_blamed() -> None:
+    request = ask(tools=TOOLS, tool_choice="*", schema=POINT)
+    async with serving(NO_FORCE, completion('{"x": 3}')) as server:
+        async with closing(OpenAI("deepseek/r", server.url, KEY)) as model:
+            reply = await model.complete(request)
+    assert [body["response_format"]["type"] for body in server.bodies] == ["json_schema"] * 2
+    assert (reply.value, reply.changed) == ({"x": 3}, ("without tool_choice",))
+
+
+async def test_thinking_that_forbids_a_forced_tool_is_no_lesson_about_the_model() -> None:
+    refused = anthropic_error("Thinking may not be enabled when tool_choice forces tool use.")
+    request = ask(tools=TOOLS, tool_choice="find", thinking_tokens=2048)
+    async with serving(refused) as server:
+        model = Anthropic("anthropic/claude-3-7-sonnet", server.url, KEY)
+        async with closing(model):
+            with pytest.raises(RequestRefused, match="Thinking may not"):
+                await model.complete(request)
+    assert (len(server.bodies), bool(model.form)) == (1, False)
+
+
+async def test_a_wrong_value_of_it_is_for_the_user_to_know() -> None:
+    wrong = openai_error("Invalid value for 'tool_choice': must be a function.", "tool_choice")
+    async with serving(wrong) as server:
+        async with closing(OpenAI("x/y", server.url, KEY)) as model:
+            with pytest.raises(RequestRefused, match="tool_choice"):
+                await model.complete(ask(tools=TOOLS, tool_choice="find"))
+    assert len(server.bodies) == 1
 
 
 async def test_gemini_names_its_parameters_in_a_part_of_the_body() -> None:

@@ -1,6 +1,7 @@
 """Model calls: admitted by their lane, retried, charged once, recorded, never made twice."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +27,7 @@ from abreast.models.price import FlatPrice
 from abreast.run.calls.cache import Replay, StoreCache
 from abreast.run.calls.journal import digest_of
 from abreast.run.calls.lane import ModelLane
-from abreast.run.calls.model import Caller
+from abreast.run.calls.model import Caller, with_item_seed
 from abreast.run.item_state import current_state
 from abreast.store.codec import codec
 from abreast.testing import Gate, ManualClock, MemoryStore
@@ -689,3 +690,35 @@ def test_a_request_has_the_name_of_before_unless_its_turns_keep_something():
     assert before == "c50c23982da18815"  # in journals of earlier versions
     kept = Message("assistant", "Hm.", (CALL,), kept=KEPT)
     assert digest_of("test/echo", Request((turns[0], kept, turns[2]), max_tokens=5)) != before
+
+
+def test_a_tool_that_must_be_called_makes_another_request_and_others_keep_their_names():
+    tools = ({"name": "find"},)
+    free = Request((Message("user", "Hi"),), tools=tools)
+    names = [
+        digest_of("test/echo", replace(free, tool_choice=choice)) for choice in (None, "*", "find")
+    ]
+    assert names[0] == "3f4a44c2669e92b5"  # in journals of earlier versions
+    assert len(set(names)) == 3
+    assert "tool_choice" not in codec.encode(free, "a request")
+    assert (
+        codec.decode(codec.encode(replace(free, tool_choice="*"), "a request")).tool_choice == "*"
+    )
+
+
+async def test_an_item_s_seed_changes_nothing_else_of_a_request():
+    request = Request(
+        (Message("user", "Hi"),),
+        *("be brief", 0.5, None, ("x",), 9, {"type": "object"}, ({"name": "find"},), {"k": 1}),
+        *("low", 7, 3),
+        tool_choice="find",
+    )
+
+    async def work(_):
+        return with_item_seed(request, current_state())
+
+    async with abreast.open_run("r") as run:
+        [sent] = await run.map(work, ["a"], width=1).values()
+    assert sent.seed is not None
+    assert replace(sent, seed=None) == request
+    assert sent.shared_prefix == 3

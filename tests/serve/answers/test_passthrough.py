@@ -6,9 +6,9 @@ import json
 import pytest
 from aiohttp import web
 
-from abreast.serve.costs import totals_by
 from abreast.store.port import each_outcome
 from abreast.testing import MemoryStore
+from abreast.views.served import ServedSums
 from tests.serve.gateways import (
     KEY,
     TOKEN,
@@ -112,7 +112,7 @@ async def test_a_stream_is_passed_on_byte_for_byte_and_its_usage_is_counted(upst
         answer = await client.chat(stream=True, stream_options={"include_usage": True})
     assert answer.body == b"".join(parts)
     assert answer.headers["content-type"] == "text/event-stream"
-    [(_, used)] = totals_by(each_outcome(store, "serve-1"))["client"].values()
+    [(_, used)] = ServedSums(each_outcome(store, "serve-1")).totals()["client"].values()
     assert (used.input_tokens, used.output_tokens, used.usd) == (5, 2, pytest.approx(0.007))
 
 

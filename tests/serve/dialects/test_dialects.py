@@ -149,6 +149,26 @@ def test_images_and_schemas_are_read(name):
     assert (read.messages, read.schema) == ((turn,), SCHEMA)
 
 
+@pytest.mark.parametrize("choice", [None, "*", "look-up"])
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_the_tool_that_must_be_called_is_read(name, choice):
+    dialect, provider = ADAPTERS[name]
+    tools = tuple({"name": tool, "parameters": {"type": "object"}} for tool in ("look-up", "other"))
+    request = replace(BARE, tools=tools, tool_choice=choice)
+    read = dialect.read(json.loads(encode(provider.write(request, stream=False))))
+    assert (read.tool_choice, [tool["name"] for tool in read.tools]) == (
+        *(choice, ["look-up", "other"]),
+    )
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_no_tool_is_offered_if_none_may_be_called(name):
+    dialect, provider = ADAPTERS[name]
+    body = provider.write(replace(BARE, tools=({"name": "x"},)), stream=False)
+    none = {"type": "none"} if name == "messages" else "none"
+    assert dialect.read({**body, "tool_choice": none}).tools == ()
+
+
 BAD = [
     ("chat", {"messages": []}, "messages"),
     ("chat", {"messages": [{"role": "system", "content": "x"}]}, "messages"),
@@ -160,6 +180,9 @@ BAD = [
     ("chat", {"stop": [1]}, "stop"),
     ("chat", {"tools": [{"type": "web_search"}]}, "tools[0].type"),
     ("chat", {"tool_choice": "required"}, "tool_choice"),
+    ("chat", {"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
+    ("chat", {"tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+    ("responses", {"tool_choice": {"type": "web_search"}}, "tool_choice"),
     ("chat", {"reasoning_effort": "a bit"}, "reasoning_effort"),
     ("chat", {"response_format": {"type": "grammar"}}, "response_format"),
     ("chat", {"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
@@ -177,6 +200,7 @@ BAD = [
     ("messages", {"messages": [{"role": "system", "content": "x"}]}, "messages[0].role"),
     ("messages", {"messages": [{"role": "user", "content": [{"type": "x"}]}]}, "messages[0]"),
     ("messages", {"tool_choice": {"type": "any"}}, "tool_choice"),
+    ("messages", {"tool_choice": "auto"}, "tool_choice"),
     ("messages", {"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
     ("messages", {"stop_sequences": "x"}, "stop_sequences"),
     ("messages", {"thinking": {"type": "deep"}}, "thinking"),

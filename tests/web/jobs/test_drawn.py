@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from abreast.core.errors import ServerFault
+from abreast.core.outcome import Usage
+from abreast.run.outcome_record import usage_facts
 from tests.jobs.matrix.benches import simple
 from tests.jobs.matrix.test_view import studied
 from tests.jobs.plan.test_view import plan_of, planned
@@ -164,6 +166,25 @@ def test_each_view_is_drawn_chosen_from_by_keys_and_fits_a_phone(kind, store, se
         expect(page.get_by_role("dialog")).to_be_visible()
 
 
+def test_the_sums_of_a_server_follow_its_calls_and_fit_a_phone(store, served, open_page):
+    hand = Hand(store, "serve", "serve")
+
+    def call(number, client):
+        facts = {"client": client, "model": "openai/gpt-x", "tag": "draft", "type": ""}
+        used = usage_facts(Usage(1, 1000, 2, 0.25))
+        hand.settle(f"serve/calls/chat-{number}", json.dumps(facts), "done", number, **used)
+
+    call(0, "notebook")
+    page = open_page(served, f"/run/{hand.id}", **PHONE)
+    clients = page.get_by_role("table", name="Calls by client").locator("tbody tr")
+    expect(clients).to_have_text(["notebook11,0002$0.2500"])
+    call(1, "notebook")
+    call(2, "agent")
+    expect(clients).to_have_text(["notebook22,0004$0.5000", "agent11,0002$0.2500"])
+    expect(page.locator("#job table")).to_have_count(3)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
 def test_arrows_lead_from_draw_to_draw(store, served, open_page):
     page = open_page(served, f"/run/{made_sample(store)}")
     first = page.locator("[data-key=draw-1]")
@@ -209,6 +230,7 @@ def test_hostile_texts_are_texts_in_every_view(store, served, open_page):
     runs = [made_candidates(store, f"def f(x):\n    return {EVIL!r}\n", EVIL)]
     for kind, path, body in (
         ("map", "evil/items/0000", json.dumps(EVIL)),
+        ("serve", "evil/calls/chat-0", json.dumps({"type": "", "client": EVIL, "tag": EVIL})),
         ("plan", "evil/subplans/x", json.dumps({"files": [EVIL], "changed": [EVIL]})),
         ("matrix", f"evil/lane/{PART}~{PART}~i~0", json.dumps({"scores": {EVIL: 1.0}})),
     ):

@@ -24,13 +24,13 @@ from abreast.serve.address import find_address
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object.")
 def command(*, port: str, client: str, as_json: bool) -> None:
-    r"""Print the variables by which programs find `abreast serve`, for a shell.
+    """Print the variables by which programs find `abreast serve`, for a shell.
 
     \b
       eval "$(abreast env)"
 
     The key in them is the server's token: it is of use on this machine alone.
-    """
+    """  # noqa: D301 - click wants the character itself
     with refusing("--port"):
         number = units.number(port, least=1)
     found = find_address(number)

@@ -32,10 +32,11 @@ from abreast.serve.answer_cache import AnswerCache
 from abreast.serve.command import ServedCommand
 from abreast.serve.costs import ServedTotals
 from abreast.serve.gateway import Gateway
-from abreast.serve.recording import KIND, Recording
+from abreast.serve.recording import Recording
 from abreast.serve.routes import Routes
 from abreast.serve.server import GatewayServer, ServerOptions
 from abreast.store.port import RunRow, Store
+from abreast.views.served import KIND
 
 DEFAULT_PORT: Final = 7788
 TOKEN: Final = "ABREAST_SERVE_TOKEN"  # noqa: S105 - the name of a variable
@@ -93,7 +94,7 @@ _SETTINGS: Final = {"allow_interspersed_args": False, "help_option_names": ["-h"
 @options.common
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...], **given: Any) -> int:
-    r"""Answer model calls of other programs, through lanes and budgets, and record them.
+    """Answer model calls of other programs, through lanes and budgets, and record them.
 
     It speaks OpenAI's chat completions and Responses and Anthropic's messages, until Ctrl-C. Every
     request waits at its lane instead of failing, is counted by client, and is an item of a run that
@@ -109,7 +110,7 @@ def command(words: tuple[str, ...], **given: Any) -> int:
     Keys of providers come from the environment or from where abreast.toml says; programs get a
     token instead, which is new each time unless ABREAST_SERVE_TOKEN has one. A program may name
     itself by the header x-abreast-client, or after the token: TOKEN.NAME.
-    """
+    """  # noqa: D301 - click wants the character itself
     config = Config.load()
     settings = _read_settings(config, words, given)
     choice = StoreChoice(config, given["store"])

@@ -26,6 +26,7 @@ from abreast.run.call_totals import CALL_KINDS, CallTotals, call_totals, describ
 from abreast.run.outcome_record import usage_facts
 from abreast.store.codec import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event, each_outcome
+from abreast.views import served
 
 if TYPE_CHECKING:
     from abreast.jobs.workflow.steps.step_paths import StepPaths
@@ -236,42 +237,17 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
 
 def _served_totals(store: Store, row: RunRow) -> Row:
     """Of a server: its calls and their usage by client, model and tag, as JSON values."""
-    if row.kind != "serve":
+    if row.kind != served.KIND:
         return {}
-    from abreast.serve.costs import totals_by
-
-    return {
-        "served": {
-            part: {
-                name: {"calls": count, **usage_facts(used)}
-                for name, (count, used) in sorted(found.items())
-            }
-            for part, found in totals_by(each_outcome(store, row.id)).items()
-        }
-    }
+    return {"served": served.ServedSums(each_outcome(store, row.id)).plain()}
 
 
 def _served_facts(store: Store, row: RunRow) -> dict[str, str]:
     """Of a server: its calls by client and by tag; their sum by model is that of every run."""
-    if row.kind != "serve":
+    if row.kind != served.KIND:
         return {}
-    from abreast.serve.costs import totals_by
-
-    totals = totals_by(each_outcome(store, row.id))
-    return {
-        f"{part}s": "; ".join(
-            f"{name}: {count:,} calls, {tokens_in_words(used)}"
-            + (
-                ", unknown cost"
-                if used.usd is None
-                else f", {used.usd:.4g} usd"
-                if used.usd
-                else ""
-            )
-            for name, (count, used) in sorted(totals[part].items())
-        )
-        for part in ("client", "tag")
-    }
+    texts = served.ServedSums(each_outcome(store, row.id)).texts()
+    return {f"{part}s": texts[part] for part in ("client", "tag")}
 
 
 def _next_step(row: RunRow, state: str, failed: int) -> str:

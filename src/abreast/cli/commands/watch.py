@@ -24,6 +24,7 @@ from abreast.views.lane_rows import CRASHED, RUNNING
 from abreast.views.lanes import LaneChart
 from abreast.views.limits import LimitChart
 from abreast.views.run_reader import Follower
+from abreast.views.served import KIND, ServedSums
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,8 +65,10 @@ class WatchView:
         self._reader = Follower()
         self._quiet_looks = 0
         self._driven = row.state == RUNNING and store.driven(row.id)
-        self.chart: Any = (LimitChart if limits else LaneChart)(
-            window or _LIVE_WINDOW, whole=window is None and not self._driven
+        span, whole = window or _LIVE_WINDOW, window is None and not self._driven
+        sums = ServedSums() if row.kind == KIND else None
+        self.chart: Any = (
+            LimitChart(span, whole=whole) if limits else LaneChart(span, whole=whole, served=sums)
         )
         self.drawing: Any = _drawing_module(limits=limits)
 
@@ -132,6 +135,7 @@ def command(
 
     One row per slot in use, each item a bar in time, coloured by its outcome; what waits for its
     lane is drawn below. It works from any process, and on a run that has ended: that is drawn once.
+    Of a server, its calls are summed by client, model and tag.
     Ctrl-C stops the watching, not the run.
     """
     with refusing("--window"):

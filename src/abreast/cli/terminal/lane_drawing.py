@@ -57,6 +57,7 @@ _ASCII_LEVELS: Final = " .:-=+*#%"
 _BLOCKS: Final = " ▏▎▍▌▋▊▉"
 _PARTS_PER_CELL: Final = len(_BLOCKS)
 _NAME_WIDTH: Final = 20  # characters of a lane's name
+_MAX_SUMMED: Final = 4  # clients, models or tags of a server in a line
 
 VisibleLane: TypeAlias = tuple[ChartLane, list[list[LaneBar]]]
 Shade: TypeAlias = "tuple[str, int] | None"
@@ -95,7 +96,15 @@ def summary_parts(chart: LaneChart, now: float) -> list[tuple[str, str]]:
 def summary_line(chart: LaneChart, run: str, state: str, now: float) -> str:
     """The run in one line of plain text."""
     parts = ", ".join(part for part, _ in summary_parts(chart, now))
-    return f"{one_line(run)} {state} {elapsed(chart, now)}: {parts}"
+    return " | ".join([f"{one_line(run)} {state} {elapsed(chart, now)}: {parts}", *_sums(chart)])
+
+
+def _sums(chart: LaneChart) -> list[str]:
+    """The calls of a server by client, by model and by tag, a line each."""
+    if chart.served is None:
+        return []
+    texts = chart.served.texts(_MAX_SUMMED)
+    return [one_line(f"by {part}  {text}") for part, text in texts.items() if text]
 
 
 def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, Any]:
@@ -116,6 +125,7 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
         "peak": chart.peak,
         "spent": asdict(chart.costs.usage) if chart.costs.usage.requests else None,
         **({"batches": chart.batches.plain()} if chart.batches else {}),
+        **({"served": chart.served.plain()} if chart.served is not None else {}),
         "lanes": lanes,
     }
 
@@ -129,8 +139,10 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
         max([cell_len(_name(strip)) for strip in chart.lanes.values()] + [len("99 waiting")]) + 2
     )
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - margin))
-    lines = [_header(chart, run, state, now), Text()]
-    shown = _visible_lanes(chart, frame, canvas.height - 5 - 2 * len(chart.lanes))
+    sums = [Text(line, "dim") for line in _sums(chart)]
+    lines = [_header(chart, run, state, now), *sums, Text()]
+    room = canvas.height - 5 - len(sums) - 2 * len(chart.lanes)
+    shown = _visible_lanes(chart, frame, room)
     for strip, rows in shown:
         for bars in rows:
             name = _name(strip) if bars is rows[0] else ""

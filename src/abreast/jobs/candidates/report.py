@@ -19,8 +19,7 @@ from abreast.jobs.candidates.results import (
 )
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.timed_calls import TimedCalls
-from abreast.views.html_table import html_table
-from abreast.views.job_view import short
+from abreast.views.job_view import html_table, short
 
 _TEMPLATES: Final = Path(__file__).parent / "page"
 _REASON_CHARACTERS: Final = 160

@@ -190,6 +190,8 @@ def _body(request: Request) -> dict[str, object]:
     """The request in the form of the library, which is that of an OpenAI-compatible server."""
     if not request.messages:
         raise RequestRefused("a request needs a message at least")
+    if request.tool_choice is not None:
+        raise RequestRefused("an embedded model can't be made to call a tool: tool_choice")
     if request.schema is not None:
         try:
             check_schema(request.schema)

@@ -8,7 +8,7 @@ message asks, and later requests to the model are written that way from the star
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
@@ -46,6 +46,8 @@ _OF_SCHEMA: Final = frozenset(
         *("responseJsonSchema", "responseSchema", "responseMimeType"),
     }
 )
+_TOOL_CHOICES: Final = frozenset({"tool_choice", "toolConfig"})
+_THINKING: Final = frozenset({"thinking", "reasoning", "reasoning_effort", "thinkingConfig"})
 # Where parameters are inside another one.
 _PARENTS: Final = frozenset(
     {"generationConfig", "output_config", "text", "reasoning", "thinkingConfig"}
@@ -161,16 +163,25 @@ class AcceptedForm:
         schema: Mapping[str, Any] | None = None,
         *,
         own_tool: bool,
+        forces_tool: bool = False,
     ) -> bool:
         """Learn from a refusal of this body; whether there is anything to send otherwise.
 
         `way` is how the body asks for a value by the schema, None if it has none. `own_tool` is
-        whether its only tool is the one that such a way adds.
+        whether its only tool is the one that such a way adds, `forces_tool` whether it must call
+        a tool of the request's own.
         """
-        named = _named_parameter(error, body, own_tool=own_tool)
+        optional = _OPTIONAL | _TOOL_CHOICES if forces_tool else _OPTIONAL
+        of_schema = _OF_SCHEMA - optional
+        named = _named_parameter(error, body, optional, of_schema, own_tool=own_tool)
         if named is None:
             return False
-        if schema is not None and (named in _OF_SCHEMA or named == "tools"):
+        if named in _TOOL_CHOICES and forces_tool:
+            if _is_about_thinking(error, body):
+                return False
+            self.dropped.add(named)
+            self.refused_ways.add("tool")  # which forces one, too
+        elif schema is not None and (named in _OF_SCHEMA or named == "tools"):
             if way is None or way == "none":
                 return False
             only_this = _BAD_SCHEMA.search(error.raw.lower())
@@ -249,7 +260,23 @@ def _remove(body: dict[str, Any], name: str) -> None:
         del body["generationConfig"]
 
 
-def _named_parameter(error: CallFailed, body: Mapping[str, Any], *, own_tool: bool) -> str | None:
+def _is_about_thinking(error: CallFailed, body: Mapping[str, Any]) -> bool:
+    """Whether a tool can't be forced because the request asks for thinking.
+
+    That is no lesson about the model: the user has to choose one of the two.
+    """
+    asks = any(name.partition(".")[0] in _THINKING for name, _ in parameters(body))
+    return asks and "think" in error.raw.lower()
+
+
+def _named_parameter(
+    error: CallFailed,
+    body: Mapping[str, Any],
+    optional: Collection[str],
+    of_schema: Collection[str],
+    *,
+    own_tool: bool,
+) -> str | None:
     """The parameter of this body that an error says the model doesn't take; None if it says none.
 
     Errors about a parameter's value are the user's to know about.
@@ -261,8 +288,8 @@ def _named_parameter(error: CallFailed, body: Mapping[str, Any], *, own_tool: bo
     choices = {
         name: part
         for name, part in parameters(body)
-        if (is_unsupported and name in _OPTIONAL)
-        or name in _OF_SCHEMA
+        if (is_unsupported and name in optional)
+        or name in of_schema
         or (is_unsupported and own_tool and name == "tools")
     }
     for given in named:

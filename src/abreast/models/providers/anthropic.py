@@ -10,7 +10,7 @@ from abreast.models.chat_form import present, with_extra
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.media import MediaFile
-from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.port import ANY_TOOL, Finish, Message, Request, ToolCall
 from abreast.models.providers.accepted_form import AcceptedForm
 from abreast.models.providers.provider import (
     ANSWER_TOOL,
@@ -88,13 +88,15 @@ class Anthropic(Provider):
 
     def write(self, request: Request, *, stream: bool) -> Document:
         """The body of a request."""
-        tools, choice, config = [_tool(each) for each in request.tools], None, None
+        tools, choice = [_tool(each) for each in request.tools], request.tool_choice
+        config = None
         system, way = system_texts(request), self.way(request)
         if request.schema is not None and way == "json_schema":
             config = {"format": _format(request.schema)}
         elif request.schema is not None and way == "tool":
-            tools.append(answer_tool(request.schema, "input_schema"))
-            choice = {"type": "any"} if request.tools else {"type": "tool", "name": ANSWER_TOOL}
+            if choice is None:
+                tools.append(answer_tool(request.schema, "input_schema"))
+                choice = ANY_TOOL if request.tools else ANSWER_TOOL
         elif request.schema is not None:
             system.append(schema_in_words(request))
         turns, prompt = _turns(request.messages), "\n\n".join(system)
@@ -111,7 +113,7 @@ class Anthropic(Provider):
                 temperature=request.temperature,
                 stop_sequences=request.stop or None,
                 output_config=config,
-                tool_choice=choice,
+                tool_choice=None if choice is None else _tool_choice(choice),
                 tools=tools or None,
             ),
         }
@@ -299,6 +301,10 @@ def _count(draft: ReplyDraft, usage: Document | None) -> None:
 
 
 # --- writing
+
+
+def _tool_choice(choice: str) -> Document:
+    return {"type": "any"} if choice == ANY_TOOL else {"type": "tool", "name": choice}
 
 
 def _format(schema: Mapping[str, Any]) -> Document | None:

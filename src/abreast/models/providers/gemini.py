@@ -9,7 +9,7 @@ from abreast.models.chat_form import present, with_extra
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.media import MediaFile
-from abreast.models.port import Effort, Finish, Message, Request, ToolCall
+from abreast.models.port import ANY_TOOL, Effort, Finish, Message, Request, ToolCall
 from abreast.models.providers.accepted_form import AcceptedForm
 from abreast.models.providers.provider import (
     Document,
@@ -93,6 +93,8 @@ class Gemini(Provider):
             body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
         if request.tools:
             body["tools"] = [{"functionDeclarations": [_tool(each) for each in request.tools]}]
+        if request.tool_choice is not None:
+            body["toolConfig"] = {"functionCallingConfig": _calling(request.tool_choice)}
         if config := present(
             temperature=request.temperature,
             seed=request.seed,
@@ -261,3 +263,9 @@ def _response(content: str) -> Document:
 def _tool(tool: Mapping[str, Any]) -> Document:
     rest = {key: value for key, value in tool.items() if key != "parameters"}
     return {**rest, "parametersJsonSchema": tool["parameters"]} if tool.get("parameters") else rest
+
+
+def _calling(choice: str) -> Document:
+    """The mode in which a tool is called: any, or this one."""
+    names = {} if choice == ANY_TOOL else {"allowedFunctionNames": [choice]}
+    return {"mode": "ANY", **names}

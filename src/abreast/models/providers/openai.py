@@ -2,10 +2,16 @@
 
 from typing import Unpack
 
-from abreast.models.chat_form import ToolCallDraft, message_form, present, tools_form
+from abreast.models.chat_form import (
+    ToolCallDraft,
+    message_form,
+    present,
+    tool_choice_form,
+    tools_form,
+)
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
-from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.port import ANY_TOOL, Finish, Message, Request, ToolCall
 from abreast.models.providers.accepted_form import STRUCTURED_WAYS, AcceptedForm
 from abreast.models.providers.provider import (
     ANSWER_TOOL,
@@ -95,10 +101,11 @@ class OpenAI(Provider):
         ]
         usage = {"include_usage": True} if self._stream_usage else None
         tools, choice = tools_form(request), None
-        if request.schema is not None and self.way(request) == "tool":
+        if request.tool_choice is not None:
+            choice = tool_choice_form(request.tool_choice)
+        elif request.schema is not None and self.way(request) == "tool":
             tools = [*(tools or ()), {"type": "function", "function": answer_tool(request.schema)}]
-            forced = {"type": "function", "function": {"name": ANSWER_TOOL}}
-            choice = "required" if request.tools else forced
+            choice = tool_choice_form(ANY_TOOL if request.tools else ANSWER_TOOL)
         return {
             "model": self.model,
             "messages": messages,

@@ -21,7 +21,16 @@ from abreast.core.outcome import Usage
 from abreast.models.estimate import media_tokens_in, tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
 from abreast.models.lanes import LaneSettings, Structured
-from abreast.models.port import Finish, Json, OnText, Reply, Request, ToolCall, check_effort
+from abreast.models.port import (
+    Finish,
+    Json,
+    OnText,
+    Reply,
+    Request,
+    ToolCall,
+    check_effort,
+    check_tool_choice,
+)
 from abreast.models.providers.accepted_form import (
     BOUNDS,
     MAX_LESSONS,
@@ -350,6 +359,7 @@ class Provider(ABC):
             if request.schema is not None:
                 check_schema(request.schema)
             check_effort(request.reasoning)
+            check_tool_choice(request)
             lane = self._lane
             body = self.write(_without(request, lane.drop) if lane.drop else request, stream=stream)
             if lane.drop or lane.extra:
@@ -377,7 +387,12 @@ class Provider(ABC):
     def _learn(self, error: CallFailed, body: Document, request: Request) -> bool:
         """Whether a refusal taught how to send the request otherwise."""
         return error.status in _REFUSALS and self.form.learn(
-            error, body, self.way(request), request.schema, own_tool=not request.tools
+            error,
+            body,
+            self.way(request),
+            request.schema,
+            own_tool=not request.tools,
+            forces_tool=request.tool_choice is not None,
         )
 
     def _read(self, answer: HttpAnswer, request: Request) -> ReplyDraft:
@@ -588,6 +603,7 @@ def _shape(request: Request, *, stream: bool) -> tuple[object, ...]:
         request.shared_prefix is None,
         not request.stop,
         not request.tools,
+        request.tool_choice is None,
         not request.system,
         *request.extra,
     )

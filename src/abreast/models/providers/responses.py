@@ -6,7 +6,7 @@ from typing import Any, Unpack
 from abreast.models.chat_form import present, responses_file_form, with_extra
 from abreast.models.http.client import HttpClient, HttpOptions
 from abreast.models.lanes import LaneSettings, Structured
-from abreast.models.port import Finish, Message, Request, ToolCall
+from abreast.models.port import ANY_TOOL, Finish, Message, Request, ToolCall
 from abreast.models.providers.accepted_form import STRUCTURED_WAYS, AcceptedForm
 from abreast.models.providers.errors import fault_in
 from abreast.models.providers.provider import (
@@ -73,11 +73,10 @@ class OpenAIResponses(Provider):
     def write(self, request: Request, *, stream: bool) -> Document:
         """The body of a request."""
         bound, way = output_bound(request), self.way(request)
-        tools, choice = [_tool(each) for each in request.tools], None
-        if request.schema is not None and way == "tool":
+        tools, choice = [_tool(each) for each in request.tools], request.tool_choice
+        if choice is None and request.schema is not None and way == "tool":
             tools.append(_tool(answer_tool(request.schema)))
-            forced = {"type": "function", "name": ANSWER_TOOL}
-            choice = "required" if request.tools else forced
+            choice = ANY_TOOL if request.tools else ANSWER_TOOL
         system = request.system
         if way in ("json_object", "none"):
             system = "\n\n".join(filter(None, (system, schema_in_words(request))))
@@ -93,7 +92,7 @@ class OpenAIResponses(Provider):
                 reasoning=None if request.reasoning is None else {"effort": request.reasoning},
                 text=_text_form(request, way),
                 tools=tools or None,
-                tool_choice=choice,
+                tool_choice=None if choice is None else _tool_choice(choice),
                 include=["reasoning.encrypted_content"] if carries else None,
                 stream=True if stream else None,
             ),
@@ -249,6 +248,10 @@ def _tool(tool: Mapping[str, Any]) -> Document:
         **tool,
         "parameters": tool.get("parameters") or nothing,
     }
+
+
+def _tool_choice(choice: str) -> str | Document:
+    return "required" if choice == ANY_TOOL else {"type": "function", "name": choice}
 
 
 def _text_form(request: Request, way: Structured | None) -> Document | None:

@@ -6,7 +6,14 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import ModelUnknown, NotRecorded, StoreCorrupt
 from abreast.core.events import CALL_SETTLED, Event
 from abreast.models.port import OnText, Reply, Request
-from abreast.run.calls.journal import call_path, digest_of, reply_text, restore, restored
+from abreast.run.calls.journal import (
+    WHOLE_ITEM,
+    call_path,
+    digest_of,
+    reply_text,
+    restore,
+    restored,
+)
 from abreast.run.item_state import current_state
 from abreast.store.port import Store, each_event
 
@@ -61,6 +68,10 @@ class Replay:
             raise ModelUnknown(f"no calls are recorded in {run_id}, so there is nothing to replay")
         for path, event in self._by_path.items():
             self._by_digest.setdefault(path.rpartition("/")[2].partition("-")[0], []).append(event)
+        if set(self._by_digest) == {WHOLE_ITEM}:  # its replies are in its items
+            raise ModelUnknown(
+                f"{run_id} is a server's run, and no model: abreast serve --replay {run_id}"
+            )
         # The model whose replies these are: calls are named after it, as they were.
         self.recorded_name = model or next(iter(models))
         # Draws of the embedded model had a temperature by default, which is part of a request.
@@ -80,7 +91,8 @@ class Replay:
         digest = digest_of(self.recorded_name, request)
         item = current_state()
         if item is not None:
-            number = item.calls.counts[digest] - 1 if item.calls is not None else 0
+            # An item that is itself one call counts none by its digest.
+            number = item.calls.counts.get(digest, 0) - 1 if item.calls is not None else 0
             found = self._by_path.get(
                 call_path(_path_in_run(item.path), digest, max(0, number), item.attempt)
             )

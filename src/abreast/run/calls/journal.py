@@ -43,6 +43,7 @@ def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) ->
             extra=dict(request.extra) or None,
             reasoning=request.reasoning,
             thinking_tokens=request.thinking_tokens,
+            tool_choice=request.tool_choice,
         ),
     }
     text = _canonical_json(content)

@@ -387,4 +387,5 @@ def with_item_seed(request: Request, item: ItemState | None) -> Request:
         request.reasoning,
         request.thinking_tokens,
         request.shared_prefix,
+        tool_choice=request.tool_choice,
     )

@@ -6,9 +6,10 @@ from typing import Any, Final
 from abreast.core.outcome import Usage
 from abreast.models.lanes import Kind
 from abreast.models.media import MediaFile
-from abreast.models.port import Finish, Message, Reply, Request, ToolCall
+from abreast.models.port import ANY_TOOL, Finish, Message, Reply, Request, ToolCall
 from abreast.serve.dialects.chat import read_effort
 from abreast.serve.dialects.dialect import (
+    NO_TOOL,
     Asked,
     Document,
     Unsupported,
@@ -22,7 +23,9 @@ from abreast.serve.dialects.dialect import (
     refuse_others,
     sse,
     text_in,
+    unsupported_choice,
     whole_in,
+    with_tools,
 )
 from abreast.serve.faults import ApiFault, FaultKind
 
@@ -71,17 +74,17 @@ class Messages:
         tools = [_tool(one, f"tools[{at}].") for at, one in enumerate(objects_in(body, "tools"))]
         config = body.get("output_config")
         config = config if isinstance(config, dict) else {}
-        return Request(
+        request = Request(
             check_turns(turns, "messages"),
             system=_text(body.get("system"), "system") or None,
             temperature=number_in(body, "temperature"),
             stop=_texts(body, "stop_sequences"),
             max_tokens=count_in(body, "max_tokens"),
             schema=_schema(config.get("format")),
-            tools=() if _no_tools(body) else tuple(tools),
             reasoning=read_effort(config.get("effort"), "output_config.effort"),
             thinking_tokens=_thinking(body.get("thinking")),
         )
+        return with_tools(request, tools, _tool_choice(body.get("tool_choice")))
 
     def write(self, reply: Reply, asked: Asked) -> Document:
         """A message."""
@@ -271,16 +274,17 @@ def _tool(given: Document, where: str) -> Document:
     return {**found, "parameters": given.get("input_schema") or {"type": "object"}}
 
 
-def _no_tools(body: Mapping[str, Any]) -> bool:
-    choice = body.get("tool_choice")
-    kind = choice.get("type") if isinstance(choice, dict) else "auto"
-    if kind not in ("auto", "none"):
-        raise Unsupported(
-            "tool_choice",
-            "tool_choice can only be auto or none for a model of another API; "
-            "name a model of Anthropic's own",
-        )
-    return kind == "none"
+def _tool_choice(given: object) -> str | None:
+    match given:
+        case None | {"type": "auto"}:
+            return None
+        case {"type": "any"}:
+            return ANY_TOOL
+        case {"type": "none"}:
+            return NO_TOOL
+        case {"type": "tool", "name": str(name)}:
+            return name
+    raise unsupported_choice(given.get("type") if isinstance(given, dict) else given)
 
 
 def _schema(given: object) -> Document | None:

@@ -6,8 +6,19 @@ from typing import Any, Final
 from abreast.core.outcome import Usage
 from abreast.models.lanes import Kind
 from abreast.models.media import MediaFile
-from abreast.models.port import EFFORTS, Effort, Finish, Message, Reply, Request, Role, ToolCall
+from abreast.models.port import (
+    ANY_TOOL,
+    EFFORTS,
+    Effort,
+    Finish,
+    Message,
+    Reply,
+    Request,
+    Role,
+    ToolCall,
+)
 from abreast.serve.dialects.dialect import (
+    NO_TOOL,
     Asked,
     Document,
     Unsupported,
@@ -19,7 +30,9 @@ from abreast.serve.dialects.dialect import (
     refuse_others,
     sse,
     text_in,
+    unsupported_choice,
     whole_in,
+    with_tools,
 )
 from abreast.serve.faults import ApiFault, FaultKind
 
@@ -71,16 +84,16 @@ class Chat:
         turns = [_message(one, f"messages[{at}]") for at, one in enumerate(_messages(body))]
         tools = [_tool(one, f"tools[{at}].") for at, one in enumerate(objects_in(body, "tools"))]
         seed = body.get("seed")
-        return Request(
+        request = Request(
             check_turns(turns, "messages"),
             temperature=number_in(body, "temperature"),
             seed=seed if isinstance(seed, int) else None,
             stop=_stop(body.get("stop")),
             max_tokens=count_in(body, "max_completion_tokens", "max_tokens"),
             schema=_schema(body.get("response_format")),
-            tools=() if no_tools(body) else tuple(tools),
             reasoning=read_effort(body.get("reasoning_effort"), "reasoning_effort"),
         )
+        return with_tools(request, tools, _tool_choice(body.get("tool_choice")))
 
     def write(self, reply: Reply, asked: Asked) -> Document:
         """A chat completion."""
@@ -281,16 +294,22 @@ def plain_tool(given: Document, where: str) -> Document:
     return {**found, "parameters": parameters or {"type": "object", "properties": {}}}
 
 
-def no_tools(body: Mapping[str, Any]) -> bool:
-    """Whether the tools are not to be called; raises `Unsupported` if one of them must be."""
-    choice = body.get("tool_choice")
-    if choice not in (None, "auto", "none"):
-        raise Unsupported(
-            "tool_choice",
-            "tool_choice can only be auto or none for a model of another API; "
-            "name a model of this API's own provider",
-        )
-    return choice == "none"
+def _tool_choice(given: object) -> str | None:
+    match given:
+        case {"type": "function", "function": {"name": str(name)}}:
+            return name
+    return plain_choice(given)
+
+
+def plain_choice(given: object) -> str | None:
+    """A choice in one word: a tool is called if the model wants so, in any case, or never."""
+    if given is None or given == "auto":
+        return None
+    if given == "required":
+        return ANY_TOOL
+    if given == "none":
+        return NO_TOOL
+    raise unsupported_choice(given.get("type") if isinstance(given, dict) else given)
 
 
 def read_effort(given: object, where: str) -> Effort | None:

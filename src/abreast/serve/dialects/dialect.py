@@ -4,15 +4,18 @@ import binascii
 import json
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from abreast.core.frozen import record
 from abreast.models.lanes import Kind
 from abreast.models.media import MediaFile
-from abreast.models.port import Message, Reply, Request, ToolCall
+from abreast.models.port import Message, Reply, Request, ToolCall, check_tool_choice
 from abreast.serve.faults import ApiFault
 
 Document = dict[str, Any]
+NO_TOOL: Final = ""
+"""The choice of a request that must call no tool."""
 encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -187,6 +190,26 @@ def check_turns(messages: Sequence[Message], where: str) -> tuple[Message, ...]:
     if not any(turn.role != "system" for turn in messages):
         raise Unsupported(where, f"{where} must have a message to answer")
     return tuple(messages)
+
+
+def with_tools(request: Request, tools: Iterable[Document], choice: str | None) -> Request:
+    """The request with its tools, and the one that it must call.
+
+    With the choice `NO_TOOL` it has none. Raises `Unsupported` for one that it does not have.
+    """
+    if choice == NO_TOOL:
+        return request
+    made = replace(request, tools=tuple(tools), tool_choice=choice)
+    try:
+        check_tool_choice(made)
+    except ValueError as error:
+        raise Unsupported("tool_choice", str(error)) from None
+    return made
+
+
+def unsupported_choice(kind: object) -> Unsupported:
+    """The error for a `tool_choice` that no request can carry."""
+    return Unsupported("tool_choice", f"tool_choice: a choice of type {kind!r} can't be passed on")
 
 
 def lenient_request(body: Mapping[str, Any], max_tokens: int | None) -> Request:

@@ -7,7 +7,7 @@ from abreast.core.outcome import Usage
 from abreast.models.lanes import Kind
 from abreast.models.media import MediaFile
 from abreast.models.port import Message, Reply, Request, Role, ToolCall
-from abreast.serve.dialects.chat import Chat, no_tools, plain_tool, read_effort
+from abreast.serve.dialects.chat import Chat, plain_choice, plain_tool, read_effort
 from abreast.serve.dialects.dialect import (
     Asked,
     Document,
@@ -21,6 +21,7 @@ from abreast.serve.dialects.dialect import (
     sse,
     text_in,
     whole_in,
+    with_tools,
 )
 from abreast.serve.faults import ApiFault
 
@@ -65,15 +66,15 @@ class ResponsesApi:
         reasoning = body.get("reasoning")
         effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
         system = body.get("instructions")
-        return Request(
+        request = Request(
             check_turns(turns, "input"),
             system=text_in(body, "instructions") if system is not None else None,
             temperature=number_in(body, "temperature"),
             max_tokens=count_in(body, "max_output_tokens"),
             schema=_schema(body.get("text")),
-            tools=() if no_tools(body) else tuple(tools),
             reasoning=read_effort(effort, "reasoning.effort"),
         )
+        return with_tools(request, tools, _tool_choice(body.get("tool_choice")))
 
     def write(self, reply: Reply, asked: Asked) -> Document:
         """A response with its items."""
@@ -303,6 +304,13 @@ def _content(given: object, where: str) -> tuple[str, list[MediaFile]]:
                 kind = part.get("type") if isinstance(part, dict) else None
                 raise Unsupported(place, f"{place}: a part of type {kind!r} can't be passed on")
     return "\n".join(texts), files
+
+
+def _tool_choice(given: object) -> str | None:
+    match given:
+        case {"type": "function", "name": str(name)}:
+            return name
+    return plain_choice(given)
 
 
 def _tool(given: Document, where: str) -> Document:
