@@ -16,6 +16,7 @@ from abreast.agents.report import AgentReport
 from abreast.agents.runner import AgentRunner, Permission
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import CallFailed, RequestRefused, Throttled
+from abreast.core.events import AGENT_STEP
 from abreast.core.usage import Usage
 from abreast.executors.commands import CommandRunner
 from abreast.models.port import Json, Message, OnText, Reply, Request
@@ -23,8 +24,6 @@ from abreast.run.current import CurrentItem, current_item
 
 AGENT_STARTED: Final = "agent-started"
 """The event of an agent that has said its session: `session`, `agent`."""
-AGENT_STEP: Final = "agent-step"
-"""The event of what an agent does: `number`, `text`, `usd`."""
 FACTS: Final = "agent"
 """The key of an agent's facts in `Reply.kept`."""
 GO_ON: Final = "You were cut off. Look at what is done, and go on with the task."

@@ -56,6 +56,7 @@ _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " .:-=+*#%"
 _BLOCKS: Final = " ▏▎▍▌▋▊▉"
 _PARTS_PER_CELL: Final = len(_BLOCKS)
+_MAX_AGENTS: Final = 16  # whose last steps are shown
 _NAME_WIDTH: Final = 20  # characters of a lane's name
 
 VisibleLane: TypeAlias = tuple[ChartLane, list[list[LaneBar]]]
@@ -104,6 +105,7 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
         {"lane": strip.name, **asdict(strip.counts), "peak": strip.peak}
         for strip in chart.lanes.values()
     ]
+    agents = chart.agents.items()
     return {
         "run": run,
         "state": state,
@@ -116,6 +118,7 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
         "peak": chart.peak,
         "spent": asdict(chart.costs.usage) if chart.costs.usage.requests else None,
         **({"batches": chart.batches.plain()} if chart.batches else {}),
+        **({"agents": [{"key": key, "step": step} for key, step in agents]} if agents else {}),
         "lanes": lanes,
     }
 
@@ -130,7 +133,9 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
     )
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - margin))
     lines = [_header(chart, run, state, now), Text()]
-    shown = _visible_lanes(chart, frame, canvas.height - 5 - 2 * len(chart.lanes))
+    agents = chart.agents.items()[:_MAX_AGENTS]
+    taken = 5 + 2 * len(chart.lanes) + len(agents)
+    shown = _visible_lanes(chart, frame, canvas.height - taken)
     for strip, rows in shown:
         for bars in rows:
             name = _name(strip) if bars is rows[0] else ""
@@ -146,8 +151,17 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
     lines += [
         Text(" " * margin + axis(frame, canvas), "dim"),
         Text(" " * margin).append_text(_legend(shown, canvas)),
+        *(_agent_row(key, step, margin, canvas) for key, step in agents),
     ]
     return Text("\n", no_wrap=True, end="").join(lines)
+
+
+def _agent_row(key: str, step: str, margin: int, canvas: Canvas) -> Text:
+    """The last step of an agent that runs."""
+    name = set_cell_size(one_line(key), margin - 2)
+    row = Text().append(f"{name}  ", "bold").append(one_line(step), _text_style(RUNNING))
+    row.truncate(canvas.width, overflow="ellipsis")
+    return row
 
 
 def _name(strip: ChartLane) -> str:
