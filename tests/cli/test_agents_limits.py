@@ -178,3 +178,35 @@ def known_session(project):
     """Whether the session of the agent is on the disk."""
     with closing(SqliteStore(str(project.store))) as store:
         return bool(store.events("map-1", kinds={"agent-started"}, limit=1))
+
+
+BRIEFLY_LIMITED = """
+place = os.environ["NOTES"] + "/limited"
+open(os.environ["NOTES"] + "/ran", "a").write(task + "\\n")
+if not os.path.exists(place):
+    open(place, "w").write("x")
+    say(kind="error", text="usage limit reached, try again in 2 hours")
+else:
+    end()
+"""
+
+
+def test_with_wait_a_run_says_until_when_it_waits_and_goes_on_after_an_interrupt(tmp_path, warm):
+    project = agent_project(tmp_path, warm, BRIEFLY_LIMITED)
+    project.file("tasks", "a\nb")
+    with project.start(*MAP, "-P", "1", "-a", "tasks", "--wait") as running:
+        said = next(line for line in running.stderr if b"waiting" in line)
+        running.send_signal(signal.SIGINT)
+        assert running.wait() == 130
+    assert b"in 2.0 hours" in said
+    assert (tmp_path / "notes/ran").read_text().split() == ["a"]
+    again = project("resume", "--wait", "--json")
+    assert again.code == 0, again
+    assert [row["state"] for row in again.rows] == ["done", "done"]
+
+
+def test_wait_is_for_agents(tmp_path, warm):
+    project = agent_project(tmp_path, warm, BRIEFLY_LIMITED)
+    said = project("map", "--wait", "--", "true", given="a\n")
+    assert said.code == 2, said
+    assert "--wait is for --agent" in said.err
