@@ -1,12 +1,14 @@
 """`worktree: true` in a workflow: trees of their own, merged as the parts of a plan are."""
 
 import json
+import os
+import signal
 
 import pytest
 
 import abreast
 from tests.cli.agent_projects import agent_project, processes_of
-from tests.worktrees.repositories import git, look
+from tests.worktrees.repositories import git, left_in, look
 
 EDITS = """
 say(kind="start", session="s-" + task)
@@ -156,3 +158,35 @@ async def test_from_python_the_steps_have_trees_and_the_run_can_be_merged(projec
     assert not (project.folder / "y").exists()
     assert project("plan", "apply", "last").code == 0
     assert (project.folder / "y").read_text() == "x\n"
+
+
+SLOW = """
+notes = os.environ["NOTES"]
+open(notes + "/ran-" + task, "a").write("x")
+open("own-" + task, "w").write(task)
+say(kind="start", session="s-" + task)
+while task != "a" and not os.path.exists(notes + "/free"):
+    time.sleep(0.01)
+end()
+"""
+
+
+def test_after_a_kill_finished_items_are_not_run_again_and_nothing_is_left(tmp_path, warm):
+    project = agent_project(tmp_path, warm, SLOW)
+    project.file("flow.yaml", FLOW)
+    notes, before = tmp_path / "notes", look(project.folder / ".git")
+    with project.start("run", "flow.yaml") as running:
+        while not (notes / "ran-c").exists():  # so a has ended, since two run at once
+            os.sched_yield()
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    (notes / "free").touch()
+    said = project("resume", "--json")
+    assert said.code == 0, said
+    ran = {name: (notes / f"ran-{name}").read_text() for name in ("a", "b", "c")}
+    assert ran == {"a": "x", "b": "xx", "c": "xx"}
+    assert processes_of(tmp_path) == []
+    assert left_in(tmp_path / "cache") == []
+    assert look(project.folder / ".git") == before
+    assert project("plan", "apply", "last").code == 0
+    assert sorted(path.name for path in project.folder.glob("own-*")) == ["own-a", "own-b", "own-c"]
