@@ -178,3 +178,105 @@ def known_session(project):
     """Whether the session of the agent is on the disk."""
     with closing(SqliteStore(str(project.store))) as store:
         return bool(store.events("map-1", kinds={"agent-started"}, limit=1))
+
+
+BRIEFLY_LIMITED = """
+place = os.environ["NOTES"] + "/limited"
+open(os.environ["NOTES"] + "/ran", "a").write(task + "\\n")
+if not os.path.exists(place):
+    open(place, "w").write("x")
+    say(kind="error", text="usage limit reached, try again in 2 hours")
+else:
+    end()
+"""
+
+
+def test_with_wait_a_run_says_until_when_it_waits_and_goes_on_after_an_interrupt(tmp_path, warm):
+    project = agent_project(tmp_path, warm, BRIEFLY_LIMITED)
+    project.file("tasks", "a\nb")
+    with project.start(*MAP, "-P", "1", "-a", "tasks", "--wait") as running:
+        said = next(line for line in running.stderr if b"waiting" in line)
+        running.send_signal(signal.SIGINT)
+        assert running.wait() == 130
+    assert b"in 2.0 hours" in said
+    assert (tmp_path / "notes/ran").read_text().split() == ["a"]
+    again = project("resume", "--wait", "--json")
+    assert again.code == 0, again
+    assert [row["state"] for row in again.rows] == ["done", "done"]
+
+
+def test_wait_is_for_agents(tmp_path, warm):
+    project = agent_project(tmp_path, warm, BRIEFLY_LIMITED)
+    said = project("map", "--wait", "--", "true", given="a\n")
+    assert said.code == 2, said
+    assert "--wait is for --agent" in said.err
+
+
+SPENDS_TOGETHER = """
+notes = os.environ["NOTES"]
+open(notes + "/" + task, "w").write("x")
+say(kind="start", session="s")
+for turn in range(1, 11):
+    say(kind="turn", id=turn, input=10, output=1, cost=turn * 0.05)
+    # A turn is begun by all four, or by none: so what is spent does not depend on the machine.
+    open(f"{notes}/turn-{task}-{turn}", "w").close()
+    while len([name for name in os.listdir(notes) if name.endswith(f"-{turn}")]) < 4:
+        time.sleep(0.01)
+end(cost=0.5)
+"""
+
+
+def test_ten_agents_side_by_side_stop_within_one_turn_of_each_at_a_dollar(tmp_path, warm):
+    project = agent_project(tmp_path, warm, SPENDS_TOGETHER)
+    tasks = "\n".join(f"t{number}" for number in range(10))
+    said = project(*MAP, "-P", "4", "--budget", "1usd", given=tasks)
+    assert said.code == 3, said
+    assert "the budget is spent" in said.err
+    spent = json.loads(project("show", "last", "--json").out)["spent"]["usd"]
+    # Each of the four may be in a turn when the first report passes the cap.
+    assert 1.0 < spent <= 1.0 + 4 * 0.05 + 1e-9
+    started = [path.name for path in (tmp_path / "notes").iterdir() if "-" not in path.name]
+    assert sorted(started) == ["t0", "t1", "t2", "t3"]
+    assert left_in(tmp_path / "cache") == []
+    assert processes_of(tmp_path) == []
+
+
+TOGETHER = """
+notes = os.environ["NOTES"]
+open(f"{notes}/in-{task}", "w").close()
+# The first four wait for each other, so that four at once are reached on any machine.
+while len([name for name in os.listdir(notes) if name.startswith("in-")]) < 4:
+    time.sleep(0.01)
+open("own-" + task, "w").write(task)
+# Each has a line of its own in the shared file, but for t9, which takes that of t8.
+line = "line " + {"t9": "8"}.get(task, task[1:])
+text = open("shared.txt").read().replace(line + "\\n", line + " by " + task + "\\n")
+open("shared.txt", "w").write(text)
+end(cost=0.01)
+"""
+
+
+def test_ten_agents_at_width_four_have_one_conflict_in_the_file_that_all_touch(tmp_path, warm):
+    project = agent_project(tmp_path, warm, TOGETHER)
+    project.file("shared.txt", "".join(f"line {number}\n\n\n\n" for number in range(10)))
+    tasks = [f"t{number}" for number in range(10)]
+    before = look(project.folder, without=[".abreast"])
+    said = project(*MAP, "-P", "4", "--json", given="\n".join(tasks))
+    assert said.code == 0, said
+    assert [row["value"]["tree"]["changed"] for row in said.rows] == [
+        [f"own-{task}", "shared.txt"] for task in tasks
+    ]
+    (watched,) = project("watch", "last", "--json").rows
+    assert watched["peak"] == 4
+    blocked = project("plan", "apply", "last", "--json")
+    assert blocked.code == 1, blocked
+    (conflict,) = blocked.rows[0]["conflicts"]
+    assert (conflict["file"], conflict["parts"]) == ("shared.txt", ["t8", "t9"])
+    assert look(project.folder, without=[".abreast"]) == before
+    assert project("plan", "resolve", "last", "shared.txt", "--take", "t9").code == 0
+    assert project("plan", "apply", "last").code == 0
+    assert "line 8 by t9\n" in (project.folder / "shared.txt").read_text()
+    assert sorted(path.name for path in project.folder.glob("own-*")) == [
+        f"own-{task}" for task in tasks
+    ]
+    assert left_in(tmp_path / "cache") == []

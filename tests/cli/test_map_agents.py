@@ -1,9 +1,12 @@
 """`abreast map --agent --worktree`: trees of their own, merged as the parts of a plan are."""
 
 import json
+from contextlib import closing
 
 import pytest
 
+from abreast.store.sqlite.store import SqliteStore
+from abreast.views.item import item_of
 from tests.cli.agent_projects import agent_project, processes_of
 from tests.worktrees.repositories import git, look
 
@@ -52,6 +55,20 @@ def test_agents_work_in_copies_of_the_tree_as_it_is_and_say_what_they_did(projec
     assert "own-a" in kept
     assert not [*(tmp_path / "cache").rglob("own-*")]
     assert processes_of(tmp_path) == []
+
+
+def test_the_page_has_the_steps_the_diff_of_each_file_and_the_cost(project):
+    run(project, "--json", tasks="a")
+    with closing(SqliteStore(project.folder / ".abreast/abreast.db")) as store:
+        item = item_of(store, store.get("map-1"), "map/items/a", lambda *_: None)
+    assert [step["text"] for step in item["steps"]] == ["wrote own-a"]
+    assert item["agent"]["cost"] == 0.25
+    assert [(one["file"], one["added"]) for one in item["tree"]["files"]] == [
+        ("own-a", 1),
+        ("shared.txt", 1),
+    ]
+    assert "words.py" in item["value"]["text"]
+    assert "diff --git" not in item["value"]["text"]
 
 
 def test_their_work_is_merged_conflicts_block_and_nothing_is_written_before(project):

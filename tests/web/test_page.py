@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from abreast import Slots, open_run
+from abreast import Slots, current, open_run
 from abreast.web.pages import PageSource, head, lanes
 from tests.web.conftest import another_program, serving
 
@@ -213,6 +213,30 @@ def test_a_run_is_cancelled_from_the_page_after_a_question(served, open_page, dr
         run.ended()
     assert type(run.error).__name__ == "CancelRequested"
     assert store.get("held-1").reason == "seen enough"
+
+
+def test_an_agents_item_shows_its_steps_its_cost_and_a_diff_for_each_file(store, open_page):
+    def patch(name):
+        head = f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n"
+        return f"{head}@@ -1 +1 @@\n-old\n+{EVIL}\n"
+
+    def texts(item):
+        current().note("agent-step", number=1, text=f"look at {item} {EVIL}", usd=0.125)
+        tree = {"changed": ["a.py", "b.py"], "commit": "c", "patch": patch("a.py") + patch("b.py")}
+        return {"text": "did it", "agent": {"name": "stub", "cost": 0.25}, "tree": tree}
+
+    run = made(store, 2, texts=texts)
+    with serving(store) as served:
+        page = open_page(served, f"/run/{run}")
+        page.locator("#items tbody tr", has_text="0001").click()
+        panel = page.locator("#item")
+        expect(panel.get_by_label("Steps")).to_contain_text("look at 1 <img")
+        expect(panel.locator(".agent dl")).to_contain_text("0.25")
+        expect(panel.locator(".diffs summary code")).to_have_text(["a.py", "b.py"])
+        expect(panel.locator(".diffs [data-line=added]").first).to_contain_text("<script>")
+        expect(panel.locator(".diffs [data-line=removed]").first).to_contain_text("-old")
+        expect(panel.get_by_label("Reply")).to_have_text("did it")
+        assert panel.locator("img, script").count() == 0
 
 
 def test_nothing_that_a_run_says_can_run(store, open_page):

@@ -50,6 +50,14 @@ class AgentCaller(Caller):
         self._looked_up: set[str] = set()
         model.charge = self._charge
 
+    def wait_for_limits(self, tell: Callable[[str], None]) -> None:
+        """Wait for the end of a usage limit, where the agent says when, instead of stopping.
+
+        `tell` is called with the reason when the waiting begins.
+        """
+        self.lane.tell_wait = tell
+        self.agent.waits = True
+
     @property
     def runner(self) -> AgentRunner:
         """The agent."""

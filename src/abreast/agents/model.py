@@ -15,7 +15,8 @@ from abreast.agents.process import AgentFailed, AgentPlace, AgentTask, run_agent
 from abreast.agents.report import AgentReport
 from abreast.agents.runner import AgentRunner, Permission
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import CallFailed, RequestRefused, Throttled
+from abreast.core.errors import CallFailed, QuotaSpent, RequestRefused, Throttled
+from abreast.core.events import AGENT_STEP
 from abreast.core.usage import Usage
 from abreast.executors.commands import CommandRunner
 from abreast.models.port import Json, Message, OnText, Reply, Request
@@ -23,8 +24,6 @@ from abreast.run.current import CurrentItem, current_item
 
 AGENT_STARTED: Final = "agent-started"
 """The event of an agent that has said its session: `session`, `agent`."""
-AGENT_STEP: Final = "agent-step"
-"""The event of what an agent does: `number`, `text`, `usd`."""
 FACTS: Final = "agent"
 """The key of an agent's facts in `Reply.kept`."""
 GO_ON: Final = "You were cut off. Look at what is done, and go on with the task."
@@ -90,6 +89,8 @@ class AgentModel:
     ended: Callable[[int], None] = lambda _group: None
     charge: Callable[[], Callable[[Usage, str], None]] = lambda: lambda _used, _model: None
     env: Mapping[str, str] = field(default_factory=dict)
+    waits: bool = False
+    """Whether a call is made again when a limit of the account has ended."""
     _items: dict[str, _ItemWork] = field(default_factory=dict)
 
     @property
@@ -190,10 +191,11 @@ class AgentModel:
             raise RequestRefused(f"{self.runner.name} can't be asked for JSON by a schema")
 
     def _failed(self, error: BaseException, work: _ItemWork) -> None:
-        if isinstance(error, Throttled):
+        waits = self.waits and isinstance(error, QuotaSpent) and error.retry_after is not None
+        if waits or isinstance(error, Throttled):
             # The same call is made again: the agent goes on in its tree, with its session.
             work.cut_off = bool(work.session and self.runner.resume)
-            work.owed += error.usage or Usage()
+            work.owed += getattr(error, "usage", None) or Usage()
             return
         with suppress(Exception):
             kept = self.places.fail()

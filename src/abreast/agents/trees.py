@@ -6,7 +6,7 @@ from typing import Any
 
 from abreast.agents.process import AgentPlace
 from abreast.agents.report import AgentReport
-from abreast.worktrees.results.item_trees import ItemTrees
+from abreast.worktrees.results.item_trees import ItemTrees, current
 
 _SUBJECT_CHARACTERS = 72
 
@@ -30,4 +30,11 @@ class TreePlaces:
     def fail(self) -> Mapping[str, Any]:
         """The tree of a failed agent, if it has changed anything."""
         tree = self.trees.rescue()
-        return {} if tree is None else {"base": self.trees.base, "result": tree}
+        return (
+            {}
+            if tree is None
+            else {
+                "base": self.trees.base_of(current().path),
+                "result": tree,
+            }
+        )

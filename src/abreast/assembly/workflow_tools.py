@@ -32,6 +32,7 @@ from abreast.jobs.workflow.tools import (
     CustomKind,
     GateQuestion,
     StepContext,
+    TreeStart,
 )
 from abreast.models.conversation import make_conversation, read_messages
 from abreast.models.lanes import LaneSettings
@@ -43,7 +44,9 @@ from abreast.run.run import Run
 from abreast.store.port import Store
 
 if TYPE_CHECKING:
+    from abreast.assembly.trees.workflow_trees import WorkflowTrees
     from abreast.jobs.sample.results import SampleResult
+    from abreast.worktrees.results.item_trees import ItemTrees
 
 ENTRY_POINT: Final = "abreast.steps"
 """The entry point by which packages register their own kinds of steps."""
@@ -197,6 +200,7 @@ class RunTools:
         self._commands: CommandRunner | None = None
         self._models: dict[str, Caller] = dict(models or {})
         self._agents: dict[tuple[object, ...], AgentCaller] = {}
+        self._trees: WorkflowTrees | None = None
         self._gate_lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -212,10 +216,30 @@ class RunTools:
         """What is held while a step does work of its own, which may call a provider; nothing."""
         return nullcontext()
 
+    def use_trees(self, trees: ItemTrees) -> None:
+        """Lend worktrees to the steps that ask for one, in a run that is open."""
+        from abreast.assembly.trees.workflow_trees import WorkflowTrees
+
+        self._trees = WorkflowTrees(trees)
+
+    def _trees_here(self) -> WorkflowTrees:
+        if self._trees is None:
+            raise CannotDo("there are no worktrees here: run the file with `abreast run`")
+        return self._trees
+
     async def shell(
-        self, script: str, *, cwd: str | None = None, env: Mapping[str, str | None] | None = None
+        self,
+        script: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str | None] | None = None,
+        tree: TreeStart | None = None,
     ) -> AgentResult:
         """Run a script by `sh`; when this is cancelled, its whole process group is ended."""
+        if tree is not None:
+            return await self._trees_here().run(
+                tree, cwd, lambda place: self.shell(script, cwd=place, env=env)
+            )
         text = script.encode("utf-8", "surrogateescape")
         async with self.holding():
             try:
@@ -237,6 +261,7 @@ class RunTools:
         *,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
+        tree: TreeStart | None = None,
     ) -> AgentResult | None:
         """Run the agent of that name with a prompt; None if there is no such runner."""
         tools, place = self._tools, self._directory(cwd)
@@ -248,9 +273,17 @@ class RunTools:
                 found = find_integration(integration, tools.agents, place)
                 if found is None:
                     return None
-                return await self._known_agent(found, prompt, model, more, place, env)
+                if tree is not None and cwd is not None:
+                    raise CannotDo("in a worktree an agent starts at its top: take out cwd")
+                return await self._known_agent(found, prompt, model, more, place, env, tree)
             try:
                 argv, stdin = runner.arguments_and_stdin(prompt, model, more)
+                if tree is not None:
+                    return await self._trees_here().run(
+                        tree,
+                        cwd,
+                        lambda place: self._run(argv, stdin, keep=more.keep, cwd=place, env=env),
+                    )
                 return await self._run(argv, stdin, keep=more.keep, cwd=cwd, env=env)
             except (CannotDo, CommandMissing, CommandRefused) as error:
                 raise CannotDo(f"the runner {integration!r} can't be started: {error}") from None
@@ -263,9 +296,10 @@ class RunTools:
         more: AgentOptions,
         place: str,
         env: Mapping[str, str] | None,
+        tree: TreeStart | None = None,
     ) -> AgentResult:
         """Run an agent: its call is limited, charged and recorded as a model's is."""
-        from abreast.assembly.trees.agents import ChosenAgent, open_agent
+        from abreast.assembly.trees.agents import ChosenAgent, agent_value, open_agent
 
         given = more.options.get("allow", ())
         allow = (given,) if isinstance(given, str) else tuple(map(str, given))
@@ -274,7 +308,10 @@ class RunTools:
                 f"the agent {runner.name!r} takes the option allow alone: for other arguments "
                 f"write its command line as [runners.{runner.name}] in abreast.toml"
             )
-        key = (runner.name, model, allow, place, *sorted((env or {}).items()))
+        if tree is not None:
+            self._trees_here().start(tree)
+        where = None if tree is not None else place
+        key = (runner.name, model, allow, where, *sorted((env or {}).items()))
         if key not in self._agents:
             if self._commands is None:
                 self._commands = await open_commands(self._stack, "local")
@@ -292,12 +329,16 @@ class RunTools:
             caller.agent.allow = allow
             caller.agent.places = OneFolder(Path(place))
             caller.agent.env = dict(env or {})
+            if tree is not None:
+                self._trees_here().place(caller)
             self._agents[key] = caller
         try:
             reply = await self._agents[key].ask(prompt)
         except CallFailed as error:
             return AgentResult(1, "", str(error))
-        return AgentResult(0, reply.text, "")
+        value = agent_value(reply)
+        facts = {word: one for word, one in value.items() if word in {"agent", "tree"}}
+        return AgentResult(0, reply.text, "", facts=facts)
 
     def _directory(self, cwd: str | None) -> str:
         return str(Path(self._tools.cwd or Path.cwd(), cwd or ""))

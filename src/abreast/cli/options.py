@@ -192,8 +192,14 @@ agent_in_tree_options = group_of(
         "repeated.  [read; with worktrees edit]",
     ),
 )
+wait = click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait until an agent's usage limit ends, where it says when; else exit code 3.",
+)
 agent_options = group_of(
     agent_in_tree_options,
+    wait,
     click.option(
         "--worktree",
         is_flag=True,

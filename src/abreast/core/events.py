@@ -25,6 +25,8 @@ BATCH_COMMITTED: Final = "batch-committed"
 BATCH_GATHERED: Final = "batch-gathered"
 BATCH_SUBMITTED: Final = "batch-submitted"
 BATCH_ENDED: Final = "batch-ended"
+AGENT_STEP: Final = "agent-step"
+"""What an agent does: `number`, `text`, `usd`."""
 
 Plain: TypeAlias = str | int | float | bool | None
 

@@ -1,10 +1,12 @@
-"""One item in full: its input, its outcome, its attempts, its calls of models, and its timing."""
+"""One item in full: input, outcome, attempts, calls of models, timing, what an agent did."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from abreast.core.errors import NoSuchRun, command_output
 from abreast.core.events import (
+    AGENT_STEP,
     ATTEMPT_FAILED,
     CALL_SETTLED,
     CALL_STARTED,
@@ -17,12 +19,24 @@ from abreast.core.item import unescape
 from abreast.store.codec.codec import decode_plain
 from abreast.store.codec.json_text import json_writer
 from abreast.store.port import Recorded, RunRow, Store
+from abreast.views.job_view import listed, mapping, number, short, whole
 from abreast.views.run_reader import error_of, value_of
 
 ItemFacts = dict[str, object]
 _MAX_TEXT_CHARACTERS: Final = 100_000  # of one text on the page
 _MAX_CALLS: Final = 50
 _MAX_NESTED_OUTCOMES: Final = 100
+_MAX_STEPS: Final = 500
+_STEP_CHARACTERS: Final = 2_000
+_MAX_FILES: Final = 200  # of one diff
+_MAX_FILE_CHARACTERS: Final = 50_000  # of one file's diff
+_FILE_START: Final = re.compile(r"^(?=diff --git )", re.MULTILINE)
+_NAMES: Final = (
+    re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE),
+    re.compile(r"^--- a/(.+)$", re.MULTILINE),
+    re.compile(r"^diff --git a/.+ b/(.+)$", re.MULTILINE),
+)
+_AGENT_FACTS: Final = ("name", "session", "turns", "cost", "step_count")
 _INPUT: Final = "input"  # the path, beneath a run, of the input that its command read
 _JSON: Final = json_writer()
 
@@ -95,6 +109,11 @@ def item_of(
         ]
         if path
         else [],
+        "steps": [
+            step_facts(event)
+            for event in store.events(row.id, kinds={AGENT_STEP}, prefix=path, limit=_MAX_STEPS)
+            if event.path == path
+        ],
     }
     return facts if found is None else {**facts, **_outcome(found)}
 
@@ -154,10 +173,17 @@ def _outcome(found: Recorded) -> ItemFacts:
     }
     if data["state"] == "done":
         value = value_of(found)
+        agent, tree = work_of(value)
+        if agent:
+            facts["agent"] = {name: agent.get(name) for name in _AGENT_FACTS}
+        if tree:
+            facts["tree"] = tree_facts(tree)
         if isinstance(value, dict) and {"exit_code", "stdout", "stderr"} <= value.keys():
             facts |= {name: _text(value[name]) for name in ("stdout", "stderr")} | {
                 "exit_code": value["exit_code"]
             }
+        elif agent and isinstance(value, dict) and isinstance(value.get("text"), str):
+            facts["value"] = _text(value["text"] if "value" not in value else value["value"])
         else:
             facts["value"] = _text(value)
     elif data["state"] == "failed":
@@ -229,3 +255,50 @@ def _text(value: object) -> ItemFacts:
 
 def _cut(text: str | None) -> ItemFacts | None:
     return None if text is None else {"text": text[:_MAX_TEXT_CHARACTERS], "characters": len(text)}
+
+
+def step_facts(event: Event) -> dict[str, object]:
+    """A step of an agent, as JSON values."""
+    return {
+        "number": whole(event.data.get("number")),
+        "text": short(event.data.get("text"), _STEP_CHARACTERS),
+        "usd": number(event.data.get("usd")),
+    }
+
+
+def work_of(value: object) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What a recorded value says of an agent, and of a tree: an item's own, or a step's output."""
+    facts = mapping(value)
+    found = facts if "tree" in facts or "agent" in facts else mapping(facts.get("output"))
+    return mapping(found.get("agent")), mapping(found.get("tree"))
+
+
+def tree_facts(tree: Mapping[str, Any]) -> dict[str, object]:
+    """What was made of a tree: its commit, the changed files, and the diff of each."""
+    patch = tree.get("patch")
+    changed = [str(name) for name in listed(tree.get("changed"))]
+    return {
+        "commit": str(tree.get("commit") or ""),
+        "changed": changed[:_MAX_FILES],
+        "more": max(0, len(changed) - _MAX_FILES),
+        "files": split_patch(patch if isinstance(patch, str) else ""),
+    }
+
+
+def split_patch(patch: str) -> list[dict[str, object]]:
+    """The diff of each file: `file`, `diff`, and how many lines were `added` and `removed`."""
+    return [_file_diff(part) for part in _FILE_START.split(patch)[1:][:_MAX_FILES]]
+
+
+def _file_diff(part: str) -> dict[str, object]:
+    # What comes before the first hunk has lines that begin with + and -, too.
+    head, _, hunks = part.partition("\n@@")
+    lines = hunks.split("\n")
+    names = (found[1] for form in _NAMES if (found := form.search(head)) is not None)
+    return {
+        "file": next(names, "").removesuffix("\t"),
+        "diff": part[:_MAX_FILE_CHARACTERS],
+        "cut": len(part) > _MAX_FILE_CHARACTERS,
+        "added": sum(line.startswith("+") for line in lines),
+        "removed": sum(line.startswith("-") for line in lines),
+    }

@@ -25,7 +25,7 @@ from abreast.views.lane_rows import (
     Lane,
     LaneBar,
 )
-from abreast.views.progress import BatchCounts, Costs
+from abreast.views.progress import BatchCounts, Costs, LastSteps
 
 OTHERS: Final = "others"
 _MAX_LANES: Final = 64  # shown separately; all further ones are shown as one
@@ -46,6 +46,7 @@ class LaneFold(ABC, Generic[AnyLane]):
         self.total: int | None = None
         self.costs = Costs()
         self.batches = BatchCounts()
+        self.agents = LastSteps()
         self._open: dict[str, AnyLane] = {}  # the lane of each item that waits or runs
         self._maps: dict[str, str] = {}  # the label of each map that has not ended
 
@@ -157,6 +158,10 @@ class LaneFold(ABC, Generic[AnyLane]):
         self.costs.add(event.data)
         self.batches.add(event)
 
+    def _agent_step(self, event: Event) -> None:
+        if event.path in self._open:
+            self.agents.add(event)
+
     def _batch(self, event: Event) -> None:
         self.batches.add(event)
 
@@ -170,6 +175,7 @@ class LaneFold(ABC, Generic[AnyLane]):
 
     def _leave(self, path: str, state: str) -> float | None:
         """End an item's attempt or its waiting; return the time since when it waited."""
+        self.agents.end(path)
         lane = self._open.pop(path, None)
         if lane is None:
             return None
@@ -231,6 +237,7 @@ class LaneFold(ABC, Generic[AnyLane]):
         events.BATCH_GATHERED: _batch,
         events.BATCH_SUBMITTED: _batch,
         events.BATCH_ENDED: _batch,
+        events.AGENT_STEP: _agent_step,
     }
     KINDS: ClassVar = frozenset(_HANDLERS)
 

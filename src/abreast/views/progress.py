@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import (
+    AGENT_STEP,
     ATTEMPT_FAILED,
     BATCH_ENDED,
     BATCH_GATHERED,
@@ -23,15 +24,19 @@ from abreast.core.events import (
     Event,
     count_read,
 )
+from abreast.core.item import unescape
 from abreast.core.outcome import NO_USAGE
 from abreast.run.outcome_record import usage_of
 from abreast.store.port import RunRow, Store
-from abreast.views.job_view import many, number, whole
+from abreast.views.job_view import many, number, short, whole
 from abreast.views.lane_rows import CANCELLED, DONE, FAILED
 from abreast.views.run_reader import Follower
 
 _KINDS: Final = frozenset({ITEM_SETTLED, CALL_SETTLED, ITEMS_COMPLETE})
 _COUNT_SECONDS: Final = 0.25  # of counting for one answer; the next one counts on
+_STEP_CHARACTERS: Final = 200  # of an agent's step
+_LIVE_CHARACTERS: Final = 40  # of each step in the live line
+_MAX_LIVE: Final = 8  # agents in the live line
 _MAX_RUNS: Final = 1000  # whose counts are kept
 _MAX_UNSETTLED: Final = 65_536  # failed or cancelled items remembered, in case they are run again
 
@@ -65,6 +70,7 @@ class RunProgress:
         self.ended = Counter({DONE: done, FAILED: failed})
         self.costs = Costs()
         self.batches = BatchCounts()
+        self.agents = LastSteps()
         self._outcomes = OutcomeCounts()
 
     @property
@@ -80,8 +86,11 @@ class RunProgress:
             self.total = (self.total or 0) + (whole(event.data.get("items")) or 0)
         elif event.kind == ITEM_STARTED:
             self.running += 1
+        elif event.kind == AGENT_STEP:
+            self.agents.add(event)
         elif event.kind == ATTEMPT_FAILED:
             self.running -= 1
+            self.agents.end(event.path)
         elif event.kind in BatchCounts.KINDS:
             self.batches.add(event)
             if event.kind == CALL_SETTLED:
@@ -90,6 +99,7 @@ class RunProgress:
             self.rejections += event.data.get("cause") == "429"
         elif event.kind == ITEM_SETTLED:
             self.running -= 1
+            self.agents.end(event.path)
             self._outcomes.settle(event.path, str(event.data.get("state")), self.ended)
 
 
@@ -190,6 +200,33 @@ class BatchCounts:
             "calls_answered": self.answered,
             "saved_usd": self.saved,
         }
+
+
+class LastSteps:
+    """The last step of each agent that runs, by the path of its item."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, str] = {}
+
+    def add(self, event: Event) -> None:
+        """Take the step of an agent."""
+        text = " ".join(str(event.data.get("text") or "").split())
+        self._steps[event.path] = short(text, _STEP_CHARACTERS)
+
+    def end(self, path: str) -> None:
+        """Forget the agent of an item that has ended."""
+        self._steps.pop(path, None)
+
+    def items(self) -> list[tuple[str, str]]:
+        """The key and the last step of each item whose agent runs, in the order of their paths."""
+        # Copied first: the live line is drawn by another thread than the one that adds events.
+        found = sorted(self._steps.copy().items())
+        return [(unescape(path.rpartition("/")[2]), step) for path, step in found]
+
+    def text(self) -> str:
+        """All of them in one line: `a: ran make | b: wrote x.py`."""
+        shown = self.items()[:_MAX_LIVE]
+        return " | ".join(f"{key}: {short(step, _LIVE_CHARACTERS)}" for key, step in shown)
 
 
 class Costs:

@@ -75,9 +75,13 @@ async def workflow(
         TypeError: within a run, `store` or another option is given that only a run of its own
             takes.
     """
+    from abreast.assembly.trees.workflow_trees import open_workflow_trees
     from abreast.assembly.workflow_tools import RunTools, Tools, find_function, find_kinds
+    from abreast.jobs.plan.review.tree_runs import TREES
     from abreast.jobs.workflow.inputs import SealedInputs, Secrets, resolve_inputs
     from abreast.jobs.workflow.job import Flow
+    from abreast.limits.pool import Pool
+    from abreast.worktrees.results.item_trees import WORKTREES
 
     check_executor(executor or "local")
     item = current_item()
@@ -103,6 +107,10 @@ async def workflow(
         tools.default_model = model
     async with contextlib.AsyncExitStack() as stack:
         run_tools = await stack.enter_async_context(RunTools(tools))
+        path = str(Path.cwd())
+        opened = await open_workflow_trees(stack, loaded, values, path, lambda _text: None)
+        if opened is not None:
+            lanes = {**(lanes or {}), WORKTREES: Pool(opened.pool.slots)}
         if within is None:
             secrets = Secrets(SealedInputs(loaded.inputs, values).secrets.values())
             if secrets and redact is None:
@@ -121,12 +129,15 @@ async def workflow(
                     tags=tags,
                     redact=redact,
                     types=types,
+                    manifest=None if opened is None else {TREES: {"path": path, "task": loaded.id}},
                 )
             )
         else:
             within = await stack.enter_async_context(
                 within.child(loaded.id, lanes=lanes, budget=budget)
             )
+        if opened is not None:
+            run_tools.use_trees(opened.of_run(within.id or within.name))
         return await Flow(loaded, run_tools, verdicts).run(within, values)
 
 

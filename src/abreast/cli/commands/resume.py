@@ -41,6 +41,7 @@ _UNFINISHED = ("crashed", "interrupted", "spent", "failed", "halted", "paused")
     metavar="TIME",
     help="Wait so long for batches before the run is left again; 0 to ask for them once.",
 )
+@options.wait
 @options.width
 @options.retries
 @options.timeout
@@ -69,6 +70,8 @@ def command(*, run: str | None, store: str | None, retry_failed: bool, **given: 
         job = JOBS[row.kind if row.kind in JOBS else "map"].load()
         if given["inputs"] and not job.takes_inputs:
             raise UsageError(f"--input is for workflows, and {row.id} is a {row.kind}")
+        if given["wait"] and row.kind != "map":
+            raise UsageError(f"--wait is for maps of agents, and {row.id} is a {row.kind}")
         request = resume_request(
             row, given, choice=choice, store=opened, resume=job.resume_modes[retry_failed]
         )
@@ -92,6 +95,8 @@ def changes_of(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
         word: None if given.get(word) is None else config.get(setting, given[word])
         for word, setting in words.items()
     }
+    if given.get("wait"):
+        changes["wait"] = True
     return {**changes, "batch_wait": read_wait(given.get("batch_wait"))}
 
 

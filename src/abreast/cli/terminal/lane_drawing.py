@@ -56,6 +56,7 @@ _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = " .:-=+*#%"
 _BLOCKS: Final = " ▏▎▍▌▋▊▉"
 _PARTS_PER_CELL: Final = len(_BLOCKS)
+_MAX_AGENTS: Final = 16  # whose last steps are shown
 _NAME_WIDTH: Final = 20  # characters of a lane's name
 _MAX_SUMMED: Final = 4  # clients, models or tags of a server in a line
 
@@ -113,6 +114,7 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
         {"lane": strip.name, **asdict(strip.counts), "peak": strip.peak}
         for strip in chart.lanes.values()
     ]
+    agents = chart.agents.items()
     return {
         "run": run,
         "state": state,
@@ -126,6 +128,7 @@ def snapshot(chart: LaneChart, run: str, state: str, now: float) -> dict[str, An
         "spent": asdict(chart.costs.usage) if chart.costs.usage.requests else None,
         **({"batches": chart.batches.plain()} if chart.batches else {}),
         **({"served": chart.served.plain()} if chart.served is not None else {}),
+        **({"agents": [{"key": key, "step": step} for key, step in agents]} if agents else {}),
         "lanes": lanes,
     }
 
@@ -141,8 +144,9 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - margin))
     sums = [Text(line, "dim") for line in _sums(chart)]
     lines = [_header(chart, run, state, now), *sums, Text()]
-    room = canvas.height - 5 - len(sums) - 2 * len(chart.lanes)
-    shown = _visible_lanes(chart, frame, room)
+    agents = chart.agents.items()[:_MAX_AGENTS]
+    taken = 5 + len(sums) + 2 * len(chart.lanes) + len(agents)
+    shown = _visible_lanes(chart, frame, canvas.height - taken)
     for strip, rows in shown:
         for bars in rows:
             name = _name(strip) if bars is rows[0] else ""
@@ -158,8 +162,17 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
     lines += [
         Text(" " * margin + axis(frame, canvas), "dim"),
         Text(" " * margin).append_text(_legend(shown, canvas)),
+        *(_agent_row(key, step, margin, canvas) for key, step in agents),
     ]
     return Text("\n", no_wrap=True, end="").join(lines)
+
+
+def _agent_row(key: str, step: str, margin: int, canvas: Canvas) -> Text:
+    """The last step of an agent that runs."""
+    name = set_cell_size(one_line(key), margin - 2)
+    row = Text().append(f"{name}  ", "bold").append(one_line(step), _text_style(RUNNING))
+    row.truncate(canvas.width, overflow="ellipsis")
+    return row
 
 
 def _name(strip: ChartLane) -> str:

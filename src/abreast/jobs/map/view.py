@@ -103,6 +103,7 @@ class MapLive(LiveText):
         yield f"{used['usd']:.4g} usd" if used["usd"] else "", "dim"
         yield now.batches.text(), "cyan"
         yield f"held {now.rejections} times" if now.rejections else "", "yellow"
+        yield now.agents.text(), "dim"
 
 
 def _summary(event: Event, state: str) -> str:

@@ -21,11 +21,14 @@ from abreast.jobs.workflow.spec import (
     ACTIONS,
     Action,
     CallStep,
+    Command,
     FanIn,
     FanOut,
     GateStep,
     If,
     Loop,
+    Prompt,
+    Shell,
     SlotStep,
     Step,
     Switch,
@@ -59,6 +62,7 @@ from abreast.jobs.workflow.tools import CannotDo, StepContext, WorkflowTools
 from abreast.limits.slots import Slots
 from abreast.run.current import current_item
 from abreast.run.run import Run
+from abreast.worktrees.results.item_trees import WORKTREES
 
 EVERY_STEP: Final = "every:step"
 """The lane of all actions of a run.
@@ -147,12 +151,16 @@ class Flow:
             run.count_results("workflow", done=1, failed=0)
         return result
 
-    def lane_of(self, step: Action) -> str | None:
-        """Return the lane on which an action holds a place while it works.
+    def lanes_of(self, step: Action, *, in_tree: bool) -> tuple[str, ...]:
+        """Return the lanes on which an action holds a place while it works.
 
         A gate holds none: the user may take days to answer.
         """
-        return None if self._slots is None or isinstance(step, GateStep) else EVERY_STEP
+        if isinstance(step, GateStep):
+            return ()
+        is_process = isinstance(step, (Shell, Prompt, Command))
+        trees = (WORKTREES,) if in_tree and is_process and self.rehearse is None else ()
+        return (*(() if self._slots is None else (EVERY_STEP,)), *trees)
 
     def make_room(self, width: int) -> None:
         """Widen the lane for a fan-out whose width is known only now, from an earlier step."""
@@ -251,7 +259,7 @@ class Flow:
                     timeout=timeout_of(step),
                     effect=common.effect,
                     on_change="rerun",
-                    hold=self.lane_of(step),
+                    hold=self.lanes_of(step, in_tree="worktree" in config),
                 )
             except BudgetSpent as error:
                 if scope.budget is None or error.budget is not scope.budget or scope is frame.run:
@@ -259,7 +267,10 @@ class Flow:
                 return failed(common, str(error))
             except (StepHalted, StepPaused, TimedOut, RecordedError, OutcomeUnknown) as error:
                 return record_of(step, error)
-        return Record.of(plain)
+        record = Record.of(plain)
+        if frame.tree is not None:
+            frame.tree.advance(record)
+        return record
 
     def performing(
         self, step: Action, frame: StepFrame, own: dict[str, Any] | None = None

@@ -100,7 +100,11 @@ def _prompt(
     }
     if step.common.output_schema is not None:
         output["data"] = _value(step, context)
-    return {word: one for word, one in output.items() if word not in ("schema", "cwd", "env")}
+    return {
+        word: one
+        for word, one in output.items()
+        if word not in ("schema", "cwd", "env", "worktree")
+    }
 
 
 def _function(

@@ -42,6 +42,9 @@ class Common:
     env: dict[str, Value] = field(default_factory=dict)
     """Of steps that start a process: variables added to the run's environment."""
     cwd: ExpressionText | None = None
+    worktree: bool = False
+    """Of steps that start a process, and of fan-outs: whether each item works in a copy of its own.
+    """
     timeout: float | None = None
     budget: str | None = None
     lane: str | None = None
@@ -88,6 +91,8 @@ class Prompt(WithCommon):
     thinking_tokens: int | None = None
     messages: Value = None
     """The turns before the prompt, or all turns where the prompt is empty."""
+    allow: tuple[str, ...] = ()
+    """What an agent may do; empty: what its own settings say, and in a worktree to edit."""
 
 
 @dataclass(frozen=True, slots=True)

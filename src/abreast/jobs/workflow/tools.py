@@ -32,6 +32,19 @@ class AgentResult(NamedTuple):
     """Bytes of stdout that were not kept."""
     stderr_cut: int = 0
     """Bytes of stderr that were not kept."""
+    facts: Mapping[str, Any] = MappingProxyType({})
+    """What else is known: `agent` (session, steps, cost), `tree` (what it made of its worktree)."""
+
+
+class TreeStart(NamedTuple):
+    """The worktree in which a step works."""
+
+    part: str
+    """The name of what is made there, for the merge."""
+    base: str | None = None
+    """The snapshot that the part started from; None: the source tree as it is now."""
+    after: str | None = None
+    """The tree that the step before has left; None: the base."""
 
 
 class AgentOptions(NamedTuple):
@@ -118,11 +131,17 @@ class WorkflowTools(Protocol):
     """Items that a fan-out may have."""
 
     async def shell(
-        self, script: str, *, cwd: str | None = None, env: Mapping[str, str | None] | None = None
+        self,
+        script: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str | None] | None = None,
+        tree: TreeStart | None = None,
     ) -> AgentResult:
         """Run a script by the shell; when this is cancelled, its whole process group is ended.
 
-        `env` is added to the run's own environment; a None removes a variable.
+        `env` is added to the run's own environment; a None removes a variable. With `tree` it runs
+        in the worktree that the step holds.
         """
 
     async def agent(
@@ -134,6 +153,7 @@ class WorkflowTools(Protocol):
         *,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
+        tree: TreeStart | None = None,
     ) -> AgentResult | None:
         """Run an agent's command line with a prompt; None if there is no such runner.
 

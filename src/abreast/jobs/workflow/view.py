@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from abreast.core.events import (
+    AGENT_STEP,
     CALL_STARTED,
     ITEM_SETTLED,
     ITEM_STARTED,
@@ -260,14 +261,15 @@ class WorkflowLive(LiveText):
         """Count the event."""
         self._progress.add(event)
         self._path = event.path.partition("/")[2][-_PATH_WIDTH:]
-        return event.kind in (ITEM_STARTED, ITEM_SETTLED)
+        return event.kind in (ITEM_STARTED, ITEM_SETTLED, AGENT_STEP)
 
     def parts(self) -> Iterator[tuple[str, str]]:
         """The parts of the line, each with its style."""
         done, failed = (self._progress.ended[state] for state in ("done", "failed"))
         failures = f", {failed} failed" if failed else ""
         yield f"{done} done{failures}, {max(0, self._progress.running)} running", ""
-        yield self._path, ""
+        agents = self._progress.agents.text()
+        yield agents or self._path, "dim" if agents else ""
 
 
 class _StepWriter:

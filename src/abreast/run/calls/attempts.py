@@ -276,6 +276,9 @@ class CallAttempts:
             return None, None
         except QuotaSpent as error:
             after = error.retry_after
+            if after is not None and lane.tell_wait is not None:
+                self._wait_for_quota(grant, error, after, sent)
+                return None, None
             parked = lane.park(error, after, clock.now())
             self._settle(grant, Usage())
             self._record_changes(
@@ -297,6 +300,15 @@ class CallAttempts:
             raise
         lane.outage.got_through(sent_in, clock.now())
         return self._succeed(grant, reply, permit), None
+
+    def _wait_for_quota(self, grant: _Grant, error: QuotaSpent, after: float, sent: float) -> None:
+        """Hold the lane until a limit has ended, and give back what is held: it is no attempt."""
+        now = self._clock.now()
+        changes = self._caller.lane.wait_out(error, after, now)
+        self._settle(grant, Usage())
+        self._restore_credit(grant)
+        self._backoff += now - sent
+        self._record_changes(changes)
 
     def _throttled(self, error: Throttled, sent_in: int, now: float) -> list[Facts]:
         """Hold a lane without a governor, for all that share it."""

@@ -5,7 +5,7 @@ A provider's limits are read from the headers of its replies, in one common form
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Final
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # until a call succeeds, up to the longest.
 FIRST_HOLD = 1.0
 LONGEST_HOLD = 60.0
+SHORTEST_WAIT = 60.0  # seconds to wait for the end of a limit
 QUOTA_RETRY_AFTER = 3600.0  # seconds; a longer retry-after means a quota, not a rate per minute
 
 
@@ -77,6 +78,9 @@ class ModelLane:
         self._learned_limits = profile
         self.server = ServerHold()
         self.outage = LaneOutage(name, self.server, outage)
+        # With it, a limit whose end is known holds the lane until then, and does not park it; it is
+        # called with the reason.
+        self.tell_wait: Callable[[str], None] | None = None
         self.episode = 0
         self._holds_in_a_row = 0  # without a call that succeeded in between
         self._has_learned = False
@@ -129,7 +133,10 @@ class ModelLane:
             self._holds_in_a_row += 1
         after = error.retry_after
         if after is not None and after > QUOTA_RETRY_AFTER:
-            raise self.park(f"it asks to wait for {after / 3600:.1f} hours", after, now)
+            why = f"it asks to wait for {after / 3600:.1f} hours"
+            if self.tell_wait is None:
+                raise self.park(why, after, now)
+            return self.wait_out(why, after, now)
         if after is None:
             if not is_new:
                 return []
@@ -169,14 +176,33 @@ class ModelLane:
 
         Returns the error to raise.
         """
-        reason = f"{self.name} takes no more requests: {why}"
-        if after is not None:
-            until = datetime.fromtimestamp(SYSTEM_CLOCK.wall() + after, UTC)
-            hours = after / 3600
-            spell = f"{hours:.1f} hours" if hours >= 1 else f"{max(1, round(after / 60))} minutes"
-            reason += f"; it takes more after {until:%Y-%m-%d %H:%M} UTC, in {spell}"
+        reason = self._closed(why, after)
         self.server.park(reason, None if after is None else now + after)
         return LaneParked(reason)
+
+    def wait_out(self, why: QuotaSpent | str, after: float, now: float) -> list[Facts]:
+        """Hold the lane until a limit has ended; returns the change, none if it was held already.
+
+        A limit that should have ended by now is given a minute.
+        """
+        after = max(after, SHORTEST_WAIT)
+        is_new = now + after > self.server.until + SHORTEST_WAIT
+        self.server.hold(now + after)
+        if not is_new:
+            return []
+        if self.tell_wait is not None:
+            self.tell_wait(self._closed(why, after))
+        return [{"dimension": "quota", "old": None, "new": 0, "cause": "quota", "held": after}]
+
+    def _closed(self, why: QuotaSpent | str, after: float | None) -> str:
+        """Why the lane takes no requests, and until when."""
+        reason = f"{self.name} takes no more requests: {why}"
+        if after is None:
+            return reason
+        until = datetime.fromtimestamp(SYSTEM_CLOCK.wall() + after, UTC)
+        hours = after / 3600
+        spell = f"{hours:.1f} hours" if hours >= 1 else f"{max(1, round(after / 60))} minutes"
+        return f"{reason}; it takes more after {until:%Y-%m-%d %H:%M} UTC, in {spell}"
 
 
 def _facts(change: WidthChange) -> Facts:

@@ -3,6 +3,7 @@ import { badge } from "./chrome.js";
 import { el, fill } from "./dom.js";
 import { count, money, span } from "./format.js";
 import { get, of } from "./net.js";
+import { patch } from "./stage.js";
 
 /** A panel that shows items of a run; `changed(path)` is told which, "" when it closes. */
 export class Panel {
@@ -47,6 +48,7 @@ export class Panel {
       item.reason ? el("p", {}, `It was cancelled: ${item.reason}`) : null,
       item.timing ? timing(item) : null,
       failure(item.error),
+      agent(item), diffs(item.tree),
       item.calls.some((call) => call.asked) ? null : text("Prompt", item.prompt), text("Input", item.input),
       item.calls.map((call, index) => this.#call(call, index, item.calls.length)),
       text(item.calls.length ? "Result" : "Reply", item.value),
@@ -71,6 +73,30 @@ export class Panel {
       rows(used), (call.asked ?? []).map((turn, at, turns) => text(turns.length > 1 ? `Prompt, ${turn.role}` : "Prompt", turn)),
       text("Reply", call.reply), failure(call.error));
   }
+}
+
+/** What an agent did, step by step; a step is followed by what the agent had cost by then, where it says so. */
+function agent(item) {
+  const about = item.agent ?? {};
+  const known = [["Agent", about.name], ["Session", about.session], ["Turns", about.turns], ["Cost", about.cost ? money(about.cost) : ""]];
+  if (!item.steps?.length && !about.name) return null;
+  return el("section", { class: "agent" }, el("h3", {}, "Agent"), rows(known),
+    item.steps?.length ? el("ol", { class: "steps", tabindex: "0", "aria-label": "Steps" }, item.steps.map((step) =>
+      el("li", { value: step.number }, step.text, step.usd ? el("small", {}, ` ${money(step.usd)}`) : null))) : null);
+}
+
+/** What was made of the item's tree: a diff for each file. */
+function diffs(tree) {
+  if (!tree) return null;
+  const shown = new Set(tree.files.map((one) => one.file));
+  const others = tree.changed.filter((name) => !shown.has(name));
+  const all = tree.changed.length + tree.more;
+  return el("section", { class: "diffs" }, el("h3", {}, all ? `Changed: ${count(all)} ${all === 1 ? "file" : "files"}` : "No file was changed"),
+    tree.files.map((one) => el("details", { open: tree.files.length < 4 },
+      el("summary", {}, el("code", {}, one.file), " ", el("small", {}, `+${count(one.added)} −${count(one.removed)}${one.cut ? ", its beginning" : ""}`)),
+      patch(one.diff, `diff-${one.file}`))),
+    others.length ? el("ul", { class: "files" }, others.map((name) => el("li", {}, name))) : null,
+    tree.more ? el("p", { class: "muted" }, `and ${count(tree.more)} more`) : null);
 }
 
 function sum(values) {

@@ -2,7 +2,7 @@
 import { el } from "./dom.js";
 import { brief, count, many, span } from "./format.js";
 import { get, of } from "./net.js";
-import { cut, facts, stage } from "./stage.js";
+import { cut, facts, patch, stage } from "./stage.js";
 
 export function draw(container, data, page) {
   stage(container, data, page, picture);
@@ -141,10 +141,4 @@ function review(data, chosen, again, page) {
       one.marked ? patch(one.marked, `marked-${one.file}`) : el("p", { class: "muted" }, one.detail),
       el("p", {}, "Choose with: ", el("code", {}, `abreast plan resolve ${data.run} ${one.file} --take ${[...one.parts.filter((part) => part !== "source"), "source", "edit"].join("|")}`)))),
     found?.answered?.length ? [el("p", { class: "muted" }, "Asked of their owners, and left out:"), el("ul", { class: "files" }, found.answered.map((line) => el("li", {}, line)))] : null);
-}
-
-/** A diff, or a text with markers, each line by its kind. */
-function patch(text, key) {
-  const kinds = [[/^(\+\+\+|---|diff |index |@@)/, "head"], [/^(<{7}|\|{7}|={7}|>{7})/, "head"], [/^\+/, "added"], [/^-/, "removed"]];
-  return el("pre", { class: "patch", tabindex: 0, dataset: { scroll: key } }, text.split("\n").map((line) => el("span", { dataset: { line: kinds.find(([form]) => form.test(line))?.[1] ?? "" } }, `${line}\n`)));
 }

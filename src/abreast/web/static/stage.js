@@ -101,3 +101,9 @@ export function fit(text, width, each = 7.2) {
   const most = Math.max(3, Math.floor(width / each));
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 }
+
+/** A diff, or a text with markers, each line by its kind. */
+export function patch(text, key) {
+  const kinds = [[/^(\+\+\+|---|diff |index |@@)/, "head"], [/^(<{7}|\|{7}|={7}|>{7})/, "head"], [/^\+/, "added"], [/^-/, "removed"]];
+  return el("pre", { class: "patch", tabindex: 0, dataset: { scroll: key } }, text.split("\n").map((line) => el("span", { dataset: { line: kinds.find(([form]) => form.test(line))?.[1] ?? "" } }, `${line}\n`)));
+}

@@ -41,6 +41,18 @@ class TreeResult:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class ItemStart:
+    """Where the work of an item starts."""
+
+    name: str
+    """What its result is kept under."""
+    base: str
+    """What its result is compared with."""
+    tree: str
+    """What its worktree is at first."""
+
+
 class ItemTrees:
     """The worktrees of one run: each item works in the slot that it holds on the lane.
 
@@ -64,6 +76,20 @@ class ItemTrees:
         self._held = HeldResults(snapshots)
         self._inside: dict[int, tuple[str, int]] = {}  # the item, and attempt, in each slot
         self._trees: dict[str, str] = {}  # the newest tree of an item
+        self._starts: dict[str, ItemStart] = {}  # of items that do not start at the base
+
+    def start_at(self, name: str, base: str | None = None, tree: str | None = None) -> None:
+        """Let the current item go on where another has ended, and keep its result as `name`.
+
+        `base` is where that one started, `tree` what it left; by default the base of all.
+        """
+        base = base or self.base
+        self._starts[current().path] = ItemStart(name, base, tree or base)
+
+    def base_of(self, path: str) -> str:
+        """The snapshot that the item at `path` is compared with."""
+        start = self._starts.get(path)
+        return self.base if start is None else start.base
 
     def slot(self) -> Slot:
         """The worktree that the current item holds."""
@@ -76,19 +102,20 @@ class ItemTrees:
         """Prepare the item's worktree: as the source was, or as the item left it last."""
         item, slot = current(), self.slot()
         here = (item.path, item.attempt)
-        known = None if fresh else self._trees.get(item.path)
+        start = self._start(item)
+        known = start.tree if fresh else self._trees.get(item.path, start.tree)
         if fresh or self._inside.get(slot.index) != here:
             await slot.reset()
-            if known is not None and known != self.base:
+            if known != self.base:
                 await asyncio.to_thread(put, self.snapshots, slot.root, known)
             self._inside[slot.index] = here
-        begin(slot, self.snapshots, self._run, self._name(item), self.base)
+        begin(slot, self.snapshots, self._run, start.name, start.tree)
         return slot
 
     async def keep(self, message: str) -> TreeResult:
         """Keep what is in the item's worktree, as a commit on top of its base."""
         item, slot = current(), self.slot()
-        found = await asyncio.to_thread(self._keep, slot, self._name(item), message)
+        found = await asyncio.to_thread(self._keep, slot, self._start(item), message)
         self.remember(item.path, found.result)
         slot.let_go()
         return found
@@ -106,7 +133,7 @@ class ItemTrees:
 
     def take_up(self, path: str) -> bool:
         """Let an item go on in what a killed driver has left of its worktree; False if nothing."""
-        name = self._name(current())
+        name = self._start(current()).name
         cut_off = [one for one in self._held.held(self._run) if one.leaf == name]
         found = next((one.tree for one in reversed(cut_off) if one.how == "cut-off"), None)
         if found is None or any(one.how == "done" for one in cut_off):
@@ -120,17 +147,20 @@ class ItemTrees:
         Without an await: after a cancellation the worktree goes to another item at once.
         """
         item, slot = current(), self.slot()
-        tree = None
+        start, tree = self._start(item), None
         # The work may have destroyed its worktree; its own failure matters more than that.
         with suppress(GitFailed, OSError):
             tree = self.snapshots.take(slot.root, git_dir=slot.git_dir)
-            if tree != self.base:
-                self._held.hold(self._run, self._name(item), "failed", tree)
+            if tree != start.tree:
+                self._held.hold(self._run, start.name, "failed", tree)
         slot.let_go()
-        return None if tree == self.base else tree
+        return None if tree == start.tree else tree
 
-    def _keep(self, slot: Slot, name: str, message: str) -> TreeResult:
-        snapshots, base = self.snapshots, self.base
+    def _start(self, item: CurrentItem) -> ItemStart:
+        return self._starts.get(item.path) or ItemStart(self._name(item), self.base, self.base)
+
+    def _keep(self, slot: Slot, start: ItemStart, message: str) -> TreeResult:
+        snapshots, base, name = self.snapshots, start.base, start.name
         tree = snapshots.take(slot.root, git_dir=slot.git_dir)
         changed = tuple(one.path for one in snapshots.changes(base, tree).changed)
         self._held.hold(self._run, name, "done", tree)

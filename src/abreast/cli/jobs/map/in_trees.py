@@ -73,6 +73,8 @@ class MapTrees:
         if job.agent is not None:
             options = agent_options(job)
             self._caller = await open_agent(stack, options, job.lanes, self._groups, self._commands)
+            if job.wait:
+                self._caller.wait_for_limits(lambda text: self._notify(f"waiting: {text}"))
             if self._caller.lane.limits:
                 lanes[self._caller.lane.name] = list(self._caller.lane.limits)
             budgets = (Budget.parse(job.budget),) if job.budget else ()

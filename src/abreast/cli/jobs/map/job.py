@@ -27,7 +27,16 @@ MANIFEST: Final = "map"
 ITEMS: Final = "items"
 """The map's name in its run, so the item 0007 of a run named `map` is `map/items/0007`."""
 INPUT: Final = "input"
-_LATER: Final = ("reasoning", "thinking_tokens", "messages", "agent", "allow", "worktree", "calls")
+_LATER: Final = (
+    "reasoning",
+    "thinking_tokens",
+    "messages",
+    "agent",
+    "allow",
+    "worktree",
+    "calls",
+    "wait",
+)
 WHOLE_LINE: Final = "{}"
 """As `messages`: the line is the conversation, or an object that has it as `messages`."""
 
@@ -72,6 +81,8 @@ class MapJob:
     allow: tuple[str, ...] = ()
     worktree: bool = False
     """Whether each item works in a copy of the working tree."""
+    wait: bool = False
+    """Whether to wait for the end of an agent's usage limit."""
 
     def __post_init__(self) -> None:
         """Check options that exclude or require each other."""
@@ -90,6 +101,8 @@ class MapJob:
             )
         if self.agent is not None and (self.messages is not None or not self.prompt):
             raise UsageError("--agent needs a task: abreast map --agent claude --prompt 'Fix {}'")
+        if self.wait and self.agent is None:
+            raise UsageError("--wait is for --agent: it waits for the end of an agent's limit")
         if not given:
             raise UsageError("there is no command to run; write: abreast map -- COMMAND {} < items")
         if self.command and self.executor == "process":

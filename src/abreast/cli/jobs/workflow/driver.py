@@ -11,6 +11,8 @@ from typing import Any, Final, Self
 
 from abreast.assembly.names import lane_of
 from abreast.assembly.process_groups import RUN_VARIABLE
+from abreast.assembly.trees.opened_trees import OpenedTrees
+from abreast.assembly.trees.workflow_trees import has_worktrees, open_workflow_trees
 from abreast.assembly.workflow_tools import RunTools, Tools, find_kinds, wrong_sample
 from abreast.cli.config import BUDGET, MODEL, WIDTH, Config
 from abreast.cli.errors import DONE, FAILED, UsageError, one_line, tell
@@ -39,6 +41,7 @@ from abreast.cli.terminal.prompts import ask_for_input, can_prompt, decide_on_te
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, Halted, Paused, WorkflowInvalid
+from abreast.jobs.plan.review.tree_runs import TREES
 from abreast.jobs.workflow.inputs import Secrets, resolve_inputs
 from abreast.jobs.workflow.job import Flow, FlowResult
 from abreast.jobs.workflow.load.analysis import affected_by, gates_of, lanes_of
@@ -47,9 +50,12 @@ from abreast.jobs.workflow.rehearsal import Rehearsal
 from abreast.jobs.workflow.spec import Workflow
 from abreast.jobs.workflow.steps.records import Record, Records
 from abreast.jobs.workflow.view import WorkflowLive
+from abreast.limits.pool import Pool
 from abreast.run.run import Run
 from abreast.store.codec import codec
 from abreast.store.port import JsonValue, RunRow, Store, each_event
+from abreast.worktrees.results.item_trees import WORKTREES
+from abreast.worktrees.slot import Slot
 
 _RUN_ID_VARIABLE: Final = "SPECKIT_WORKFLOW_RUN_ID"
 """The environment variable by which users of spec-kit set the id of a workflow's run."""
@@ -169,6 +175,8 @@ class WorkflowDriver(JobDriver):
         super().__init__(request)
         self._source = source
         self._cwd = cwd
+        self._resumed_run = None if more is None else request.run_id
+        self._opened: OpenedTrees | None = None
         self._more = more
         self._rehearsal = rehearsal
         self.config = Config.load(Path(cwd))
@@ -258,6 +266,8 @@ class WorkflowDriver(JobDriver):
                 tell(f"{self._source.file}:{line}: warning: {text}")
         if self._rehearsal is None:
             check_executor(self._source.executor)
+            if self._source.executor != "local" and has_worktrees(self.workflow):
+                raise UsageError("worktree: true is for commands on this machine: no --executor")
             check_runners(self.workflow, self.config, self.inputs)
             if self._source.executor == "local":  # nodes may have other programs
                 check_programs(self.workflow, self.config, self.inputs, cwd=self._cwd)
@@ -277,6 +287,9 @@ class WorkflowDriver(JobDriver):
         """Open the tools of steps."""
         self._kit = await stack.enter_async_context(RunTools(self._tools(store)))
         known, manifest = configured_lanes(self.config), self._source.manifest(self.secret_names)
+        held = await self._open_trees(stack, store)
+        if held:
+            manifest[TREES] = {"path": self._cwd, "task": self.workflow.id}
         secrets = Secrets(
             str(self.inputs[name]) for name in self.secret_names if self.inputs.get(name)
         )
@@ -286,8 +299,29 @@ class WorkflowDriver(JobDriver):
             # What removes secrets from recorded prompts and replies.
             "redact": (lambda _path, value: secrets.hide(value)) if secrets else None,
             # Those of the configured lanes, so that rates and learned limits apply to steps too.
-            "lanes": {name: lane_of(known[name]) for name in lanes_of(self.workflow.steps)},
+            "lanes": {
+                **{name: lane_of(known[name]) for name in lanes_of(self.workflow.steps)},
+                **held,
+            },
         }
+
+    async def _open_trees(
+        self, stack: AsyncExitStack, store: Store | None
+    ) -> dict[str, Pool[Slot]]:
+        """Make the worktrees of steps that ask for one; return their lane."""
+        if self._rehearsal is not None:
+            return {}
+        self._opened = await open_workflow_trees(
+            stack,
+            self.workflow,
+            self.inputs,
+            self._cwd,
+            (lambda _text: None) if self.view.quiet else lambda text: tell(one_line(text)),
+            width=self._source.width,
+            store=store,
+            resumed_run=self._resumed_run,
+        )
+        return {} if self._opened is None else {WORKTREES: Pool(self._opened.pool.slots)}
 
     async def work(self, run: Run, _stack: AsyncExitStack) -> None:
         """Run the steps."""
@@ -296,6 +330,8 @@ class WorkflowDriver(JobDriver):
         if self._more:
             run.note(INPUTS_GIVEN, value=dict(self._more))
         source = self._source
+        if self._opened is not None:
+            self._kit.use_trees(self._opened.of_run(self.run_id))
         flow = Flow(self.workflow, self._kit, source.verdicts, self._rehearsal, width=source.width)
         self._result = await flow.run(run, self.inputs)
 

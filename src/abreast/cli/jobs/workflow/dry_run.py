@@ -21,7 +21,7 @@ from abreast.jobs.workflow.dry_run import PlannedStep, plan
 from abreast.jobs.workflow.load.analysis import Agent, agents_of, every, lanes_of
 from abreast.jobs.workflow.rehearsal import Rehearsal
 from abreast.jobs.workflow.spec import Command, Prompt, Sample, Value, Workflow
-from abreast.jobs.workflow.steps.actions import has_images
+from abreast.jobs.workflow.steps.actions import AGENT, has_images
 from abreast.models.estimate import NO_BOUND
 from abreast.models.lanes import LaneSettings, refuses_files
 from abreast.models.port import Message, Request
@@ -224,14 +224,17 @@ def check_runners(
     known, agents, here = config.runners(), config.agents(), Path.cwd()
     missing: dict[str, str] = {}
     for file, step, name in agents_of(workflow, inputs):
-        if not isinstance(step, Command) or name is None or name in known:
+        is_agent = isinstance(step, Prompt) and step.common.type == AGENT
+        if not (is_agent or isinstance(step, Command)) or name is None or name in known:
             continue
         if name and (
             resolve_integration(name, here) in known or find_integration(name, agents, here)
         ):
             continue
         place = f"{file}:{step.common.line}"
-        if not name:
+        if isinstance(step, Prompt):
+            problem = f"there is no agent {name!r}, or it is not installed (abreast doctor)"
+        elif not name:
             problem = (
                 f"the command {step.command!r} is for an agent, and no integration says which: "
                 "set integration: on the step or the workflow, "

@@ -3,13 +3,13 @@
 Each item is a part without files of its own, so that any item may write any file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from abreast.core.events import ITEM_SETTLED, Event
-from abreast.core.item import unescape
+from abreast.core.item import escape, unescape
 from abreast.jobs.plan.decompose.imports import Imports, read_imports
 from abreast.jobs.plan.decompose.inventory import take_inventory
 from abreast.jobs.plan.errors import PlanInvalid
@@ -25,6 +25,11 @@ TREE: Final = "tree"
 """The key of an item's value: `base`, `result` and more of what it made of its copy."""
 TREE_CHOSEN: Final = "tree-chosen"
 """The event of a job that chooses one tree itself: `part`, `base`, `result`."""
+
+WORKFLOW: Final = "workflow"
+"""The kind of runs whose steps are parts."""
+TREE_ENTERED: Final = "tree-entered"
+"""The event of a workflow's step that begins in a worktree: `part`, what is made there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +83,17 @@ def read_tree_run(store: Store, row: RunRow) -> tuple[TreeJob, RecordedPlan]:
     places: dict[str, int] = {}
     found: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
-    for event in each_event(store, row.id, {ITEM_SETTLED, TREE_CHOSEN}):
+    entered: dict[str, str] = {}
+    for event in each_event(store, row.id, {ITEM_SETTLED, TREE_CHOSEN, TREE_ENTERED}):
         if event.kind == TREE_CHOSEN:
             chosen[str(event.data["part"])] = event.data
             continue
-        for part, tree in _trees_in(event):
+        if event.kind == TREE_ENTERED:
+            part = str(event.data["part"])
+            root = event.path.partition("/")[0]
+            entered |= {event.path: part, f"{root}/{'/'.join(map(escape, part.split('/')))}": part}
+            continue
+        for part, tree in _step_trees(event, entered) if row.kind == WORKFLOW else _trees_in(event):
             states[part] = str(event.data.get("state"))
             places[part] = int(str(event.data.get("index") or 0))
             if tree is not None:
@@ -98,6 +109,21 @@ def read_tree_run(store: Store, row: RunRow) -> tuple[TreeJob, RecordedPlan]:
         states,
         list(parts),
     )
+
+
+def _step_trees(event: Event, entered: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """The part that a step of a workflow, or an item of its fan-out, belongs to, and its tree."""
+    part = entered.get(event.path)
+    if part is None or event.data.get("speculative"):
+        return
+    if event.data.get("state") != "done":
+        yield part, None
+        return
+    value: Any = codec.decode_plain(event.body or "null")
+    records = [*value["steps"].values()] if "steps" in value and "last" in value else [value]
+    trees = [one["output"][TREE] for one in records if TREE in (one.get("output") or {})]
+    if trees:
+        yield part, trees[-1]
 
 
 def _trees_in(event: Event) -> Iterator[tuple[str, Any]]:

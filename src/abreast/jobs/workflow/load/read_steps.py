@@ -223,6 +223,8 @@ class StepReader:
             facts |= {"retry": retry["times"], "retry_delay": float(retry.get("delay", 0))}
         if type_ in step_words.PROCESSES:
             facts |= {"env": self.mapping(given.get("env")), "cwd": self.optional(given.get("cwd"))}
+        if "worktree" in given:
+            facts["worktree"] = given["worktree"].value is True
         return Common(name, type_, node.line, input=self.value(node.get("input")), **facts)
 
     def custom_step(self, node: YamlNode, common: Common) -> Step:

@@ -1,5 +1,6 @@
 """One function for each type of step, which makes the typed step from its checked keys."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from abreast.jobs.files.expressions import ExpressionText
@@ -7,6 +8,7 @@ from abreast.jobs.files.problems import shown
 from abreast.jobs.files.shapes import fitting, refuse_unknown
 from abreast.jobs.files.yaml_nodes import YamlNode
 from abreast.jobs.workflow.load import step_words
+from abreast.jobs.workflow.load.analysis import every
 from abreast.jobs.workflow.load.read_steps import ReadStep, Scope, StepReader
 from abreast.jobs.workflow.spec import (
     MAX_ITERATIONS,
@@ -54,6 +56,16 @@ def _prompt(reader: StepReader, given: dict[str, YamlNode], common: Common, _: S
         messages=_messages(reader, given, common),
         capture=given.get("capture", _MISSING).value is True,
         capture_max_bytes=given.get("capture_max_bytes", _MISSING).value,
+    )
+
+
+def _agent(reader: StepReader, given: dict[str, YamlNode], common: Common, _: Scope) -> Step:
+    return Prompt(
+        common,
+        reader.template(given.get("prompt", _MISSING)),
+        integration=reader.template(given.get("agent", _MISSING)),
+        model=reader.optional(given.get("model")),
+        allow=tuple(one.text for one in given.get("allow", _MISSING).entries),
     )
 
 
@@ -205,10 +217,13 @@ def _fan_out(reader: StepReader, given: dict[str, YamlNode], common: Common, sco
             f"'items' of {what} is {shown(items)}, which is no list; "
             "an expression stands in {{ }}",
         )
+    steps = (single,) if single else reader.steps(given.get("steps"), template)
+    if common.worktree:
+        _check_tree_steps(reader, steps, what)
     return FanOut(
         common,
         items,
-        (single,) if single else reader.steps(given.get("steps"), template),
+        steps,
         max_concurrency=reader.value(given["max_concurrency"]) if "max_concurrency" in given else 1,
         min_success=given.get("min_success", _MISSING).value,
         max_failures=given.get("max_failures", _MISSING).value,
@@ -216,6 +231,20 @@ def _fan_out(reader: StepReader, given: dict[str, YamlNode], common: Common, sco
         key=reader.optional(given.get("key")),
         template=given["step"].plain() if "step" in given else None,
     )
+
+
+def _check_tree_steps(reader: StepReader, steps: Sequence[Step], what: str) -> None:
+    """Report steps that would work in the item's tree at the same time, or beside it."""
+    for step in every(steps):
+        common = step.common
+        if isinstance(step, (FanOut, CallStep)) or common.needs is not None or common.worktree:
+            why = "'needs'" if common.needs is not None else f"a {common.type}"
+            why = "a worktree of its own" if common.worktree else why
+            reader.report.problem(
+                common.line,
+                f"the step {common.id!r} has {why}, and {what} has one worktree for each item, "
+                "in which its steps work one after the other",
+            )
 
 
 def _canary(reader: StepReader, node: YamlNode | None, what: str) -> Canary | None:
@@ -300,6 +329,7 @@ def _call(
 READERS: Final[dict[str, ReadStep]] = {
     "command": _command,
     "prompt": _prompt,
+    "agent": _agent,
     "shell": _shell,
     "python": _python,
     "gate": _gate,

@@ -99,7 +99,7 @@ COMPOSITE: Final = frozenset(
     {"if", "switch", "while", "do-while", "fan-out", "fan-in", "workflow", "slot"}
 )
 """Steps that only run other steps, or collect their outputs."""
-PROCESSES: Final = frozenset({"shell", "command", "prompt"})
+PROCESSES: Final = frozenset({"shell", "command", "prompt", "agent"})
 """Steps that may start a process."""
 ACTION_KEYS: Final = frozenset({"retry", "lane", "effect", "output_schema"})
 """Keys that are for actions only."""
@@ -122,6 +122,7 @@ _PROCESS: Final[dict[str, KeySpec]] = {
         about="Variables of the command's environment, beside those that there are",
     ),
     "cwd": KeySpec(NAME, about="The directory that the command runs in, from that of the run"),
+    "worktree": KeySpec(SWITCH, about="Work in a copy of the working tree"),
 }
 _AGENT: Final[dict[str, KeySpec]] = {
     **_PROCESS,
@@ -214,6 +215,15 @@ KINDS: Final[dict[str, dict[str, KeySpec]]] = {
         "thinking_tokens": KeySpec(whole(0), about="To think with, besides max_tokens"),
         **_AGENT,
     },
+    "agent": {
+        "agent": KeySpec(TEXT, required=True, about="claude, codex, or one of [agents.NAME]"),
+        "prompt": KeySpec(TEXT, required=True, about="Its task"),
+        "model": KeySpec(TEXT),
+        "allow": KeySpec(
+            TEXTS, about="What it may do, such as edit, run; in a worktree it may edit"
+        ),
+        **_PROCESS,
+    },
     "shell": {
         "run": KeySpec(
             TEXT, required=True, about="For the shell; values of {{ }} reach it as data"
@@ -262,6 +272,9 @@ KINDS: Final[dict[str, dict[str, KeySpec]]] = {
         "canary": KeySpec(
             MAPPING, about="The first items run alone, and nothing else if too few of them succeed"
         ),
+        "worktree": KeySpec(
+            SWITCH, about="Let each item work in a copy of the working tree of its own"
+        ),
         "key": KeySpec(
             TEXT, about="A name by which an item is known again, such as '{{ item.id }}'"
         ),
@@ -301,10 +314,13 @@ _REPLY_OUTPUTS: Final = (
     "data",
     "integration",
     "model",
+    "agent",
+    "tree",
 )
 OUTPUTS: Final[dict[str, frozenset[str]]] = {
-    "shell": frozenset({"exit_code", "stdout", "stderr", "data"}),
+    "shell": frozenset({"exit_code", "stdout", "stderr", "data", "tree"}),
     "prompt": frozenset({"prompt", *_REPLY_OUTPUTS}),
+    "agent": frozenset({"prompt", *_REPLY_OUTPUTS}),
     "command": frozenset(
         {"command", "input", "options", "integration_args", "integration_options", *_REPLY_OUTPUTS}
     ),

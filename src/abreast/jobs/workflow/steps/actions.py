@@ -25,7 +25,9 @@ from abreast.core.errors import (
     TimedOut,
     TooLong,
 )
+from abreast.core.item import escape
 from abreast.jobs.files.expressions import ExpressionFailed, ExpressionText
+from abreast.jobs.workflow.load.step_words import PROCESSES
 from abreast.jobs.workflow.spec import (
     SHELL_TIMEOUT,
     Action,
@@ -46,6 +48,7 @@ from abreast.jobs.workflow.steps.records import (
     StepFrame,
     StepHalted,
     StepPaused,
+    part_name,
     status_of,
 )
 from abreast.jobs.workflow.steps.values import resolve
@@ -56,6 +59,7 @@ from abreast.jobs.workflow.tools import (
     CannotDo,
     GateQuestion,
     StepContext,
+    TreeStart,
     WorkflowTools,
 )
 from abreast.models.chat_form import present
@@ -74,6 +78,8 @@ GATE_ASKED: Final = "gate-asked"
 _REJECTIONS: Final = ("reject", "abort")
 DIRECTORY_VARIABLE: Final = "SPECKIT_WORKFLOW_DIR"
 """The directory of the workflow's file, in a shell step's environment; unset if it is in none."""
+AGENT: Final = "agent"
+"""The type of steps that only an agent runs, never a model."""
 _CAPTURE_ALL: Final = -1  # as `capture_max_bytes`: keep all that was written
 
 
@@ -108,11 +114,18 @@ def _process_config(common: Common, frame: StepFrame) -> Config:
         }
     if common.cwd is not None:
         found["cwd"] = _text(resolve(common.cwd, frame.names))
+    tree = frame.tree if common.type in PROCESSES else None
+    if tree is not None:
+        start = TreeStart(tree.part, tree.base, tree.after)
+        found["worktree"] = {word: one for word, one in start._asdict().items() if one is not None}
+    elif common.worktree:
+        found["worktree"] = {"part": part_name(f"{frame.run.path}/{escape(common.id)}")}
     return found
 
 
 def _process_options(config: Config) -> Config:
-    return {word: config[word] for word in ("cwd", "env") if word in config}
+    found = {word: config[word] for word in ("cwd", "env") if word in config}
+    return found | ({"tree": TreeStart(**config["worktree"])} if "worktree" in config else {})
 
 
 def has_images(step: Action) -> bool:
@@ -217,6 +230,7 @@ async def _shell(tools: WorkflowTools, step: Shell, config: Config, context: Ste
         "exit_code": result.exit_code,
         "stdout": result.stdout,
         "stderr": result.stderr,
+        **result.facts,
     }
     if result.exit_code:
         return failed(step.common, _failure_text(result), output)
@@ -257,6 +271,7 @@ def _prompt_config(step: Prompt, frame: StepFrame, flow: Workflow) -> Config:
         "temperature": step.temperature,
         "max_tokens": step.max_tokens,
         "schema": None if step.common.output_schema is None else dict(step.common.output_schema),
+        **({"allow": list(step.allow)} if step.allow else {}),
         **_images_config(step.images, frame),
         **_capture_config(step),
         **_messages_config(step.messages, frame),
@@ -311,16 +326,13 @@ async def _prompt(
     if integration and messages is not None:
         raise CannotDo("messages are for a model: take out integration, or write them as a prompt")
     if integration:
-        more = AgentOptions(keep=_keep_bytes(step))
+        allowed = {"allow": list(step.allow)} if step.allow else {}
+        more = AgentOptions(options=allowed, keep=_keep_bytes(step))
         result = await tools.agent(integration, prompt, config["model"], more, **options)
     if result is not None:
         return _agent_record(step, result, output)
-    if options:
-        return failed(
-            common,
-            f"{' and '.join(options)} are for an agent's command line, and a model is asked here",
-            output,
-        )
+    if fault := _refuse_for_model(common, integration, options):
+        return failed(common, fault, output)
     words = ("model", "system", "schema", "temperature", "max_tokens", *THINKING_OPTIONS)
     asked = {word: config.get(word) for word in words}
     reply = await tools.ask(AgentRequest(prompt, **asked, images=images, messages=messages))
@@ -339,6 +351,17 @@ async def _prompt(
     if config["schema"] is not None:
         output["data"] = reply.value
     return Record(common.type, "completed", output)
+
+
+def _refuse_for_model(common: Common, integration: str | None, options: Config) -> str | None:
+    """Return which of a step's options a model can't keep; `CannotDo` for an agent's own step."""
+    if common.type == AGENT:
+        raise CannotDo(f"there is no agent {integration!r} here, or it is not installed")
+    # In the worktree of its item a model changes no files.
+    own = [word for word in options if word != "tree"] + ["worktree"] * common.worktree
+    if not own:
+        return None
+    return f"{' and '.join(own)} are for an agent's command line, and a model is asked here"
 
 
 def _capture_config(step: Prompt | Command) -> Config:
@@ -413,7 +436,9 @@ async def _command(
             f"command line into abreast.toml, as in [runners.{integration}] "
             f'argv = ["{program}", "-p", "{{prompt}}"]'
         )
-    settings = {word: value for word, value in config.items() if word not in ("cwd", "env")}
+    settings = {
+        word: value for word, value in config.items() if word not in ("cwd", "env", "worktree")
+    }
     output = {**settings, "integration_args": args, "integration_options": options}
     return _agent_record(step, result, output)
 
@@ -426,6 +451,7 @@ def _agent_record(step: Prompt | Command, result: AgentResult, output: dict[str,
         "stderr": result.stderr,
         "exit_code": result.exit_code,
         "dispatched": True,
+        **result.facts,
         **_truncation(step, stdout=result.cut > 0, stderr=result.stderr_cut > 0),
     }
     output.pop("capture_max_bytes", None)

@@ -39,16 +39,19 @@ from abreast.jobs.workflow.steps.actions import (
     timeout_of,
 )
 from abreast.jobs.workflow.steps.records import (
+    ItemTree,
     Record,
     Records,
     StepFrame,
     StepHalted,
     StepPaused,
+    part_name,
     tolerated,
 )
 from abreast.jobs.workflow.steps.values import as_width, reads, resolve, surroundings
 from abreast.jobs.workflow.tools import CannotDo, WorkflowTools
-from abreast.run.current import current_item
+from abreast.run.current import CurrentItem, current_item
+from abreast.run.run import Run
 
 FAN_OUT_STARTED: Final = "fan-out-started"
 """The event that records how many items there are: a map knows only once it has read them all."""
@@ -69,8 +72,8 @@ class StepRunner(Protocol):
     workflow: Workflow
     tools: WorkflowTools
 
-    def lane_of(self, step: Action) -> str | None:
-        """Return the lane on which an action holds a place while it works."""
+    def lanes_of(self, step: Action, *, in_tree: bool) -> tuple[str, ...]:
+        """Return the lanes on which an action holds a place while it works."""
 
     def make_room(self, width: int) -> None:
         """Allow as many actions at once, unless the user has set their number."""
@@ -204,6 +207,9 @@ class _ItemWork:
             if len(step.steps) == 1 and isinstance(first, ACTIONS) and first.common.budget is None
             else None
         )
+        self._has_tree = step.common.worktree or (
+            self._action is not None and self._action.common.worktree
+        )
 
     def options(self) -> dict[str, Any]:
         """Return the map's options: those of the single action, if there is one."""
@@ -215,7 +221,7 @@ class _ItemWork:
             "retry": retry_of(common),
             "timeout": timeout_of(self._action),
             "effect": common.effect,
-            "hold": self._flow.lane_of(self._action),
+            "hold": self._flow.lanes_of(self._action, in_tree=self._has_tree),
         }
 
     def content(self, index: int, item: Any) -> dict[str, Any]:  # noqa: ANN401 - an item is anything
@@ -238,8 +244,8 @@ class _ItemWork:
         if current is None:
             raise RuntimeError("a fan-out's item runs inside of its map")
         if self._action is not None:
-            return await self._run_action(self._action, current.index, value["item"])
-        frame = self._frame.of_item(current.run, self._parent, current.index, value["item"])
+            return await self._run_action(self._action, current, value["item"])
+        frame = self._frame_of(current.run, current, value["item"])
         halted = await self._flow.sequence(frame, self._step.steps)
         last = halted or frame.records[frame.full(self._step.steps[-1].common.id)]
         if last.fate == "paused":
@@ -251,9 +257,14 @@ class _ItemWork:
             "steps": {name: record.plain() for name, record in frame.records.items()},
         }
 
-    async def _run_action(self, step: Action, index: int, item: Any) -> dict[str, Any]:  # noqa: ANN401 - an item is anything
+    def _frame_of(self, run: Run, current: CurrentItem, item: Any) -> StepFrame:  # noqa: ANN401 - an item is anything
+        frame = self._frame.of_item(run, self._parent, current.index, item)
+        frame.tree = ItemTree(part_name(current.path)) if self._has_tree else None
+        return frame
+
+    async def _run_action(self, step: Action, current: CurrentItem, item: Any) -> dict[str, Any]:  # noqa: ANN401 - an item is anything
         flow = self._flow
-        frame = self._frame.of_item(self._frame.run, self._parent, index, item)
+        frame = self._frame_of(self._frame.run, current, item)
         try:
             if not holds(step.common.when, frame):
                 return Record(step.common.type, "skipped", {}).plain()

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
 from abreast.core.errors import AbreastError, Paused
+from abreast.core.item import unescape
 from abreast.jobs.workflow.spec import Step
 from abreast.run.run import Run
 
@@ -112,10 +113,30 @@ class StepPaused(Paused):
         return type(self), (self.record, self.nested)
 
 
+@dataclass(slots=True)
+class ItemTree:
+    """The worktree of an item of a fan-out, in which its steps work one after the other."""
+
+    part: str
+    base: str | None = None
+    after: str | None = None
+
+    def advance(self, record: Record) -> None:
+        """Let the next step begin where this one has ended."""
+        tree = record.output.get("tree")
+        if record.fate == "completed" and isinstance(tree, dict) and "result" in tree:
+            self.base, self.after = str(tree["base"]), str(tree["result"])
+
+
+def part_name(path: str) -> str:
+    """Return the name of what is made in the worktree of the item at `path`, for the merge."""
+    return "/".join(unescape(part) for part in path.split("/")[1:])
+
+
 class StepFrame:
     """The scope in which steps run: their paths, the names they see, the records before them."""
 
-    __slots__ = ("_ids", "full", "mine", "names", "records", "run")
+    __slots__ = ("_ids", "full", "mine", "names", "records", "run", "tree")
 
     def __init__(
         self,
@@ -136,6 +157,8 @@ class StepFrame:
         self._ids = ids or (lambda name: (full(name),))
         self.mine: dict[str, Any] = {}
         """The names that steps here have added."""
+        self.tree: ItemTree | None = None
+        """The worktree that its steps share; None: they have none, or each its own."""
 
     @classmethod
     def outermost(
@@ -148,7 +171,9 @@ class StepFrame:
 
     def revealed(self, inputs: dict[str, Any]) -> StepFrame:
         """Return a copy in which expressions see these inputs."""
-        return StepFrame(self.run, {**self.names, "inputs": inputs}, self.full, {})
+        frame = StepFrame(self.run, {**self.names, "inputs": inputs}, self.full, {})
+        frame.tree = self.tree
+        return frame
 
     def note(self, step: Step, record: Record) -> None:
         """Add the record of a step that has ended."""
@@ -187,7 +212,7 @@ class StepFrame:
         self, run: Run, full: Callable[[str], str], ids: Callable[[str], tuple[str, ...]]
     ) -> StepFrame:
         frame = StepFrame(run, self.names, full, self.records, ids)
-        frame.mine = self.mine
+        frame.mine, frame.tree = self.mine, self.tree
         return frame
 
     def of_branch(self, run: Run) -> StepFrame:
