@@ -86,6 +86,7 @@ async def test_a_width_of_the_users_is_reached_and_never_passed():
     ):
         await asked(run, model, 60)
         assert storm.stats().peak_in_flight == 9
+        assert model.lane.governed is None
 
 
 async def test_a_width_with_adaptive_is_a_cap_for_the_search():

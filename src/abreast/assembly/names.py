@@ -23,7 +23,6 @@ from abreast.store.postgres.address import FORM as POSTGRES_FORM
 from abreast.store.postgres.address import SCHEMES as POSTGRES_SCHEMES
 
 if TYPE_CHECKING:
-    from abreast.limits.governor.governor import GovernorLimit
     from abreast.limits.shared.ledger import Terms
     from abreast.models.batch.terms import Fallback
     from abreast.models.http.client import HttpOptions
@@ -488,17 +487,9 @@ def lane_of(settings: LaneSettings) -> ModelLane:
         lane = ModelLane(
             settings.name,
             [Slots(settings.width), *requests, *tokens],
-            governed=_pacing(settings.width) if settings.capped else None,
             outage=settings.outage,
         )
     return _LANES.setdefault(key, lane)
-
-
-def _pacing(width: int) -> GovernorLimit:
-    """A governor for a lane whose width is given: it keeps to rates that headers or 429s show."""
-    from abreast.limits.governor.governor import Governor, GovernorLimit, KnownLimits
-
-    return GovernorLimit(Governor(start=width, cap=width, known=KnownLimits(width)))
 
 
 def _terms(settings: LaneSettings) -> Terms:

@@ -26,6 +26,7 @@ TABLE = {
     "TooLong": "branch",
     "Unavailable": "branch",
     "CallFailed": "sample",
+    "BatchMissed": "sample",
     "KeyRefused": "sample",
     "NoSuchModel": "sample",
     "NotRecorded": "sample",

@@ -119,7 +119,7 @@ class MapJob:
         facts: dict[str, Any] = asdict(self)
         facts |= {word: list(facts[word]) for word in ("command", "images", "allow")}
         for option in _LATER:  # manifests of before have none
-            if not facts[option]:
+            if facts[option] is None or facts[option] is False or facts[option] in ([], {}):
                 del facts[option]
         return {MANIFEST: facts}
 
