@@ -29,7 +29,7 @@ def noise():
 class Bag:
     def total(self):
         found = 0
-        for one in range(3_000):
+        for one in range(30):
             found += one
         return found
 '''
@@ -39,7 +39,7 @@ def test_more():
     from sums import Bag, noise
 
     assert noise() > 0
-    assert Bag().total() == 4_498_500
+    assert Bag().total() == 435
 """
 QUICKLY = ("--tests", "test_sums.py", "--behaviour-only", "--generated", "0", "--json")
 
@@ -50,8 +50,8 @@ def several(project):
     project.file("sums.py", text)
     project.file("test_sums.py", (project.folder / "test_sums.py").read_text() + TESTS)
     project.file("drafts/pairs/fast.py", FAST)
-    project.file("drafts/Bag.total/right.py", "def total(self):\n    return sum(range(3_000))\n")
-    project.file("drafts/Bag.total/wrong.py", "def total(self):\n    return sum(range(2_999))\n")
+    project.file("drafts/Bag.total/right.py", "def total(self):\n    return sum(range(30))\n")
+    project.file("drafts/Bag.total/wrong.py", "def total(self):\n    return sum(range(29))\n")
     project.file("drafts/noise/a.py", "def noise():\n    return 1.0\n")
     project.git("add", "-A")
     project.git("commit", "-qm", "several")

@@ -17,7 +17,6 @@ def _found(provider: str, model: str) -> Price:
     [
         ("openai", "gpt-4o-mini", 0.15, 0.075, 0.15),
         ("anthropic", "claude-sonnet-4-5", 3.0, 0.3, 3.75),
-        ("deepseek", "deepseek-chat", 0.27, 0.07, 0.27),
     ],
 )
 def test_cached_input_has_a_price_of_its_own(

@@ -149,7 +149,7 @@ def test_env_prints_the_variables_of_a_running_server_which_ctrl_c_ends_well(pro
     assert "1 call" in said.err
     shown = json.loads(project("show", "last", "--json").out)
     assert shown["state"] == "done"
-    assert "me: 1 calls" in project("show", "last").out
+    assert "me: 1 call," in project("show", "last").out
 
 
 def test_after_a_kill_a_resumed_run_does_not_pay_twice_for_what_it_recorded(project, storm):
