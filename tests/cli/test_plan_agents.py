@@ -58,6 +58,7 @@ def test_an_agent_is_told_what_it_may_do(project):
         (("--agent", "stub", "--prompt", "x", "--command", "y"), "exclude each other"),
         (("--agent", "none", "--prompt", "x"), "there is no agent 'none'"),
         (("--prompt", "x", "--allow", "edit"), "--allow is for an agent"),
+        (("--agent", "stub", "--prompt", "x", "--executor", "ray"), "leave --executor out"),
     ],
 )
 def test_what_can_not_be_is_one_sentence(project, words, sentence):

@@ -57,10 +57,13 @@ SCRIPTS = {
         ("import(`./${name}`); other('./money'); x.require", []),
         ("// import './money'\nconst s = `import './cart'`; /import '.'/", []),
         (
-            "import './money'\n/* as in\n import './cart'\n then */\nlet a = 1",
+            "import './money'\n/*\n import './cart';\n x */\nlet a = 1",
             ["src/money.ts"],
         ),
-        ("import './money'\nlet a = `\nimport './cart'\n`\nlet b = `${a}`", ["src/money.ts"]),
+        (
+            "import './money'\nlet a = `${1} x\nimport './cart';\n`\nlet b = `${a}`",
+            ["src/money.ts"],
+        ),
         ("let cart\n\nexport {\n\n  cart }\nimport(\n\n  './money'\n\n)", ["src/money.ts"]),
         ("import p from '@web/page'", ["src/web/page.js"]),
         ("import { Cart } from '~cart'\nimport 'money'", ["src/cart.ts", "src/money.ts"]),
