@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
+from abreast.jobs.files.manifests import without_unsaid
 from abreast.jobs.matrix.design.cells import CurrentCells, Design
 from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.jobs.matrix.rows import Row
@@ -43,11 +44,7 @@ class StudyFile:
 
     def manifest(self) -> dict[str, JsonValue]:
         """The file and its options as a run's manifest stores them."""
-        facts: dict[str, JsonValue] = asdict(self)
-        for option in ("executor", "calls"):  # versions before know nothing of them
-            if not facts[option]:
-                del facts[option]
-        return {KIND: facts}
+        return {KIND: without_unsaid(asdict(self), ("executor", "calls"))}
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> Self:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Self
 
 from abreast.core.seeds import derive_seed
+from abreast.jobs.files.manifests import without_unsaid
 from abreast.jobs.files.shapes import TEXTS
 from abreast.jobs.sample.arguments import ERRORS, SampleJob, make_job
 from abreast.jobs.sample.check_texts import parse_check
@@ -15,6 +16,7 @@ from abreast.models.conversation import has_files, make_conversation
 from abreast.models.port import EFFORTS, THINKING_OPTIONS, Effort, Model, full_name
 
 _MAX_TEMPERATURE: Final = 100
+_LATER: Final = (*THINKING_OPTIONS, "messages", "agent", "allow", "warm")
 
 
 def _is_number(given: object, *, whole: bool = False) -> bool:
@@ -132,14 +134,9 @@ class SampleSpec:
         """Return the form that a manifest stores."""
         facts = {**asdict(self), "checks": list(self.checks), "images": list(self.images)}
         facts["allow"] = list(self.allow)
-        for option in (*THINKING_OPTIONS, "messages", "agent", "allow"):
-            if facts[option] in (None, []):  # manifests of before have none
-                del facts[option]
-        if not self.warm:
-            del facts["warm"]
         if self.messages is not None:
             facts["messages"] = list(self.messages)
-        return facts
+        return without_unsaid(facts, _LATER)
 
     def job(
         self,

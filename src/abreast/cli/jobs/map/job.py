@@ -14,6 +14,7 @@ from abreast.cli.jobs.map.template import ItemTemplate, TemplateItem, UnstartedI
 from abreast.cli.jobs.request import unknown_version
 from abreast.core.frozen import record
 from abreast.core.item import position_key
+from abreast.jobs.files.manifests import without_unsaid
 from abreast.models.media import MediaFile, check_media, read_files
 from abreast.store.port import JsonValue, RunRow
 
@@ -118,10 +119,7 @@ class MapJob:
         """The job as the run's manifest stores it."""
         facts: dict[str, Any] = asdict(self)
         facts |= {word: list(facts[word]) for word in ("command", "images", "allow")}
-        for option in _LATER:  # manifests of before have none
-            if facts[option] is None or facts[option] is False or facts[option] in ([], {}):
-                del facts[option]
-        return {MANIFEST: facts}
+        return {MANIFEST: without_unsaid(facts, _LATER)}
 
     @classmethod
     def of_run(cls, row: RunRow) -> MapJob:

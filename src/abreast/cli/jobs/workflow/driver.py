@@ -41,6 +41,7 @@ from abreast.cli.terminal.prompts import ask_for_input, can_prompt, decide_on_te
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, Halted, Paused, WorkflowInvalid
+from abreast.jobs.files.manifests import without_unsaid
 from abreast.jobs.plan.review.tree_runs import TREES
 from abreast.jobs.workflow.inputs import Secrets, resolve_inputs
 from abreast.jobs.workflow.job import Flow, FlowResult
@@ -104,10 +105,7 @@ class WorkflowFile:
     def manifest(self, secrets: Collection[str] = ()) -> dict[str, JsonValue]:
         """What a run stores: without the values of secret inputs, which must be given again."""
         given = {name: value for name, value in self.given.items() if name not in secrets}
-        facts = asdict(replace(self, given=given))
-        if not self.calls:  # versions before know nothing of it
-            del facts["calls"]
-        return {KIND: facts}
+        return {KIND: without_unsaid(asdict(replace(self, given=given)), ("calls",))}
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> Self:
