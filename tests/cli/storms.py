@@ -29,6 +29,10 @@ class ThreadStorm:
         """A row for each request of each batch."""
         return self._there(self._storm.batches)
 
+    def end_batches(self):
+        """Have all batches end now."""
+        self._there(self._storm.end_batches)
+
     def billed(self):
         """What a provider would bill, by model."""
         return self._there(self._storm.billed)

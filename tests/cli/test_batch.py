@@ -56,12 +56,13 @@ def with_lane(abreast, storm, age=0.2):
 
 
 def test_a_run_can_be_left_and_resumed_and_costs_half(abreast):
-    with start_storm(batch_seconds=0.3, batch_fault_at={1: "lost"}) as storm:
+    with start_storm(batch_seconds=3600, batch_fault_at={1: "lost"}) as storm:
         with_lane(abreast, storm)
         left = abreast(*ASKED, "--batch", "--batch-wait", "0", given=LINES)
         assert (left.code, left.out) == (3, "")
         assert "30 calls of storm/m wait in" in left.err
         assert "abreast resume map-1" in left.err
+        storm.end_batches()
         resumed = abreast("resume", "--batch-wait", "1min")
         assert resumed.code == 0, resumed.err
         assert times_paid(storm) == {1: 30}
@@ -168,11 +169,12 @@ def test_a_map_in_batches_that_is_killed_pays_for_each_item_once(tmp_path):
 
 
 def test_watch_shows_what_waits_and_what_was_saved(abreast):
-    with start_storm(batch_seconds=0.3) as storm:
+    with start_storm(batch_seconds=3600) as storm:
         with_lane(abreast, storm)
         abreast(*ASKED, "--batch", "--batch-wait", "0", given=LINES)
         assert "with 30 calls" in abreast("watch", "--once", "map-1").out
-        abreast("resume", "-q")
+        storm.end_batches()
+        assert abreast("resume", "-q", "--batch-wait", "1min").code == 0
         said = abreast("watch", "--once", "--json", "map-1")
         batches = json.loads(said.lines[-1])["batches"]
         assert (batches["waiting"], batches["calls_answered"]) == (0, 30)
@@ -180,7 +182,7 @@ def test_watch_shows_what_waits_and_what_was_saved(abreast):
 
 
 def test_cancelling_a_parked_run_cancels_its_batches_and_resuming_asks_again(abreast):
-    with start_storm(batch_seconds=3600.0) as storm:
+    with start_storm(batch_seconds=3600) as storm:
         with_lane(abreast, storm)
         abreast(*ASKED, "--batch", "--batch-wait", "0", given=LINES)
         said = abreast("cancel", "map-1")

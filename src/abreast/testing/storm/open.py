@@ -63,6 +63,10 @@ class Storm:
         routes.batches.advance(SYSTEM_CLOCK.now())
         return routes.batches.log()
 
+    def end_batches(self) -> None:
+        """Have all batches end now that are still waiting."""
+        self._server.batches.batches.end(SYSTEM_CLOCK.now())
+
     def change(self, **changes: Unpack[StormSettings]) -> None:
         """Change limits, speed or faults from now on: `storm.change(rpm=150)`.
 

@@ -154,6 +154,12 @@ class StormBatches:
             batch.cancelled = now
             self._end(batch, now)
 
+    def end(self, now: float) -> None:
+        """End what is still waiting, as if its time had come."""
+        for batch in self.batches:
+            batch.ends = min(batch.ends, now)
+        self.advance(now)
+
     def listed(self, now: float, lane: str) -> list[StormBatch]:
         """The batches of one API, the newest first."""
         self.advance(now)
