@@ -114,13 +114,12 @@ def test_a_driver_is_asked_to_stop_and_nobody_else_is_started(store):
 
 def test_a_launched_command_that_can_not_go_on_says_why(tmp_path):
     with closing(SqliteStore(tmp_path / "runs.db")) as store:
-        assert (
-            Launcher(store.path)(["resume", "none-1"])
-            == "there is no run 'none-1': the store holds no runs yet"
-        )
-        said = Launcher(store.path)(["resume", "--", "--none-1"])  # a name may look like an option
+        launch = Launcher(store.path, start_timeout=100)
+        said = launch(["resume", "none-1"])
+        assert said == "there is no run 'none-1': the store holds no runs yet"
+        said = launch(["resume", "--", "--none-1"])  # a name may look like an option
         assert said == "there is no run '--none-1': the store holds no runs yet"
-        assert Launcher(store.path)(["runs"]) is None
+        assert launch(["runs"]) is None
 
 
 def test_a_gate_is_approved_in_the_page_and_the_run_goes_on(abreast, open_page):
@@ -195,9 +194,9 @@ def slow_check(abreast, tmp_path):
 def test_an_apply_that_takes_long_is_waited_for_and_says_what_stands_in_its_way(
     abreast, slow_check, monkeypatch
 ):
-    monkeypatch.setattr(ui, "_START_TIMEOUT", 0.01)
     monkeypatch.setattr(ui, "_CLOSING_INTERVAL", 0.01)
-    launcher, one = Launcher(str(abreast.store)), abreast.folder / "a/one.py"
+    launcher = Launcher(str(abreast.store), start_timeout=0.01)
+    one = abreast.folder / "a/one.py"
     with ThreadPoolExecutor(1) as pool:
         refused = pool.submit(launcher, ["plan", "apply", "--", "plan-1"])
         with slow_check.open("w") as pipe:  # opens when the check runs

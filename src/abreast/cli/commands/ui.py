@@ -147,12 +147,13 @@ class Launcher:
     address: str = field(repr=False)
     closing: threading.Event = field(default_factory=threading.Event)
     """Set when the page is to be closed: it waits for no command then."""
+    start_timeout: float = _START_TIMEOUT
 
     def __call__(self, words: Sequence[str]) -> str | None:
         """Start a command; return its error message if it fails, else None.
 
-        Waits until the end for those of a plan, which apply it or take that back, and two seconds
-        for one that drives a run.
+        Waits until the end for those of a plan, which apply it or take that back, and for
+        `start_timeout` seconds for one that drives a run.
         """
         with tempfile.TemporaryFile() as output:
             child = subprocess.Popen(
@@ -184,7 +185,7 @@ class Launcher:
         """The exit code of a command; None if it goes on."""
         while True:
             try:
-                return child.wait(_CLOSING_INTERVAL if to_the_end else _START_TIMEOUT)
+                return child.wait(_CLOSING_INTERVAL if to_the_end else self.start_timeout)
             except subprocess.TimeoutExpired:
                 if not to_the_end or self.closing.is_set():
                     return None
