@@ -100,7 +100,7 @@ async def test_a_cancelled_agent_is_gone_and_says_what_it_used(tmp_path):
     task = asyncio.ensure_future(
         run(tmp_path, code, changed=lambda now: ready.set() if now.steps else None)
     )
-    await asyncio.wait_for(ready.wait(), 30)
+    await asyncio.wait_for(ready.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError) as raised:
         await task

@@ -119,7 +119,7 @@ def kill_at_random(job: Job, rng: random.Random) -> bool:
         if first == b"started\n":
             select.select([out], [], [], rng.random() * 0.05)  # a moment, or its end
         child.kill()
-        child.wait(30)
+        child.wait(60)
     return child.returncode == -signal.SIGKILL
 
 
@@ -176,19 +176,19 @@ asyncio.run(main())
         [sys.executable, "-c", held, str(store)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         stdin=subprocess.DEVNULL,
         check=False,
     )
     assert "RunBusy" in second.stderr
     assert f"process {first.pid} on " in second.stderr
     first.kill()
-    first.communicate(timeout=30)
+    first.communicate(timeout=60)
     third = subprocess.run(
         [sys.executable, "-c", held, str(store)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         stdin=subprocess.DEVNULL,
         check=False,
     )

@@ -135,7 +135,7 @@ def test_a_driver_that_was_paused_for_too_long_can_write_nothing_more_and_says_s
         driver.stdin.write("go\n")
         said = driver.stdout.readline()
         assert "run paused-1 was taken over by process 22 on there (driver number 2)" in said
-        assert driver.wait(30) == 0
+        assert driver.wait(60) == 0
         assert [event.seq for event in each_event(store, "paused-1")] == before
         assert store.driven("paused-1")
 
@@ -151,7 +151,7 @@ def test_a_driver_that_was_paused_and_not_replaced_goes_on(postgres_url):
         driver.send_signal(signal.SIGCONT)
         driver.stdin.write("go\ngo\n")
         assert [driver.stdout.readline() for _ in range(2)] == ["done\n"] * 2
-        assert driver.wait(30) == 0
+        assert driver.wait(60) == 0
         assert (store.get("paused-1").state, store.get("paused-1").epoch) == ("done", 1)
 
 

@@ -23,7 +23,7 @@ async def test_output_is_passed_on_while_the_command_still_runs(tmp_path: Path) 
         heard.append(piece)
         go.touch()  # without this, the command would never end
 
-    async with Commands() as commands, asyncio.timeout(30):
+    async with Commands() as commands, asyncio.timeout(60):
         finished = await commands.run([sys.executable, "-c", code], output=listen)
     assert heard[0].startswith(b"first")
     assert b"".join(heard) == finished.stdout == b"first\nlast\n"
@@ -56,7 +56,7 @@ async def test_a_listener_that_raises_ends_the_command() -> None:
         heard.append(piece)
         raise ValueError("enough")
 
-    async with Commands() as commands, asyncio.timeout(30):
+    async with Commands() as commands, asyncio.timeout(60):
         with pytest.raises(ValueError, match="enough"):
             await commands.run(["yes"], output=listen)
     assert len(heard) == 1

@@ -89,7 +89,7 @@ def test_a_barrier_of_width_threads_clears_so_plain_functions_run_abreast():
 
     def work(item):
         with counted:
-            barrier.wait(timeout=20)
+            barrier.wait(timeout=60)
             return item
 
     assert [o.value for o in abreast.map(work, range(12), width=4)] == list(range(12))

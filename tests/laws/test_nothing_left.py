@@ -135,7 +135,7 @@ async def test_a_callee_that_swallows_one_cancellation_does_not_hold_us():
     task = asyncio.ensure_future(outer())
     await ready.wait()
     task.cancel()
-    await asyncio.wait([task], timeout=10)
+    await asyncio.wait([task], timeout=60)
     assert task.cancelled()
     assert swallowed == [0]
     assert not others()
@@ -161,13 +161,13 @@ async def test_a_callee_that_swallows_every_cancellation_is_named():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         task.cancel()
-        await asyncio.wait([task], timeout=20)
+        await asyncio.wait([task], timeout=60)
     assert task.cancelled()
     assert any(
         issubclass(w.category, LeftBehind) and "law/immortal/0000" in str(w.message) for w in caught
     )
     release.set()
-    await asyncio.wait(others(), timeout=10)
+    await asyncio.wait(others(), timeout=60)
 
 
 async def test_a_thread_that_cannot_be_stopped_is_named_and_does_not_hold_us():
@@ -175,7 +175,7 @@ async def test_a_thread_that_cannot_be_stopped_is_named_and_does_not_hold_us():
 
     def blocked(item):
         ready.set()
-        release.wait(30)
+        release.wait(60)
 
     async def outer():
         async with abreast.open_run("law") as run:
@@ -186,7 +186,7 @@ async def test_a_thread_that_cannot_be_stopped_is_named_and_does_not_hold_us():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         task.cancel()
-        await asyncio.wait([task], timeout=20)
+        await asyncio.wait([task], timeout=60)
     assert task.cancelled()
     assert any(
         issubclass(w.category, LeftBehind) and "the blocked one" in str(w.message) for w in caught

@@ -236,7 +236,7 @@ class SlowDisk(MemoryStore):
     def commit(self, run_id, epoch, events, spent):
         if any(event.kind == "item-settled" for event in events):
             self.reached.set()
-            assert self.free.wait(20)
+            assert self.free.wait(60)
         super().commit(run_id, epoch, events, spent)
 
 
@@ -258,7 +258,7 @@ async def test_cancellation_while_the_outcome_of_a_nested_map_is_being_written_r
     task.cancel()
     await turns(20)
     store.free.set()
-    await asyncio.wait([task], timeout=20)
+    await asyncio.wait([task], timeout=60)
     assert task.cancelled()
     assert lane.taken == 0
     assert not others()
@@ -412,7 +412,7 @@ async def test_the_peak_is_counted_where_items_really_run(opening, plain):
     def in_a_thread(item):
         enter()
         try:
-            barrier.wait(20)
+            barrier.wait(60)
             raise LookupError(item)
         finally:
             leave()
@@ -579,7 +579,7 @@ def test_completion_of_threads_forced_in_reverse_changes_no_order():
     ended[count].set()
 
     def work(item):
-        assert ended[item + 1].wait(20)
+        assert ended[item + 1].wait(60)
         completed.append(item)
         ended[item].set()
         return item
@@ -647,7 +647,7 @@ async def test_one_thread_writes_and_no_worker_ever_touches_the_store(watched):
 
     def work(item):
         workers.add(threading.get_ident())
-        barrier.wait(20)
+        barrier.wait(60)
         if item % 5 == 4:
             raise LookupError(item)
         return [outcome.value for outcome in abreast.map(leaf, range(3), width=2)]

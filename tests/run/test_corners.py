@@ -74,7 +74,7 @@ async def test_a_backlog_past_its_bound_is_dropped_and_said(monkeypatch, caplog)
     release, seen = threading.Event(), []
 
     def slow(event):
-        release.wait(20)
+        release.wait(60)
         seen.append(event.seq)
 
     async def work(item):

@@ -67,7 +67,7 @@ def test_dropping_it_closes_the_items():
     outcomes = abreast.map(lambda x: x, items(), width=2)
     assert next(outcomes).value == 0
     del outcomes
-    assert closed.wait(10)
+    assert closed.wait(60)
 
 
 def test_errors_are_raised_at_their_place_after_the_outcomes_before():
@@ -172,7 +172,7 @@ except KeyboardInterrupt:
         "started 1\n",
     ]
     child.send_signal(signal.SIGINT)
-    rest = child.communicate(timeout=20)[0]
+    rest = child.communicate(timeout=60)[0]
     assert rest == "interrupted\n"
     assert child.returncode == 0
 
@@ -201,7 +201,7 @@ except KeyboardInterrupt:
     assert child.stdout is not None
     assert [child.stdout.readline(), child.stdout.readline()] == ["started 0\n", "started 1\n"]
     child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=20)[0].split("\n") == ["ended 0", "ended 1", "interrupted", ""]
+    assert child.communicate(timeout=60)[0].split("\n") == ["ended 0", "ended 1", "interrupted", ""]
     from contextlib import closing
 
     from abreast.store.sqlite.store import SqliteStore

@@ -64,7 +64,7 @@ async def test_a_slow_observer_never_blocks_the_run():
     release, seen = threading.Event(), []
 
     def slow(event):
-        release.wait(20)
+        release.wait(60)
         seen.append(event.seq)
 
     async with abreast.open_run("e", hooks=[slow]) as run:

@@ -426,7 +426,7 @@ async def test_a_pipe_that_was_not_read_to_its_end_must_be_handed_in_again(store
 
     def lines():
         yield from range(200)
-        never.wait(20)
+        never.wait(60)
 
     with pytest.raises(KeyboardInterrupt):
         await read_from(store, job, lines(), stop=30)
@@ -509,13 +509,13 @@ async def test_lines_that_come_faster_than_they_are_journaled_share_an_event(sto
 
     def all_at_once():
         yield lines[0]
-        working.wait(20)
+        working.wait(60)
         yield from lines[1:]
         read_all.set()
 
     async def work(line):
         working.set()
-        read_all.wait(20)  # the loop takes nothing in until all are read
+        read_all.wait(60)  # the loop takes nothing in until all are read
         return line
 
     async with abreast.open_run("pipe", store=store) as run:
@@ -688,7 +688,7 @@ async def test_a_line_starts_only_when_it_is_journaled():
         def commit(self, run_id, epoch, events, spent):
             if any(event.kind == "item-read" for event in events):
                 reading.set()
-                assert go_on.wait(20)
+                assert go_on.wait(60)
             super().commit(run_id, epoch, events, spent)
 
     async def work(line):
@@ -728,7 +728,7 @@ async def test_an_item_that_may_end_the_map_keeps_its_place_until_that_is_on_dis
     class Slow(MemoryStore):
         def sync(self):
             flushing.set()
-            assert flush.wait(20)
+            assert flush.wait(60)
 
     async def work(item):
         ran.append(item)

@@ -184,7 +184,7 @@ async def test_threads_see_a_copy_of_the_callers_context_too():
     def work(item):
         seen = request_id.get()
         request_id.set(f"item {item}")
-        barrier.wait(20)
+        barrier.wait(60)
         return seen, request_id.get(), abreast.current().key
 
     async with abreast.open_run("r") as run:
@@ -417,7 +417,7 @@ async def test_a_timeout_while_what_is_beneath_an_item_ends_loses_nothing():
         await ending.wait()
         await clock.advance(1.0)  # its timer cancels it once more, in the middle of that
         tidied.set()
-        [outcome] = await asyncio.wait_for(done, 20)
+        [outcome] = await asyncio.wait_for(done, 60)
     assert isinstance(outcome.error, TimedOut)
     assert isinstance(outcome.error.__cause__, ValueError)
 

@@ -112,7 +112,7 @@ async def test_calls_of_one_item_do_not_wait_for_the_slot_that_it_took_back(late
 
     async with abreast.open_run("r", lanes={"lane": slots}) as run:
         mapped = run.map(work, ["asks", "holds", "holds"], width=3, lane="lane")
-        assert await asyncio.wait_for(mapped.values(), 30) == [["a", "b", "c"], "holds", "holds"]
+        assert await asyncio.wait_for(mapped.values(), 60) == [["a", "b", "c"], "holds", "holds"]
     assert slots.taken == 0
 
 

@@ -207,6 +207,6 @@ async def reply_hi(request, body):
 
 async def until(holds):
     """Let other tasks go on until this holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - what holds is a count of the code under test
             await asyncio.sleep(0)

@@ -63,7 +63,7 @@ async def test_it_does_not_wait_for_company_for_ever():
     store = Watched()
     writer = open_writer(store)
     writer.write(event(1, "started"))
-    await asyncio.wait_for(store.committed.wait(), 30)
+    await asyncio.wait_for(store.committed.wait(), 60)
     assert store.commits == [["started"]]
     await writer.close()
 
@@ -82,7 +82,7 @@ async def test_written_is_called_at_the_commit_and_durable_after_the_flush():
     class Slow(Watched):
         def sync(self):
             flushing.set()
-            assert flush.wait(30)
+            assert flush.wait(60)
 
     store = Slow()
     writer = open_writer(store)
@@ -147,8 +147,8 @@ async def test_flush_soon_ends_the_wait_of_the_flusher():
         waits = asyncio.ensure_future(flush(writer, first + 5, 1, held_up=False))
         await asyncio.sleep(0)
         writer.flush_soon()
-        await asyncio.wait_for(waits, 30)
-    await asyncio.wait_for(writer.close(), 30)
+        await asyncio.wait_for(waits, 60)
+    await asyncio.wait_for(writer.close(), 60)
 
 
 async def test_the_last_flush_waits_for_nobody():
@@ -156,7 +156,7 @@ async def test_the_last_flush_waits_for_nobody():
     await flush(writer, 1, 5, held_up=False)
     landed = []
     writer.write(event(6, "settled"), lambda: None, lambda: landed.append(6))
-    await asyncio.wait_for(writer.close(), 30)
+    await asyncio.wait_for(writer.close(), 60)
     assert landed == [6]
 
 
@@ -169,7 +169,7 @@ class Held(Watched):
 
     def commit(self, run_id, epoch, events, spent):
         self.began.set()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(60)
         super().commit(run_id, epoch, events, spent)
 
     @property
@@ -237,7 +237,7 @@ async def test_after_a_commit_has_failed_nobody_is_told_that_it_was_written():
         store, row, CommitListener(lambda *_: None, lambda _: failed.set(), lambda _: None), dict
     )
     write(writer, 1, told)
-    await asyncio.wait_for(failed.wait(), 30)
+    await asyncio.wait_for(failed.wait(), 60)
     write(writer, 2, told)
     await turns(3)
     await writer.close()
@@ -253,7 +253,7 @@ async def test_what_is_written_while_the_scribe_closes_is_committed_too():
     write(writer, 2, told)
     writer.write(event(3, "started"))
     store.go_on.set()
-    await asyncio.wait_for(closing, 30)
+    await asyncio.wait_for(closing, 60)
     assert sum(store.sizes) == 3
     assert {1, "1 on disk", 2, "2 on disk"} == set(told)
 
@@ -267,7 +267,7 @@ async def test_what_only_has_to_survive_a_kill_reaches_the_disk_too():
 
     writer = open_writer(Noting(), poll=0.01)
     writer.write(event(1, "call"), written=lambda: None)
-    await asyncio.wait_for(synced.wait(), 30)
+    await asyncio.wait_for(synced.wait(), 60)
     await writer.close()
 
 
@@ -291,7 +291,7 @@ async def test_a_disk_that_can_not_be_flushed_breaks_the_run_once():
         dict,
     )
     writer.write(event(1, "settled"), durable=lambda: heard.append(1))
-    await asyncio.wait_for(failed.wait(), 30)
+    await asyncio.wait_for(failed.wait(), 60)
     writer.write(event(2, "settled"), durable=lambda: heard.append(2))
     await writer.close()
     assert [str(error) for error in told] == ["no room"]
@@ -315,8 +315,8 @@ async def test_whatever_a_store_raises_the_run_is_told_in_a_sentence_and_nobody_
     )
     writer = CommitWriter(store, row, listener, dict)
     writer.write(event(1, "settled"), durable=lambda: told.append("durable"))
-    await asyncio.wait_for(failed.wait(), 30)
-    await asyncio.wait_for(writer.close(), 30)
+    await asyncio.wait_for(failed.wait(), 60)
+    await asyncio.wait_for(writer.close(), 60)
     assert [type(error) for error in told] == [StoreError]
     assert str(told[0]) == "memory: can't be used: ZeroDivisionError: nobody thought of that"
     assert isinstance(told[0].__cause__, ZeroDivisionError)

@@ -89,7 +89,7 @@ def serving(store, **more):
             yield Served(port, token, site.base)
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(60)
 
 
 class _Listening(http.server.BaseHTTPRequestHandler):
@@ -116,7 +116,7 @@ def another_program():
             yield server
         finally:
             server.shutdown()
-            thread.join(30)
+            thread.join(60)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def ask(served):
     """Ask the page for something: status, headers, body."""
 
     def asked(path, *, method="GET", token=True, host=None, body=None, beneath=True, **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
         connection.putrequest(method, served.at(path) if beneath else path, skip_host=True)
         connection.putheader("Host", host or f"127.0.0.1:{served.port}")
         if token:
@@ -76,16 +76,16 @@ def test_another_port_of_this_machine_is_never_sent_the_cookie(served):
     """Cookies are not bound to ports: a browser sends them to all ports of a host."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with another_program() as other:
-        assert browser.open(served.address(), timeout=30).status == 200
+        assert browser.open(served.address(), timeout=60).status == 200
         for path in ("/", "/run/x", "/static/main.js"):
             assert (
-                browser.open(f"http://127.0.0.1:{other.server_port}{path}", timeout=30).status
+                browser.open(f"http://127.0.0.1:{other.server_port}{path}", timeout=60).status
                 == 200
             )
         # By the cookie alone, the page knows the browser again: there was one to send.
         assert (
             browser.open(
-                f"http://127.0.0.1:{served.port}{served.at('/runs.json')}", timeout=30
+                f"http://127.0.0.1:{served.port}{served.at('/runs.json')}", timeout=60
             ).status
             == 200
         )
@@ -218,7 +218,7 @@ async def test_a_secret_of_the_environment_is_on_no_page(store):
             "/item.json?path=leak/echo/0001",
             "/job.json",
         ):
-            connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
+            connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
             connection.request(
                 "GET",
                 page.at(f"/run/leak-1{path}"),
@@ -243,7 +243,7 @@ async def test_news_have_no_secret_either_however_it_is_written(store, key):
             pass
     with serving(store, secrets=[key]) as page:
         for path in ("/live", ".json", "/item.json?path=leak/echo/0000", "/job.json"):
-            connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
+            connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
             connection.request(
                 "GET",
                 page.at(f"/run/leak-1{path}"),
@@ -273,7 +273,7 @@ async def test_each_twin_answers_by_itself(store):
             ("lanes.json", lambda said: len(said["lanes"])),
         ):
             with serving(store) as page:
-                connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
+                connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
                 headers = {"Cookie": f"abreast-{page.port}={page.token}"}
                 connection.request("GET", page.at(f"/run/quiet-1/{name}"), headers=headers)
                 said = json.loads(connection.getresponse().read())

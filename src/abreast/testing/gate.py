@@ -58,7 +58,7 @@ class Gate:
         self._all = True
         self.open(*list(self._waiting))
 
-    async def wait_for(self, *who: Hashable, timeout: float = 10.0) -> None:
+    async def wait_for(self, *who: Hashable, timeout: float = 60.0) -> None:
         """Wait until all of these have arrived.
 
         Raises TimeoutError if they don't (`timeout` is real time, as a safety net).

@@ -76,7 +76,7 @@ async def test_a_function_changes_every_part_and_apply_merges_all(shop, work):
 
 async def test_plain_functions_run_side_by_side_up_to_the_width(shop):
     barrier = threading.Barrier(3)
-    result = await planned(shop, lambda _: barrier.wait(10), width=3)
+    result = await planned(shop, lambda _: barrier.wait(60), width=3)
     assert (result.ok, result.peak) == (True, 3)
     assert (await planned(shop, lambda _: None, width=2)).peak == 2
 

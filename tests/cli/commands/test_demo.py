@@ -99,7 +99,7 @@ def test_the_next_three_commands_work_when_they_are_pasted(project, shown):
         words, cwd=project.folder, env=project.environment, stdout=subprocess.PIPE
     ) as page:
         address = page.stdout.readline().decode().strip()
-        with urllib.request.urlopen(address, timeout=30) as response:
+        with urllib.request.urlopen(address, timeout=60) as response:
             assert b"<title>abreast</title>" in response.read()
         page.terminate()
 

@@ -26,7 +26,7 @@ def opened(address, path, body=None):
         f"{origin}{parts.path}{path.removeprefix('/')}?{parts.query}", data, headers
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         with error:

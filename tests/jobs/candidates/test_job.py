@@ -26,7 +26,7 @@ from tests.jobs.candidates.laboratories import (
 )
 from tests.worktrees.repositories import ENVIRONMENT, fingerprint, left_in, worktrees
 
-PATIENCE = 10  # seconds after which the event loop counts as blocked
+PATIENCE = 60  # seconds after which the event loop counts as blocked
 
 
 @pytest.fixture(autouse=True)

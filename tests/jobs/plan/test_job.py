@@ -249,7 +249,7 @@ async def test_only_unfinished_subplans_run_again():
 
     with pytest.raises(BaseException):  # noqa: B017, PT011 - however it is cut off
         async with abreast.open_run("p", store=store) as run:
-            await asyncio.wait_for(run_plan(run, plan, work, PlanOptions(width=1)), 5)
+            await asyncio.wait_for(run_plan(run, plan, work, PlanOptions(width=1)), 60)
             raise RuntimeError("cut off")
     before = list(started)
     result = await ran(plan, work, PlanOptions(width=1), store=store, resume="failed", run_id="p-1")

@@ -413,7 +413,7 @@ async def test_an_async_check_is_awaited_and_a_plain_one_does_not_hold_up_the_lo
 
     def blocks(text):
         """blocks"""
-        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(60)
         return True
 
     done = asyncio.ensure_future(drawn(Table(at()), checks=[blocks, later], explain=True))

@@ -168,7 +168,7 @@ async def at_gate(workflow, kit, body, **options):
     task = asyncio.ensure_future(go(workflow, kit, **options))
     try:
         await body()
-        return await asyncio.wait_for(task, 20)
+        return await asyncio.wait_for(task, 60)
     finally:
         task.cancel()
         with suppress(BaseException):

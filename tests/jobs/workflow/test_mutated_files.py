@@ -161,7 +161,7 @@ def broken():
     return load_broken
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("way", WAYS)
 def test_a_broken_file_gives_a_workflow_or_problems_with_lines(way, seed, broken):

@@ -28,7 +28,7 @@ from tests.jobs.workflow.kits import recorded
 from tests.properties import tried
 
 JOB = Path(__file__).with_name("crash_job.py")
-PATIENCE = 20.0  # real seconds: a safety net against a hang
+PATIENCE = 60.0  # real seconds: a safety net against a hang
 
 
 def drawn(choose):

@@ -25,7 +25,7 @@ async def peak_of(workflow, expected, *, width=None, count, inputs=None, gives=N
             return await Flow(workflow, kit, width=width).run(run, inputs or {})
 
     task = asyncio.ensure_future(drive())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(kit.ended) < count:
             for _ in range(2000):
                 if kit.inside == min(expected, count - len(kit.ended)) or task.done():

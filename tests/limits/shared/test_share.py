@@ -367,7 +367,7 @@ def test_a_waking_share_is_exchanged_and_closing_leaves():
     with running(Terms(3)) as (share, ledgers, exchanger):
         share.wake()
         share.wake()
-        assert ledgers.exchanged.acquire(timeout=30)
+        assert ledgers.exchanged.acquire(timeout=60)
         assert exchanger.share is share
     assert '"holders":{}' in ledgers.texts["lane"]
     share.wake()  # nothing starts again
@@ -378,18 +378,18 @@ def test_a_store_that_fails_is_asked_again(caplog):
     with running(Terms(3)) as (share, ledgers, _):
         ledgers.fails = True
         share.wake()
-        assert ledgers.exchanged.acquire(timeout=30)
+        assert ledgers.exchanged.acquire(timeout=60)
         ledgers.fails = False
         share.wake()
         while "lane" not in ledgers.texts:
-            assert ledgers.exchanged.acquire(timeout=30)
+            assert ledgers.exchanged.acquire(timeout=60)
     assert "the disk is full" in caplog.text
 
 
 def test_closing_without_a_store_ends_all_the_same(caplog):
     with running(Terms(3)) as (share, ledgers, exchanger):
         share.wake()
-        assert ledgers.exchanged.acquire(timeout=30)
+        assert ledgers.exchanged.acquire(timeout=60)
         ledgers.fails = True
         exchanger.close()
     assert "the disk is full" in caplog.text
@@ -404,7 +404,7 @@ def test_a_damaged_ledger_parks_the_lane():
 
         ledgers.change_ledger = damaged
         share.wake()
-        assert ledgers.exchanged.acquire(timeout=30)
+        assert ledgers.exchanged.acquire(timeout=60)
         desk = GateRecorder()
         while not desk.failed:
             desk.ask("a", share.slots)

@@ -130,7 +130,7 @@ async def test_items_that_hold_each_others_lanes_do_not_deadlock():
     lanes = {"one": abreast.Slots(1), "two": abreast.Slots(1)}
     async with abreast.open_run("r", lanes=lanes) as run:
         mapped = run.map(cross, range(6), width=6, lane=lambda item: "one" if item % 2 else "two")
-        assert await asyncio.wait_for(mapped.values(), 30) == [str(n) for n in range(6)]
+        assert await asyncio.wait_for(mapped.values(), 60) == [str(n) for n in range(6)]
 
 
 async def test_two_hundred_calls_race_for_fifty_requests_and_exactly_fifty_are_sent():
@@ -287,7 +287,7 @@ async def test_a_timeout_while_an_items_other_calls_end_loses_nothing():
         await ending.wait()
         await clock.advance(1.0)  # the item's timer cancels it once more, in the middle of that
         tidied.set()
-        [outcome] = await asyncio.wait_for(done, 20)
+        [outcome] = await asyncio.wait_for(done, 60)
     assert isinstance(outcome.error, TimedOut)
     assert isinstance(outcome.error.__cause__, Refused)
 

@@ -63,7 +63,7 @@ def ledger(store):
 
 
 async def until(holds):
-    async with asyncio.timeout(15):  # a safety net: what never holds fails, and does not hang
+    async with asyncio.timeout(60):  # a safety net: what never holds fails, and does not hang
         while not holds():  # noqa: ASYNC110 - a thread changes the store
             await asyncio.sleep(0)
 

@@ -59,14 +59,14 @@ def test_several_pages_at_once_read_it_once():
     seen, together = [], threading.Barrier(8)
 
     def look():
-        together.wait(30)
+        together.wait(60)
         seen.append(seconds(told.view(store, hand.id)[0]))
 
     threads = [threading.Thread(target=look) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert seen == [50.0] * 8
 
 

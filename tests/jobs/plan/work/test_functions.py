@@ -20,7 +20,7 @@ async def test_a_plain_function_that_is_stopped_is_waited_for():
 
     def work(part):
         started.set()
-        go.wait(10)
+        go.wait(60)
         ended.append(part.id)
 
     task = asyncio.create_task(FunctionTask(work)(PART))

@@ -76,7 +76,7 @@ class Submissions:
         self._wanted = (count, self._loop.create_future())
         self._count -= 1
         self._add()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self._wanted[1]
 
 
