@@ -6,7 +6,6 @@ The other modules try each law with hundreds of examples in one process; here ar
 import asyncio
 from collections import Counter
 from contextlib import ExitStack, closing
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -21,8 +20,9 @@ from abreast.testing import MemoryStore
 from tests.dying import Dying
 from tests.executors.meeting import open_meeting
 from tests.executors.work import meet_later
-from tests.laws.plain import World, plain_loop, told, worlds
+from tests.laws.plain import plain_loop, told, worlds
 from tests.laws.test_serial_equivalence import agree
+from tests.laws.world import Logged, World
 from tests.properties import tried
 
 # Fixtures are shared by all examples: each example has a run of its own.
@@ -67,22 +67,6 @@ async def test_as_many_as_the_width_work_at_once_and_never_more(executor, store)
         meeting.release_all()
         assert [outcome.value async for outcome in mapped] == list(range(7))
         assert (mapped.peak, meeting.most) == (3, 3)
-
-
-class Logged:
-    """The work of a world, which notes each item that it begins."""
-
-    def __init__(self, world, log):
-        self._world, self._log = world, log
-
-    async def __call__(self, item):
-        _note(self._log, item)
-        return await self._world.work(item)
-
-
-def _note(log, item):
-    with Path(log).open("a") as file:
-        file.write(f"{item}\n")
 
 
 def begun(log):
@@ -153,16 +137,16 @@ def _calm(count):
 
 @pytest.mark.usefixtures("unmeasured")
 async def test_a_budget_is_never_passed_and_what_fits_fits_at_any_width(executor, store, tmp_path):
-    world, log = _calm(6), tmp_path / "log"
+    world, log = _calm(4), tmp_path / "log"
     work = Logged(world, str(log))
-    async with abreast.open_run("fits", store=store, executor=executor, budget="6req") as run:
-        assert len(await run.map(work, world.items, width=6).values()) == 6
+    async with abreast.open_run("fits", store=store, executor=executor, budget="4req") as run:
+        assert len(await run.map(work, world.items, width=4).values()) == 4
     log.unlink()
     with pytest.raises(BudgetSpent):
-        async with abreast.open_run("not", store=store, executor=executor, budget="4req") as run:
-            async for _ in run.map(work, world.items, width=6):
+        async with abreast.open_run("not", store=store, executor=executor, budget="3req") as run:
+            async for _ in run.map(work, world.items, width=4):
                 pass
-    assert sum(begun(log).values()) == 4
+    assert sum(begun(log).values()) == 3
 
 
 @pytest.mark.usefixtures("unmeasured")

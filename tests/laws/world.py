@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import abreast
@@ -77,3 +78,19 @@ class World:
             if self.slots is None
             else {"a": abreast.Slots(self.slots[0]), "b": abreast.Slots(self.slots[1])}
         )
+
+
+class Logged:
+    """The work of a world, which notes each item that it begins."""
+
+    def __init__(self, world: World, log: str) -> None:
+        self._world, self._log = world, log
+
+    async def __call__(self, item: int) -> int:
+        _note(self._log, item)
+        return await self._world.work(item)
+
+
+def _note(log: str, item: int) -> None:
+    with Path(log).open("a") as file:
+        file.write(f"{item}\n")
