@@ -47,10 +47,12 @@ class RunMatrixTools:
         *,
         offline: bool = False,
         opened: Mapping[str, Caller] | None = None,
+        warm: bool = False,
     ) -> None:
         """Open nothing yet. Workflow files are in `directory`; if `offline`, cells ask no model.
 
-        `opened` are models that are open already, by name; they stay open at the end.
+        `opened` are models that are open already, by name; they stay open at the end. With `warm`,
+        samples and the prompts of workflows send one ahead.
         """
         self.clock = clock
         self.lanes: dict[str, LaneCount] = {}
@@ -62,6 +64,7 @@ class RunMatrixTools:
         self._workflows: dict[str, Workflow] = {}
         self._open_lock = asyncio.Lock()
         self._offline = offline
+        self._warm = warm
         self._opened = dict(opened or {})
 
     async def __aenter__(self) -> Self:
@@ -85,6 +88,8 @@ class RunMatrixTools:
             if (name, silent) not in self._callers:
                 own = self._opened.get(name)
                 caller = own or open_model(name, lanes=self._tools.lanes, store=self._tools.store)
+                # Only requests with a shared prefix wait, which strategies have if they are warm.
+                caller = caller.warmed()
                 count = self.lanes.setdefault(caller.lane.name, LaneCount())
                 counted = (
                     caller.direct.with_model(_OfflineModel(name))
@@ -112,7 +117,8 @@ class RunMatrixTools:
     async def sample(self, run: Run, facts: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Draw a sample from the arm's model."""
         tools = await self._tools_for(caller)
-        result = await tools.draw(run, {**facts, "model": caller.name})
+        warm = bool(facts.get("warm", self._warm))
+        result = await tools.draw(run, {**facts, "model": caller.name, "warm": warm})
         # Whether attempts after the winner, or after an error of the whole sample, have ended
         # depends on timing: they are left out of the rows.
         ordered = sorted(result.attempts, key=lambda attempt: (attempt.round, attempt.branch))
@@ -151,7 +157,7 @@ class RunMatrixTools:
             for one in flow.inputs
             if one.name in inputs
         }
-        found = await Flow(flow, await self._tools_for(caller)).run(
+        found = await Flow(flow, await self._tools_for(caller), warm=self._warm).run(
             run, resolve_inputs(flow.inputs, given)
         )
         values = list(found.outputs.values())

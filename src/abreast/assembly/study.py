@@ -67,6 +67,7 @@ class ReadyStudy:
         `lanes` are those of abreast.toml, `widths` those given for this run; `opened` are models
         that are open already, by name. With `offline`, cells make no new calls to models.
         """
+        study = replace(study, warm=study.warm or source.warm)
         self.study = study
         self.source = source
         self.directory = Path(source.directory)
@@ -179,7 +180,13 @@ class ReadyStudy:
 
     def tools(self, tools: Tools) -> RunMatrixTools:
         """The tools of its cells, for `async with`."""
-        return RunMatrixTools(tools, self.directory, offline=self.offline, opened=self._callers())
+        return RunMatrixTools(
+            tools,
+            self.directory,
+            offline=self.offline,
+            opened=self._callers(),
+            warm=self.study.warm,
+        )
 
     def _callers(self) -> dict[str, Caller]:
         """The models that are open already; those without a lane get one of the study's width."""

@@ -395,6 +395,7 @@ class RunTools:
             max_tokens=question.max_tokens,
             reasoning=question.reasoning,
             thinking_tokens=question.thinking_tokens,
+            shared_prefix=question.shared_prefix,
         )
 
     def marks(self, paths: Sequence[str]) -> list[str]:
@@ -487,7 +488,8 @@ class RunTools:
 
     async def _caller(self, name: str) -> Caller:
         if name not in self._models:
-            caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store)
+            # Only requests with a shared prefix wait: those of prompts and samples that are warm.
+            caller = open_model(name, lanes=self._tools.lanes, store=self._tools.store, warm=True)
             self._models[name] = await self._stack.enter_async_context(caller)
         return self._models[name]
 

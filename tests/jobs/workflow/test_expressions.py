@@ -382,6 +382,23 @@ def test_the_paths_that_are_read_are_known(text, names):
     assert parse(text).names == names
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("rules", "rules"),
+        ("rules {{ b }}", "rules "),
+        ("{{ a }} and {{ b }} and {{ a }}", "A and "),
+        ("{{ a }}: {{ 'x' }}, {{ a + b }}", "A: x, "),
+        (" {{ a }} ", "A"),
+        ("{{ b }}", ""),
+    ],
+)
+def test_the_beginning_ends_at_the_first_block_that_is_not_constant(text, wanted):
+    found = parse(text).beginning({"a": "A", "b": "B"}, lambda path: path == ("a",))
+    assert found == wanted
+    assert str(parse(text).value({"a": "A", "b": "B"})).startswith(found)
+
+
 # --- conditions
 
 

@@ -12,6 +12,7 @@ from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.testing import Gate
 from abreast.testing.storm import open_storm
+from tests.turns import turns
 
 LONG = "word " * 1200
 
@@ -70,6 +71,31 @@ async def test_if_the_first_fails_the_next_goes_ahead() -> None:
     model.gate.open_all()
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert [isinstance(end, Reply) for end in ended] == [False, False, True, True, True]
+
+
+async def test_an_item_lends_its_place_on_the_lane_while_its_call_waits() -> None:
+    """Else those that hold all places would wait for the one ahead, and it for a place."""
+    model = Held()
+    model.gate.open_all()
+    slots = abreast.Slots(2)
+    caller = Caller(model, ModelLane("test", [slots]), warm=True)
+    together = asyncio.Barrier(3)
+
+    async def ask(number: int) -> str:
+        await together.wait()
+        await turns(10 if number else 0)  # the first asks while the others hold all places
+        return (await caller.ask(f"{LONG}{number}", shared_prefix=len(LONG))).text
+
+    def lane(number: int) -> str | None:
+        return "test" if number else None
+
+    async with (
+        abreast.open_run("warm", lanes={"test": slots}) as run,
+        asyncio.timeout(60),
+        run.map(ask, range(3), width=3, lane=lane) as outcomes,
+    ):
+        assert [outcome.value async for outcome in outcomes] == ["0", "1", "2"]
+    assert slots.taken == 0
 
 
 @pytest.mark.parametrize(("warm", "shared"), [(False, len(LONG)), (True, None), (True, 100)])

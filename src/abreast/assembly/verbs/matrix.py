@@ -58,6 +58,7 @@ async def matrix(
     store: str | os.PathLike[str] | Store | None = None,
     width: int | Mapping[str, int] | None = None,
     adaptive: bool = False,
+    warm: bool = False,
     executor: str | None = None,
     budget: Budget | str | None = None,
     seed: int | None = None,
@@ -106,6 +107,8 @@ async def matrix(
         width: calls at once for each provider, or for some: `{"openai": 8}`; by default 4, or
             what abreast.toml says.
         adaptive: let lanes without a width of their own find out how many calls go at once.
+        warm: of prompts that begin alike send one ahead, so that the others find their beginning
+            in the provider's cache; in a file, `warm: true`.
         executor: where commands of strategies that are workflows run: `"local"`, or `"ray"`, the
             nodes of a cluster, which see the study's directory at the same path.
         budget: a cap for all that the run costs: `Budget(usd=5)` or "500req,20usd".
@@ -138,6 +141,7 @@ async def matrix(
         width=width,
         budget=budget,
         adaptive=adaptive,
+        warm=warm,
         executor=executor,
     )
     _report_unavailable(ready)
@@ -173,6 +177,7 @@ def _ready_study(
     width: int | Mapping[str, int] | None,
     budget: Budget | None,
     adaptive: bool,
+    warm: bool,
     executor: str | None,
 ) -> tuple[ReadyStudy, StudyParts]:
     """Read the study, and find out what of it can run here."""
@@ -205,6 +210,7 @@ def _ready_study(
         repeats=None if file is None else repeats,
         adaptive=adaptive,
         executor=executor,
+        warm=warm,
     )
     choice = CellChoice(repeats=_whole("repeats", source.repeats))
     return (

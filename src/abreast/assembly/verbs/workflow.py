@@ -31,6 +31,7 @@ async def workflow(
     model: str | None = None,
     verdicts: Mapping[str, str] | None = None,
     executor: str | None = None,
+    warm: bool = False,
     store: str | os.PathLike[str] | Store | None = None,
     budget: Budget | str | None = None,
     lanes: Mapping[str, LaneLimits] | None = None,
@@ -56,6 +57,8 @@ async def workflow(
         verdicts: the answers to gates, by their full ids.
         executor: where its commands run: `"local"`, or `"ray"`, the nodes of a cluster
             (`"ray:CPU=4"` for what each takes), which see its directory at the same path.
+        warm: of prompts that begin alike send one ahead, so that the others find their beginning
+            in the provider's cache; in the file, `warm: true` does it for a step.
         store: of a run of its own, as the options after `lanes`: a path, a URL or a Store; None for
             a run that lives in memory.
         budget: a cap for everything in it.
@@ -138,7 +141,7 @@ async def workflow(
             )
         if opened is not None:
             run_tools.use_trees(opened.of_run(within.id or within.name))
-        return await Flow(loaded, run_tools, verdicts).run(within, values)
+        return await Flow(loaded, run_tools, verdicts, warm=warm).run(within, values)
 
 
 def _read_workflow(path: Path, kinds: Mapping[str, CustomKind]) -> Workflow:

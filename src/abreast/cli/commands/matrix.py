@@ -64,6 +64,7 @@ no_report = click.option("--no-report", is_flag=True, help="Write no report at t
 @click.option("--no-resume", is_flag=True, help="Start a new run, whatever is recorded.")
 @options.dry_run
 @options.batch_options
+@options.warm
 @options.budget
 @click.option(
     "--adaptive",

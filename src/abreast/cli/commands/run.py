@@ -40,6 +40,7 @@ from abreast.cli.jobs.table import JOBS
     metavar="N",
     help="Steps of a workflow at once, in all.  [64, or as many as its widest fan-out]",
 )
+@options.warm
 @options.executor
 @options.batch_options
 @options.budget

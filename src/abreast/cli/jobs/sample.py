@@ -82,7 +82,8 @@ class SampleDriver(JobDriver):
         flags = given.flags
         request = new_request(Config.load(), flags["name"] or cls.kind, flags)
         facts = given.facts(cls.kind, "a prompt")
-        own = {word: flags[word] for word in ("model", "budget") if flags[word] is not None}
+        words = ("model", "budget", "warm")
+        own = {word: flags[word] for word in words if flags[word] not in (None, False)}
         try:
             spec = SampleSpec.of({**facts, **own}, f"{given.file}: sample")
         except (ValueError, TypeError) as error:

@@ -71,7 +71,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
     "plan": JobEntry(
         "abreast.cli.jobs.plan.driver:PlanDriver",
         ("plan",),
-        refused=(*_WORKFLOW_FLAGS, "executor"),
+        refused=(*_WORKFLOW_FLAGS, "executor", "warm"),
         refusal="is for workflows, and {file} holds a plan",
         retried_by=_AGAIN,
         schema="abreast.jobs.plan.settings:plan_schema",
@@ -79,7 +79,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
     "candidates": JobEntry(
         "abreast.cli.jobs.candidates.driver:CandidatesDriver",
         ("candidates",),
-        refused=_WORKFLOW_FLAGS,
+        refused=(*_WORKFLOW_FLAGS, "warm"),
         refusal="is for workflows, and {file} holds candidates",
     ),
     "map": JobEntry("abreast.cli.jobs.map.driver:MapDriver", retried_by="retry {run}"),

@@ -1,6 +1,6 @@
 """Texts with `{{ }}` in them: parsed once when a file is loaded, evaluated when a step runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from abreast.jobs.files.fuel import (
@@ -107,6 +107,22 @@ class ExpressionText:
             if left < 0:
                 raise ExpressionFailed(f"the text is longer than {MAX_TEXT_LENGTH} characters")
         return "".join(texts)
+
+    def beginning(
+        self,
+        names: Mapping[str, Value],
+        is_constant: Callable[[tuple[str, ...]], bool] = lambda _path: False,
+    ) -> str:
+        """Return its text up to the first block that reads something else than constant paths."""
+        scope, text = NameScope(names, Fuel()), ""
+        for part in self.parts:
+            if isinstance(part, Expression):
+                if not all(map(is_constant, part.paths())):
+                    break
+                text += evaluate(part, scope)
+            elif not self.lone:  # the value of a lone block has no white space around it
+                text += part
+        return text
 
     def truth(self, names: Mapping[str, Value]) -> bool:
         """Return whether it holds; the texts `true` and `false`, stripped, count as booleans."""

@@ -215,8 +215,14 @@ class Matrix:
         facts["prompt"] = prompt = _text(strategy.prompt.value(names))
         system = None if strategy.system is None else _text(strategy.system.value(names))
         model = await self._strategy_model(cell)
+        shared = len(strategy.prompt.beginning(names)) if self._study.warm else None
         reply = await model.reply(
-            prompt, step=PROMPT_STEP, system=system, schema=strategy.schema, files=cell.files
+            prompt,
+            step=PROMPT_STEP,
+            system=system,
+            schema=strategy.schema,
+            files=cell.files,
+            shared_prefix=shared,
         )
         facts |= {"output": reply.text, "value": reply.value}
 

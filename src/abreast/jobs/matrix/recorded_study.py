@@ -41,10 +41,12 @@ class StudyFile:
     """Where the commands of workflows run."""
     calls: dict[str, Any] = field(default_factory=dict)
     """How calls are made, if not as the lanes say: in batches, or in a tier."""
+    warm: bool = False
+    """Whether one prompt goes ahead, if the file doesn't say so."""
 
     def manifest(self) -> dict[str, JsonValue]:
         """The file and its options as a run's manifest stores them."""
-        return {KIND: without_unsaid(asdict(self), ("executor", "calls"))}
+        return {KIND: without_unsaid(asdict(self), ("executor", "calls", "warm"))}
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> Self:

@@ -163,6 +163,8 @@ class Study:
     repeats: int = 1
     controls: tuple[str, ...] = ()
     lane_width: int = 4
+    warm: bool = False
+    """Whether of prompts that begin alike one goes ahead, so that the others find it cached."""
     warnings: tuple[tuple[int, str], ...] = ()
 
     @property

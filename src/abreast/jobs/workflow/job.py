@@ -44,6 +44,7 @@ from abreast.jobs.workflow.steps.actions import (
     record_of,
     retry_of,
     timeout_of,
+    with_shared_prefix,
 )
 from abreast.jobs.workflow.steps.fan_out import run_fan_out
 from abreast.jobs.workflow.steps.parallel import ParallelSteps
@@ -111,13 +112,15 @@ class Flow:
         *,
         width: int | None = None,
         slots: Slots | None = None,
+        warm: bool = False,
     ) -> None:
         """`verdicts` answer gates by their full ids.
 
         With `rehearse`, actions are not run; it returns their results instead.
 
         At most `width` actions of the run are in work at once; by default 64, or as many as its
-        widest fan-out. `slots` are those of the workflow that calls this one.
+        widest fan-out. `slots` are those of the workflow that calls this one. With `warm`, every
+        prompt is sent as one with `warm: true`.
         """
         self.workflow = workflow
         self.tools = tools
@@ -125,6 +128,7 @@ class Flow:
         self.rehearse = rehearse
         self._width = width
         self._slots = slots
+        self._is_warm = warm
         self._run_composite: dict[type, Callable[[StepFrame, Any], Awaitable[Record]]] = {
             If: self._if,
             Switch: self._switch,
@@ -304,17 +308,23 @@ class Flow:
                 return rehearse(step, config, context)
             # The question of a gate is shown and recorded: it never sees the secrets.
             if not secrets or isinstance(step, GateStep):
-                return await perform(tools, step, config, context)
+                return await perform(tools, step, self._warmed(step, frame, config), context)
             return await self._perform_masked(step, frame.revealed(inputs), context, secrets)
 
         return do
+
+    def _warmed(self, step: Action, frame: StepFrame, config: dict[str, Any]) -> dict[str, Any]:
+        """Return the config of a step, of a warm prompt with what others begin with too."""
+        if not isinstance(step, Prompt) or not (step.warm or self._is_warm):
+            return config
+        return with_shared_prefix(step, frame, config)
 
     async def _perform_masked(
         self, step: Action, frame: StepFrame, context: StepContext, secrets: Secrets
     ) -> dict[str, Any]:
         """Run an action whose expressions see the secrets; mask them in its result or error."""
         try:
-            config = configure(step, frame, self.workflow)
+            config = self._warmed(step, frame, configure(step, frame, self.workflow))
             found: dict[str, Any] = secrets.hide(await perform(self.tools, step, config, context))
         except ExpressionFailed as error:
             raise StepHalted(secrets.hide_record(failed(step.common, str(error)))) from None
@@ -443,6 +453,7 @@ class Flow:
                 self.rehearse,
                 width=self._width,
                 slots=self._slots,
+                warm=self._is_warm,
             )
             found = await flow._run_steps(nested)
         frame.merge(found.steps)

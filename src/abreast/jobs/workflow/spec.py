@@ -93,6 +93,8 @@ class Prompt(WithCommon):
     """The turns before the prompt, or all turns where the prompt is empty."""
     allow: tuple[str, ...] = ()
     """What an agent may do; empty: what its own settings say, and in a worktree to edit."""
+    warm: bool = False
+    """Whether one prompt of a fan-out goes ahead, so that the others find its beginning cached."""
 
 
 @dataclass(frozen=True, slots=True)

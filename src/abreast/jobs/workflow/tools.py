@@ -74,6 +74,8 @@ class AgentRequest(NamedTuple):
     thinking_tokens: int | None = None
     messages: Sequence[Mapping[str, Any]] | None = None
     """The turns before the prompt, or all turns where the prompt is empty."""
+    shared_prefix: int | None = None
+    """So many characters of the prompt begin those of other items too, and are to be cached."""
 
 
 class GateQuestion(NamedTuple):

@@ -107,7 +107,7 @@ class Caller(PricedModel):
         self._cache = cache
         self.replays = replays
         self.seeded = replays is None
-        self._warm = WarmPrefixes() if warm else None
+        self.warm_prefixes = WarmPrefixes() if warm else None
         self._reasoning = reasoning
 
     def __repr__(self) -> str:
@@ -136,6 +136,14 @@ class Caller(PricedModel):
         """The same lane, price and retries for another model, such as a wrapper of its own."""
         other = copy(self)
         other.model = model
+        return other
+
+    def warmed(self) -> Caller:
+        """The same, and of requests that begin alike one goes ahead, as with `warm`."""
+        if self.warm_prefixes is not None:
+            return self
+        other = copy(self)
+        other.warm_prefixes = WarmPrefixes()
         return other
 
     def for_item(self, model: Model, *, seeded: bool = True) -> Caller:
@@ -311,10 +319,10 @@ class Caller(PricedModel):
         call_journal: CallJournal | None,
     ) -> Reply:
         sent = with_item_seed(request, item) if self.seeded else request
-        if self._warm is None:
+        if self.warm_prefixes is None:
             reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         else:
-            async with self._warm.turn(request):
+            async with self.warm_prefixes.turn(request, item):
                 reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
         if self._cache is not None:
             await self._cache.keep(self.name, request, reply)

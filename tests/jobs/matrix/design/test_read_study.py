@@ -49,14 +49,16 @@ def test_a_study_in_full(tmp_path):
     {schema: out.json}]
   controls: [empty, echo, truth]
   lane_width: 2
+  warm: true
 """,
         tmp_path,
         {"study:three": "def three(): ..."},
     )
-    assert (made.name, made.repeats, made.lane_width, made.controls) == (
+    assert (made.name, made.repeats, made.lane_width, made.warm, made.controls) == (
         "full",
         5,
         2,
+        True,
         ("empty", "echo", "truth"),
     )
     assert [model.label for model in made.models] == ["local/smollm2", "cheap"]

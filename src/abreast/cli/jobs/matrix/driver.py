@@ -325,6 +325,7 @@ def drive_study(file: str, text: str, given: Mapping[str, Any]) -> int:
         bool(given.get("adaptive")),
         given.get("executor"),
         read_call_mode(given),
+        warm=bool(given.get("warm")),
     )
     request = new_request(config, KIND, given)
     driver = MatrixDriver(source, request, report=not given.get("no_report"))

@@ -86,6 +86,8 @@ class WorkflowFile:
     """Where commands work."""
     calls: dict[str, Any] = field(default_factory=dict)
     """How calls are made: the facts of a `CallMode`."""
+    warm: bool = False
+    """Whether all prompts are sent as those with `warm: true`."""
 
     def workflow(self) -> Workflow:
         """The workflow, checked; raises `UsageError` with all its problems."""
@@ -105,7 +107,7 @@ class WorkflowFile:
     def manifest(self, secrets: Collection[str] = ()) -> dict[str, JsonValue]:
         """What a run stores: without the values of secret inputs, which must be given again."""
         given = {name: value for name, value in self.given.items() if name not in secrets}
-        return {KIND: without_unsaid(asdict(replace(self, given=given)), ("calls",))}
+        return {KIND: without_unsaid(asdict(replace(self, given=given)), ("calls", "warm"))}
 
     @classmethod
     def of_run(cls, store: Store, row: RunRow) -> Self:
@@ -204,6 +206,7 @@ class WorkflowDriver(JobDriver):
             width=None if flags["width"] is None else config.get(WIDTH, flags["width"]),
             executor=flags["executor"] or "local",
             calls=read_call_mode(flags),
+            warm=flags["warm"],
         )
         workflow = source.workflow()
         if flags["check_only"]:
@@ -330,7 +333,14 @@ class WorkflowDriver(JobDriver):
         source = self._source
         if self._opened is not None:
             self._kit.use_trees(self._opened.of_run(self.run_id))
-        flow = Flow(self.workflow, self._kit, source.verdicts, self._rehearsal, width=source.width)
+        flow = Flow(
+            self.workflow,
+            self._kit,
+            source.verdicts,
+            self._rehearsal,
+            width=source.width,
+            warm=source.warm,
+        )
         self._result = await flow.run(run, self.inputs)
 
     def unfinished(self) -> AbreastError | None:

@@ -16,6 +16,7 @@ from abreast.jobs.files.shapes import (
     MAPPING,
     NAME,
     NAMES,
+    SWITCH,
     TEXT,
     KeySpec,
     ValueShape,
@@ -75,6 +76,7 @@ _STUDY: Final[dict[str, KeySpec]] = {
     ),
     "truth": KeySpec(NAME, about="The field of an input that holds the right answer"),
     "lane_width": KeySpec(whole(1, 10_000)),
+    "warm": KeySpec(SWITCH),
 }
 _THINKING: Final[dict[str, KeySpec]] = {
     "reasoning": KeySpec(one_of(EFFORTS)),
@@ -209,6 +211,7 @@ class _Reader:
             given["repeats"].value if "repeats" in given else 1,
             controls,
             given["lane_width"].value if "lane_width" in given else 4,
+            warm="warm" in given and given["warm"].value,
         )
 
     @staticmethod

@@ -54,6 +54,7 @@ def _prompt(reader: StepReader, given: dict[str, YamlNode], common: Common, _: S
         reasoning=given.get("reasoning", _MISSING).value,
         thinking_tokens=given.get("thinking_tokens", _MISSING).value,
         messages=_messages(reader, given, common),
+        warm=given.get("warm", _MISSING).value is True,
         capture=given.get("capture", _MISSING).value is True,
         capture_max_bytes=given.get("capture_max_bytes", _MISSING).value,
     )

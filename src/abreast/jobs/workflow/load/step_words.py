@@ -213,6 +213,9 @@ KINDS: Final[dict[str, dict[str, KeySpec]]] = {
         ),
         "reasoning": KeySpec(one_of(EFFORTS), about="How much to think before the reply"),
         "thinking_tokens": KeySpec(whole(0), about="To think with, besides max_tokens"),
+        "warm": KeySpec(
+            SWITCH, about="Send one prompt ahead, so that the others find its beginning cached"
+        ),
         **_AGENT,
     },
     "agent": {

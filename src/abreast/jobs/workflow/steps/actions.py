@@ -156,6 +156,18 @@ def content_of(tools: WorkflowTools, step: Action, config: Config) -> Config:
     return found
 
 
+def with_shared_prefix(step: Action, frame: StepFrame, config: Config) -> Config:
+    """Return the config of a prompt with the length of what begins those of other items too.
+
+    It is no part of the recorded config: it says how the prompt is sent, not what is asked.
+    """
+    if not isinstance(step, Prompt) or "messages" in config:
+        return config
+    beginning = step.prompt.beginning(frame.names, frame.is_constant)
+    shared = len(beginning) if config["prompt"].startswith(beginning) else 0
+    return {**config, "shared_prefix": shared}
+
+
 async def perform(
     tools: WorkflowTools, step: Action, config: Config, context: StepContext
 ) -> dict[str, Any]:
@@ -334,7 +346,7 @@ async def _prompt(
     if fault := _refuse_for_model(common, integration, options):
         return failed(common, fault, output)
     words = ("model", "system", "schema", "temperature", "max_tokens", *THINKING_OPTIONS)
-    asked = {word: config.get(word) for word in words}
+    asked = {word: config.get(word) for word in (*words, "shared_prefix")}
     reply = await tools.ask(AgentRequest(prompt, **asked, images=images, messages=messages))
     text = reply.text
     if (keep := _keep_bytes(step)) is not None:

@@ -136,7 +136,7 @@ def part_name(path: str) -> str:
 class StepFrame:
     """The scope in which steps run: their paths, the names they see, the records before them."""
 
-    __slots__ = ("_ids", "full", "mine", "names", "records", "run", "tree")
+    __slots__ = ("_ids", "full", "mine", "names", "outside", "records", "run", "tree")
 
     def __init__(
         self,
@@ -159,6 +159,9 @@ class StepFrame:
         """The names that steps here have added."""
         self.tree: ItemTree | None = None
         """The worktree that its steps share; None: they have none, or each its own."""
+        self.outside: frozenset[str] = frozenset()
+        """In an item of a fan-out: the steps before it, whose records are the same for all items.
+        """
 
     @classmethod
     def outermost(
@@ -172,8 +175,15 @@ class StepFrame:
     def revealed(self, inputs: dict[str, Any]) -> StepFrame:
         """Return a copy in which expressions see these inputs."""
         frame = StepFrame(self.run, {**self.names, "inputs": inputs}, self.full, {})
-        frame.tree = self.tree
+        frame.tree, frame.outside = self.tree, self.outside
         return frame
+
+    def is_constant(self, path: tuple[str, ...]) -> bool:
+        """Return whether a path of an expression has the same value in all items of a fan-out."""
+        root, *rest = path
+        if root == "steps":
+            return bool(rest) and rest[0] in self.outside
+        return root in {"inputs", "context"}
 
     def note(self, step: Step, record: Record) -> None:
         """Add the record of a step that has ended."""
@@ -185,7 +195,9 @@ class StepFrame:
     def of_item(self, run: Run, parent: str, index: int, item: Any) -> StepFrame:  # noqa: ANN401 - an item is anything
         """Make the frame of one item of a fan-out: only the item sees the steps that run in it."""
         names = {**self.names, "steps": dict(self.names["steps"]), "item": item}
-        return StepFrame(run, names, lambda name: f"{parent}:{name}:{index}", {})
+        frame = StepFrame(run, names, lambda name: f"{parent}:{name}:{index}", {})
+        frame.outside = frozenset(self.names["steps"])
+        return frame
 
     def of_round(self, run: Run, parent: str, number: int) -> StepFrame:
         """Make the frame of a round of a loop, with the same names.
@@ -212,14 +224,16 @@ class StepFrame:
         self, run: Run, full: Callable[[str], str], ids: Callable[[str], tuple[str, ...]]
     ) -> StepFrame:
         frame = StepFrame(run, self.names, full, self.records, ids)
-        frame.mine, frame.tree = self.mine, self.tree
+        frame.mine, frame.tree, frame.outside = self.mine, self.tree, self.outside
         return frame
 
     def of_branch(self, run: Run) -> StepFrame:
         """Make the frame of a parallel step: it has its own records, which are merged later."""
-        return StepFrame(
+        frame = StepFrame(
             run, {**self.names, "steps": dict(self.names["steps"])}, self.full, {}, self._ids
         )
+        frame.outside = self.outside
+        return frame
 
     def merge(self, records: Mapping[str, Record]) -> None:
         """Add the records of another frame."""

@@ -149,12 +149,13 @@ class Mistral(StrictChat):
                         },
                     )
 
-    def usage(self, ask: StormRequest, draft: StormDraft) -> Json:  # noqa: ARG002 - the port's signature
-        """Without details."""
+    def usage(self, ask: StormRequest, draft: StormDraft) -> Json:
+        """With the cached tokens as the only detail."""
         return {
             "prompt_tokens": draft.input_tokens,
             "completion_tokens": draft.output_tokens,
             "total_tokens": draft.input_tokens + draft.output_tokens,
+            "prompt_tokens_details": {"cached_tokens": ask.cached_tokens},
         }
 
     def reply(self, ask: StormRequest, draft: StormDraft) -> Json:
