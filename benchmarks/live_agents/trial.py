@@ -1,16 +1,9 @@
-"""Ten real agents side by side, each in a tree: `python -m benchmarks.live_agents DIRECTORY`.
+"""One agent, ten times: run side by side, merged and applied."""
 
-The agents that npm installed in the directory work on a small repository. A storm's scripted
-replies make each of them write to a file that all share and to one of its own. The key is
-invented, the home is empty, and all addresses are of this machine.
-"""
-
-import argparse
 import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -19,24 +12,45 @@ from typing import Any
 from abreast.core.events import CALL_SETTLED, CALL_STARTED
 from abreast.store.port import each_event
 from abreast.store.sqlite.store import SqliteStore
-from abreast.testing.storm import start_process
+from benchmarks.live_agents.recording import recorded, wrap, write_recording
+from benchmarks.live_agents.repository import (
+    AGENTS,
+    SHARED,
+    WIDTH,
+    edits,
+    line_of,
+    make_repository,
+    own_file,
+    without_markers,
+)
 from benchmarks.served_clients import environment
 
-_AGENTS = 10
-_WIDTH = 4
 _CODEX = """\
 [agents.codex]
 argv = ["codex", "exec", "--json", "--skip-git-repo-check", {options}, "{{options}}", "-"]
 """
+MODELS = {"claude": "claude-sonnet-4-5", "codex": "gpt-5"}
 
 
 class Trial:
-    """One agent, ten times."""
+    """Ten agents of one name in a repository of their own."""
 
-    def __init__(self, name: str, folder: Path, bin_folder: Path, urls: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        bin_folder: Path,
+        urls: Sequence[str],
+        *,
+        record: Path | None = None,
+    ) -> None:
         self.name = name
         self.project = folder / name
-        self.project.mkdir()
+        self._printed = folder / f"printed-{name}"
+        self._record = record
+        make_repository(self.project)
+        if record is not None:
+            bin_folder = wrap(name, bin_folder, self._printed)
         self._env = {
             **environment(folder),
             "PATH": os.pathsep.join([str(bin_folder), os.environ["PATH"]]),
@@ -52,11 +66,6 @@ class Trial:
         ]
         toml = _CODEX.format(options=", ".join(map(json.dumps, words)))
         (self.project / "abreast.toml").write_text(toml)
-        (self.project / "shared.txt").write_text("one\n")
-        (self.project / "calm.txt").write_text("calm\n")
-        self.git("init", "-q")
-        self.git("add", ".")
-        self.git("-c", "user.name=me", "-c", "user.email=me@example.org", "commit", "-qm", "start")
 
     def git(self, *words: str) -> str:
         """Run git in the project."""
@@ -80,29 +89,32 @@ class Trial:
 
     def task(self, number: int) -> str:
         """A prompt that makes the storm call the agent's tool for commands."""
-        shared = f"echo by-{number} >> shared.txt; " if number < 2 else ""
-        command = f"{shared}echo {number} > own-{number}.txt"
+        command = edits(number)
         if self.name == "codex":
             return f"call exec_command with {json.dumps({'cmd': command})} please"
         return f"call Bash with {json.dumps({'command': command, 'description': 'Write'})} please"
 
     def run(self) -> dict[str, Any]:
         """Run the agents, merge what they did; return what is to be shown."""
-        model = "claude-sonnet-4-5" if self.name == "claude" else "gpt-5"
-        tasks = "\n".join(map(self.task, range(_AGENTS)))
+        tasks = "\n".join(map(self.task, range(AGENTS)))
         before = self.git("status", "--porcelain")
         ran = self.abreast(
-            *("map", "--agent", self.name, "--worktree", "--allow", "run", "-m", model),
-            *("--prompt", "{}", "-P", str(_WIDTH), "--json", "--timeout", "5min"),
+            *("map", "--agent", self.name, "--worktree", "--allow", "run", "-m", MODELS[self.name]),
+            *("--prompt", "{}", "-P", str(WIDTH), "--json", "--timeout", "5min"),
             given=tasks,
         )
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
         done = [row for row in rows if row["state"] == "done"]
         untouched = self.git("status", "--porcelain") == before
+        changed = [row["value"]["tree"]["changed"] for row in done]
         blocked = json.loads(self.abreast("plan", "apply", "last", "--json").stdout or "{}")
-        self.abreast("plan", "resolve", "last", "shared.txt", "--take", "0001")
+        conflicts = [[one["file"], *one["parts"]] for one in blocked.get("conflicts", ())]
+        if self._record is not None and len(done) == AGENTS:
+            found = recorded(rows, self.project, self._printed)
+            write_recording(self._record / f"ten-{self.name}.jsonl", found)
+        both = without_markers(self.abreast("plan", "resolve", "last", SHARED).stdout)
+        self.abreast("plan", "resolve", "last", SHARED, "--take", "edit", "--from", "-", given=both)
         applied = self.abreast("plan", "apply", "last")
-        own = [self.project / f"own-{number}.txt" for number in range(_AGENTS)]
         return {
             "agent": self.name,
             "done": len(done),
@@ -110,10 +122,18 @@ class Trial:
             "usd": sum(row.get("usd") or 0 for row in done),
             "turns": sum(row["value"]["agent"]["turns"] for row in done),
             "untouched": untouched,
-            "conflicts": [one["file"] for one in blocked.get("conflicts", ())],
-            "applied": applied.returncode == 0 and all(path.exists() for path in own),
+            "changed": changed == [[own_file(one), SHARED] for one in range(AGENTS)],
+            "conflicts": conflicts,
+            "applied": applied.returncode == 0 and self._is_merged(),
             "said": ran.stderr.strip().splitlines()[-2:],
         }
+
+    def _is_merged(self) -> bool:
+        """Whether the work of all is in the tree."""
+        lines = (self.project / SHARED).read_text().splitlines()
+        wanted = map(line_of, range(AGENTS))
+        own = [self.project / own_file(number) for number in range(AGENTS)]
+        return all(line in lines for line in wanted) and all(path.exists() for path in own)
 
 
 def peak_of(store: Path) -> int:
@@ -125,34 +145,3 @@ def peak_of(store: Path) -> int:
             now += 1 if event.kind == CALL_STARTED else -1
             most = max(most, now)
     return most
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("agents", type=Path, help="where npm installed the agents")
-    parser.add_argument("--only", choices=("claude", "codex"))
-    given = parser.parse_args()
-    place = given.agents.resolve() / "node_modules" / ".bin"
-    names = [given.only] if given.only else ["claude", "codex"]
-    failed = False
-    with (
-        start_process() as storm,
-        start_process(strict="openai-responses") as strict,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        for name in names:
-            found = Trial(name, Path(folder), place, [storm.url, strict.url]).run()
-            well = (
-                found["done"] == _AGENTS
-                and found["peak"] == _WIDTH
-                and found["untouched"]
-                and found["conflicts"] == ["shared.txt"]
-                and found["applied"]
-            )
-            failed = failed or not well
-            print(json.dumps(found))
-    sys.exit(failed)
-
-
-if __name__ == "__main__":
-    main()
