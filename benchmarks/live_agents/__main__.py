@@ -13,8 +13,10 @@ import tempfile
 from pathlib import Path
 
 from abreast.testing.storm import start_process
+from benchmarks.live_agents.project import live_project
+from benchmarks.live_agents.recording import recorded, wrap, write_recording
 from benchmarks.live_agents.repository import AGENTS, CONFLICT, SHARED, WIDTH
-from benchmarks.live_agents.trial import Trial
+from benchmarks.live_agents.trial import run_trial
 
 
 def main() -> None:
@@ -32,8 +34,13 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
     ):
         for name in names:
-            urls = [storm.url, strict.url]
-            found = Trial(name, Path(folder), place, urls, record=given.record).run()
+            printed = Path(folder, f"printed-{name}")
+            programs = wrap(name, place, printed) if given.record else place
+            project = live_project(name, Path(folder), programs, [storm.url, strict.url])
+            found, rows = run_trial(project)
+            if given.record and found["done"] == AGENTS:
+                agents = recorded(rows, project.folder, printed)
+                write_recording(given.record / f"ten-{name}.jsonl", agents)
             well = (
                 found["done"] == AGENTS
                 and found["peak"] == WIDTH

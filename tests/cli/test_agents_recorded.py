@@ -1,12 +1,15 @@
 """Ten recorded agents on real code, replayed: the run that `make live-agents` makes live."""
 
 import json
+import random
 import re
 import sys
 
 import pytest
 
 from benchmarks.live_agents import replayed
+from benchmarks.live_agents.kills import play_round
+from benchmarks.live_agents.project import replayed_project
 from benchmarks.live_agents.recording import read_recording
 from benchmarks.live_agents.repository import (
     AGENTS,
@@ -89,6 +92,16 @@ def test_ten_agents_of_each_touch_one_file_and_have_one_conflict(project, tmp_pa
     ran = {path.name: path.read_text() for path in (tmp_path / "notes").glob("ran-*")}
     assert ran == {f"ran-{number}": "x" for number in range(AGENTS)}
     assert left_in(tmp_path / "cache") == []
+
+
+@pytest.mark.parametrize(("name", "seed"), [("claude", 8), ("codex", 9)])
+def test_killed_at_random_finished_agents_do_not_run_again_and_nothing_is_left(
+    tmp_path, name, seed
+):
+    project = replayed_project(name, tmp_path, RECORDED / f"ten-{name}.jsonl")
+    found = play_round(project, random.Random(seed))
+    assert found.is_right, found.sentence()
+    assert found.kills
 
 
 def test_recordings_name_nothing_of_the_machine_that_made_them():
