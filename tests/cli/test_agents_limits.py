@@ -182,34 +182,91 @@ def known_session(project):
 
 BRIEFLY_LIMITED = """
 place = os.environ["NOTES"] + "/limited"
-open(os.environ["NOTES"] + "/ran", "a").write(task + "\\n")
+open(os.environ["NOTES"] + "/ran", "a").write("x")
 if not os.path.exists(place):
     open(place, "w").write("x")
+    say(kind="turn", id=1, input=7, output=3, cost=0.1)
     say(kind="error", text="usage limit reached, try again in 2 hours")
 else:
-    end()
+    end(cost=0.25)
 """
 
 
-def test_with_wait_a_run_says_until_when_it_waits_and_goes_on_after_an_interrupt(tmp_path, warm):
+JOBS = {
+    "map": (*MAP, "-P", "1", "-a", "tasks"),
+    "sample": ("sample", "--agent", "stub", "--check", "run true", "mend it"),
+    "plan": ("plan", "run", "--agent", "stub", "--prompt", "mend it", "--include", "pkg/"),
+    "workflow": ("run", "flow.yaml"),
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_with_wait_a_run_says_until_when_it_waits_and_goes_on_after_an_interrupt(
+    tmp_path, warm, job
+):
     project = agent_project(tmp_path, warm, BRIEFLY_LIMITED)
     project.file("tasks", "a\nb")
-    with project.start(*MAP, "-P", "1", "-a", "tasks", "--wait") as running:
+    step = "{id: mend, type: prompt, prompt: mend it, integration: stub, worktree: true}"
+    project.file("flow.yaml", f"workflow: {{id: flow}}\nsteps:\n  - {step}\n")
+    with project.start(*JOBS[job], "--wait", "--budget", "9usd") as running:
         said = next(line for line in running.stderr if b"waiting" in line)
         running.send_signal(signal.SIGINT)
         assert running.wait() == 130
     assert b"in 2.0 hours" in said
-    assert (tmp_path / "notes/ran").read_text().split() == ["a"]
+    assert (tmp_path / "notes/ran").read_text() == "x"
     again = project("resume", "--wait", "--json")
     assert again.code == 0, again
-    assert [row["state"] for row in again.rows] == ["done", "done"]
+    spent = json.loads(project("show", "last", "--json").out)["spent"]
+    # What the limited agent had used is not lost, although it waited for its limit to end.
+    assert spent["usd"] == pytest.approx(0.6 if job == "map" else 0.35)
 
 
-def test_wait_is_for_agents(tmp_path, warm):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("map", "--wait", "--", "true"),
+        ("sample", "--wait", "x"),
+        ("plan", "run", "--wait", "--command", "true"),
+    ],
+)
+def test_wait_is_for_agents(tmp_path, warm, words):
     project = agent_project(tmp_path, warm, BRIEFLY_LIMITED)
-    said = project("map", "--wait", "--", "true", given="a\n")
+    said = project(*words, given="a\n")
     assert said.code == 2, said
     assert "--wait is for --agent" in said.err
+
+
+HALF_WAY = """
+notes = os.environ["NOTES"]
+session = sys.argv[2] if "--resume" in sys.argv else ""
+open(notes + "/ran", "a").write(session + "|" + task + "\\n")
+if session:
+    open("half", "a").write("second half")
+    end("went on", cost=0.25)
+else:
+    say(kind="start", session="s-1")
+    open("half", "w").write("first half, ")
+    say(kind="turn", id=1, input=7, output=3, cost=0.1)
+    say(kind="error", text="usage limit reached, try again in 2 hours")
+"""
+
+
+def test_what_was_used_before_a_limit_is_counted_and_the_session_goes_on_later(tmp_path, warm):
+    stub = str(tmp_path / "stub")
+    project = agent_project(tmp_path, warm, HALF_WAY, resume=[stub, "--resume", "{session}"])
+    said = project(*MAP, "--budget", "9usd", given="the task")
+    assert said.code == 3, said
+    spent = json.loads(project("show", "last", "--json").out)["spent"]
+    assert (spent["usd"], spent["tokens"]) == (0.1, 10)
+    again = project("resume", "--json")
+    assert again.code == 0, again
+    asked = (tmp_path / "notes/ran").read_text().splitlines()
+    assert asked[0] == "|the task"
+    assert asked[1].startswith("s-1|You were cut off")
+    assert json.loads(project("show", "last", "--json").out)["spent"]["usd"] == pytest.approx(0.35)
+    assert project("plan", "apply", "last").code == 0
+    assert (project.folder / "half").read_text() == "first half, second half"
+    assert left_in(tmp_path / "cache") == []
 
 
 SPENDS_TOGETHER = """

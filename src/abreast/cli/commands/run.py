@@ -42,6 +42,7 @@ from abreast.cli.jobs.table import JOBS
 )
 @options.executor
 @options.batch_options
+@options.wait
 @options.budget
 @click.option(
     "--name",

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from abreast.run.current import CurrentItem, current_item
 from abreast.worktrees.git import GitFailed
@@ -141,8 +141,10 @@ class ItemTrees:
         self.remember(path, found)
         return True
 
-    def rescue(self) -> str | None:
+    def rescue(self, how: Literal["failed", "cut-off"] = "failed") -> str | None:
         """Keep what failed work has left in its worktree; return its tree, None if it is as before.
+
+        What is kept as `cut-off` is taken up by a resumed run.
 
         Without an await: after a cancellation the worktree goes to another item at once.
         """
@@ -152,7 +154,7 @@ class ItemTrees:
         with suppress(GitFailed, OSError):
             tree = self.snapshots.take(slot.root, git_dir=slot.git_dir)
             if tree != start.tree:
-                self._held.hold(self._run, start.name, "failed", tree)
+                self._held.hold(self._run, start.name, how, tree)
         slot.let_go()
         return None if tree == start.tree else tree
 
