@@ -79,7 +79,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
     "candidates": JobEntry(
         "abreast.cli.jobs.candidates.driver:CandidatesDriver",
         ("candidates",),
-        refused=(*_WORKFLOW_FLAGS, "wait"),
+        refused=_WORKFLOW_FLAGS,
         refusal="is for workflows, and {file} holds candidates",
     ),
     "map": JobEntry("abreast.cli.jobs.map.driver:MapDriver", retried_by="retry {run}"),

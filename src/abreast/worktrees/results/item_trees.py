@@ -67,12 +67,17 @@ class ItemTrees:
         run: str,
         *,
         name: Callable[[CurrentItem], str] = lambda item: item.key,
+        lane: str = WORKTREES,
     ) -> None:
-        """`base` is the snapshot of the slots; `name` is what an item's result is kept under."""
+        """`base` is the snapshot of the slots; `name` is what an item's result is kept under.
+
+        `lane` is the lane that lends the slots.
+        """
         self.snapshots = snapshots
         self.base = base
         self._run = run
         self._name = name
+        self._lane = lane
         self._held = HeldResults(snapshots)
         self._inside: dict[int, tuple[str, int]] = {}  # the item, and attempt, in each slot
         self._trees: dict[str, str] = {}  # the newest tree of an item
@@ -93,7 +98,7 @@ class ItemTrees:
 
     def slot(self) -> Slot:
         """The worktree that the current item holds."""
-        found = current().held.get(WORKTREES)
+        found = current().held.get(self._lane)
         if not isinstance(found, Slot):
             raise TypeError(f"{current().path} works in a worktree, and holds none")
         return found
