@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-ray check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus postgres served-clients live-agents soak lock clean
+.PHONY: help demo test test-ray check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus postgres served-clients live-agents agent-kills soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -192,6 +192,9 @@ build/agents/.made:
 	mkdir -p build/agents
 	npm install --no-fund --no-audit --prefix build/agents @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0
 	@touch $@
+
+agent-kills: $(DEV) ## ten replayed agents, their driver killed in ten rounds: none that finished runs again, nothing is left
+	$(PY) -m benchmarks.live_agents.kills
 
 soak: $(DEV) ## the tests that take minutes, and every property with all its examples
 	$(BIN)/pytest -m soak --hypothesis-profile=soak

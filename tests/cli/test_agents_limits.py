@@ -182,34 +182,91 @@ def known_session(project):
 
 BRIEFLY_LIMITED = """
 place = os.environ["NOTES"] + "/limited"
-open(os.environ["NOTES"] + "/ran", "a").write(task + "\\n")
+open(os.environ["NOTES"] + "/ran", "a").write("x")
 if not os.path.exists(place):
     open(place, "w").write("x")
+    say(kind="turn", id=1, input=7, output=3, cost=0.1)
     say(kind="error", text="usage limit reached, try again in 2 hours")
 else:
-    end()
+    end(cost=0.25)
 """
 
 
-def test_with_wait_a_run_says_until_when_it_waits_and_goes_on_after_an_interrupt(tmp_path, warm):
+JOBS = {
+    "map": (*MAP, "-P", "1", "-a", "tasks"),
+    "sample": ("sample", "--agent", "stub", "--check", "run true", "mend it"),
+    "plan": ("plan", "run", "--agent", "stub", "--prompt", "mend it", "--include", "pkg/"),
+    "workflow": ("run", "flow.yaml"),
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_with_wait_a_run_says_until_when_it_waits_and_goes_on_after_an_interrupt(
+    tmp_path, warm, job
+):
     project = agent_project(tmp_path, warm, BRIEFLY_LIMITED)
     project.file("tasks", "a\nb")
-    with project.start(*MAP, "-P", "1", "-a", "tasks", "--wait") as running:
+    step = "{id: mend, type: prompt, prompt: mend it, integration: stub, worktree: true}"
+    project.file("flow.yaml", f"workflow: {{id: flow}}\nsteps:\n  - {step}\n")
+    with project.start(*JOBS[job], "--wait", "--budget", "9usd") as running:
         said = next(line for line in running.stderr if b"waiting" in line)
         running.send_signal(signal.SIGINT)
         assert running.wait() == 130
     assert b"in 2.0 hours" in said
-    assert (tmp_path / "notes/ran").read_text().split() == ["a"]
+    assert (tmp_path / "notes/ran").read_text() == "x"
     again = project("resume", "--wait", "--json")
     assert again.code == 0, again
-    assert [row["state"] for row in again.rows] == ["done", "done"]
+    spent = json.loads(project("show", "last", "--json").out)["spent"]
+    # What the limited agent had used is not lost, although it waited for its limit to end.
+    assert spent["usd"] == pytest.approx(0.6 if job == "map" else 0.35)
 
 
-def test_wait_is_for_agents(tmp_path, warm):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("map", "--wait", "--", "true"),
+        ("sample", "--wait", "x"),
+        ("plan", "run", "--wait", "--command", "true"),
+    ],
+)
+def test_wait_is_for_agents(tmp_path, warm, words):
     project = agent_project(tmp_path, warm, BRIEFLY_LIMITED)
-    said = project("map", "--wait", "--", "true", given="a\n")
+    said = project(*words, given="a\n")
     assert said.code == 2, said
     assert "--wait is for --agent" in said.err
+
+
+HALF_WAY = """
+notes = os.environ["NOTES"]
+session = sys.argv[2] if "--resume" in sys.argv else ""
+open(notes + "/ran", "a").write(session + "|" + task + "\\n")
+if session:
+    open("half", "a").write("second half")
+    end("went on", cost=0.25)
+else:
+    say(kind="start", session="s-1")
+    open("half", "w").write("first half, ")
+    say(kind="turn", id=1, input=7, output=3, cost=0.1)
+    say(kind="error", text="usage limit reached, try again in 2 hours")
+"""
+
+
+def test_what_was_used_before_a_limit_is_counted_and_the_session_goes_on_later(tmp_path, warm):
+    stub = str(tmp_path / "stub")
+    project = agent_project(tmp_path, warm, HALF_WAY, resume=[stub, "--resume", "{session}"])
+    said = project(*MAP, "--budget", "9usd", given="the task")
+    assert said.code == 3, said
+    spent = json.loads(project("show", "last", "--json").out)["spent"]
+    assert (spent["usd"], spent["tokens"]) == (0.1, 10)
+    again = project("resume", "--json")
+    assert again.code == 0, again
+    asked = (tmp_path / "notes/ran").read_text().splitlines()
+    assert asked[0] == "|the task"
+    assert asked[1].startswith("s-1|You were cut off")
+    assert json.loads(project("show", "last", "--json").out)["spent"]["usd"] == pytest.approx(0.35)
+    assert project("plan", "apply", "last").code == 0
+    assert (project.folder / "half").read_text() == "first half, second half"
+    assert left_in(tmp_path / "cache") == []
 
 
 SPENDS_TOGETHER = """
@@ -239,44 +296,3 @@ def test_ten_agents_side_by_side_stop_within_one_turn_of_each_at_a_dollar(tmp_pa
     assert sorted(started) == ["t0", "t1", "t2", "t3"]
     assert left_in(tmp_path / "cache") == []
     assert processes_of(tmp_path) == []
-
-
-TOGETHER = """
-notes = os.environ["NOTES"]
-open(f"{notes}/in-{task}", "w").close()
-# The first four wait for each other, so that four at once are reached on any machine.
-while len([name for name in os.listdir(notes) if name.startswith("in-")]) < 4:
-    time.sleep(0.01)
-open("own-" + task, "w").write(task)
-# Each has a line of its own in the shared file, but for t9, which takes that of t8.
-line = "line " + {"t9": "8"}.get(task, task[1:])
-text = open("shared.txt").read().replace(line + "\\n", line + " by " + task + "\\n")
-open("shared.txt", "w").write(text)
-end(cost=0.01)
-"""
-
-
-def test_ten_agents_at_width_four_have_one_conflict_in_the_file_that_all_touch(tmp_path, warm):
-    project = agent_project(tmp_path, warm, TOGETHER)
-    project.file("shared.txt", "".join(f"line {number}\n\n\n\n" for number in range(10)))
-    tasks = [f"t{number}" for number in range(10)]
-    before = look(project.folder, without=[".abreast"])
-    said = project(*MAP, "-P", "4", "--json", given="\n".join(tasks))
-    assert said.code == 0, said
-    assert [row["value"]["tree"]["changed"] for row in said.rows] == [
-        [f"own-{task}", "shared.txt"] for task in tasks
-    ]
-    (watched,) = project("watch", "last", "--json").rows
-    assert watched["peak"] == 4
-    blocked = project("plan", "apply", "last", "--json")
-    assert blocked.code == 1, blocked
-    (conflict,) = blocked.rows[0]["conflicts"]
-    assert (conflict["file"], conflict["parts"]) == ("shared.txt", ["t8", "t9"])
-    assert look(project.folder, without=[".abreast"]) == before
-    assert project("plan", "resolve", "last", "shared.txt", "--take", "t9").code == 0
-    assert project("plan", "apply", "last").code == 0
-    assert "line 8 by t9\n" in (project.folder / "shared.txt").read_text()
-    assert sorted(path.name for path in project.folder.glob("own-*")) == [
-        f"own-{task}" for task in tasks
-    ]
-    assert left_in(tmp_path / "cache") == []

@@ -13,6 +13,7 @@ from abreast.limits.limit import Need
 from abreast.models.estimate import TokenEstimate
 from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import Price, find_price, priced
+from abreast.run.calls.attempts import PARKED
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.run.calls.priced_model import SpendingLimit
@@ -144,7 +145,10 @@ class AgentCaller(Caller):
 
 
 async def cut_off_session(item: ItemState) -> str:
-    """The session of an agent that an earlier driver was killed with; empty if there is none."""
+    """The session of an agent that an earlier driver was killed with; empty if there is none.
+
+    Or that a usage limit has ended.
+    """
     context = item.context
     writer, store, row = context.writer, context.store, context.row
     if writer is None or store is None or row is None or item.ignores_recorded_calls:
@@ -154,6 +158,7 @@ async def cut_off_session(item: ItemState) -> str:
         lambda: store.events(row.id, kinds=kinds, prefix=item.path, limit=1_000_000)
     )
     own = [one for one in found if one.path == item.path or one.path.startswith(f"{item.path}/")]
+    own = [one for one in own if not one.data.get(PARKED)]
     last = max(own, key=lambda one: one.seq, default=None)
     if last is None or last.kind != AGENT_STARTED:
         return ""

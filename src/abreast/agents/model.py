@@ -39,8 +39,11 @@ class AgentPlaces(Protocol):
     async def leave(self, report: AgentReport) -> Mapping[str, Any]:
         """What the agent has made of its place, to be recorded with its reply."""
 
-    def fail(self) -> Mapping[str, Any]:
-        """Keep what a failed agent has left; returns what is known of it, without waiting."""
+    def fail(self, *, goes_on: bool) -> Mapping[str, Any]:
+        """Keep what a failed agent has left; returns what is known of it, without waiting.
+
+        If it `goes_on`, a resumed run takes that up, as after a kill.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class OneFolder:
         """Nothing is known of what they have changed."""
         return {}
 
-    def fail(self) -> Mapping[str, Any]:
+    def fail(self, *, goes_on: bool) -> Mapping[str, Any]:  # noqa: ARG002 - as above
         """Nothing is kept."""
         return {}
 
@@ -70,7 +73,7 @@ class _ItemWork:
     session: str = ""
     cut_off: bool = False
     owed: Usage = field(default_factory=Usage)
-    """Used by calls that were rejected half-way; it is charged with the next one."""
+    """Used by a session that could not be gone on with; it is charged with the next call."""
 
 
 @dataclass(slots=True)
@@ -195,10 +198,10 @@ class AgentModel:
         if waits or isinstance(error, Throttled):
             # The same call is made again: the agent goes on in its tree, with its session.
             work.cut_off = bool(work.session and self.runner.resume)
-            work.owed += getattr(error, "usage", None) or Usage()
             return
         with suppress(Exception):
-            kept = self.places.fail()
+            goes_on = isinstance(error, QuotaSpent) and bool(work.session and self.runner.resume)
+            kept = self.places.fail(goes_on=goes_on)
             if isinstance(error, CallFailed):
                 error.details |= kept
 

@@ -27,9 +27,9 @@ class TreePlaces:
         first = next((line for line in report.text.splitlines() if line.strip()), "An agent's work")
         return (await self.trees.keep(first[:_SUBJECT_CHARACTERS])).plain()
 
-    def fail(self) -> Mapping[str, Any]:
+    def fail(self, *, goes_on: bool) -> Mapping[str, Any]:
         """The tree of a failed agent, if it has changed anything."""
-        tree = self.trees.rescue()
+        tree = self.trees.rescue("cut-off" if goes_on else "failed")
         return (
             {}
             if tree is None

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from abreast.executors.commands import Commands
-from abreast.jobs.candidates.author import AskableModel, ModelAuthor, blocks_of, proposals_of
+from abreast.jobs.candidates.author import (
+    AgentAuthor,
+    AskableModel,
+    EditingAgent,
+    ModelAuthor,
+    PromptAuthor,
+    blocks_of,
+    proposals_of,
+)
 from abreast.jobs.candidates.behaviour.evidence import EvidenceSources
 from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests
 from abreast.jobs.candidates.evaluator import MIN_WALL_SECONDS, Bounds, Evaluator
@@ -89,11 +97,15 @@ class CandidatesTools:
 
     def model_author(self, model: AskableModel) -> ModelAuthor:
         """A model as the author of candidates for this target."""
-        return ModelAuthor(model, self.target, self.original)
+        return ModelAuthor(self.target, self.original, model)
 
     def use_model(self, model: AskableModel) -> None:
         """Have a model propose candidates, or repair and refine those that are given."""
         self.author = self.model_author(model)
+
+    def use_agent(self, agent: EditingAgent) -> None:
+        """Have a coding agent propose candidates, or repair and refine those that are given."""
+        self.author = AgentAuthor(self.target, self.original, agent)
 
     def facts(self) -> dict[str, Any]:
         """What a manifest records."""
@@ -146,7 +158,7 @@ class CandidatesTools:
             return await self._from_command(run, spec.command)
         if any((spec.candidates, spec.patches, spec.patch, spec.refs)):
             return await run_in_thread(self._read_proposals)
-        if isinstance(self.author, ModelAuthor):
+        if isinstance(self.author, PromptAuthor):
             return await self.author.propose(run, spec.proposals, max(1, spec.width))
         return []
 

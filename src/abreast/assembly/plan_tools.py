@@ -91,17 +91,19 @@ class PlanTools:
         function: WorkFunction | None = None,
         groups: ProcessGroups | None = None,
         find_agent: Callable[[PlanJob], ChosenAgent] | None = None,
+        prepare_agent: Callable[[AgentCaller], None] = lambda _caller: None,
     ) -> None:
         """Open nothing yet.
 
         `open_caller` opens a model by its name, or the default for None. `function` is the work of
         a subplan in this process, in place of the job's call. `groups` are told of processes.
-        `find_agent` finds the agent that a job names.
+        `find_agent` finds the agent that a job names; `prepare_agent` is called with its caller.
         """
         self._job, self._open_caller, self._notify = job, open_caller, notify
         self._function = function
         self._groups = groups or ProcessGroups()
         self._find_agent = find_agent
+        self._prepare_agent = prepare_agent
         self._agent: AgentCaller | None = None
 
     @property
@@ -149,6 +151,7 @@ class PlanTools:
         if job.agent is not None and self._find_agent is not None:
             chosen = self._find_agent(job)
             self._agent = await open_agent(stack, chosen, {}, self._groups)
+            self._prepare_agent(self._agent)
         if job.planner is not None:
             self._planner = await stack.enter_async_context(self._open_caller(job.planner, store))
             lanes.setdefault(self._planner.lane.name, list(self._planner.lane.limits))

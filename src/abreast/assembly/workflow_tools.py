@@ -167,6 +167,8 @@ class Tools:
     """Where commands run: `local`, or `ray` on the nodes of a cluster."""
     agents: Mapping[str, AgentRunner] = field(default_factory=dict)
     """Agents for integrations that have no runner."""
+    prepare_agent: Callable[[AgentCaller], None] = lambda _caller: None
+    """Called with the caller of each agent, before it is asked anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +331,7 @@ class RunTools:
             caller.agent.allow = allow
             caller.agent.places = OneFolder(Path(place))
             caller.agent.env = dict(env or {})
+            self._tools.prepare_agent(caller)
             if tree is not None:
                 self._trees_here().place(caller)
             self._agents[key] = caller

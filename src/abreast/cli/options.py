@@ -177,6 +177,11 @@ images = click.option(
     help="An image or a PDF file that goes with the prompt; may be repeated.",
 )
 
+wait = click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait until an agent's usage limit ends, where it says when; else exit code 3.",
+)
 agent_in_tree_options = group_of(
     click.option(
         "--agent",
@@ -191,15 +196,10 @@ agent_in_tree_options = group_of(
         help="What the agent may do: read, edit, run, everything, or a word of its own; may be "
         "repeated.  [read; with worktrees edit]",
     ),
-)
-wait = click.option(
-    "--wait",
-    is_flag=True,
-    help="Wait until an agent's usage limit ends, where it says when; else exit code 3.",
+    wait,
 )
 agent_options = group_of(
     agent_in_tree_options,
-    wait,
     click.option(
         "--worktree",
         is_flag=True,

@@ -401,7 +401,7 @@ async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_ste
         as_caller(model) as caller,
         open_run("optimize", seed=7, store=tmp_path / "runs.db") as run,
     ):
-        author = ModelAuthor(caller, TARGET, ORIGINAL)
+        author = ModelAuthor(TARGET, ORIGINAL, caller)
         tried = await trials(project, evaluator, EvaluationOptions(2), author).run(
             run, lambda: author.propose(run, 2, 2)
         )
@@ -414,7 +414,8 @@ async def test_a_scripted_model_goes_the_whole_way_with_one_request_for_each_ste
         ("draft-1-repaired-refined-adapted", "duplicate", "adaptive", "draft-1-repaired-refined"),
     ]
     prompts = [request.messages[-1].content for request in model.calls]
-    assert sum("Refine each" in prompt for prompt in prompts) == 1
+    (refining,) = [prompt for prompt in prompts if "Refine each" in prompt]
+    assert "Where its time goes:\n100%         1 times" in refining
     assert [
         sum("```python" in line for line in prompt.splitlines()) for prompt in prompts[-2:]
     ] == [3, 4]

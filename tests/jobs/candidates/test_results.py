@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from abreast.assembly.names import open_run
-from abreast.jobs.candidates.author import ModelAuthor, blocks_of
+from abreast.jobs.candidates.author import AgentAuthor, ModelAuthor, blocks_of
 from abreast.jobs.candidates.behaviour.trace import Watched
 from abreast.jobs.candidates.report import CandidatesReport
 from abreast.jobs.candidates.results import (
@@ -282,7 +282,7 @@ async def test_a_model_is_asked_for_so_many_and_one_that_fails_loses_no_other():
             raise ConnectionError("gone")
         return await Model.ask(model, prompt, system=system)
 
-    author = ModelAuthor(model, TARGET, ORIGINAL)
+    author = ModelAuthor(TARGET, ORIGINAL, model)
     model.ask = ask
     async with open_run("optimize") as run:
         found = await author.propose(run, 3, 1)
@@ -296,7 +296,7 @@ async def test_a_model_is_asked_for_so_many_and_one_that_fails_loses_no_other():
 
 async def test_a_repair_is_told_what_differs_and_refinement_is_one_request_for_all():
     model = Model("```python\nrepaired\n```", "```\nx\n```\n```\ny\n```\n```\nz\n```", "adapted")
-    author = ModelAuthor(model, TARGET, ORIGINAL)
+    author = ModelAuthor(TARGET, ORIGINAL, model)
     diff = Diff("f(3)", "returned", "different", "$", "4", "5", "the values differ")
     checked = Checked("wrong", "", (diff,) * 12, invocations=20)
     assert await author.repair("def f(x):\n    return x + 2\n", checked) == "repaired\n"
@@ -308,3 +308,26 @@ async def test_a_repair_is_told_what_differs_and_refinement_is_one_request_for_a
     assert await author.adapt([one("first", 2), one("second", 3)]) == "adapted"
     assert model.asked[2].index("first") < model.asked[2].index("second")
     assert len(model.asked) == 3
+
+
+async def test_an_agent_is_shown_the_best_so_far_and_where_their_time_goes():
+    asked = []
+
+    class Agent:
+        async def edit(self, prompt, file):
+            asked.append((prompt, file))
+            return "def f(x): ..."
+
+    author = AgentAuthor(TARGET, ORIGINAL, Agent())
+    best = replace(
+        one("b", 3),
+        text="def f(x):\n    y = x\n    return y\n",
+        profile=(ProfiledLine(2, 10, 0.75), ProfiledLine(3, 10, 0.25), ProfiledLine(9, 1, 0.0)),
+    )
+    assert list(await author.refine([one("a", 2), best])) == ["", "def f(x): ..."]
+    ((prompt, file),) = asked
+    assert file == TARGET.file
+    assert "Candidate 2 (3.00 times as fast)" in prompt
+    assert "75%        10 times  y = x\n 25%        10 times  return y" in prompt
+    assert f"Edit the function in the file {TARGET.file}" in prompt
+    assert "code block" not in prompt

@@ -15,7 +15,7 @@ from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
 from abreast.worktrees.pool import Worktrees, open_worktrees
 from abreast.worktrees.results.held_results import clear_leftovers
-from abreast.worktrees.results.item_trees import ItemTrees
+from abreast.worktrees.results.item_trees import WORKTREES, ItemTrees
 
 
 def snapshots_of(path: str) -> Snapshots:
@@ -36,10 +36,13 @@ class OpenedTrees:
     base: str
 
     def of_run(
-        self, run: str, name: Callable[[CurrentItem], str] = lambda item: item.key
+        self,
+        run: str,
+        name: Callable[[CurrentItem], str] = lambda item: item.key,
+        lane: str = WORKTREES,
     ) -> ItemTrees:
         """The worktrees of the items of a run; `name` is what an item's result is kept under."""
-        return ItemTrees(self.snapshots, self.base, run, name=name)
+        return ItemTrees(self.snapshots, self.base, run, name=name, lane=lane)
 
 
 async def open_trees(

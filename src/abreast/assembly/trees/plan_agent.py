@@ -67,8 +67,9 @@ class PreparedPlaces:
         tree = await asyncio.to_thread(self._snapshots.take, slot.root, git_dir=slot.git_dir)
         return {"result": tree}
 
-    def fail(self) -> Mapping[str, Any]:
+    def fail(self, *, goes_on: bool) -> Mapping[str, Any]:
         """The plan keeps it."""
+        del goes_on
         return {}
 
     async def restore(self, tree: str) -> None:

@@ -169,7 +169,6 @@ def _job(config: Config, arguments: tuple[str, ...], given: dict[str, Any]) -> M
         agent=given["agent"],
         allow=given["allow"],
         worktree=given["worktree"],
-        wait=given["wait"],
         **asked,
     )
 

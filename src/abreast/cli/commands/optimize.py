@@ -124,7 +124,22 @@ candidate_options = options.group_of(
     metavar="NAME",
     help="A model that proposes, or repairs and refines what is given.",
 )
-@click.option("--proposals", metavar="N", help="So many from the model or the command.  [4]")
+@click.option(
+    "--author",
+    metavar="NAME",
+    help="A coding agent that does so in a copy of the working tree: claude, codex, or one of "
+    "[agents.NAME] in abreast.toml; --model is then one of its own.",
+)
+@click.option(
+    "--allow",
+    metavar="WORD",
+    multiple=True,
+    help="What the agent may do, as `abreast map --allow`; may be repeated.  [edit]",
+)
+@options.wait
+@click.option(
+    "--proposals", metavar="N", help="So many from the model, the agent or the command.  [4]"
+)
 @click.option("--repairs", metavar="N", help="So often a model may repair a wrong candidate.  [2]")
 @click.option("--no-refine", is_flag=True, help="Don't have a model refine those that are faster.")
 @click.option(
@@ -155,6 +170,7 @@ def command(*, target: str, **given: Any) -> int:
     \b
       abreast optimize pkg/words.py::top --tests tests/test_words.py --candidates drafts/ --width 4
       abreast optimize pkg/words.py::Bag.add --tests tests --model openai/gpt-4o-mini --budget 20req
+      abreast optimize pkg/words.py::top --tests tests --author claude --proposals 3 --budget 5usd
       abreast optimize pkg --all --tests tests --model openai/gpt-4o-mini --budget 50req
     """  # noqa: D301 - click wants the character itself
     from abreast.cli.jobs.candidates.driver import drive_candidates

@@ -269,7 +269,9 @@ def run(*, name: str, **given: Any) -> int:
     from abreast.cli.jobs.plan.driver import PlanDriver
 
     config = Config.load()
-    shared = {word: given.pop(word) for word in ("tags", "seed", "store", "as_json", "quiet")}
+    shared = {
+        word: given.pop(word) for word in ("tags", "seed", "store", "as_json", "quiet", "wait")
+    }
     path = given.pop("path")
     facts = given_flags({**given, "budget": config.get(BUDGET, given["budget"])})
     file = path if Path(path).is_file() else ""
@@ -290,6 +292,7 @@ def run(*, name: str, **given: Any) -> int:
     is_flag=True,
     help="Run failed subplans again, also of a run that ended.",
 )
+@options.wait
 @options.budget
 @options.quiet
 @options.common

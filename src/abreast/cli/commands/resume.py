@@ -8,7 +8,7 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, RETRIES, TIMEOUT, WIDTH, Config, ConfigSetting
 from abreast.cli.errors import UsageError, tell
-from abreast.cli.jobs.driver import drive
+from abreast.cli.jobs.driver import WAIT, drive
 from abreast.cli.jobs.map.recorded import tally
 from abreast.cli.jobs.model_options import read_wait
 from abreast.cli.jobs.request import RunRequest, output_options
@@ -70,8 +70,8 @@ def command(*, run: str | None, store: str | None, retry_failed: bool, **given: 
         job = JOBS[row.kind if row.kind in JOBS else "map"].load()
         if given["inputs"] and not job.takes_inputs:
             raise UsageError(f"--input is for workflows, and {row.id} is a {row.kind}")
-        if given["wait"] and row.kind != "map":
-            raise UsageError(f"--wait is for maps of agents, and {row.id} is a {row.kind}")
+        if given["wait"] and not job.takes_wait:
+            raise UsageError(f"--wait is for runs of agents, and {row.id} is a {row.kind}")
         request = resume_request(
             row, given, choice=choice, store=opened, resume=job.resume_modes[retry_failed]
         )
@@ -80,7 +80,8 @@ def command(*, run: str | None, store: str | None, retry_failed: bool, **given: 
 
 def resume_request(row: RunRow, given: Mapping[str, Any], **how: Any) -> RunRequest:
     """The request to go on with a recorded run; `how` are its store, mode and keys."""
-    return RunRequest(view=output_options(given), name=row.name, run_id=row.id, **how)
+    wait = bool(given.get("wait") or row.manifest.get(WAIT))
+    return RunRequest(view=output_options(given), name=row.name, run_id=row.id, wait=wait, **how)
 
 
 def changes_of(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,8 +96,6 @@ def changes_of(config: Config, given: Mapping[str, Any]) -> dict[str, Any]:
         word: None if given.get(word) is None else config.get(setting, given[word])
         for word, setting in words.items()
     }
-    if given.get("wait"):
-        changes["wait"] = True
     return {**changes, "batch_wait": read_wait(given.get("batch_wait"))}
 
 

@@ -43,6 +43,7 @@ from abreast.cli.jobs.table import JOBS
 @options.warm
 @options.executor
 @options.batch_options
+@options.wait
 @options.budget
 @click.option(
     "--name",

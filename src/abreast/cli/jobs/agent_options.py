@@ -10,9 +10,11 @@ from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, refusing
 
 
-def find_chosen(name: str, allow: tuple[str, ...], model: str | None, folder: str) -> ChosenAgent:
+def find_chosen(
+    name: str, allow: tuple[str, ...], model: str | None, folder: str, flag: str = "--agent"
+) -> ChosenAgent:
     """The agent of that name, as configured in a directory; raises `UsageError` if none is."""
-    with refusing("--agent", AgentUnknown):
+    with refusing(flag, AgentUnknown):
         found = ChosenAgent(find_agent(name, Config.load(Path(folder)).agents()), allow, model)
         found.check()
     return found

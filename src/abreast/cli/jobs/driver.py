@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from abreast.assembly.names import open_run
 from abreast.assembly.process_groups import ProcessGroups, end_leftovers
-from abreast.cli.errors import DONE, SPENT, explain, tell
+from abreast.cli.errors import DONE, SPENT, explain, one_line, tell
 from abreast.cli.jobs.request import RunRequest
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
@@ -24,11 +24,16 @@ from abreast.run.run import Resume, Run
 from abreast.store.port import RunRow, Store
 
 if TYPE_CHECKING:
+    from abreast.agents.caller import AgentCaller
     from abreast.cli.jobs.job_file import JobFile
 
 
 STOPS: Final = (KeyboardInterrupt, asyncio.CancelledError, AbreastError)
 """The exceptions that stop a run early."""
+
+
+WAIT: Final = "wait"
+"""The key of a run's manifest that is true if it waits for the end of usage limits."""
 
 
 class EarlyExit(NamedTuple):
@@ -58,6 +63,8 @@ class JobDriver:
     """How `abreast resume` goes on with a run: without and with --retry-failed."""
     takes_inputs: ClassVar[bool] = False
     """Whether `abreast resume --input` is for this job."""
+    takes_wait: ClassVar[bool] = False
+    """Whether --wait is for this job."""
     failures: ClassVar[tuple[type[Exception], ...]] = ()
     """Exceptions that end the run early, besides those that end every run."""
 
@@ -65,10 +72,20 @@ class JobDriver:
         """Nothing starts before `drive`."""
         self.view = request.view
         self.choice = request.choice
+        self.wait = request.wait
         self.groups = ProcessGroups()
         self.run_id = ""
         self.replays = False
         self.started_at = SYSTEM_CLOCK.now()
+
+    def wait_for_limits(self, caller: AgentCaller) -> None:
+        """Let an agent wait for the end of a usage limit, if that is requested."""
+        if self.wait:
+            caller.wait_for_limits(self._tell_waiting)
+
+    def _tell_waiting(self, why: str) -> None:
+        if not self.view.quiet:
+            tell(one_line(f"waiting: {why}"))
 
     @classmethod
     def of_file(cls, given: JobFile) -> int:
@@ -180,6 +197,8 @@ async def _open_and_work(
 ) -> None:
     async with AsyncExitStack() as stack:  # what the job opens closes after the run
         run_options = {"hooks": () if line is None else [line], **await job.open(stack, store)}
+        if job.wait:
+            run_options["manifest"] = {**(run_options.get("manifest") or {}), WAIT: True}
         run = open_run(
             request.name,
             store=store,

@@ -39,6 +39,8 @@ class RunRequest:
     retry_keys: tuple[str, ...] = ()
     store: Store | None = None
     """The store if it is open already; None for the driver to open it."""
+    wait: bool = False
+    """Whether to wait for the end of an agent's usage limit."""
 
     @property
     def opened(self) -> Store:
@@ -65,7 +67,14 @@ def new_request(config: Config, name: str, given: Mapping[str, Any]) -> RunReque
         tags=given["tags"],
         dry_run=bool(given.get("dry_run")),
         check_only=bool(given.get("check_only")),
+        wait=bool(given.get("wait")),
     )
+
+
+def check_wait(agent: str | None, *, wait: bool) -> None:
+    """Raise `UsageError` for --wait without an agent."""
+    if wait and agent is None:
+        raise UsageError("--wait is for --agent: it waits for the end of an agent's limit")
 
 
 def output_options(given: Mapping[str, Any]) -> OutputOptions:

@@ -22,7 +22,7 @@ from abreast.cli.jobs.model_options import (
     read_schema,
     with_wait,
 )
-from abreast.cli.jobs.request import RunRequest, new_request, recorded_facts
+from abreast.cli.jobs.request import RunRequest, check_wait, new_request, recorded_facts
 from abreast.cli.jobs.sample_agent import SampleAgent
 from abreast.cli.signals import Interrupts
 from abreast.cli.terminal.live_line import LiveLine
@@ -50,6 +50,7 @@ class SampleDriver(JobDriver):
 
     kind = "sample"
     resume_modes = ("must", "must")
+    takes_wait = True
     _sample: SampleJob
     _result: SampleResult
 
@@ -119,6 +120,7 @@ class SampleDriver(JobDriver):
 
     def check(self) -> None:
         """Raise `UsageError` for errors that are visible before a store or a call is made."""
+        check_wait(self._spec.agent, wait=self.wait)
         with refusing():
             lanes = {name: split_name(name, self._lanes)[0] for name in self._models}
         if self._spec.images:
@@ -184,6 +186,7 @@ class SampleDriver(JobDriver):
             caller, facts = await self._agent.open(
                 stack, store, self._resumed_run, self._lanes, quiet=self.view.quiet
             )
+            self.wait_for_limits(caller)
             opened.insert(0, caller)
         job = self._job(opened[0], opened[-1])
         # The run holds the budget, as it records what an earlier driver has spent.

@@ -64,7 +64,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
         "abreast.cli.jobs.matrix.driver:MatrixDriver",
         ("matrix",),
         alone=False,
-        refused=("check_only", "simulate", "outputs_of", "name"),
+        refused=("check_only", "simulate", "outputs_of", "name", "wait"),
         refusal="is not for a matrix; `abreast matrix run --help` says what is",
         retried_by=_AGAIN,
     ),

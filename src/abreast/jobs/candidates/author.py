@@ -20,11 +20,14 @@ from abreast.run.run import Run
 _DIFFS_IN_REQUEST: Final = 10
 _DIFF_CHARACTERS: Final = 2_000  # of each difference in a request
 _FENCE: Final = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_PROFILED_LINES: Final = 8  # of a line profile in a request: those that take longest
 _RULES: Final = (
     "Keep the name, the signature and the behaviour exactly: "
     "results, exceptions, changes of arguments, output. "
     "Do not cache results between calls. "
     "Use only the standard library and what the file imports already. "
+)
+_ANSWER: Final = (
     "Answer with the whole function in one Python code block, "
     "with imports it newly needs before it."
 )
@@ -41,15 +44,22 @@ class AskableModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelAuthor:
-    """Asks a model for candidates. A reply is evaluated like a candidate from any other source.
+class PromptAuthor:
+    """Asks for candidates. What comes is evaluated like a candidate from any other source.
 
     `original` is the text of the target's file.
     """
 
-    _model: AskableModel
     _target: Target
     _original: str
+
+    @property
+    def _rules(self) -> str:
+        """What a candidate must keep, and how it is handed in."""
+        return f"{_RULES}{_ANSWER}"
+
+    async def _ask_for_code(self, prompt: str) -> str:
+        raise NotImplementedError
 
     async def propose(self, run: Run, count: int, width: int) -> list[Proposal]:
         """Request `count` candidates side by side.
@@ -61,7 +71,7 @@ class ModelAuthor:
             return await self._ask_for_code(
                 f"Make `{self._target.qualname}` in this Python file as fast as you can, "
                 f"with approach {number} of {count}: prefer one that the others would not take.\n\n"
-                f"{_code_block(self._original)}\n\n{_RULES}"
+                f"{_code_block(self._original)}\n\n{self._rules}"
             )
 
         return await proposals_of(run, draft, count, width, "model")
@@ -73,27 +83,24 @@ class ModelAuthor:
             "what the original does.\n\n"
             f"The original:\n{_code_block(self._original)}\n\nThe candidate, as a patch:\n"
             f"{self._patch(text)}\n\n"
-            f"What differs:\n{_list_diffs(checked.diffs)}\n\nRepair it, and keep it fast. {_RULES}"
+            f"What differs:\n{_list_diffs(checked.diffs)}\n\n"
+            f"Repair it, and keep it fast. {self._rules}"
         )
 
     def _patch(self, text: str) -> str:
         return _code_block(patch_of(self._original, text, self._target.file))
 
-    async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
-        """Ask for a better version of each candidate: one request, one code block for each."""
+    def _so_far(self, faster: Sequence[Tried]) -> str:
+        """The best candidates so far, each with its speed, and the line profile of the best."""
         parts = [
-            f"Candidate {number} ({_speed(one)}):\n{self._patch(one.text)}"
+            f"Candidate {number} ({_speed(one)}):\n{self._patch(one.text)}{_profile_text(one)}"
             for number, one in enumerate(faster, 1)
         ]
-        reply = await self._ask(
+        return (
             f"These candidates for a faster `{self._target.qualname}` behave like the original, "
             "and are faster.\n\n"
-            f"The original:\n{_code_block(self._original)}\n\n"
-            + "\n\n".join(parts)
-            + f"\n\nRefine each: faster still, smaller, or easier to read. "
-            f"Answer with {len(faster)} Python code blocks in their order. {_RULES}"
+            f"The original:\n{_code_block(self._original)}\n\n" + "\n\n".join(parts)
         )
-        return blocks_of(reply)[: len(faster)]
 
     async def adapt(self, ancestry: Sequence[Tried]) -> str:
         """Ask for one more candidate, given one candidate and its ancestors, oldest first."""
@@ -106,8 +113,23 @@ class ModelAuthor:
             f"The original:\n{_code_block(self._original)}\n\n"
             + "\n\n".join(parts)
             + "\n\nTake one further step that "
-            f"follows from what helped and what did not. {_RULES}"
+            f"follows from what helped and what did not. {self._rules}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAuthor(PromptAuthor):
+    """Asks a model: each candidate is one request, and stands in a code block of its reply."""
+
+    _model: AskableModel
+
+    async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
+        """Ask for a better version of each candidate: one request, one code block for each."""
+        reply = await self._ask(
+            self._so_far(faster) + f"\n\nRefine each: faster still, smaller, or easier to read. "
+            f"Answer with {len(faster)} Python code blocks in their order. {self._rules}"
+        )
+        return blocks_of(reply)[: len(faster)]
 
     async def _ask_for_code(self, prompt: str) -> str:
         return "\n".join(blocks_of(await self._ask(prompt))[:1])
@@ -118,6 +140,41 @@ class ModelAuthor:
             "What you write is tested and measured; nothing else is read."
         )
         return (await self._model.ask(prompt, system=system)).text
+
+
+class EditingAgent(Protocol):
+    """A coding agent that works in a tree of its own for each request."""
+
+    async def edit(self, prompt: str, file: str) -> str:
+        """Let it work on a prompt; return the text of a file afterwards, empty if unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAuthor(PromptAuthor):
+    """Lets a coding agent write candidates: it edits the target's file in a tree of its own.
+
+    So it may read the project and run its tests. It refines by one more candidate in all.
+    """
+
+    _agent: EditingAgent
+
+    @property
+    def _rules(self) -> str:
+        return (
+            f"{_RULES}Edit the function in the file {self._target.file} of this directory, "
+            "and change no other file. What you say is not read."
+        )
+
+    async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
+        """Ask for one that is faster than all so far; it counts as a refinement of the best."""
+        best = max(faster, key=lambda one: one.speedup or 0.0)
+        text = await self._ask_for_code(
+            f"{self._so_far(faster)}\n\nWrite one that is faster than all of them. {self._rules}"
+        )
+        return ["" if one is not best else text for one in faster]
+
+    async def _ask_for_code(self, prompt: str) -> str:
+        return await self._agent.edit(prompt, self._target.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +288,21 @@ def _list_diffs(diffs: Sequence[Diff]) -> str:
     if len(diffs) > _DIFFS_IN_REQUEST:
         shown.append(f"- and {len(diffs) - _DIFFS_IN_REQUEST} more")
     return "\n".join(shown)
+
+
+def _profile_text(one: Tried) -> str:
+    """The lines that take longest, in the order of the file; empty without a profile."""
+    total = sum(line.seconds for line in one.profile)
+    if not total:
+        return ""
+    texts = one.text.splitlines()
+    longest = sorted(one.profile, key=lambda line: -line.seconds)[:_PROFILED_LINES]
+    shown = [
+        f"{line.seconds / total:4.0%} {line.hits:>9} times  {texts[line.number - 1].strip()}"
+        for line in sorted(longest, key=lambda line: line.number)
+        if line.number <= len(texts)
+    ]
+    return "\nWhere its time goes:\n" + "\n".join(shown)
 
 
 def _speed(one: Tried) -> str:

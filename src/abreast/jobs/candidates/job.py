@@ -15,7 +15,7 @@ with its own ancestors, and with other repairs only when all of them are there.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -143,6 +143,7 @@ class CandidateRun:
         self._earlier_texts: tuple[str, ...] = ()
         # The line profile of the winner; empty if it could not be made.
         self.profile: tuple[ProfiledLine, ...] = ()
+        self._profiles: dict[str, tuple[ProfiledLine, ...]] = {}
 
     @property
     def tried(self) -> list[Tried]:
@@ -221,7 +222,7 @@ class CandidateRun:
         author, registry = self._context.author, self._registry
         if author is None or not self._context.how.refine:
             return
-        if faster := registry.faster:
+        if faster := await self._with_profile(tries, registry.faster):
             texts = await tries.step("refine", request_step(author.refine, faster))
             refined = [
                 child_of(one, text, "refinement")
@@ -356,18 +357,33 @@ class CandidateRun:
 
     async def _profile(self, tries: Run) -> None:
         """Make the line profile of the winner; if that fails, report the winner without one."""
-        if (winner := best_of(self.tried)) is None:
-            return
-        try:
-            self.profile = tuple(
-                await tries.step(
-                    "profile", self._profile_one, winner.text, hold={WORKTREES: 1, MACHINE: "all"}
+        if (winner := best_of(self.tried)) is not None:
+            self.profile = await self._profile_of(tries, winner)
+
+    async def _with_profile(self, tries: Run, faster: list[Tried]) -> list[Tried]:
+        """The candidates, the best of them with its line profile, for the author to see."""
+        best = best_of(faster)
+        if best is None:
+            return faster
+        lines = await self._profile_of(tries, best)
+        return [replace(one, profile=lines) if one is best else one for one in faster]
+
+    async def _profile_of(self, tries: Run, one: Tried) -> tuple[ProfiledLine, ...]:
+        if one.name not in self._profiles:
+            self._profiles[one.name] = ()
+            try:
+                found = await tries.step(
+                    f"profile-{one.name}",
+                    self._profile_one,
+                    one.text,
+                    hold={WORKTREES: 1, MACHINE: "all"},
                 )
-            )
-        except Stopped:
-            raise
-        except Exception as error:  # noqa: BLE001 - no failure here may lose the winner
-            self._notify(f"there is no line profile of {winner.name}: {_describe_error(error)}")
+                self._profiles[one.name] = tuple(found)
+            except Stopped:
+                raise
+            except Exception as error:  # noqa: BLE001 - no failure here may lose the winner
+                self._notify(f"there is no line profile of {one.name}: {_describe_error(error)}")
+        return self._profiles[one.name]
 
     async def _profile_one(self, text: str) -> list[ProfiledLine]:
         return await self._context.evaluator.profile(await self._stage(text))

@@ -146,7 +146,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledLine:
-    """A line of the winner's file: how often it ran, and for how many seconds."""
+    """A line of a candidate's file: how often it ran, and for how many seconds."""
 
     number: int
     hits: int
@@ -162,6 +162,7 @@ class Tried:
     Attributes:
         size: How many lines differ from the original's file.
         of: The earlier candidate that it is a duplicate of.
+        profile: Its lines, how often they run and for how long: of the best one of a round.
     """
 
     name: str
@@ -174,6 +175,7 @@ class Tried:
     checked: Checked | None = None
     timed: Timed | None = None
     of: str | None = None
+    profile: tuple[ProfiledLine, ...] = ()
 
     @property
     def source(self) -> str:

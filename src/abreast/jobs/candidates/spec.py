@@ -12,9 +12,9 @@ from abreast.models.port import full_name
 _MAX_SHARE: Final = 10
 # What calls the target; a run has at least one of these.
 EVIDENCE: Final = ("tests", "doctests", "workload", "trace", "hints")
-_LISTS: Final = ("tests", "refs", "workload")
+_LISTS: Final = ("tests", "refs", "workload", "allow")
 # Where candidates may come from; a run has one of these.
-SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "model")
+SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "author", "model")
 
 
 def no_evidence(spell: Callable[[str], str]) -> str:
@@ -65,6 +65,8 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "refs": (_is_list, "a list of commits or branches"),
     "command": (_is_text, "a command that prints a candidate"),
     "model": (_is_text, "a text such as openai/gpt-4o-mini"),
+    "author": (_is_text, "a coding agent such as claude"),
+    "allow": (_is_list, "a list of permissions such as edit"),
     "proposals": (lambda given: _is_number(given, 1), "a whole number of at least 1"),
     "width": (lambda given: _is_number(given, 0), "a whole number of at least 0"),
     "compare": (lambda given: given in {"strict", "loose"}, "strict or loose"),
@@ -106,6 +108,10 @@ class CandidatesSpec:
     refs: tuple[str, ...] = ()
     command: str | None = None
     model: str | None = None
+    author: str | None = None
+    """A coding agent that writes candidates; `model` is then one of its own."""
+    allow: tuple[str, ...] = ()
+    """What the agent may do."""
     proposals: int = 4
     width: int = 2
     compare: str = "strict"
@@ -138,15 +144,17 @@ class CandidatesSpec:
         if not any(given.get(word) for word in EVIDENCE):
             raise ValueError(f"{where}: {no_evidence(str)}")
         chosen = [word for word in SOURCES if given.get(word)]
-        # A model may repair and refine what comes from elsewhere.
-        if sourced and (not chosen or len(set(chosen) - {"model"}) > 1):
+        # A model or an agent may repair and refine what comes from elsewhere.
+        if sourced and (not chosen or len(set(chosen) - {"model", "author"}) > 1):
             raise ValueError(
                 f"{where}: candidates come from one of {', '.join(SOURCES)}; "
                 f"given: {', '.join(chosen) or 'none'}"
             )
         for word in _LISTS:
             given[word] = tuple(given.get(word) or ())
-        if given.get("model"):
+        if given.get("allow") and not given.get("author"):
+            raise ValueError(f"{where}: allow is for author, a coding agent")
+        if given.get("model") and not given.get("author"):
             given["model"] = full_name(given["model"])
         return cls(**given)
 

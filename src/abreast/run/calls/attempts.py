@@ -28,6 +28,8 @@ from abreast.run.slot_lending import Borrowed, borrow, credited, lend, lends, re
 
 MORE_ROOM: Final = 4096
 """Tokens more, beside four times as many, for a call whose thinking used up `max_tokens`."""
+PARKED: Final = "parked"
+"""The fact of a call that was ended by a quota, and goes on when the run is resumed."""
 _ONE_REQUEST: Final = Usage(requests=1)
 _END_TOKENS: Final = 16  # of a reply: those that are no text, such as its end
 
@@ -269,22 +271,12 @@ class CallAttempts:
                     else lane.rejected(permit, error, now)
                 )
             finally:
-                self._settle(grant, Usage())
-                self._restore_credit(grant)
-            self._backoff += now - sent
+                self._give_back(grant, error, now - sent)
             self._record_changes(changes)
             return None, None
         except QuotaSpent as error:
-            after = error.retry_after
-            if after is not None and lane.tell_wait is not None:
-                self._wait_for_quota(grant, error, after, sent)
-                return None, None
-            parked = lane.park(error, after, clock.now())
-            self._settle(grant, Usage())
-            self._record_changes(
-                [{"dimension": "quota", "old": None, "new": 0, "cause": "quota", "held": after}]
-            )
-            raise parked from error
+            self._wait_for_quota(grant, error, sent)
+            return None, None
         except CallFailed as error:
             if lane.outage.includes(error) and not self._has_streamed:
                 return None, self._wait_out(grant, error, sent_in, sent)
@@ -301,14 +293,42 @@ class CallAttempts:
         lane.outage.got_through(sent_in, clock.now())
         return self._succeed(grant, reply, permit), None
 
-    def _wait_for_quota(self, grant: _Grant, error: QuotaSpent, after: float, sent: float) -> None:
-        """Hold the lane until a limit has ended, and give back what is held: it is no attempt."""
-        now = self._clock.now()
-        changes = self._caller.lane.wait_out(error, after, now)
-        self._settle(grant, Usage())
-        self._restore_credit(grant)
-        self._backoff += now - sent
-        self._record_changes(changes)
+    def _wait_for_quota(self, grant: _Grant, error: QuotaSpent, sent: float) -> None:
+        """Give back what is held, and hold the lane until a limit has ended: it is no attempt.
+
+        Raises `LaneParked` if that is not known, or not to be waited for.
+        """
+        now, after, lane = self._clock.now(), error.retry_after, self._caller.lane
+        if after is not None and lane.tell_wait is not None:
+            changes = lane.wait_out(error, after, now)
+            self._give_back(grant, error, now - sent)
+            self._record_changes(changes)
+            return
+        parked = lane.park(error, after, now)
+        self._give_back(grant, error, now - sent)
+        self._record_changes(
+            [{"dimension": "quota", "old": None, "new": 0, "cause": "quota", "held": after}]
+        )
+        if self._service:  # this attempt, or an earlier one, has used something
+            if self._call_journal is not None:
+                self._call_journal.more[PARKED] = True
+            self._fail(parked)
+        raise parked from error
+
+    def _give_back(self, grant: _Grant, error: CallFailed, seconds: float) -> None:
+        """Give back what a rejected attempt held, but for what it is known to have used.
+
+        A provider's rejection is free; an agent may have worked for an hour before it.
+        """
+        if error.usage is None:
+            self._settle(grant, Usage())
+            self._restore_credit(grant)
+            self._backoff += seconds
+            return
+        used = self._caller.priced(error.usage)
+        self._settle(grant, used)
+        self._service.append(seconds)
+        self._used += used
 
     def _throttled(self, error: Throttled, sent_in: int, now: float) -> list[Facts]:
         """Hold a lane without a governor, for all that share it."""

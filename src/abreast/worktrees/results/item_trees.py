@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from abreast.run.current import CurrentItem, current_item
 from abreast.worktrees.git import GitFailed
@@ -67,12 +67,17 @@ class ItemTrees:
         run: str,
         *,
         name: Callable[[CurrentItem], str] = lambda item: item.key,
+        lane: str = WORKTREES,
     ) -> None:
-        """`base` is the snapshot of the slots; `name` is what an item's result is kept under."""
+        """`base` is the snapshot of the slots; `name` is what an item's result is kept under.
+
+        `lane` is the lane that lends the slots.
+        """
         self.snapshots = snapshots
         self.base = base
         self._run = run
         self._name = name
+        self._lane = lane
         self._held = HeldResults(snapshots)
         self._inside: dict[int, tuple[str, int]] = {}  # the item, and attempt, in each slot
         self._trees: dict[str, str] = {}  # the newest tree of an item
@@ -93,7 +98,7 @@ class ItemTrees:
 
     def slot(self) -> Slot:
         """The worktree that the current item holds."""
-        found = current().held.get(WORKTREES)
+        found = current().held.get(self._lane)
         if not isinstance(found, Slot):
             raise TypeError(f"{current().path} works in a worktree, and holds none")
         return found
@@ -141,8 +146,10 @@ class ItemTrees:
         self.remember(path, found)
         return True
 
-    def rescue(self) -> str | None:
+    def rescue(self, how: Literal["failed", "cut-off"] = "failed") -> str | None:
         """Keep what failed work has left in its worktree; return its tree, None if it is as before.
+
+        What is kept as `cut-off` is taken up by a resumed run.
 
         Without an await: after a cancellation the worktree goes to another item at once.
         """
@@ -152,7 +159,7 @@ class ItemTrees:
         with suppress(GitFailed, OSError):
             tree = self.snapshots.take(slot.root, git_dir=slot.git_dir)
             if tree != start.tree:
-                self._held.hold(self._run, start.name, "failed", tree)
+                self._held.hold(self._run, start.name, how, tree)
         slot.let_go()
         return None if tree == start.tree else tree
 

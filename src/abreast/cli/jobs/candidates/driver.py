@@ -10,8 +10,11 @@ from typing import Any, Final, Self
 
 from abreast.assembly.candidates_tools import KIND, CandidatesTools
 from abreast.assembly.names import open_model
+from abreast.assembly.trees.agents import ChosenAgent
+from abreast.assembly.trees.author_agent import AuthorAgent
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, USAGE, UsageError, one_line, os_error_text, tell
+from abreast.cli.jobs.agent_options import check_installed, find_chosen
 from abreast.cli.jobs.candidates.functions import FunctionsTools
 from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
 from abreast.cli.jobs.executors import check_executor
@@ -48,6 +51,7 @@ _WORDS: Final = (
     "candidates",
     "patches",
     "model",
+    "author",
     "python",
     "executor",
     "compare",
@@ -74,6 +78,7 @@ class CandidatesDriver(JobDriver):
     """
 
     kind = KIND
+    takes_wait = True
 
     def __init__(
         self,
@@ -99,7 +104,9 @@ class CandidatesDriver(JobDriver):
         except ValueError as error:
             raise UsageError(one_line(str(error))) from None
         self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(self._cwd))
-        if spec.model is not None:
+        self._agent: AuthorAgent | None = None
+        self._resumed_run = request.run_id
+        if spec.model is not None and spec.author is None:
             try:
                 check_keys([split_name(spec.model, self._lanes)[0]])
             except ValueError as error:
@@ -147,6 +154,7 @@ class CandidatesDriver(JobDriver):
             "requests": 0
             if spec.model is None
             else "one for each proposal, repair and adaptation, one for refinement",
+            **({} if spec.author is None else {"agent": spec.author}),
         }
         say_json(facts) if self.view.json else say_facts(facts)
         return DONE
@@ -156,24 +164,50 @@ class CandidatesDriver(JobDriver):
     def check(self) -> None:
         """Connect to the cluster where candidates are checked, if it is one."""
         check_executor(self._spec.executor or "local")
+        author = self._spec.author
+        if self.wait and author is None:
+            raise UsageError("--wait is for --author: it waits for the end of an agent's limit")
+        if author is not None:
+            check_installed(self._chosen(author).runner, str(self._cwd))
+
+    def _chosen(self, author: str) -> ChosenAgent:
+        spec = self._spec
+        return find_chosen(author, spec.allow, spec.model, str(self._cwd), "--author")
 
     def live_line(self, _store: Store | None) -> LiveLine:
         """The candidates that are checked or measured."""
         return LiveLine(CandidatesLive())
 
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
-        """Open the model that proposes or repairs, if there is one."""
+        """Open the model or the agent that proposes or repairs, if there is one."""
         spec = self._spec
-        if spec.model is not None:
+        lanes: dict[str, Any] = {}
+        if spec.author is not None:
+            chosen = self._chosen(spec.author)
+            self._agent = await AuthorAgent.open(stack, chosen, self._lanes, self.groups)
+            self.wait_for_limits(self._agent.caller)
+            self._tools.use_agent(self._agent)
+            width = max(1, spec.width)
+            lanes["lanes"] = await self._agent.open_trees(
+                stack,
+                self._tools.root,
+                width,
+                store=store,
+                resumed_run=self._resumed_run,
+                budget=spec.budget,
+            )
+        elif spec.model is not None:
             model = await stack.enter_async_context(
                 open_model(spec.model, lanes=self._lanes, store=store)
             )
             self._tools.use_model(model)
         facts = {**self._tools.facts(), "must_win": self._must_win}
-        return {"budget": spec.budget, "manifest": {self.kind: facts}}
+        return {"budget": spec.budget, "manifest": {self.kind: facts}, **lanes}
 
     async def work(self, run: Run, _stack: AsyncExitStack) -> None:
         """Try the candidates."""
+        if self._agent is not None:
+            self._agent.begin(self.run_id)
         await self._tools.work(run, lambda text: tell(one_line(text)))
         self._failed = run.results.why_failed is not None
 
@@ -288,7 +322,7 @@ def drive_candidates(
         "threshold": _share(given["threshold"]) if given.get("threshold") else None,
         "all": True if given.get("all_functions") else None,
         "timing": False if given.get("behaviour_only") else None,
-        **{word: list(given.get(word) or ()) or None for word in ("tests", "workload")},
+        **{word: list(given.get(word) or ()) or None for word in ("tests", "workload", "allow")},
         **{word: given.get(word) or None for word in ("doctests", "hints", "trace")},
         "budget": config.get(BUDGET, given.get("budget")) or None,
     }

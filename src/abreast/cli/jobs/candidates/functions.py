@@ -14,7 +14,7 @@ from abreast.assembly.candidates_tools import (
     find_tests,
     read_limits,
 )
-from abreast.jobs.candidates.author import AskableModel
+from abreast.jobs.candidates.author import AskableModel, EditingAgent
 from abreast.jobs.candidates.behaviour.ranking import RankedFunction, rank_functions
 from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
 from abreast.jobs.candidates.functions_report import FunctionsReport
@@ -26,7 +26,7 @@ from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.git import GitFailed
 from abreast.worktrees.pool import open_worktrees
 
-_SOURCES: Final = ("candidates", "command", "model")
+_SOURCES: Final = ("candidates", "command", "model", "author")
 _LEFT_OUT: Final = ("__pycache__", "node_modules", "site-packages", "tests", "test")
 _MERGE_SECONDS: Final = 60.0
 # Of one function; the others are tried nevertheless.
@@ -61,6 +61,7 @@ class FunctionsTools:
         self.tests = find_tests(spec, cwd, self.root, spell)
         self.target = self._path.relative_to(self.root).as_posix()
         self._model: AskableModel | None = None
+        self._agent: EditingAgent | None = None
         self._ranked: list[RankedFunction] = []
         self._parts: list[tuple[RankedFunction, CandidatesTools]] = []
         self._skipped: dict[str, str] = {}
@@ -70,6 +71,10 @@ class FunctionsTools:
     def use_model(self, model: AskableModel) -> None:
         """Have a model propose candidates, or repair and refine those that are given."""
         self._model = model
+
+    def use_agent(self, agent: EditingAgent) -> None:
+        """Have a coding agent propose candidates, or repair and refine those that are given."""
+        self._agent = agent
 
     def facts(self) -> dict[str, Any]:
         """What a manifest records."""
@@ -159,6 +164,8 @@ class FunctionsTools:
         tools = CandidatesTools(spec, self._cwd, spell=self._spell)
         if self._model is not None:
             tools.use_model(self._model)
+        if self._agent is not None:
+            tools.use_agent(self._agent)
         return tools
 
     def _merge(self) -> None:

@@ -20,7 +20,7 @@ from abreast.cli.jobs.map.command import CommandWork, check_command
 from abreast.cli.jobs.map.input_lines import InputLines, check_input
 from abreast.cli.jobs.map.job import INPUT, ITEMS, KIND, MapJob
 from abreast.cli.jobs.map.template import UnstartedItem
-from abreast.cli.jobs.request import RunRequest
+from abreast.cli.jobs.request import RunRequest, check_wait
 from abreast.cli.signals import Interrupts
 from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.outcome_text import Render, json_line, pieces_as_json, pieces_as_text
@@ -69,6 +69,7 @@ class MapDriver(JobDriver):
 
     kind = KIND
     resume_modes = ("must", "retry")
+    takes_wait = True
     failures = (UsageError,)
 
     def __init__(self, job: MapJob, request: RunRequest, row: RunRow | None = None) -> None:
@@ -108,6 +109,7 @@ class MapDriver(JobDriver):
             raise UsageError(
                 f"{row.id} ran in {job.cwd}, which is gone; put it back, for its commands run there"
             )
+        check_wait(job.agent, wait=self.wait)
         check_work(job)
         check_executor(job.executor)
         _ = job.key_of, job.arguments
@@ -192,7 +194,9 @@ class MapDriver(JobDriver):
         if job.worktree or job.agent:
             from abreast.cli.jobs.map.in_trees import MapTrees
 
-            self._trees = MapTrees(job, self.groups, quiet=self.view.quiet)
+            self._trees = MapTrees(
+                job, self.groups, quiet=self.view.quiet, prepare=self.wait_for_limits
+            )
             return await self._trees.open(stack, store, None if row is None else row.id)
         if job.asks:
             from abreast.cli.jobs.map.prompt import open_caller

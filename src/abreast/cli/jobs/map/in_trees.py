@@ -39,8 +39,17 @@ def check_agent(job: MapJob) -> None:
 class MapTrees:
     """Opens what such items need, and makes their work."""
 
-    def __init__(self, job: MapJob, groups: ProcessGroups, *, quiet: bool) -> None:
+    def __init__(
+        self,
+        job: MapJob,
+        groups: ProcessGroups,
+        *,
+        quiet: bool,
+        prepare: Callable[[AgentCaller], None],
+    ) -> None:
+        """`prepare` is called with the agent, before it is asked anything."""
         self._job, self._groups, self._quiet = job, groups, quiet
+        self._prepare = prepare
         self._caller: AgentCaller | None = None
         self._opened: OpenedTrees | None = None
         self._commands: CommandRunner
@@ -73,8 +82,7 @@ class MapTrees:
         if job.agent is not None:
             options = agent_options(job)
             self._caller = await open_agent(stack, options, job.lanes, self._groups, self._commands)
-            if job.wait:
-                self._caller.wait_for_limits(lambda text: self._notify(f"waiting: {text}"))
+            self._prepare(self._caller)
             if self._caller.lane.limits:
                 lanes[self._caller.lane.name] = list(self._caller.lane.limits)
             budgets = (Budget.parse(job.budget),) if job.budget else ()

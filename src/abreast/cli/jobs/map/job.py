@@ -36,7 +36,6 @@ _LATER: Final = (
     "allow",
     "worktree",
     "calls",
-    "wait",
 )
 WHOLE_LINE: Final = "{}"
 """As `messages`: the line is the conversation, or an object that has it as `messages`."""
@@ -82,8 +81,6 @@ class MapJob:
     allow: tuple[str, ...] = ()
     worktree: bool = False
     """Whether each item works in a copy of the working tree."""
-    wait: bool = False
-    """Whether to wait for the end of an agent's usage limit."""
 
     def __post_init__(self) -> None:
         """Check options that exclude or require each other."""
@@ -102,8 +99,6 @@ class MapJob:
             )
         if self.agent is not None and (self.messages is not None or not self.prompt):
             raise UsageError("--agent needs a task: abreast map --agent claude --prompt 'Fix {}'")
-        if self.wait and self.agent is None:
-            raise UsageError("--wait is for --agent: it waits for the end of an agent's limit")
         if not given:
             raise UsageError("there is no command to run; write: abreast map -- COMMAND {} < items")
         if self.command and self.executor == "process":
@@ -128,7 +123,7 @@ class MapJob:
         if row.kind != KIND or not isinstance(facts, Mapping):
             raise UsageError(_started_by_script(row))
         try:
-            known: dict[str, Any] = {**facts}
+            known: dict[str, Any] = {word: facts[word] for word in facts if word != "wait"}
             texts = {word: tuple(known.get(word, ())) for word in ("images", "allow")}
             texts["command"] = tuple(known["command"])
             return cls(**{**known, **texts})

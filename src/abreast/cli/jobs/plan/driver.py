@@ -23,7 +23,7 @@ from abreast.cli.jobs.plan.job import (
     recorded_job,
     repair_tree,
 )
-from abreast.cli.jobs.request import RunRequest, new_request
+from abreast.cli.jobs.request import RunRequest, check_wait, new_request
 from abreast.cli.terminal.tables import say_json, say_table
 from abreast.jobs.plan.errors import PlanFailed, PlanInvalid
 from abreast.jobs.plan.job import PlanResult
@@ -43,6 +43,7 @@ class PlanDriver(JobDriver):
     """Drives one run of a plan."""
 
     kind = KIND
+    takes_wait = True
     _result: PlanResult
 
     def __init__(self, job: PlanJob, request: RunRequest, file: str = "") -> None:
@@ -56,6 +57,7 @@ class PlanDriver(JobDriver):
             notify=lambda text: tell(one_line(text)),
             groups=self.groups,
             find_agent=_find_agent,
+            prepare_agent=self.wait_for_limits,
         )
 
     @classmethod
@@ -93,6 +95,7 @@ class PlanDriver(JobDriver):
     def check(self) -> None:
         """Divide the directory; raise `UsageError` if it can't be, or its work can't be done."""
         job = self._job
+        check_wait(job.agent, wait=self.wait)
         check_executor(job.executor or "local")
         if job.call is not None:
             find_function(job.call, job.home)

@@ -152,6 +152,7 @@ class WorkflowDriver(JobDriver):
 
     kind = KIND
     takes_inputs = True
+    takes_wait = True
     failures = (Exception,)
     _store: Store | None
     _line: LiveLine | None = None
@@ -378,6 +379,7 @@ class WorkflowDriver(JobDriver):
             started=self.groups.started,
             ended=self.groups.ended,
             executor=self._source.executor,
+            prepare_agent=self.wait_for_limits,
             **self.config.workflow(),
         )
 
