@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from itertools import cycle, islice
 from pathlib import Path
@@ -25,14 +25,22 @@ from abreast.testing.storm import start_process
 from benchmarks.chaos.faults import FAULTS
 from benchmarks.chaos.history import Counts
 from benchmarks.chaos.jobs import JOBS
+from benchmarks.chaos.mutants import MUTANTS
 from benchmarks.chaos.rounds import LATENCY, Arena, Report, build_shim
 from scripts.postgres import find_server, open_server
 
 STORES = ("sqlite", "postgres")
+MUTANT_ROUNDS = 10
+MUTANT_PATIENCE = 20.0  # seconds until a mutant is taken to hang
 
 
 def combinations(
-    jobs: Sequence[str], faults: Sequence[str], stores: Sequence[str], draw: Random
+    jobs: Sequence[str],
+    faults: Sequence[str],
+    stores: Sequence[str],
+    draw: Random,
+    *,
+    has_shim: bool = True,
 ) -> Iterator[tuple[str, str, str]]:
     """All that go together, in a random order, again and again."""
     fitting = [
@@ -40,10 +48,12 @@ def combinations(
         for job in jobs
         for fault in faults
         for store in stores
-        if FAULTS[fault].store in ("", store) and (JOBS[job].calls or not FAULTS[fault].requests)
+        if FAULTS[fault].store in ("", store)
+        and (JOBS[job].calls or not FAULTS[fault].requests)
+        and (has_shim or not FAULTS[fault].environment)
     ]
     if not fitting:
-        raise SystemExit("this fault is not for this job and store")
+        raise SystemExit("this fault is not for this job and store, or needs a C compiler")
     draw.shuffle(fitting)
     return cycle(fitting)
 
@@ -53,14 +63,44 @@ def play(
 ) -> Iterator[Report]:
     """Play rounds, one after another."""
     draw = Random(seed)
+    with open_arena(stores) as arena:
+        drawn = combinations(jobs, faults, stores, draw, has_shim=arena.shim is not None)
+        for job, fault, store in islice(drawn, rounds):
+            yield arena.play(job, fault, store, draw.getrandbits(32))
+
+
+@contextmanager
+def open_arena(stores: Sequence[str] = STORES[:1]) -> Iterator[Arena]:
+    """A directory, a model's server and, if it is among the stores, a PostgreSQL."""
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="abreast-chaos-")))
         storm = stack.enter_context(start_process(seed=1, latency=LATENCY, markers=False))
-        needs_server = "postgres" in stores
-        database = stack.enter_context(open_server()) if needs_server else None
-        arena = Arena(home, storm, database, build_shim(home))
-        for job, fault, store in islice(combinations(jobs, faults, stores, draw), rounds):
-            yield arena.play(job, fault, store, draw.getrandbits(32))
+        database = stack.enter_context(open_server()) if "postgres" in stores else None
+        yield Arena(home, storm, database, build_shim(home))
+
+
+def play_mutant(name: str, rounds: int, seed: int) -> Iterator[Report]:
+    """Play rounds with a broken promise, until the checker has noticed."""
+    mutant, draw = MUTANTS[name], Random(seed)
+    with open_arena() as arena:
+        arena.calm(mutant.job)
+        arena.mutant, arena.patience = mutant, MUTANT_PATIENCE
+        for _ in range(rounds):
+            report = arena.play(mutant.job, mutant.fault, "sqlite", draw.getrandbits(32))
+            yield report
+            if getattr(report.counts, mutant.count):
+                return
+
+
+def try_mutants(names: Sequence[str], rounds: int, seed: int) -> int:
+    """Say of each whether it was noticed; 1 if one was not."""
+    missed = 0
+    for name in names:
+        *_, last = play_mutant(name, rounds, seed)
+        noticed = getattr(last.counts, MUTANTS[name].count) > 0
+        missed += not noticed
+        print(f"{'noticed' if noticed else 'MISSED'}: {name}: {last.counts}", flush=True)
+    return 1 if missed else 0
 
 
 def table(reports: Sequence[Report]) -> str:
@@ -123,8 +163,12 @@ def main() -> int:
     parser.add_argument("--store", action="append", choices=STORES)
     parser.add_argument("--json", action="store_true", help="a line for each round")
     parser.add_argument("--explain", action="store_true", help="what bad rounds printed")
+    parser.add_argument("--mutant", action="append", choices=["all", *MUTANTS])
     given = parser.parse_args()
     seed = Random().randrange(1 << 32) if given.seed is None else given.seed
+    if given.mutant:
+        names = list(MUTANTS) if "all" in given.mutant else given.mutant
+        return try_mutants(names, min(given.rounds, MUTANT_ROUNDS), seed)
     stores = given.store or (STORES if find_server() else STORES[:1])
     faults = given.fault or [name for name in FAULTS if name != "none"]
     reports = []

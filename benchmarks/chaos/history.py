@@ -146,11 +146,19 @@ def _name(path: str) -> str:
 
 
 def _repeated_beyond_width(history: History) -> int:
-    allowed = history.width if history.repeatable is None else history.repeatable
+    """What ran twice, beyond the width and what was recorded as failed and is run again."""
+    allowed = _repeatable(history)
     commands = len(history.executed) - len(set(history.executed))
     calls = Counter(one.key for one in history.answered if one.whole)
     twice = sum(count - 1 for count in calls.values())
     return max(0, commands - allowed) + max(0, twice - allowed)
+
+
+def _repeatable(history: History) -> int:
+    if history.repeatable is not None:
+        return history.repeatable
+    settled = [event for event in history.disturbed if event.kind == "item-settled"]
+    return history.width + sum(event.state == "failed" for event in settled)
 
 
 def _changed(history: History) -> int:
@@ -187,7 +195,7 @@ def _miscounted(history: History) -> int:
     billed = Counter(one.tokens for one in history.answered if one.whole)
     wrong = sum((booked - billed).values())
     unbooked = sum((billed - booked).values())
-    allowed = history.width if history.repeatable is None else history.repeatable
+    allowed = _repeatable(history)
     prices = sum(
         abs(event.usd - Answered("", event.tokens).usd) > _PRECISION
         for event in calls

@@ -34,6 +34,7 @@ class Place:
         self.folder, self.project = folder, folder / "project"
         self.log = folder.with_name(f"{folder.name}.log")
         self.storm = storm
+        self.patience = PATIENCE
         self.store = store or str(folder / "runs.db")
         for name in ("project", "home", "tmp", "cache", "state"):
             (folder / name).mkdir(parents=True)
@@ -82,11 +83,11 @@ class Place:
                 start_new_session=True,
             )
 
-    def wait(self, process: subprocess.Popen[bytes], patience: float = PATIENCE) -> Said:
+    def wait(self, process: subprocess.Popen[bytes]) -> Said:
         """Wait for its end; it is killed, with its session, if that does not come."""
         hung = False
         try:
-            process.wait(patience)
+            process.wait(self.patience)
         except subprocess.TimeoutExpired:
             hung = True
             for pid in processes_of(self.folder):

@@ -18,7 +18,8 @@ from benchmarks.chaos.faults import FAULTS, Fault
 from benchmarks.chaos.history import Answered, Counts, History, check
 from benchmarks.chaos.jobs import JOBS, Job, answers_of
 from benchmarks.chaos.journal import RunJournal, read_journal
-from benchmarks.chaos.place import Place, Said, kill, processes_of, wait_for_processes
+from benchmarks.chaos.mutants import Mutant
+from benchmarks.chaos.place import PATIENCE, Place, Said, kill, processes_of, wait_for_processes
 from benchmarks.chaos.scene import DatabaseServer, Scene
 
 _SMALL_DISK = "size=48m"
@@ -62,6 +63,9 @@ class Arena:
     storm: StormProcess
     database: DatabaseServer | None = None
     shim: Path | None = None
+    patience: float = PATIENCE
+    mutant: Mutant | None = None
+    """What is broken on purpose, in all rounds but the undisturbed ones."""
     _calm: dict[str, Calm] = field(default_factory=dict)
 
     def calm(self, name: str) -> Calm:
@@ -83,6 +87,10 @@ class Arena:
             scene.shim, scene.database = self.shim, self.database
             arguments = job.prepare(place)
             tree = place.tree()
+            place.patience = self.patience
+            if self.mutant:
+                paths = (self.mutant.write(folder / "mutant"), place.environment["PYTHONPATH"])
+                place.environment["PYTHONPATH"] = os.pathsep.join(paths)
             first = self._disturb(scene, fault, arguments)
             journal = read_journal(place.store)
             before = len(place.executed())
@@ -253,10 +261,12 @@ def _disk_of_its_own(folder: Path, *, wanted: bool) -> Iterator[None]:
             folder.rmdir()
 
 
-def build_shim(folder: Path) -> Path:
-    """Compile the shim."""
+def build_shim(folder: Path) -> Path | None:
+    """Compile the shim; None without a compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
     target, source = folder / "shim.so", Path(__file__).with_name("shim.c")
-    subprocess.run(
-        ["gcc", "-O1", "-shared", "-fPIC", "-o", str(target), str(source), "-ldl"], check=True
-    )
+    flags = ("-O1", "-shared", "-fPIC")
+    subprocess.run([compiler, *flags, "-o", str(target), str(source), "-ldl"], check=True)
     return target
