@@ -15,7 +15,8 @@ class LogEntry:
     `verdict` is admitted or rejected, and `kind` the limit or fault. `outcome` is ok, rejected,
     fault or disconnected; empty while in flight. `parameter` is what a strict profile refused.
     The cached and the written tokens are parts of `input_tokens`, the reasoning tokens are a part
-    of `output_tokens`. `files` is how many images and PDF files it has.
+    of `output_tokens`. `files` is how many images and PDF files it has. Requests that are alike
+    have the same `key`.
     """
 
     id: int
@@ -36,6 +37,7 @@ class LogEntry:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     files: int = 0
+    key: str = ""
 
     @property
     def service(self) -> float | None:

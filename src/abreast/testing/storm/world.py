@@ -317,6 +317,7 @@ class World:
             cache_write_tokens=request.cache_write_tokens,
             reasoning_tokens=min(request.reasoning_tokens, output),
             files=request.files,
+            key=request.key,
         )
 
     def _headers(self, now: float, request: WorldRequest) -> Mapping[str, str]:

@@ -1,0 +1,1 @@
+"""Every job under every fault, again and again: what was lost, repeated, changed or left."""
