@@ -7,7 +7,9 @@ from contextlib import closing
 
 import pytest
 
+from abreast.store.port import each_event
 from abreast.store.sqlite.store import SqliteStore
+from abreast.views.lanes import LaneChart
 from tests.cli.agent_projects import agent_project, processes_of
 from tests.worktrees.repositories import git, left_in, look
 
@@ -296,3 +298,39 @@ def test_ten_agents_side_by_side_stop_within_one_turn_of_each_at_a_dollar(tmp_pa
     assert sorted(started) == ["t0", "t1", "t2", "t3"]
     assert left_in(tmp_path / "cache") == []
     assert processes_of(tmp_path) == []
+
+
+STEPPING = """
+say(kind="step", text="looked around")
+while not os.path.exists(os.environ["NOTES"] + "/free"):
+    time.sleep(0.01)
+end()
+"""
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_while_an_agent_runs_watch_shows_its_last_step(tmp_path, warm, job):
+    project = agent_project(tmp_path, warm, STEPPING)
+    project.file("tasks", "a")
+    step = "{id: mend, type: prompt, prompt: mend it, integration: stub, worktree: true}"
+    project.file("flow.yaml", f"workflow: {{id: flow}}\nsteps:\n  - {step}\n")
+    with project.start(*JOBS[job]) as running:
+        while not (steps := watched_steps(project)):
+            assert running.poll() is None
+            os.sched_yield()
+        (tmp_path / "notes/free").touch()
+        assert running.wait() == 0
+    assert steps == ["looked around"]
+    assert watched_steps(project) == []
+
+
+def watched_steps(project):
+    """The last steps that `watch` shows of the newest run."""
+    if not project.store.exists():
+        return []
+    chart = LaneChart()
+    with closing(SqliteStore(str(project.store))) as store:
+        for row in store.runs(limit=1):
+            for event in each_event(store, row.id):
+                chart.add(event)
+    return [step for _, step in chart.agents.items()]

@@ -6,10 +6,18 @@ from abreast.cli.terminal.drawing import Canvas
 from abreast.cli.terminal.lane_drawing import draw, snapshot
 from abreast.core import events as kinds
 from abreast.core.events import Event
+from abreast.core.usage import Usage
+from abreast.jobs.candidates.view import CandidatesLive
 from abreast.jobs.map.view import MapLive
+from abreast.jobs.plan.spec import SUBPLANS
+from abreast.jobs.plan.view import PlanLive
+from abreast.jobs.sample.draw_context import DRAW_ENDED
+from abreast.jobs.sample.view import SampleLive
 from abreast.jobs.workflow.view import WorkflowLive
+from abreast.run.outcome_record import usage_facts
 from abreast.views.item import split_patch, tree_facts, work_of
 from abreast.views.lanes import LaneChart
+from abreast.views.progress import Costs
 
 PATCH = """diff --git a/a.py b/a.py
 index 1..2 100644
@@ -77,6 +85,52 @@ def test_the_live_lines_show_them_until_their_items_end():
         assert "a: run make | b: write b.py" in " ".join(text for text, _ in live.parts())
         live.add(settled("run/items/a"))
         assert "run make" not in " ".join(text for text, _ in live.parts())
+
+
+def test_the_live_line_of_a_sample_shows_them_until_their_draws_end():
+    live = SampleLive()
+    for event in journal():
+        changed = live.add(event)
+    assert changed
+    assert "a: run make | b: write b.py" in " ".join(text for text, _ in live.parts())
+    live.add(Event(98, DRAW_ENDED, "run/items/a", 98.0, 98.0, "stub", {"branch": 0, "round": 0}))
+    live.add(settled("run/items/b"))
+    assert "run make" not in " ".join(text for text, _ in live.parts())
+    assert "write" not in " ".join(text for text, _ in live.parts())
+
+
+def test_the_live_line_of_a_plan_counts_subplans_and_shows_them():
+    live = PlanLive()
+    for event in journal():
+        changed = live.add(event._replace(path=event.path.replace("/items", f"/{SUBPLANS}")))
+    assert changed
+    assert [text for text, _ in live.parts() if text] == [
+        "0 done",
+        "2 running",
+        "a: run make | b: write b.py\x1b[2J",
+    ]
+    live.add(settled(f"run/{SUBPLANS}/a"))
+    assert not live.add(settled(f"run/{SUBPLANS}/b/beneath"))
+    assert next(text for text, _ in live.parts()) == "1 done"
+    assert "run make" not in " ".join(text for text, _ in live.parts())
+
+
+def test_the_live_line_of_candidates_shows_the_agents_that_write_them():
+    live = CandidatesLive()
+    for event in journal():
+        changed = live.add(event)
+    assert changed
+    assert "a: run make" in " ".join(text for text, _ in live.parts())
+    live.add(settled("run/items/a"))
+    assert "run make" not in " ".join(text for text, _ in live.parts())
+
+
+def test_what_a_parked_call_had_used_is_in_the_sums():
+    costs = Costs()
+    used = {**usage_facts(Usage(1, 7, 3, 0.1)), "model": "stub", "state": "cancelled"}
+    assert costs.add(used) == {}
+    costs.add({**used, "parked": True})
+    assert costs.total["usd"] == 0.1
 
 
 def test_a_patch_is_divided_by_file_and_only_lines_of_hunks_are_counted():

@@ -178,6 +178,31 @@ def test_a_plan_is_reviewed_applied_and_taken_back_in_the_page(abreast, open_pag
         expect(review.get_by_role("button", name="Apply")).to_have_count(0)
 
 
+def test_what_items_did_in_trees_is_reviewed_applied_and_taken_back_in_the_page(abreast, open_page):
+    (abreast.folder / ".git").rmdir()
+    repository(abreast.folder, {"one.py": "x = 1\n"})
+    work = ("sh", "-c", 'echo "$1" >> "$1.py"', "sh", "{}")
+    assert abreast("map", "--worktree", "--", *work, given="one\ntwo\n").code == 0
+    with (
+        closing(SqliteStore(abreast.store)) as store,
+        serving(store, launch=Launcher(store.path), review_of=review_of) as served,
+    ):
+        assert review_of(store, store.get("map-1"), "0001")["diff"].endswith("+two\n")
+        page = open_page(served, "/run/map-1")
+        review = page.get_by_role("article", name="Review")
+        review.get_by_role("button", name="Look what a merge would be").click()
+        expect(review).to_contain_text("2 items can be merged.")
+        assert (abreast.folder / "one.py").read_text() == "x = 1\n"
+        review.get_by_role("button", name="Apply").click()
+        page.get_by_role("dialog").get_by_role("button", name="Apply it").click()
+        expect(review.locator(".badge")).to_have_text("applied")
+        assert (abreast.folder / "one.py").read_text() == "x = 1\none\n"
+        review.get_by_role("button", name="Undo").click()
+        page.get_by_role("dialog").get_by_role("button", name="Take it back").click()
+        expect(review.locator(".badge")).to_have_count(0)
+        assert (abreast.folder / "one.py").read_text() == "x = 1\n"
+
+
 @pytest.fixture
 def slow_check(abreast, tmp_path):
     """A plan that was run, whose check of the merge waits for a line in a pipe: yes or no."""

@@ -6,14 +6,13 @@ from typing import Final
 from abreast.agents.model import AGENT_STARTED, AgentModel, agent_facts
 from abreast.agents.runner import AgentRunner
 from abreast.core.errors import BudgetSpent, PriceUnknown
-from abreast.core.events import CALL_SETTLED
+from abreast.core.events import CALL_SETTLED, PARKED
 from abreast.core.usage import Usage
 from abreast.limits.budget import Budget
 from abreast.limits.limit import Need
 from abreast.models.estimate import TokenEstimate
 from abreast.models.port import OnText, Reply, Request
 from abreast.models.price import Price, find_price, priced
-from abreast.run.calls.attempts import PARKED
 from abreast.run.calls.lane import ModelLane
 from abreast.run.calls.model import Caller
 from abreast.run.calls.priced_model import SpendingLimit

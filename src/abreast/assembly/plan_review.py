@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any, Final
 
-from abreast.assembly.plan_merge import MergeOptions, PlanMerge
+from abreast.assembly.plan_merge import MergeJob, MergeOptions, PlanMerge
 from abreast.core.errors import AbreastError
 from abreast.jobs.plan.review.diffs import conflict_facts, diff_of, marked_text
-from abreast.jobs.plan.review.recorded_plan import read_recorded
-from abreast.jobs.plan.settings import PlanJob
+from abreast.jobs.plan.review.recorded_plan import RecordedPlan, read_recorded
+from abreast.jobs.plan.review.tree_runs import read_tree_run
+from abreast.jobs.plan.settings import KIND, PlanJob
 from abreast.store.port import RunRow, Store
 from abreast.worktrees.merge.apply import HOME
 from abreast.worktrees.merge.snapshots import Snapshots
@@ -20,10 +21,9 @@ _MAX_CONFLICTS: Final = 50
 def part_diff(store: Store, row: RunRow, part: str) -> dict[str, object]:
     """The diff of a part; `error` says why there is none."""
     try:
-        root = _root_of(row)
-        change = next(
-            (each for each in read_recorded(store, row).changes if each.leaf == part), None
-        )
+        job, recorded = _read(store, row)
+        root = _root_of(job)
+        change = next((each for each in recorded.changes if each.leaf == part), None)
         if change is None:
             return {"error": f"{part} has no result"}
         diff = diff_of(Snapshots(root / HOME / "plan.git"), change)
@@ -35,10 +35,10 @@ def part_diff(store: Store, row: RunRow, part: str) -> dict[str, object]:
 def merge_preview(store: Store, row: RunRow) -> dict[str, object]:
     """What stands in the way of a merge, its conflicts with markers, and whether it is applied."""
     try:
-        root = _root_of(row)
-        recorded = read_recorded(store, row)
+        job, recorded = _read(store, row)
+        root = _root_of(job)
         options = MergeOptions(gate=False, dry_run=True)
-        merge = PlanMerge(PlanJob.recorded(row), row.id, recorded, options, notify=_ignore)
+        merge = PlanMerge(job, row.id, recorded, options, notify=_ignore)
         draft = merge.prepare()
         snapshots = Snapshots(root / HOME / "plan.git")
         conflicts: list[dict[str, Any]] = []
@@ -59,9 +59,16 @@ def merge_preview(store: Store, row: RunRow) -> dict[str, object]:
         return {"error": str(error)}
 
 
-def _root_of(row: RunRow) -> Path:
+def _read(store: Store, row: RunRow) -> tuple[MergeJob, RecordedPlan]:
+    """A plan, or a run of another job whose items worked in worktrees, and its results."""
+    if row.kind == KIND:
+        return PlanJob.recorded(row), read_recorded(store, row)
+    return read_tree_run(store, row)
+
+
+def _root_of(job: MergeJob) -> Path:
     """The directory of a plan; raises `FileNotFoundError` if its results are not there."""
-    root = Path(PlanJob.recorded(row).path)
+    root = Path(job.path)
     if not (root / HOME / "plan.git").is_dir():
         raise FileNotFoundError(f"{root} has no results of plans")
     return root

@@ -18,7 +18,11 @@ from abreast.agents.caller import AgentCaller
 from abreast.agents.model import OneFolder
 from abreast.agents.runner import AgentRunner, AgentUnknown
 from abreast.assembly.names import open_model
-from abreast.assembly.trees.workflow_agents import find_integration, resolve_integration
+from abreast.assembly.trees.workflow_agents import (
+    find_integration,
+    project_command,
+    resolve_integration,
+)
 from abreast.core.errors import CallFailed, KeysMissing, ModelUnknown
 from abreast.executors.commands import CommandMissing, CommandRefused, CommandRunner, Finished
 from abreast.executors.names import open_commands
@@ -270,6 +274,7 @@ class RunTools:
         runner = tools.runners.get(integration)
         if runner is None:
             runner = tools.runners.get(resolve_integration(integration, place))
+        prompt = project_command(prompt, integration, place)
         async with self.holding():
             if runner is None:
                 found = find_integration(integration, tools.agents, place)

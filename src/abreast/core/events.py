@@ -27,6 +27,8 @@ BATCH_SUBMITTED: Final = "batch-submitted"
 BATCH_ENDED: Final = "batch-ended"
 AGENT_STEP: Final = "agent-step"
 """What an agent does: `number`, `text`, `usd`."""
+PARKED: Final = "parked"
+"""A fact of `CALL_SETTLED`: a quota has ended the call, which had used something by then."""
 
 Plain: TypeAlias = str | int | float | bool | None
 

@@ -21,6 +21,7 @@ from abreast.core.events import (
     ITEM_STARTED,
     ITEMS_COMPLETE,
     LIMIT_CHANGED,
+    PARKED,
     Event,
     count_read,
 )
@@ -245,7 +246,7 @@ class Costs:
 
         Nothing is counted of a cancelled call: it holds a reservation, not a known usage.
         """
-        if data.get("state") == "cancelled":
+        if data.get("state") == "cancelled" and not data.get(PARKED):
             return {}
         self.usage += usage_of(data)
         self.unpriced += data.get("usd", 0) is None

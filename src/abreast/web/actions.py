@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
+from abreast.jobs.plan.review.tree_manifest import merge_folder
 from abreast.store.port import RunRow, Store
 from abreast.views.run_reader import shown_state
 from abreast.web.store_reader import waiting_gates
@@ -64,9 +65,9 @@ def act(
 
 
 def _merge(launch: Launch | None, row: RunRow, state: str, action: str) -> str:
-    """Write what a plan did into its directory, or take that back, by the command for it."""
-    if row.kind != "plan":
-        raise ActionRefused(f"{row.id} is no plan")
+    """Write what a run did in trees into its directory, or take that back, by the command."""
+    if row.kind != "plan" and merge_folder(row) is None:
+        raise ActionRefused(f"{row.id} is no plan, and had no worktrees")
     if state == "running":
         raise ActionRefused(f"{row.id} is running")
     _start(launch, ["plan", action, "--", row.id])

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
+from abreast.jobs.plan.review.tree_manifest import merge_folder
 from abreast.store.port import RunRow, Store
 from abreast.views.item import item_of
 from abreast.views.items import SORTS
@@ -230,13 +231,20 @@ def job(source: PageSource, run_id: str, _: Query) -> Answer:
     """
     shown = source.reader.get(run_id).job
     view, read = shown.view(source.store, run_id, READ_SECONDS)
+    row = source.store.get(run_id)
+    if (folder := merge_folder(row)) and shown_state(source.store, row) != "running":
+        # Of plans, the view itself has that.
+        view = {**view, "merge": {"run": run_id, "directory": folder, "parts": "item"}}
     return {"kind": shown.kind, "view": view, "read": round(read, 3)}
 
 
 def review(source: PageSource, run_id: str, query: Query) -> Answer:
-    """The diff of a `part` of a plan, or what a merge of all its parts would be."""
+    """The diff of a `part` of a plan, or what a merge of all its parts would be.
+
+    A run of another job whose items worked in worktrees is merged as a plan is.
+    """
     row = source.store.get(run_id)
-    if row.kind != "plan" or source.review_of is None:
+    if (row.kind != "plan" and merge_folder(row) is None) or source.review_of is None:
         return {"error": f"{run_id} can't be reviewed here"}
     return source.review_of(source.store, row, query.get("part", ""))
 

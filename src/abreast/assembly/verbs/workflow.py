@@ -80,7 +80,7 @@ async def workflow(
     """
     from abreast.assembly.trees.workflow_trees import open_workflow_trees
     from abreast.assembly.workflow_tools import RunTools, Tools, find_function, find_kinds
-    from abreast.jobs.plan.review.tree_runs import TREES
+    from abreast.jobs.plan.review.tree_manifest import TREES
     from abreast.jobs.workflow.inputs import SealedInputs, Secrets, resolve_inputs
     from abreast.jobs.workflow.job import Flow
     from abreast.limits.pool import Pool

@@ -15,7 +15,8 @@ from abreast.cli.jobs.agent_options import check_installed, find_chosen
 from abreast.cli.terminal.tables import say_facts, say_json
 from abreast.executors.commands import CommandRunner
 from abreast.executors.names import open_commands
-from abreast.jobs.plan.review.tree_runs import TREE_CHOSEN, TREES
+from abreast.jobs.plan.review.tree_manifest import TREES
+from abreast.jobs.plan.review.tree_runs import TREE_CHOSEN
 from abreast.jobs.plan.work.commands import Processes
 from abreast.jobs.sample.arguments import SampleJob
 from abreast.jobs.sample.results import SampleResult

@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Any, ClassVar, Final
 
 from abreast.core.events import (
+    AGENT_STEP,
     ITEM_SETTLED,
     ITEM_STARTED,
     MAP_STARTED,
@@ -37,6 +38,7 @@ from abreast.views.job_view import (
     short,
     value_in,
 )
+from abreast.views.progress import LastSteps
 
 _TRIES_STEP: Final = "tries"
 _MAX_CANDIDATES: Final = 200
@@ -236,10 +238,19 @@ class CandidatesLive(LiveText):
         self._checked: list[str] = []
         self._measured = ""
         self._ended: set[str] = set()
+        self._agents = LastSteps()
 
     def add(self, event: Event) -> bool:
-        """Add an event; the start or end of a check or a measurement changes the line."""
+        """Add an event; the start or end of a check or a measurement changes the line.
+
+        And each step of an agent.
+        """
         parts = event.path.split("/")
+        if event.kind == AGENT_STEP:
+            self._agents.add(event)
+            return True
+        if event.kind == ITEM_SETTLED:
+            self._agents.end(event.path)
         if event.kind not in (ITEM_STARTED, ITEM_SETTLED) or len(parts) < 4:  # noqa: PLR2004 - run, tries, map, name
             return False
         began, kind, name = event.kind == ITEM_STARTED, parts[2], parts[3]
@@ -264,6 +275,7 @@ class CandidatesLive(LiveText):
         yield "behaviour", ""
         yield from ((f"[{name}]", "") for name in self._checked)
         yield f"{len(self._ended)} checked", ""
+        yield self._agents.text(), "dim"
 
 
 def _candidate_at(place: str) -> tuple[str, str] | None:

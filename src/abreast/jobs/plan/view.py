@@ -1,10 +1,12 @@
 """The page's view of a plan: its tree, the state of each subplan, and files changed twice."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from abreast.core.events import (
+    AGENT_STEP,
     CALL_STARTED,
     ITEM_QUEUED,
     ITEM_SETTLED,
@@ -17,6 +19,7 @@ from abreast.core.item import unescape
 from abreast.jobs.plan.spec import round_of
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
+    LiveText,
     failure_in,
     listed,
     manifest_of,
@@ -26,6 +29,7 @@ from abreast.views.job_view import (
     short,
     value_in,
 )
+from abreast.views.progress import LastSteps
 
 _DIVIDED: Final = "plan-divided"
 _MAX_NODES: Final = 600
@@ -217,3 +221,35 @@ class PlanView:
             for path, leaves in changes.items()
         }
         return sorted((path, leaves) for path, leaves in found.items() if leaves)
+
+
+class PlanLive(LiveText):
+    """The live line of a plan: how many subplans are done, and the last step of each agent."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, str] = {}
+        self._agents = LastSteps()
+
+    def add(self, event: Event) -> bool:
+        """Add an event; those of subplans, and of agents, change the line."""
+        parts = event.path.split("/")
+        if len(parts) != 3 or not round_of(parts[1]):  # noqa: PLR2004 - run, map, leaf
+            return False
+        if event.kind == AGENT_STEP:
+            self._agents.add(event)
+        elif event.kind == ITEM_STARTED:
+            self._states[parts[2]] = "running"
+        elif event.kind == ITEM_SETTLED:
+            self._states[parts[2]] = str(event.data.get("state"))
+            self._agents.end(event.path)
+        else:
+            return False
+        return True
+
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """The parts of the line, each with its style."""
+        counts = Counter(self._states.copy().values())
+        yield f"{counts['done']} done", ""
+        yield f"{counts['failed']} failed" if counts["failed"] else "", "red"
+        yield f"{counts['running']} running", "cyan"
+        yield self._agents.text(), "dim"

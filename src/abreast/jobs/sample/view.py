@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from abreast.core.events import CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED, Event
+from abreast.core.events import AGENT_STEP, CALL_SETTLED, ITEM_SETTLED, RUN_RESUMED, Event
 from abreast.jobs.sample.draw_context import (
     DRAW_ENDED,
     DRAW_STARTED,
@@ -25,6 +25,7 @@ from abreast.views.job_view import (
     value_in,
     whole,
 )
+from abreast.views.progress import LastSteps
 
 _MAX_DRAWS: Final = 400
 _MAX_ROUNDS: Final = 24
@@ -243,14 +244,20 @@ class SampleLive(LiveText):
     def __init__(self) -> None:
         self._rounds: dict[int, int] = {}
         self._ended = 0
+        self._agents = LastSteps()
 
     def add(self, event: Event) -> bool:
-        """Add an event; those of draws change the line."""
+        """Add an event; those of draws, and of agents, change the line."""
         branch, round_ = event.data.get("branch"), event.data.get("round")
         if event.kind == DRAW_STARTED and isinstance(branch, int) and isinstance(round_, int):
             self._rounds[branch] = round_ + 1
         elif event.kind == DRAW_ENDED:
             self._ended += 1
+            self._agents.end(event.path)
+        elif event.kind == AGENT_STEP:
+            self._agents.add(event)
+        elif event.kind == ITEM_SETTLED:  # a branch that was cancelled in a draw
+            self._agents.end(event.path)
         else:
             return False
         return True
@@ -260,3 +267,4 @@ class SampleLive(LiveText):
         rounds = " ".join(f"{branch}:{self._rounds[branch]}" for branch in sorted(self._rounds))
         yield f"branch:round {rounds}", ""
         yield f"{self._ended} draws ended", ""
+        yield self._agents.text(), "dim"

@@ -14,7 +14,7 @@ from typing import Final
 
 from abreast.core.clock import sleep_until
 from abreast.core.errors import AbreastError, CallFailed, QuotaSpent, Throttled
-from abreast.core.events import LIMIT_CHANGED
+from abreast.core.events import LIMIT_CHANGED, PARKED
 from abreast.core.outcome import NO_USAGE, Usage
 from abreast.limits.governor.governor import CallPermit
 from abreast.limits.limit import Hold, Limit, Need, Ticket
@@ -28,8 +28,6 @@ from abreast.run.slot_lending import Borrowed, borrow, credited, lend, lends, re
 
 MORE_ROOM: Final = 4096
 """Tokens more, beside four times as many, for a call whose thinking used up `max_tokens`."""
-PARKED: Final = "parked"
-"""The fact of a call that was ended by a quota, and goes on when the run is resumed."""
 _ONE_REQUEST: Final = Usage(requests=1)
 _END_TOKENS: Final = 16  # of a reply: those that are no text, such as its end
 

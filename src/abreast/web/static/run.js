@@ -7,6 +7,7 @@ import { Items } from "./items.js";
 import { Panel } from "./item.js";
 import { Lanes } from "./lanes.js";
 import { alone, base, get, listen, of, paced, post } from "./net.js";
+import { review } from "./review.js";
 import { meter } from "./runs.js";
 
 /** Draw the page of a run into `main`. */
@@ -187,7 +188,9 @@ class Page {
     const name = kind === "map" ? "Outcomes" : kind.charAt(0).toUpperCase() + kind.slice(1);
     this.sections.job.hidden = false;
     fill(this.sections.job.firstChild, name, read < 1 ? el("small", { role: "status" }, ` reading, ${Math.round(read * 100)}%`) : null);
-    draw(this.#inside("job"), view, { el, open: (key) => this.panel.open(key), act: (...words) => this.act(...words), ask, alone });
+    const page = { el, open: (key) => this.panel.open(key), act: (...words) => this.act(...words), ask, alone };
+    if (!alone) page.review = (merge, chosen, again) => review(merge, chosen, again, page);
+    draw(this.#inside("job"), view, page);
     this.drawn.job();
     this.opened ||= read > 0.95; // a long journal is read at once; who writes faster than that is followed at a distance
     if (!this.opened) await this.#job();

@@ -3,7 +3,7 @@ import { el, fill } from "./dom.js";
 
 /**
  * Draw `data` into `container` by `picture(data, chosen, again, page)`, which gives nodes; nothing is done if the data is
- * what it was. `chosen` is an object of the view's own, which lives as long as the container; `again()` draws it anew.
+ * what it was. If it says that there is something to `merge`, the page's review of that follows. `chosen` is an object of the view's own, which lives as long as the container; `again()` draws it anew.
  * Elements are known again by `data-key`, scrolling ones by `data-scroll`.
  */
 export function stage(container, data, page, picture) {
@@ -13,7 +13,7 @@ export function stage(container, data, page, picture) {
   held.text = text;
   const again = () => {
     const before = look(container);
-    fill(container, picture(data, held.chosen, again, page));
+    fill(container, [picture(data, held.chosen, again, page), data.merge && page.review?.(data.merge, held.chosen, again)]);
     restore(container, before);
   };
   again();

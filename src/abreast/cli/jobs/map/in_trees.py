@@ -15,7 +15,8 @@ from abreast.cli.jobs.map.command import CommandWork
 from abreast.cli.jobs.map.job import MapJob
 from abreast.executors.commands import CommandRunner
 from abreast.executors.names import open_commands
-from abreast.jobs.plan.review.tree_runs import TREE, TREES
+from abreast.jobs.plan.review.tree_manifest import TREES
+from abreast.jobs.plan.review.tree_runs import TREE
 from abreast.limits.budget import Budget
 from abreast.limits.limit import Limit
 from abreast.limits.pool import Pool

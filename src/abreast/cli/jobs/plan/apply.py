@@ -15,7 +15,8 @@ from abreast.cli.terminal.tables import say, say_json
 from abreast.core.errors import AbreastError
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan, read_recorded
-from abreast.jobs.plan.review.tree_runs import TREES, TreeJob, read_tree_run
+from abreast.jobs.plan.review.tree_manifest import TREES
+from abreast.jobs.plan.review.tree_runs import TreeJob, read_tree_run
 from abreast.jobs.plan.settings import KIND
 from abreast.store.port import RunRow
 from abreast.views.job_view import many

@@ -24,10 +24,12 @@ from abreast.cli.jobs.plan.job import (
     repair_tree,
 )
 from abreast.cli.jobs.request import RunRequest, check_wait, new_request
+from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.tables import say_json, say_table
 from abreast.jobs.plan.errors import PlanFailed, PlanInvalid
 from abreast.jobs.plan.job import PlanResult
 from abreast.jobs.plan.settings import KIND, PlanJob
+from abreast.jobs.plan.view import PlanLive
 from abreast.limits.budget import Budget
 from abreast.models.port import Request, full_name
 from abreast.run.calls.model import Caller
@@ -117,6 +119,10 @@ class PlanDriver(JobDriver):
     def _open_model(self, name: str | None, store: Store | None) -> Caller:
         config = Config.load(Path(self._job.home))
         return open_named(config.get(MODEL, name), configured_lanes(config), store)
+
+    def live_line(self, _store: Store | None) -> LiveLine | None:
+        """The subplans that are done and running; none beside JSON."""
+        return None if self.view.json else LiveLine(PlanLive())
 
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
         """Make the worktrees, and take a snapshot of the directory."""

@@ -42,7 +42,7 @@ from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, Halted, Paused, WorkflowInvalid
 from abreast.jobs.files.manifests import without_unsaid
-from abreast.jobs.plan.review.tree_runs import TREES
+from abreast.jobs.plan.review.tree_manifest import TREES
 from abreast.jobs.workflow.inputs import Secrets, resolve_inputs
 from abreast.jobs.workflow.job import Flow, FlowResult
 from abreast.jobs.workflow.load.analysis import affected_by, gates_of, lanes_of

@@ -14,13 +14,12 @@ from abreast.jobs.plan.decompose.imports import Imports, read_imports
 from abreast.jobs.plan.decompose.inventory import take_inventory
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan
+from abreast.jobs.plan.review.tree_manifest import TREES, merge_folder
 from abreast.jobs.plan.spec import ROOT, NodeKind, Options, Plan, PlanNode, Reason
 from abreast.store.codec import codec
 from abreast.store.port import RunRow, Store, each_event
 from abreast.worktrees.merge.merge import Change
 
-TREES: Final = "trees"
-"""The key of a manifest: `path`, the directory whose copies the items work in, and the `task`."""
 TREE: Final = "tree"
 """The key of an item's value: `base`, `result` and more of what it made of its copy."""
 TREE_CHOSEN: Final = "tree-chosen"
@@ -46,10 +45,10 @@ class TreeJob:
     @classmethod
     def recorded(cls, row: RunRow, parts: tuple[str, ...] = ()) -> "TreeJob":
         """The job of a run; raises `PlanInvalid` if its items had no worktrees."""
-        facts: Any = row.manifest.get(TREES)
-        if not isinstance(facts, dict) or not isinstance(facts.get("path"), str):
+        path, facts = merge_folder(row), row.manifest.get(TREES)
+        if path is None or not isinstance(facts, dict):
             raise PlanInvalid(f"{row.id} is no plan, but a {row.kind}, and had no worktrees")
-        return cls(facts["path"], str(facts.get("task") or "") or None, parts)
+        return cls(path, str(facts.get("task") or "") or None, parts)
 
     def divide(self, *, strict: bool = True) -> tuple[Plan, Imports]:
         """A plan with a part for each item, and the imports of the directory as it is now."""
