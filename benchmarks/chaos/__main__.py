@@ -22,9 +22,9 @@ from pathlib import Path
 from random import Random
 
 from abreast.testing.storm import start_process
-from benchmarks.chaos.faults import FAULTS
+from benchmarks.chaos.faults import FAULTS, Fault
 from benchmarks.chaos.history import Counts
-from benchmarks.chaos.jobs import JOBS
+from benchmarks.chaos.jobs import JOBS, Job
 from benchmarks.chaos.mutants import MUTANTS
 from benchmarks.chaos.rounds import LATENCY, Arena, Report, build_shim
 from scripts.postgres import find_server, open_server
@@ -48,14 +48,21 @@ def combinations(
         for job in jobs
         for fault in faults
         for store in stores
-        if FAULTS[fault].store in ("", store)
-        and (JOBS[job].calls or not FAULTS[fault].requests)
-        and (has_shim or not FAULTS[fault].environment)
+        if _fits(JOBS[job], FAULTS[fault], store, has_shim=has_shim)
     ]
     if not fitting:
         raise SystemExit("this fault is not for this job and store, or needs a C compiler")
     draw.shuffle(fitting)
     return cycle(fitting)
+
+
+def _fits(job: Job, fault: Fault, store: str, *, has_shim: bool) -> bool:
+    return (
+        fault.store in ("", store)
+        and (job.calls or not fault.requests)
+        and not (job.keeps_failures and fault.unreadable)
+        and (has_shim or not fault.environment)
+    )
 
 
 def play(

@@ -32,6 +32,8 @@ class Fault:
     environment: Callable[[Scene], dict[str, str]] | None = None
     requests: tuple[str, ...] = ()
     """Faults of the model's server; only jobs that ask models meet them."""
+    unreadable: bool = False
+    """Whether these are replies that are paid for and can't be read."""
     store: str = ""
     """The only store it is for."""
     pipe: bool = False
@@ -301,9 +303,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "5xx": Fault(requests=("500", "502", "503", "529")),
     "resets": Fault(requests=("reset", "reset-body")),
     "stalls": Fault(requests=("stall", "stall-body")),
-    "malformed": Fault(requests=("malformed", "html", "empty")),
-    "truncated": Fault(requests=("truncated",)),
-    "storm and kill": Fault(
-        kill_driver, requests=("429", "503", "reset", "malformed", "truncated")
-    ),
+    "malformed": Fault(requests=("malformed", "html", "empty"), unreadable=True),
+    "truncated": Fault(requests=("truncated",), unreadable=True),
+    "storm and kill": Fault(kill_driver, requests=("429", "503", "reset", "reset-body")),
 }

@@ -93,6 +93,8 @@ class Job:
     """The exit code of a run that is not disturbed."""
     varying: frozenset[str] = frozenset()
     """Fields of its results that differ each time."""
+    keeps_failures: bool = False
+    """Whether a reply that can't be read is a part of its answer, and is not asked for again."""
     more: Callable[[Place], dict[str, object]] | None = None
     """Further answers, by a command of its own, after all else was looked at."""
 
@@ -195,7 +197,7 @@ JOBS: Final[Mapping[str, Job]] = {
     "commands": Job(prepare_commands),
     "prompts": Job(prepare_prompts, calls=True),
     "budget": Job(prepare_budget, calls=True, budget=BUDGET, code=3),
-    "sample": Job(prepare_sample, calls=True, code=1),
+    "sample": Job(prepare_sample, calls=True, code=1, keeps_failures=True),
     "workflow": Job(prepare_workflow, calls=True),
     "matrix": Job(prepare_matrix, calls=True, more=export_study),
     "optimize": Job(prepare_optimize, width=2, varying=frozenset({"stdout", "cpu"})),

@@ -46,6 +46,17 @@ def test_runs_are_made_listed_shown_and_exported(shared):
     assert not shared.store.exists()
 
 
+def test_reports_are_in_a_folder_that_git_ignores(shared):
+    shared.file("replies.jsonl", '{"prompt": "a?", "reply": "a"}\n')
+    shared.file("inputs.jsonl", '{"id": "a", "text": "a?", "truth": "a"}\n')
+    study = "matrix: {name: s, models: [scripted/replies.jsonl], inputs: inputs.jsonl, "
+    study += "strategies: {plain: {prompt: '{{ input.text }}'}}, scores: [exact]}\n"
+    shared.file("study.yaml", study)
+    assert shared("matrix", "run", "study.yaml").code == 0
+    assert [*(shared.folder / ".abreast/reports").iterdir()]
+    assert (shared.folder / ".abreast/.gitignore").read_text() == "*\n"
+
+
 def test_killed_it_is_resumed_at_once_and_another_driver_is_refused(shared):
     shared.file("items", NUMBERS)
     with (shared.folder / "items").open() as items:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -13,6 +13,7 @@ from abreast.cli.errors import UsageError, os_error_text, refusing
 from abreast.core.errors import NoSuchRun
 from abreast.store.port import RunRow, Store
 from abreast.store.postgres.address import without_password
+from abreast.system.paths import make_ignored_folder
 
 FOLDER: Final = ".abreast"
 FILE: Final = "abreast.db"
@@ -125,11 +126,8 @@ def state_of(store: Store, row: RunRow) -> str:
 
 def _make_folder(folder: Path) -> None:
     """Create the project's folder for runs, with a .gitignore that makes git ignore it."""
-    ignore = folder / ".gitignore"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError), ignore.open("x", encoding="utf-8") as file:
-            file.write("*\n")
+        make_ignored_folder(folder)
     except OSError as error:
         raise UsageError(
             f"{folder} can't be made ({os_error_text(error)}); "

@@ -21,6 +21,17 @@ def _directory(kind: str, usual: str) -> Path:
     return Path(os.environ.get(f"XDG_{kind}_HOME") or Path.home() / usual) / "abreast"
 
 
+def make_ignored_folder(folder: Path) -> None:
+    """Make a directory that git ignores, by a .gitignore of its own; one that is there is kept.
+
+    Raises OSError. The file appears whole or not at all: with an empty one git would see all else.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        replace_file(ignore, "*\n")
+
+
 def replace_file(path: Path, text: str) -> None:
     """Write a file at once: readers see the old text or the new one. Makes its directory."""
     temporary = path.with_suffix(f".{os.getpid()}.tmp")

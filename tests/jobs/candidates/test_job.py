@@ -486,6 +486,19 @@ async def test_nothing_recorded_is_done_again(project, tmp_path):
     assert [one[0] for one in author.asked[asked:]] == ["refine"]
 
 
+async def test_a_check_that_the_machine_failed_is_made_again_on_request(project, tmp_path):
+    store, first = tmp_path / "runs.db", FakeEvaluator()
+    words = ("raise a", "fast2 b")
+    tried = await tried_in(project, first, proposals(*words), store=store)
+    assert tried[0].reason == "OSError: the disk is full"
+    again = {"store": store, "run_id": "optimize-1"}
+    kept, later = FakeEvaluator(), FakeEvaluator()
+    assert await tried_in(project, kept, [], **again) == tried
+    assert kept.times("check") == []
+    await tried_in(project, later, [], resume="failed", **again)
+    assert later.times("check") == ["raise a"]
+
+
 async def test_cut_off_between_a_check_and_its_repair_the_check_is_not_made_again(
     project, tmp_path
 ):

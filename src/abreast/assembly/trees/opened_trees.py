@@ -10,6 +10,7 @@ from abreast.assembly.process_groups import end_leftovers
 from abreast.run.current import CurrentItem
 from abreast.store.port import Store
 from abreast.store.rows import busy
+from abreast.system.paths import make_ignored_folder
 from abreast.worktrees.merge.apply import HOME
 from abreast.worktrees.merge.names import printable
 from abreast.worktrees.merge.snapshots import Snapshots
@@ -21,9 +22,7 @@ from abreast.worktrees.results.item_trees import WORKTREES, ItemTrees
 def snapshots_of(path: str) -> Snapshots:
     """The snapshots of a directory's runs, in its folder for runs."""
     home = Path(path) / HOME
-    home.mkdir(exist_ok=True)
-    if not (home / ".gitignore").exists():
-        (home / ".gitignore").write_text("*\n")
+    make_ignored_folder(home)
     return Snapshots(home / "plan.git")
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from abreast.core.errors import AbreastError, Stopped
+from abreast.core.errors import AbreastError, RecordedError, Stopped
 from abreast.core.outcome import Cancelled, Done, Failed
 from abreast.jobs.candidates.author import request_step
 from abreast.jobs.candidates.registry import Link, Registry, child_of
@@ -271,8 +271,13 @@ class CandidateRun:
                 self._registry.settle(outcome.key, links)
 
     async def _check_with_repairs(self, name: str, text: str) -> list[Link]:
+        """Check a candidate and its repairs.
+
+        Raises what the first check raises, such as OSError: the item has failed then, and can be
+        tried again. Later failures keep what was found before.
+        """
         context, scope = self._context, _require_item().run
-        links = [Link(text, await self._check_text(scope, "behaviour", text))]
+        links = [Link(text, await self._check_step(scope, "behaviour", text))]
         if context.author is None or name not in self._repairable:
             return links
         own = DuplicateFinder(context.original)
@@ -295,18 +300,19 @@ class CandidateRun:
                     *links,
                     Link(text, Checked("error", "the repair is a candidate that was there before")),
                 ]
-            links.append(Link(text, await self._check_text(scope, f"behaviour-{number}", text)))
+            links.append(Link(text, await self._check_repair(scope, f"behaviour-{number}", text)))
         return links
 
-    async def _check_text(self, scope: Run, name: str, text: str) -> Checked:
+    async def _check_repair(self, scope: Run, name: str, text: str) -> Checked:
         try:
-            found: Checked = await scope.step(
-                name, self._check_one, text, hold=(WORKTREES, MACHINE)
-            )
+            return await self._check_step(scope, name, text)
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - one failure never loses another
             return Checked("error", _describe_error(error))
+
+    async def _check_step(self, scope: Run, name: str, text: str) -> Checked:
+        found: Checked = await scope.step(name, self._check_one, text, hold=(WORKTREES, MACHINE))
         return found
 
     async def _check_one(self, text: str) -> Checked:
@@ -402,4 +408,7 @@ def _failed_check(outcome: Failed | Cancelled) -> Checked:
 
 
 def _describe_error(error: BaseException) -> str:
+    """The same for an error and for its record."""
+    if isinstance(error, RecordedError):
+        return f"{error.kind.rpartition('.')[2]}: {error.message}"
     return f"{type(error).__name__}: {error}"

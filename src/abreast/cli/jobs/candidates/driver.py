@@ -46,6 +46,7 @@ from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.run.run import Run
 from abreast.store.port import RunRow, Store
 from abreast.system.file_names import file_name
+from abreast.system.paths import make_ignored_folder
 
 _WORDS: Final = (
     "candidates",
@@ -292,6 +293,8 @@ class CandidatesDriver(JobDriver):
             files[output] = report.patch
         for path, text in files.items():
             try:
+                if self.choice.path is None:  # else the store has made its folder
+                    make_ignored_folder(folder.parent)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, "utf-8", newline="")
             except OSError as error:

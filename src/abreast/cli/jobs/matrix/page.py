@@ -7,6 +7,7 @@ from abreast.jobs.matrix.recorded_study import report_content
 from abreast.jobs.matrix.recorded_study import write_report as write_rows
 from abreast.store.port import RunRow, Store
 from abreast.system.file_names import file_name
+from abreast.system.paths import make_ignored_folder
 
 
 def report_path(row: RunRow, choice: StoreChoice) -> Path:
@@ -22,6 +23,8 @@ def write_page(store: Store, row: RunRow, path: Path, *, every: bool = False) ->
     packages are missing.
     """
     rows, facts = report_content(store, row, every=every)
+    if path.parent.parent == Path(FOLDER):  # if the store is a file, it has made its folder
+        make_ignored_folder(Path(FOLDER))
     write_rows(rows, facts, path)
     return len(rows)
 
