@@ -5,7 +5,7 @@ after each of them nothing was left, and what was accepted between two of them i
 """
 
 from math import exp2, inf
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
 from abreast.limits.governor.sent_calls import SentCall
@@ -63,6 +63,7 @@ class RateEstimate:
         self._seen_rate: float | None = None  # by the last measurement
         self._window_end: tuple[float, float] | None = None  # sent, and the end by that header
         self._knows_kind = False
+        self._most_left = 0.0  # by headers
         # Rejections: one is news only for a call sent after `_rejected_up_to`.
         self._rejected_up_to = 0
         self._rejections_in_row = 0
@@ -178,6 +179,13 @@ class RateEstimate:
         if self._probe_pending and now >= self.hold:
             self._probe, self._probe_pending = now, False
 
+    def remember(self, other: Self, share: float) -> None:
+        """Take over the calls that another rate has counted, each with this share of its cost."""
+        for call in other.copy.sent.remembered():
+            self.copy.add(call.serial, share * call.cost, call.at)
+        self._last_serial, self._first_sent = other._last_serial, other._first_sent
+        self.mean = share * other.mean
+
     def settle(self, serial: int, cost: float) -> None:
         """Record what a call has really taken."""
         self.copy.settle(serial, cost)
@@ -198,6 +206,7 @@ class RateEstimate:
         if self.limit and not self.copy.is_bucket:
             self.copy.amount *= limit / self.limit
         self.limit = limit
+        self._most_left = 0.0
         if self.trusted:
             self._set_rate(limit / self.minute, inf)  # the next header tells the capacity
             self._measured_from = None
@@ -266,10 +275,12 @@ class RateEstimate:
         """Find out how the server counts, by what its first headers say of the reset."""
         if not self.copy.is_bucket:
             self._find_boundary(sent, header.reset)
-        elif not self._knows_kind and 0 < header.reset <= 1.1 * self.minute:
-            comes_back = header.reset * header.limit / self.minute
-            if header.left + comes_back > _MOST_IN_BUCKET * header.limit + 0.6:
-                # No bucket holds that much: it is a minute that ends then.
+        elif 0 < header.reset <= 1.1 * self.minute:
+            holds = header.left + header.reset * header.limit / self.minute  # if it is a bucket
+            self._most_left = max(self._most_left, header.left)
+            too_much = not self._knows_kind and holds > _MOST_IN_BUCKET * header.limit + 0.6
+            if too_much or holds < self._most_left - max(1.0, 0.05 * header.limit):
+                # No bucket holds that much, or so little: it is a minute that ends then.
                 self.copy.is_bucket, self.copy.amount = False, header.limit
                 self._find_boundary(sent, header.reset)
             elif self.copy.sent.spent_until(serial) > 0.3 * header.limit:
