@@ -21,6 +21,8 @@ _WINDOW_SPEED = 12  # times the rate: how fast a new minute is used
 _WINDOW_RESERVE = 0.02  # of what a minute allows
 _GROWTH = 0.01  # how much faster than measured, doubled with each sample of accepted calls
 _FAST_GROWTH = 0.25  # if next to nothing was measured
+_BIG_CALL = 4  # times the mean
+_FEWER = 0.7  # of what a minute had: if less is too much, it is counted in another way
 _SMALL_SAMPLE, _LARGE_SAMPLE = 8, 50  # calls
 
 
@@ -71,6 +73,7 @@ class RateEstimate:
         self._first_burst = 0.0  # what was accepted before the first rejection, and in what time
         self._first_burst_seconds = 0.0
         self._long_wait_end: float | None = None
+        self._is_no_window = False  # minutes have proved wrong
         self._passed = 0  # calls sent since nothing was left
         self._sample = 0.0  # calls of the measurement by rejections
         self._quiet_since = 0.0
@@ -335,6 +338,8 @@ class RateEstimate:
             self._doubt(header, cost)
         if self._follows_headers:
             self._correct(call, expected, header, wait)
+        elif not self._even and cost > _BIG_CALL * self.mean and self.rate is not None:
+            pass  # there was too little for this one, which says nothing of the others
         else:
             if self._last_empty is None or self.rate is None or spent > self._last_empty[1]:
                 self._measure_by_rejections(call, spent, wait)
@@ -428,7 +433,9 @@ class RateEstimate:
         """
         rate, oldest = self.rate or 0.0, self.copy.sent.oldest
         if not self.copy.is_bucket:
-            self.copy.amount = max(self.copy.sent.used, cost)
+            self._correct_minute(cost)
+            return
+        if self._is_no_window:
             return
         empty = self._last_empty
         if wait is None and empty is not None and self._rejections_in_row > 1:
@@ -452,6 +459,15 @@ class RateEstimate:
                     False,
                     min(ends, before + self.minute),
                 )
+
+    def _correct_minute(self, cost: float) -> None:
+        """A minute has what was counted in it; if that is far less than before, none is counted."""
+        used = max(self.copy.sent.used, cost)
+        if used < _FEWER * self.copy.amount:
+            self.copy.is_bucket, self.copy.sent.boundary = True, None
+            self._is_no_window = True
+        else:
+            self.copy.amount = used
 
     def _hold_for(self, wait: float, now: float, header: HeaderFacts | None) -> None:
         """Let no call go for so long, and then one call alone.
