@@ -70,6 +70,7 @@ class Static:
         hit: Hit | None,
         permit: CallPermit,  # noqa: ARG002 - the port passes it to all
         told: Mapping[Dimension, HeaderFacts],  # noqa: ARG002 - the port passes it to all
+        wait: float | None = None,  # noqa: ARG002 - the port passes it to all
     ) -> Hit:
         """What the server says, or the rate."""
         return hit or "requests"

@@ -49,7 +49,11 @@ class Limiter(Protocol):
         """It was not sent, or nothing is known of it."""
 
     def resolve(
-        self, hit: Hit | None, permit: CallPermit, told: Mapping[Dimension, HeaderFacts]
+        self,
+        hit: Hit | None,
+        permit: CallPermit,
+        told: Mapping[Dimension, HeaderFacts],
+        wait: float | None = None,
     ) -> Hit:
         """Which limit a rejection was about."""
 

@@ -176,7 +176,7 @@ class WorldLane:
             self._limiter.answered(permit, now, costs_of(entry.call), reply.headers)
         elif reply.status == _TOO_MANY:
             self._outage.got_through(episode, now)
-            hit = self._limiter.resolve(reply.hit, permit, reply.headers)
+            hit = self._limiter.resolve(reply.hit, permit, reply.headers, reply.wait)
             self._limiter.rejected(permit, now, hit, reply.wait, reply.headers)
             self._line.append(entry)
         else:

@@ -201,6 +201,59 @@ def test_calls_sent_after_a_rejected_one_do_not_count_as_accepted():
     assert governor.search.limit == 12
 
 
+def one_more_is_tried():
+    """A governor that knows that two at once are accepted, and its calls as it tries a third."""
+    governor = Governor(known=KnownLimits(flying=2))
+    first, second = sent(governor, 0.0, 1) + sent(governor, 1.0, 1)
+    assert governor.rejected(governor.send(ONE, 1.1), 1.2, "concurrency", None, {})
+    now = 2.0
+    while governor.search.limit == 2:
+        now += 1.0
+        governor.answered(first, now, ONE, {})
+        first, second = second, sent(governor, now, 1)[0]
+        governor.refusal(ONE, now)  # the limit is reached
+    return governor, first, second, now
+
+
+def test_if_one_more_is_too_many_it_is_as_many_as_before():
+    governor, first, _, now = one_more_is_tried()
+    third = sent(governor, now + 0.01, 1)[0]
+    governor.answered(first, now + 0.02, ONE, {})  # it had ended before the third arrived, but
+    late = third._replace(beside=1)  # calls overtake each other
+    assert governor.rejected(late, now + 0.05, "concurrency", None, {})
+    assert governor.search.limit == 2
+
+
+def test_a_call_is_rejected_beside_those_in_flight_when_it_was_sent():
+    governor = Governor(known=KnownLimits(flying=9))
+    permits = [sent(governor, 0.5 * number, 1)[0] for number in range(9)]
+    for permit in permits[:4]:
+        governor.answered(permit, 5.0, ONE, {})
+    assert governor.rejected(permits[8], 5.1, "concurrency", None, {})
+    assert governor.search.limit == 8
+
+
+def test_a_rejection_that_names_no_limit_but_a_wait_is_about_a_rate():
+    governor = Governor(known=KnownLimits(flying=9))
+    permit = sent(governor, 0.0, 1)[0]
+    assert governor.resolve(None, permit, {}, 7.0) == "requests"
+    other = Governor(known=KnownLimits(flying=9))
+    permit = sent(other, 0.0, 1)[0]
+    assert other.resolve(None, permit, {}, None) == "concurrency"
+
+
+def test_a_rate_that_shows_late_knows_what_was_sent_before():
+    governor = Governor(known=KnownLimits(flying=50))
+    costs = {"requests": 1.0, "tokens": 100.0, "input": 80.0, "output": 20.0}
+    permits = []
+    for number in range(300):
+        if governor.refusal(costs, 0.05 * number) is None:
+            permits.append(governor.send(costs, 0.05 * number))
+    governor.rejected(permits[-1], permits[-1].sent + 0.1, "input", 20.0, {})
+    used = 80.0 * (len(permits) - 1)
+    assert governor.paces["input"].copy.sent.used == pytest.approx(used)
+
+
 def test_only_what_was_hit_is_held():
     governor = Governor()
     (first,) = sent(governor, 0.0)

@@ -85,6 +85,17 @@ def test_a_fixed_minute_that_began_with_the_run_is_recognised_later():
     assert estimate.copy.sent.boundary is None
 
 
+def test_a_reset_too_short_for_a_bucket_is_the_end_of_a_fixed_minute():
+    estimate = started(HeaderFacts(4, 3, 20.0))  # of a bucket, it may be
+    assert estimate.copy.is_bucket
+    send(estimate, 2, 1.0)
+    send(estimate, 3, 2.0)
+    send(estimate, 4, 12.0)
+    estimate.update_from_header(HeaderFacts(4, 0, 8.0), 4, 12.0)
+    assert estimate.copy.is_fixed
+    assert estimate.copy.sent.boundary == pytest.approx(20.0)
+
+
 def test_a_rejection_in_a_new_minute_means_that_it_has_not_begun():
     estimate = started(HeaderFacts(60, 59, 20.0))
     call = send(estimate, 2, 20.5)
@@ -209,6 +220,42 @@ def test_a_minute_found_by_rejections_is_tried_larger_after_quiet_minutes():
     assert 20 < estimate.per_minute < 21
     estimate.refusal(1.0, 131.0)
     assert estimate.per_minute > 21
+
+
+def test_a_minute_that_proves_wrong_is_given_up_and_its_amount_is_no_limit():
+    estimate = RateEstimate()
+    for serial in range(1, 21):
+        send(estimate, serial, serial * 0.1)
+    rejected_at(estimate, 21, 2.2, 58.0)
+    assert not estimate.copy.is_bucket
+    for serial in range(22, 25):
+        send(estimate, serial, 100.0)
+        estimate.passed(100.0)
+    rejected_at(estimate, 25, 101.0, 4.0)  # after three
+    assert estimate.copy.is_bucket
+    assert estimate.per_minute >= 3
+    rejected_at(estimate, 26, 170.0, 58.0)
+    assert estimate.copy.is_bucket
+
+
+def test_a_call_far_bigger_than_the_others_says_nothing_of_the_rate():
+    estimate, serial, now = RateEstimate(even=False), 0, 0.0
+    for wait in (1.0, 1.0):
+        for _ in range(30):
+            serial, now = serial + 1, now + 0.5
+            send(estimate, serial, now, 100.0)
+            estimate.passed(now)
+        serial += 1
+        estimate.reject(send(estimate, serial, now, 100.0), now, wait)
+    measured = estimate.per_minute
+    for _ in range(8):
+        serial, now = serial + 1, now + 2.0
+        send(estimate, serial, now, 100.0)
+        estimate.passed(now)
+    serial += 1
+    estimate.reject(send(estimate, serial, now, 5_000.0), now, 30.0)
+    assert estimate.per_minute == measured
+    assert estimate.hold == now + 30.0
 
 
 def test_an_outlier_lowers_the_rate_only_a_little():

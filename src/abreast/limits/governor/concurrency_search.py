@@ -5,6 +5,7 @@ from math import inf
 _CALLS_BEFORE_GROWTH = 50  # accepted calls at the limit, before one more is tried
 _MAX_CALLS_BEFORE_GROWTH = 1600
 _CALLS_BEFORE_NEXT_GROWTH = 8  # once the limit is higher than where a call was rejected
+_CLEARLY_FEWER = 0.75  # some of the calls in flight may have ended at the server
 
 
 class ConcurrencySearch:
@@ -83,7 +84,9 @@ class ConcurrencySearch:
         Calls that had been sent by then say nothing.
         """
         return (
-            self._ceiling is not None and serial > self._rejected_up_to and flying < self._ceiling
+            self._ceiling is not None
+            and serial > self._rejected_up_to
+            and flying < _CLEARLY_FEWER * self._ceiling
         )
 
     def forgive(self) -> None:
@@ -110,6 +113,8 @@ class ConcurrencySearch:
             self.limit = self._ceiling = max(1, min(self.limit, flying))
             return False
         self._rejected_up_to = last
+        if self._ceiling is not None and self.limit > self._ceiling:
+            flying = max(flying, self._ceiling)  # only what was tried is too much
         again = self._ceiling is not None and abs(flying - self._ceiling) <= 1
         self.limit = self._ceiling = max(1, flying)
         self._accepted_at_limit = 0

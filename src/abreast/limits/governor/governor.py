@@ -29,11 +29,15 @@ _REPORTED_GROWTH = 0.1  # smaller relative growth of the number in flight is not
 
 
 class CallPermit(NamedTuple):
-    """A call that was sent: its serial number, when, and what it was expected to take."""
+    """A call that was sent: its serial number, when, and what it was expected to take.
+
+    `beside` is how many others were in flight then.
+    """
 
     serial: int
     sent: float
     costs: Costs
+    beside: int = 0
 
 
 class WidthChange(NamedTuple):
@@ -128,7 +132,7 @@ class Governor:
     def send(self, costs: Costs, now: float) -> CallPermit:
         """Record that a call is sent and return its permit."""
         self._serial += 1
-        permit = CallPermit(self._serial, now, costs)
+        permit = CallPermit(self._serial, now, costs, len(self._flying))
         for name, estimate in self._gates:
             estimate.send(self._serial, costs.get(name, 0.0), now)
         self._flying[permit.serial] = self._undecided[permit.serial] = permit
@@ -177,7 +181,7 @@ class Governor:
         self._undecided.pop(permit.serial, None)
         news = False
         if hit != CONCURRENCY:
-            self._rate_estimate(hit)
+            self._rate_estimate(hit, permit.costs)
         for name, facts in told.items():
             if self._is_per_minute(facts):
                 self._rate_estimate(name).update_limit(facts.limit)
@@ -189,14 +193,18 @@ class Governor:
                 estimate.settle(permit.serial, 0.0)
                 estimate.passed(permit.sent)
         if hit == CONCURRENCY:
-            # Those sent after it have not been decided: on a slow line many of them are rejected.
-            before = sum(serial < permit.serial for serial in self._flying)
             news = self.search.reject(
-                permit.serial, self._serial, before, (now, wait, self._second)
+                permit.serial, self._serial, permit.beside, (now, wait, self._second)
             )
         return news
 
-    def resolve(self, hit: Hit | None, permit: CallPermit, told: LimitHeaders) -> Hit:
+    def resolve(
+        self,
+        hit: Hit | None,
+        permit: CallPermit,
+        told: LimitHeaders,
+        wait: float | None = None,
+    ) -> Hit:
         """Which limit a rejection was about, if it does not say so or headers contradict it.
 
         The one of which headers show too little. If they show enough of all, or if there are none,
@@ -211,13 +219,12 @@ class Governor:
             return missing[0] if is_wrong and missing else hit
         if missing:
             return missing[0]
-        others = len(self._flying) - (permit.serial in self._flying)
-        accepted = self.search.accepts(others, permit.serial)
+        accepted = self.search.accepts(permit.beside, permit.serial)
         if any(self._rate_estimate(name).trusted for name in told) and not (
-            accepted and others < _FEWER * self.search.limit
+            accepted and permit.beside < _FEWER * self.search.limit
         ):
             return CONCURRENCY
-        if self._unnamed_is_rate or accepted:
+        if self._unnamed_is_rate or accepted or wait is not None:
             if not self._unnamed_is_rate:
                 self._unnamed_is_rate = True
                 self.search.forgive()
@@ -265,9 +272,11 @@ class Governor:
         """
         return header.reset <= 1.5 * self._minute
 
-    def _rate_estimate(self, name: Dimension) -> RateEstimate:
+    def _rate_estimate(self, name: Dimension, costs: Costs | None = None) -> RateEstimate:
         if name not in self.paces:  # most providers don't count input and output separately
             self.paces[name] = RateEstimate(self._minute, even=False)
+            if costs and costs.get("tokens"):
+                self.paces[name].remember(self.paces["tokens"], costs[name] / costs["tokens"])
             self._gates = (*self.paces.items(), *self._allowed.items())
         return self.paces[name]
 

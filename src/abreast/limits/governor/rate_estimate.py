@@ -5,7 +5,7 @@ after each of them nothing was left, and what was accepted between two of them i
 """
 
 from math import exp2, inf
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
 from abreast.limits.governor.sent_calls import SentCall
@@ -21,6 +21,8 @@ _WINDOW_SPEED = 12  # times the rate: how fast a new minute is used
 _WINDOW_RESERVE = 0.02  # of what a minute allows
 _GROWTH = 0.01  # how much faster than measured, doubled with each sample of accepted calls
 _FAST_GROWTH = 0.25  # if next to nothing was measured
+_BIG_CALL = 4  # times the mean
+_FEWER = 0.7  # of what a minute had: if less is too much, it is counted in another way
 _SMALL_SAMPLE, _LARGE_SAMPLE = 8, 50  # calls
 
 
@@ -63,6 +65,7 @@ class RateEstimate:
         self._seen_rate: float | None = None  # by the last measurement
         self._window_end: tuple[float, float] | None = None  # sent, and the end by that header
         self._knows_kind = False
+        self._most_left = 0.0  # by headers
         # Rejections: one is news only for a call sent after `_rejected_up_to`.
         self._rejected_up_to = 0
         self._rejections_in_row = 0
@@ -70,6 +73,7 @@ class RateEstimate:
         self._first_burst = 0.0  # what was accepted before the first rejection, and in what time
         self._first_burst_seconds = 0.0
         self._long_wait_end: float | None = None
+        self._is_no_window = False  # minutes have proved wrong
         self._passed = 0  # calls sent since nothing was left
         self._sample = 0.0  # calls of the measurement by rejections
         self._quiet_since = 0.0
@@ -178,6 +182,13 @@ class RateEstimate:
         if self._probe_pending and now >= self.hold:
             self._probe, self._probe_pending = now, False
 
+    def remember(self, other: Self, share: float) -> None:
+        """Take over the calls that another rate has counted, each with this share of its cost."""
+        for call in other.copy.sent.remembered():
+            self.copy.add(call.serial, share * call.cost, call.at)
+        self._last_serial, self._first_sent = other._last_serial, other._first_sent
+        self.mean = share * other.mean
+
     def settle(self, serial: int, cost: float) -> None:
         """Record what a call has really taken."""
         self.copy.settle(serial, cost)
@@ -198,6 +209,7 @@ class RateEstimate:
         if self.limit and not self.copy.is_bucket:
             self.copy.amount *= limit / self.limit
         self.limit = limit
+        self._most_left = 0.0
         if self.trusted:
             self._set_rate(limit / self.minute, inf)  # the next header tells the capacity
             self._measured_from = None
@@ -266,10 +278,12 @@ class RateEstimate:
         """Find out how the server counts, by what its first headers say of the reset."""
         if not self.copy.is_bucket:
             self._find_boundary(sent, header.reset)
-        elif not self._knows_kind and 0 < header.reset <= 1.1 * self.minute:
-            comes_back = header.reset * header.limit / self.minute
-            if header.left + comes_back > _MOST_IN_BUCKET * header.limit + 0.6:
-                # No bucket holds that much: it is a minute that ends then.
+        elif 0 < header.reset <= 1.1 * self.minute:
+            holds = header.left + header.reset * header.limit / self.minute  # if it is a bucket
+            self._most_left = max(self._most_left, header.left)
+            too_much = not self._knows_kind and holds > _MOST_IN_BUCKET * header.limit + 0.6
+            if too_much or holds < self._most_left - max(1.0, 0.05 * header.limit):
+                # No bucket holds that much, or so little: it is a minute that ends then.
                 self.copy.is_bucket, self.copy.amount = False, header.limit
                 self._find_boundary(sent, header.reset)
             elif self.copy.sent.spent_until(serial) > 0.3 * header.limit:
@@ -324,6 +338,8 @@ class RateEstimate:
             self._doubt(header, cost)
         if self._follows_headers:
             self._correct(call, expected, header, wait)
+        elif not self._even and cost > _BIG_CALL * self.mean and self.rate is not None:
+            pass  # there was too little for this one, which says nothing of the others
         else:
             if self._last_empty is None or self.rate is None or spent > self._last_empty[1]:
                 self._measure_by_rejections(call, spent, wait)
@@ -417,7 +433,9 @@ class RateEstimate:
         """
         rate, oldest = self.rate or 0.0, self.copy.sent.oldest
         if not self.copy.is_bucket:
-            self.copy.amount = max(self.copy.sent.used, cost)
+            self._correct_minute(cost)
+            return
+        if self._is_no_window:
             return
         empty = self._last_empty
         if wait is None and empty is not None and self._rejections_in_row > 1:
@@ -441,6 +459,15 @@ class RateEstimate:
                     False,
                     min(ends, before + self.minute),
                 )
+
+    def _correct_minute(self, cost: float) -> None:
+        """A minute has what was counted in it; if that is far less than before, none is counted."""
+        used = max(self.copy.sent.used, cost)
+        if used < _FEWER * self.copy.amount:
+            self.copy.is_bucket, self.copy.sent.boundary = True, None
+            self._is_no_window = True
+        else:
+            self.copy.amount = used
 
     def _hold_for(self, wait: float, now: float, header: HeaderFacts | None) -> None:
         """Let no call go for so long, and then one call alone.

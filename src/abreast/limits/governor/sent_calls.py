@@ -40,6 +40,10 @@ class SentCalls:
         """Those that count, the oldest first."""
         return iter(self._entries)
 
+    def remembered(self) -> Iterator[SentCall]:
+        """Those that count and those of before, the oldest first."""
+        return chain(self._past, self._entries)
+
     @property
     def oldest(self) -> float | None:
         """When the oldest that counts was sent."""

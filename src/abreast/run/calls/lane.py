@@ -116,7 +116,7 @@ class ModelLane:
             return []
         header_limits = limits_in_headers(error.headers)
         named = rejected_limit(error.limit, header_limits) if error.limit else None
-        hit = self.governed.governor.resolve(named, permit, header_limits)
+        hit = self.governed.governor.resolve(named, permit, header_limits, after)
         changes = self.governed.rejected(permit, now, hit, after, header_limits)
         if changes is None:
             return []
