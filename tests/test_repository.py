@@ -48,6 +48,7 @@ DEPRECATED = re.compile(
 # Definitions that nothing in src mentions, and why they are there all the same.
 UNMENTIONED = {
     "DrawFilter": "for users' loggers: which draw a record belongs to",
+    "end_batches": "of the storm server: for tests of batches",
     "join_path": "the form of a path; the driver spells it out, item by item",
 }
 COMING: dict[str, str] = {}

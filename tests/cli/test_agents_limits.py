@@ -1,7 +1,6 @@
 """Budgets, limits and kills: agents are stopped, parked and resumed, and never run twice."""
 
 import json
-import os
 import signal
 from contextlib import closing
 
@@ -11,6 +10,7 @@ from abreast.store.port import each_event
 from abreast.store.sqlite.store import SqliteStore
 from abreast.views.lanes import LaneChart
 from tests.cli.agent_projects import agent_project, processes_of
+from tests.turns import wait_until
 from tests.worktrees.repositories import git, left_in, look
 
 MAP = ("map", "--agent", "stub", "--worktree", "--prompt", "{}", "--key", "{}")
@@ -112,8 +112,8 @@ def test_after_a_kill_finished_agents_are_not_run_again_and_nothing_is_left(
         for line in running.stdout if killed_at else ():
             if json.loads(line)["key"] == str(killed_at - 1):
                 break
-        while killed_at < 6 and not (notes / f"ran-{killed_at}").exists():
-            os.sched_yield()
+        if killed_at < 6:
+            wait_until((notes / f"ran-{killed_at}").exists)
         running.send_signal(signal.SIGKILL)
         running.wait()
     (notes / "free").write_text("6")
@@ -157,8 +157,7 @@ def test_a_session_is_resumed_after_a_kill_in_the_tree_that_it_had(tmp_path, war
     notes = tmp_path / "notes"
     project.file("tasks", "the task\n")
     with project.start(*MAP, "-a", "tasks", "--json") as running:
-        while not (notes / "ready").exists() or not known_session(project):
-            os.sched_yield()
+        wait_until(lambda: (notes / "ready").exists() and known_session(project))
         running.send_signal(signal.SIGKILL)
         running.wait()
     (notes / "free").touch()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.commands.test_ui import address_of, opened
 from tests.cli.shell import end
+from tests.turns import wait_until
 
 SLOWLY = ("sh", "-c", '[ "$1" -lt 3 ] || [ -e go ] || sleep 100; echo "got $1"', "sh", "{}")
 NUMBERS = "1\n2\n3\n4\n"
@@ -95,8 +96,9 @@ def test_the_page_shows_and_resumes_runs_and_no_password(shared):
             address, "/run/map-1/act", {"action": "resume", "fields": {"retry_failed": True}}
         )
         assert status == 200, body
-        while json.loads(opened(address, "/run/map-1.json")[1])["counts"].get("failed"):
-            pass
+        wait_until(
+            lambda: not json.loads(opened(address, "/run/map-1.json")[1])["counts"].get("failed")
+        )
         process.send_signal(signal.SIGINT)
         assert end(process).code == 0
 

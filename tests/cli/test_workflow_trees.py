@@ -1,13 +1,13 @@
 """`worktree: true` in a workflow: trees of their own, merged as the parts of a plan are."""
 
 import json
-import os
 import signal
 
 import pytest
 
 import abreast
 from tests.cli.agent_projects import agent_project, processes_of
+from tests.turns import wait_until
 from tests.worktrees.repositories import git, left_in, look
 
 EDITS = """
@@ -176,8 +176,8 @@ def test_after_a_kill_finished_items_are_not_run_again_and_nothing_is_left(tmp_p
     project.file("flow.yaml", FLOW)
     notes, before = tmp_path / "notes", look(project.folder / ".git")
     with project.start("run", "flow.yaml") as running:
-        while not (notes / "ran-c").exists():  # so a has ended, since two run at once
-            os.sched_yield()
+        # When c runs, a has ended: two run at once.
+        wait_until((notes / "ran-c").exists)
         running.send_signal(signal.SIGKILL)
         running.wait()
     (notes / "free").touch()

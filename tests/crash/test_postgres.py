@@ -19,6 +19,7 @@ from abreast.store.postgres.store import PostgresStore
 from tests import postgres
 from tests.crash.test_crash import JOB, PATIENCE, WIDTH, _final
 from tests.store.contract import BOB
+from tests.turns import wait_until
 
 ITEMS = 120
 
@@ -86,7 +87,7 @@ import abreast
 from abreast.store.postgres.leases import LeaseTimes
 from abreast.store.postgres.store import PostgresStore
 
-store = PostgresStore(sys.argv[1], lease=LeaseTimes(lasts=0.6, renewed=0.1))
+store = PostgresStore(sys.argv[1], lease=LeaseTimes(lasts=2, renewed=0.1))
 
 async def work(item):
     return await asyncio.to_thread(sys.stdin.readline)
@@ -127,8 +128,7 @@ def test_a_driver_that_was_paused_for_too_long_can_write_nothing_more_and_says_s
         with pytest.raises(RunBusy):  # its lease is renewed
             store.take_over("paused-1", BOB)
         driver.send_signal(signal.SIGSTOP)
-        while store.driven("paused-1"):
-            pass
+        wait_until(lambda: not store.driven("paused-1"))
         assert store.take_over("paused-1", BOB).epoch == 2
         before = [event.seq for event in each_event(store, "paused-1")]
         driver.send_signal(signal.SIGCONT)
@@ -146,8 +146,7 @@ def test_a_driver_that_was_paused_and_not_replaced_goes_on(postgres_url):
         driver.stdin.write("go\n")
         assert driver.stdout.readline() == "done\n"
         driver.send_signal(signal.SIGSTOP)
-        while store.driven("paused-1"):
-            pass
+        wait_until(lambda: not store.driven("paused-1"))
         driver.send_signal(signal.SIGCONT)
         driver.stdin.write("go\ngo\n")
         assert [driver.stdout.readline() for _ in range(2)] == ["done\n"] * 2

@@ -26,6 +26,7 @@ from abreast.models.lanes import PROVIDERS, check_keys, price_names, read_lanes,
 from abreast.models.price import FlatPrice, find_price
 from tests.models.http.test_connection import context_of, talking
 from tests.models.serving import Recorded, serving, speaking
+from tests.turns import until
 
 ONCE = abreast.Retry(0)
 KEYS = ("sk-planted-first-0123456789", "sk-planted-second-9876543210")
@@ -189,8 +190,7 @@ async def test_a_cancelled_call_ends_its_command(tmp_path):
         opened(server.url, folder=tmp_path, api_key_command=command) as model,
     ):
         call = asyncio.create_task(model.ask("Hello"))
-        while not (tmp_path / "pid").read_text().endswith("\n"):  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0)
+        await until(lambda: (tmp_path / "pid").read_text().endswith("\n"))
         for _ in range(100):  # until it is known that the process has started
             await asyncio.sleep(0)
         call.cancel()

@@ -27,6 +27,7 @@ from abreast.store.port import Driver
 from abreast.store.sqlite.store import SqliteStore
 from abreast.store.writer import WriterIntervals
 from abreast.testing import Gate, MemoryStore
+from tests.turns import until
 
 
 @dataclasses.dataclass(frozen=True)
@@ -409,12 +410,11 @@ async def test_a_pipe_is_journaled_ahead_of_the_work_so_that_resuming_needs_it_n
         async with abreast.open_run("job", store=store) as run:
             async for _ in run.map(job.work, run.intake("lines", lines()), width=2, span=4):
                 await asyncio.to_thread(
-                    read_all.wait, 20
+                    read_all.wait, 60
                 )  # the caller is slow; the reading goes on
                 for _ in range(20):
                     await asyncio.sleep(0)
-                while not store.events("job-1", kinds={"items-complete"}):  # noqa: ASYNC110 - a store has no callback
-                    await asyncio.sleep(0)
+                await until(lambda: store.events("job-1", kinds={"items-complete"}))
                 raise KeyboardInterrupt
     assert len(job.ran) <= 5
     assert await read_from(store, job, iter(())) == list(range(1200))

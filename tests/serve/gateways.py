@@ -203,10 +203,3 @@ async def open_upstream(answer):
 
 async def reply_hi(request, body):
     return web.json_response(chat_reply())
-
-
-async def until(holds):
-    """Let other tasks go on until this holds."""
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - what holds is a count of the code under test
-            await asyncio.sleep(0)

@@ -27,8 +27,8 @@ from tests.serve.gateways import (
     open_gateway,
     open_upstream,
     reply_hi,
-    until,
 )
+from tests.turns import until
 
 
 @pytest.fixture

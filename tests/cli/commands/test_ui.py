@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.shell import end
 from tests.cli.test_workflow import GATED
+from tests.turns import wait_until
 
 pytest.importorskip("uvicorn")
 
@@ -65,8 +66,7 @@ def test_a_gate_is_approved_and_the_run_goes_on_and_both_are_recorded(abreast):
         assert (status, "no gate none of gated-1 waits" in body) == (409, True), body
         decided = {"action": "approve", "fields": {"gate": "ok", "option": "approve"}}
         assert opened(address, "/run/gated-1/act", decided) == (200, '{"said":"gated-1 goes on"}')
-        while json.loads(opened(address, "/run/gated-1.json")[1])["state"] != "done":
-            pass
+        wait_until(lambda: json.loads(opened(address, "/run/gated-1.json")[1])["state"] == "done")
         assert opened(address, "/run/gated-1/act", decided)[0] == 409  # it is over
     assert (abreast.folder / "log").read_text() == "a\nb\n"
 
@@ -86,8 +86,7 @@ def test_an_interrupted_run_goes_on_from_the_page(abreast):
         address = address_of(process)
         assert json.loads(opened(address, "/run/map-1.json")[1])["state"] == "interrupted"
         assert opened(address, "/run/map-1/act", {"action": "resume"})[0] == 200
-        while json.loads(opened(address, "/run/map-1.json")[1])["state"] != "done":
-            pass
+        wait_until(lambda: json.loads(opened(address, "/run/map-1.json")[1])["state"] == "done")
     assert abreast.recorded() == {"0000", "0001", "0002"}
 
 

@@ -1,6 +1,5 @@
 """Studies for tests, and matrix tools whose models reply by a function of the prompt."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -124,10 +123,3 @@ class FakeBench:
     @property
     def asked(self):
         return sum(len(model.prompts) for model in self.models.values())
-
-
-async def until(is_so):
-    """Run the event loop until a condition holds."""
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0)

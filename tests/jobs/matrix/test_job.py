@@ -15,7 +15,8 @@ from abreast.jobs.matrix.spec import CellChoice
 from abreast.models.port import Reply
 from abreast.models.price import FlatPrice
 from abreast.testing import Gate, ManualClock, MemoryStore
-from tests.jobs.matrix.benches import FakeBench, simple, study, until
+from tests.jobs.matrix.benches import FakeBench, simple, study
+from tests.turns import until
 
 
 def answer(prompt):

@@ -10,7 +10,8 @@ from abreast.jobs.matrix.job import Matrix
 from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.jobs.matrix.spec import CellChoice
 from abreast.testing import Gate, ManualClock, MemoryStore
-from tests.jobs.matrix.benches import FakeBench, study, until
+from tests.jobs.matrix.benches import FakeBench, study
+from tests.turns import until
 
 CELLS = 8
 

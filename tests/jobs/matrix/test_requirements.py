@@ -17,7 +17,8 @@ from abreast.models.port import Reply
 from abreast.store.port import each_event
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import Gate, ManualClock, MemoryStore
-from tests.jobs.matrix.benches import FakeBench, simple, study, until
+from tests.jobs.matrix.benches import FakeBench, simple, study
+from tests.turns import until
 
 
 def answer(prompt):

@@ -22,6 +22,7 @@ from abreast.models.embedded.model import EmbeddedModel
 from abreast.models.embedded.weights import SMOLLM2
 from abreast.models.port import Message, Request, ToolCall
 from tests.models.embedded.tiny import CONTEXT, write_tiny
+from tests.turns import until
 
 SENTIMENT = {
     "type": "object",
@@ -172,9 +173,7 @@ def test_no_seed_means_that_the_library_chooses_one(seed):
 
 async def gone(model):
     """Wait until nothing runs any more; the limit is a safety net."""
-    async with asyncio.timeout(100):
-        while model.statistics().running:  # noqa: ASYNC110 - a thread, which sends no event
-            await asyncio.sleep(0)
+    await until(lambda: not model.statistics().running)
 
 
 async def test_cancelling_stops_the_generation(model, held):
@@ -198,9 +197,7 @@ async def test_cancelling_stops_the_generation(model, held):
 async def test_cancelling_stops_the_reading_of_a_long_prompt(model, held):
     before = held.statistics()
     task = asyncio.create_task(model.complete(ask(STORY * 350)))
-    async with asyncio.timeout(60):
-        while not model.statistics().running:  # noqa: ASYNC110 - a thread, which sends no event
-            await asyncio.sleep(0)
+    await until(lambda: model.statistics().running)
     task.cancel()
     await gone(model)
     after = model.statistics()

@@ -19,6 +19,7 @@ from abreast.core.errors import (
 from abreast.models.http.client import HttpClient, endpoint, proxy_of
 from abreast.models.providers.openai import OpenAI
 from tests.models.serving import ask
+from tests.turns import until
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
@@ -90,12 +91,6 @@ async def client(**options):
         yield http
     finally:
         await http.close()
-
-
-async def until(met):
-    """Run the loop until the condition is met; pytest's timeout is the limit."""
-    while not met():  # noqa: ASYNC110 - there is no event to wait for
-        await asyncio.sleep(0)
 
 
 async def posted(http, url, body=b"{}"):

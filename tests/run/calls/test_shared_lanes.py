@@ -22,6 +22,7 @@ from abreast.run.item_state import current_state
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import MemoryStore
 from abreast.testing.storm import start_process
+from tests.turns import until
 
 
 class Server:
@@ -60,12 +61,6 @@ def caller(server, terms):
 
 def ledger(store):
     return json.loads(store.ledgers()["team"])
-
-
-async def until(holds):
-    async with asyncio.timeout(60):  # a safety net: what never holds fails, and does not hang
-        while not holds():  # noqa: ASYNC110 - a thread changes the store
-            await asyncio.sleep(0)
 
 
 async def ask_all(store, model, calls, name="r"):

@@ -14,6 +14,7 @@ from abreast.jobs.candidates.behaviour.warm_parents import open_warm_parents
 from abreast.jobs.candidates.rules import STRICT
 from abreast.worktrees.confinement import ResourceLimits
 from tests.jobs.candidates.watched import LIMITS, open_project
+from tests.turns import until
 from tests.worktrees.repositories import ENVIRONMENT
 
 # What a process can find out about itself. Names of directories differ from run to run.
@@ -156,12 +157,6 @@ def processes_of(directory):
         except OSError:
             continue
     return found
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - the kernel sends no event
-            await asyncio.sleep(0)
 
 
 async def test_a_run_that_is_cancelled_is_gone_and_its_parent_goes_on(tmp_path):
