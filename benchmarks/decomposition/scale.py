@@ -128,10 +128,12 @@ def print_scale(count: int) -> int:
 
 def measure(root: Path) -> tuple[float, float, str]:
     """CPU seconds with those of git, peak memory in MB, and what was said of the subplans."""
+    command = [sys.executable, "-m", "abreast", "plan", "show"]
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    # Modules are compiled by then, as they are where abreast is installed.
+    subprocess.run([*command, "--help"], env=environ, stdout=subprocess.DEVNULL, check=True)
     with tempfile.TemporaryFile("w+") as printed:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "abreast", "plan", "show", str(root)], stdout=printed
-        )
+        child = subprocess.Popen([*command, str(root)], env=environ, stdout=printed)
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode != 0:

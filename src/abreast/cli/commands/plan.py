@@ -9,7 +9,6 @@ import click
 from abreast.cli import options
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import UsageError, os_error_text, refusing, tell
-from abreast.cli.jobs.model_options import configured_lanes, find_known_price
 from abreast.cli.jobs.plan.job import (
     ShownPlan,
     check_free,
@@ -148,6 +147,9 @@ def score(*, path: str, model: str | None, prompt: str, as_json: bool, **given: 
     prompt = prompt or str(shown.options.get("prompt") or "")
     cost = None
     if model is not None:
+        # Not above: the clients of models take longer to import than all the rest.
+        from abreast.cli.jobs.model_options import configured_lanes, find_known_price
+
         name, price = find_known_price(str(model), configured_lanes(Config.load()))
         cost = forecast_cost(shown.plan, name, price, prompt)
     return print_plan(

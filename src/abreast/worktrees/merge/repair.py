@@ -38,7 +38,9 @@ def _beneath(root: Path) -> list[Path]:
     """
     try:
         paths = names(run_git("ls-files", "-z", cwd=root).stdout)
-        folders = sorted({folder for path in paths for folder in folders_above(path)})
+        # Of each directory once: there are more files than directories.
+        nearest = {path.rpartition("/")[0] for path in paths}
+        folders = sorted({each for folder in nearest for each in folders_above(f"{folder}/")})
     except GitFailed:
         folders = [Path(place).relative_to(root).as_posix() for place, _, _ in os.walk(root)]
     return [

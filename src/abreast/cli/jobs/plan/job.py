@@ -20,7 +20,6 @@ from abreast.cli.errors import (
     tell,
 )
 from abreast.cli.jobs.job_file import read_node, read_text
-from abreast.cli.jobs.model_options import configured_lanes, open_named
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.tables import say_json
 from abreast.core.errors import AbreastError
@@ -133,11 +132,13 @@ def make_plan(path: str, given: Mapping[str, Any]) -> ShownPlan:
 
     Raises `UsageError` if the directory can't be divided.
     """
-    # What is read is kept until the end: to look for garbage in it takes a tenth of the time.
+    # What is read is kept until the end: to look for garbage in it, now or later, takes a tenth of
+    # the time.
     gc.disable()
     try:
         return _make_plan(path, given_flags(given))
     finally:
+        gc.freeze()
         gc.enable()
 
 
@@ -166,6 +167,9 @@ def proposed_plan(shown: ShownPlan, model: str, prompt: str, choice: StoreChoice
     The store has what a replay, a cache or the limits of a lane need. It is not a run: the proposal
     is recorded nowhere else than in the file that it may be written to.
     """
+    # Not above: the clients of models take longer to import than all the rest.
+    from abreast.cli.jobs.model_options import configured_lanes, open_named
+
     lanes = configured_lanes(Config.load())
     task = prompt or str(shown.options.get("prompt") or shown.options.get("command") or "")
     replies: list[Reply] = []

@@ -134,27 +134,29 @@ class _Level:
         near, version, sizes = groups.near, groups.version, groups.sizes
         roots = [size**0.5 for size in sizes]
         # One entry for each node, with its strongest tie: that of any two nodes is the entry of
-        # both. An entry that is outdated is made again when its turn comes.
-        waiting: list[tuple[float, int, int, int]] = []
+        # both. It is made again when its turn comes and its partner has changed since; a node that
+        # has changed itself has a new one.
+        waiting: list[tuple[float, int, int, int, int]] = []
 
         def consider(node: int) -> None:
             room, most, partner = high - sizes[node], 0.0, -1
             for other, weight in near[node].items():
-                if sizes[other] <= room:
-                    strength = weight / roots[other]
-                    if strength > most or (strength == most and other < partner):
-                        most, partner = strength, other
+                strength = weight / roots[other]
+                if strength < most or sizes[other] > room:
+                    continue
+                if strength > most or other < partner:
+                    most, partner = strength, other
             if partner >= 0:
-                versions = version[node] + version[partner]
-                heappush(waiting, (-most / roots[node], node, partner, versions))
+                entry = (-most / roots[node], node, partner, version[node], version[partner])
+                heappush(waiting, entry)
 
         for node in range(len(sizes)):
             consider(node)
         while waiting:
-            _, node, partner, versions = heappop(waiting)
-            if version[node] < 0:
+            _, node, partner, own, other = heappop(waiting)
+            if version[node] != own:
                 continue
-            if version[partner] < 0 or versions != version[node] + version[partner]:
+            if version[partner] != other:
                 consider(node)
                 continue
             one = min(node, partner)
@@ -187,14 +189,16 @@ class _Level:
     def of_groups(self, labels: Sequence[int]) -> "_Level":
         """The level above, whose nodes are the groups of these labels, in the order of these."""
         number = _numbers(labels)
-        weights: Weights = [defaultdict(float) for _ in number]
+        group_of = [number[label] for label in labels]
+        weights: Weights = [{} for _ in number]
         sizes = [0] * len(number)
-        for node, label in enumerate(labels):
-            group = number[label]
+        for node, group in enumerate(group_of):
             sizes[group] += self.sizes[node]
+            near = weights[group]
             for other, weight in self.weights[node].items():
-                if labels[other] != label:
-                    weights[group][number[labels[other]]] += weight
+                to = group_of[other]
+                if to != group:
+                    near[to] = near.get(to, 0.0) + weight
         return _Level(weights, sizes)
 
 
@@ -210,15 +214,16 @@ class _Groups:
 
     def combine(self, one: int, other: int) -> None:
         """Make a node part of a group of a lower number."""
-        near = self.near
+        near, own = self.near, self.near[one]
         self._parents[other] = one
         self.sizes[one] += self.sizes[other]
         self.version[one] += 1
         self.version[other] = -1
         for third, weight in near[other].items():
-            del near[third][other]
+            around = near[third]
+            del around[other]
             if third != one:
-                near[one][third] = near[third][one] = near[one].get(third, 0.0) + weight
+                own[third] = around[one] = own.get(third, 0.0) + weight
         near[other] = {}
 
     def partner(self, node: int, bounds: TokenBounds) -> int | None:
@@ -283,7 +288,8 @@ class _Parts:
         To try other moves, too, and take them back, lowers the cut by less than 1%, and a small
         edit would change parts all over the repository.
         """
-        part_of, pull = self.part_of, dict[int, float]()
+        part_of = self.part_of
+        pull: dict[int, float] = {}
         for other, weight in self.level.weights[node].items():
             part = part_of[other]
             pull[part] = pull.get(part, 0.0) + weight

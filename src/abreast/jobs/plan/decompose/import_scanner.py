@@ -120,8 +120,10 @@ class ImportScanner:
                 line = code[start:end]
                 known = self._known.get(line)
                 if known is None:
-                    known = self._statements(code, start, end)
-                    if "(" not in line:  # else it may go on in the next line
+                    several = "(" in line  # it may go on in the next line
+                    plain = None if several else _plain_statement(line.lstrip(" \t\f"))
+                    known = self._statements(code, start, end) if plain is None else [plain]
+                    if not several:
                         self._known[line] = known
                 found += known
         except (SyntaxError, ValueError):
@@ -177,7 +179,7 @@ def _walk(body: Sequence[ast.AST]) -> Iterator[Statement]:
 
 def read_text(source: bytes) -> str | None:
     """The file as text with plain line ends; None if only the parser can find its encoding."""
-    if b"\0" in source or _CODING.search(source):
+    if b"\0" in source or (b"coding" in source and _CODING.search(source)):
         return None
     try:
         text = source.decode("utf-8-sig")

@@ -109,5 +109,5 @@ def _not_read(counts: Mapping[str, int], endings: Iterable[str], hint: str = "")
 
 
 def _in_order(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    cleaned = {path: tuple(sorted(set(edges[path]) - {path})) for path in sorted(edges)}
-    return {path: to for path, to in cleaned.items() if to}
+    cleaned = {path: sorted({*edges[path]} - {path}) for path in sorted(edges) if edges[path]}
+    return {path: tuple(to) for path, to in cleaned.items() if to}

@@ -30,6 +30,8 @@ from abreast.worktrees.merge.listing import (
 
 HUGE: Final = 1_000_000
 """Bytes above which a file is marked, and not read."""
+_MOST_ARE_SMALLER: Final = 32_768
+"""Bytes for which one call to the system is enough, without one that asks for the size."""
 _CHARACTERS_PER_TOKEN: Final = 4
 _HEADER: Final = 1_000
 _HEADER_LINES: Final = 10
@@ -161,10 +163,11 @@ def _entry(place: str, path: str, *, link: bool) -> FileEntry | str | None:
     if not stat.S_ISREG(found.st_mode):
         return "special"
     huge = found.st_size > HUGE
-    content = read_bytes(place, BINARY_PREFIX if huge else None)
+    content = _read_prefix(place) if huge else read_bytes(place, found.st_size)
     if is_binary(content):
         return FileEntry(path, found.st_size, binary=True, huge=huge)
-    characters = found.st_size if huge else len(content.decode(errors="replace"))
+    plain = huge or content.isascii()
+    characters = found.st_size if plain else len(content.decode(errors="replace"))
     tokens = -(-characters // _CHARACTERS_PER_TOKEN)
     generated = _says_generated(content[:_HEADER])
     return FileEntry(path, found.st_size, tokens, huge=huge, generated=generated)
@@ -178,15 +181,28 @@ def _says_generated(header: bytes) -> bool:
     )
 
 
-def read_bytes(place: str, most: int | None = None) -> bytes:
-    """The content of a file, or its first bytes; raises `OSError`."""
+def read_bytes(place: str, size: int = _MOST_ARE_SMALLER) -> bytes:
+    """The content of a file, which has so many bytes or fewer, or else is read in pieces.
+
+    Raises `OSError`.
+    """
     opened = os.open(place, os.O_RDONLY)
     try:
-        size = os.fstat(opened).st_size if most is None else most
         content = os.read(opened, size + 1)
-        while most is None and len(content) > size and (more := os.read(opened, HUGE)):
-            content += more  # it has grown
-        return content
+        if len(content) <= size:
+            return content
+        pieces = [content]
+        while more := os.read(opened, HUGE):
+            pieces.append(more)
+        return b"".join(pieces)
+    finally:
+        os.close(opened)
+
+
+def _read_prefix(place: str) -> bytes:
+    opened = os.open(place, os.O_RDONLY)
+    try:
+        return os.read(opened, BINARY_PREFIX)
     finally:
         os.close(opened)
 

@@ -93,16 +93,17 @@ def score(
         for to in targets
         if to in owner
     ]
-    cut = [(path, to) for path, to in edges if owner[path] != owner[to]]
+    between = Counter((owner[path], owner[to]) for path, to in edges)
+    cut = sum(count for (one, two), count in between.items() if one != two)
     weights = {leaf.id: max(1, leaf.tokens) for leaf in plan.leaves}
-    circles, path = _critical_path(weights, dependencies(plan, imports) if needs is None else needs)
+    circles, path = _critical_path(weights, _needs(plan, between) if needs is None else needs)
     total, heaviest = sum(weights.values()), max(weights.values())
     longest = sum(weights[leaf] for leaf in path)
     return Score(
         leaves=len(weights),
-        cut_ratio=len(cut) / len(edges) if edges else 0.0,
-        hubs=_hubs(cut, edges, owner),
-        conflict_pairs=_pairs(cut, owner),
+        cut_ratio=cut / len(edges) if edges else 0.0,
+        hubs=_hubs(edges, owner),
+        conflict_pairs=_pairs(between),
         tokens={leaf.id: leaf.tokens for leaf in plan.leaves},
         over_budget=tuple(leaf.id for leaf in plan.leaves if leaf.over_budget),
         critical_path=path,
@@ -119,11 +120,24 @@ def score(
 
 def dependencies(plan: Plan, imports: Imports | None = None) -> dict[str, tuple[str, ...]]:
     """For each leaf in the order of the plan, the leaves whose files its own import."""
-    needs: dict[str, set[str]] = {leaf.id: set() for leaf in plan.leaves}
     owner = {path: leaf.id for leaf in plan.leaves for path in leaf.files}
-    for path, targets in (imports or Imports()).edges.items():
-        if path in owner:
-            needs[owner[path]].update(owner[to] for to in targets if to in owner)
+    return _needs(
+        plan,
+        (
+            (owner[path], owner[to])
+            for path, targets in (imports or Imports()).edges.items()
+            if path in owner
+            for to in targets
+            if to in owner
+        ),
+    )
+
+
+def _needs(plan: Plan, between: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """For each leaf the others that it needs, of pairs of a leaf and one that it imports."""
+    needs: dict[str, set[str]] = {leaf.id: set() for leaf in plan.leaves}
+    for leaf, other in between:
+        needs[leaf].add(other)
     return {leaf: tuple(sorted(found - {leaf})) for leaf, found in needs.items()}
 
 
@@ -156,23 +170,23 @@ def _grouped(
     return leaves, cycles(graph), graph
 
 
-def _hubs(
-    cut: Sequence[tuple[str, str]], edges: Sequence[tuple[str, str]], owner: dict[str, str]
-) -> tuple[Hub, ...]:
-    importers = Counter(to for _, to in edges)
-    leaves: dict[str, set[str]] = defaultdict(set)
-    for path, to in cut:
-        leaves[to].add(owner[path])
+def _hubs(edges: Sequence[tuple[str, str]], owner: dict[str, str]) -> tuple[Hub, ...]:
+    importers: dict[str, list[str]] = defaultdict(list)
+    for path, to in edges:
+        importers[to].append(owner[path])
     hubs = [
-        Hub(to, owner[to], importers[to], len(others))
-        for to, others in leaves.items()
-        if len(others) >= HUB_LEAVES
+        Hub(to, owner[to], len(leaves), len(others))
+        for to, leaves in importers.items()
+        if len(leaves) >= HUB_LEAVES and len(others := {*leaves} - {owner[to]}) >= HUB_LEAVES
     ]
     return tuple(sorted(hubs, key=lambda hub: (-hub.leaves, -hub.importers, hub.path)))
 
 
-def _pairs(cut: Sequence[tuple[str, str]], owner: dict[str, str]) -> tuple[Pair, ...]:
-    counted = Counter(tuple(sorted((owner[path], owner[to]))) for path, to in cut)
+def _pairs(between: Mapping[tuple[str, str], int]) -> tuple[Pair, ...]:
+    counted: Counter[tuple[str, str]] = Counter()
+    for (one, two), count in between.items():
+        if one != two:
+            counted[min(one, two), max(one, two)] += count
     pairs = [Pair(first, second, count) for (first, second), count in counted.items()]
     return tuple(sorted(pairs, key=lambda pair: (-pair.imports, pair.first, pair.second)))
 

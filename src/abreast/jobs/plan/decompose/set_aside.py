@@ -12,6 +12,7 @@ new files.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -141,11 +142,16 @@ class _Kinds:
     def of(self, file: FileEntry) -> str | None:
         """`vendored`, `generated`, or neither."""
         said = {mark.kind: mark.holds for mark in self.marks if mark.pattern.matches(file.path)}
-        if said.get("vendored", _VENDORED.search(file.path) is not None):
+        folder, _, name = file.path.rpartition("/")
+        if said.get("vendored", _is_vendored(folder)):
             return "vendored"
-        name = file.path.rpartition("/")[2]
         by_name = file.generated or _GENERATED.fullmatch(name) is not None
         return "generated" if said.get("generated", by_name) else None
+
+
+@lru_cache(maxsize=100)  # files of a directory come one after the other
+def _is_vendored(folder: str) -> bool:
+    return _VENDORED.search(f"{folder}/") is not None
 
 
 def _marks(inventory: Inventory, root: Path) -> Iterator[_Mark]:

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 _NEAR: Final = 2
@@ -139,8 +140,7 @@ def _read(path: str) -> _File | None:
     family = _FAMILIES.get(ending)
     if family is None or not stem:
         return None
-    folders = above.split("/") if above else []
-    kept = tuple(each for each in folders if each not in _NOT_COUNTED)
+    folders, kept = _folders(above)
     whole = (stem in _WHOLE_FOLDER or stem == "tests") and len(kept) > 0
     subject = kept[-1] if whole else stem
     tested = _tested(stem, family, folders)
@@ -153,6 +153,13 @@ def _read(path: str) -> _File | None:
         family,
         is_test=tested is not None,
     )
+
+
+@lru_cache(maxsize=100)  # files of a directory come one after the other
+def _folders(above: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The directories above a file, and those of them that count."""
+    folders = tuple(above.split("/")) if above else ()
+    return folders, tuple(each for each in folders if each not in _NOT_COUNTED)
 
 
 def _tested(stem: str, family: str, folders: Sequence[str]) -> str | None:

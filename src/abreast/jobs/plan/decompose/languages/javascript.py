@@ -9,65 +9,35 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from posixpath import join, normpath
 from typing import Any, Final
 
 from abreast.jobs.plan.decompose.languages.reading import LanguageImports, SourceTree
-from abreast.jobs.plan.decompose.languages.syntax import Syntax
+from abreast.jobs.plan.decompose.languages.script_modules import ScriptModule, ScriptReader
 
 ENDINGS: Final = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 _TYPES: Final = ".d.ts"
 # What may be written for a file that is compiled: `./cart.js` for `cart.ts`.
 _COMPILED: Final = {".js": (".ts", ".tsx"), ".jsx": (".tsx",), ".mjs": (".mts",), ".cjs": (".cts",)}
-_GRAMMARS: Final = {".ts": "typescript", ".mts": "typescript", ".cts": "typescript", ".tsx": "tsx"}
-_QUERY: Final = """
-(import_statement) @import
-(export_statement source: (string)) @export_from
-(export_statement (export_clause) @export_names !source)
-(export_statement declaration: (_ name: (_) @exported))
-(export_statement declaration: (_ (variable_declarator name: (identifier) @exported)))
-(call_expression function: (import) arguments: (arguments . (string) @called))
-((call_expression function: (identifier) @function arguments: (arguments . (string) @called))
-  (#eq? @function "require"))
-"""
-# One of these is in all that the query finds, but for what a file declares and exports itself.
-_WORDS: Final = (b"import", b"require", b"from", b"export {", b"export{", b"export type")
-_STATEMENT_END: Final = re.compile(rb"[;)}]")
-_LITERAL: Final = re.compile(r"""(['"`])([^'"`\n]*)\1""")
-_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_BRACES: Final = re.compile(r"\{([^}]*)\}")
-_WHOLE: Final = re.compile(r"\*(?:\s*as\s+([\w$]+))?")
-_DEFAULT: Final = re.compile(r"\Aimport\s+(?:type\s+)?(?!type\b|from\b)([\w$]+)")
 _JSON_COMMENT: Final = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _JSON_COMMA: Final = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
 _MAX_EXTENDS: Final = 5
 _CONFIG: Final = re.compile(r"(?:ts|js)config(?:\.[\w-]+)*\.json")
 
 
-@dataclass(slots=True)
-class _ScriptModule:
-    """What a file imports and exports; names as others see them, `*` for the whole module."""
-
-    imports: list[tuple[str, str]] = field(default_factory=list)  # source, name
-    bound: dict[str, tuple[str, str]] = field(default_factory=dict)  # by its name in this file
-    passed_on: dict[str, tuple[str, str]] = field(default_factory=dict)
-    stars: list[str] = field(default_factory=list)
-    exported: set[str] = field(default_factory=set)
-
-
 def read_javascript(paths: Sequence[str], tree: SourceTree) -> LanguageImports:
     """Read every one of these files; those that can't be read are in `unread`."""
-    modules: dict[str, _ScriptModule] = {}
+    modules: dict[str, ScriptModule] = {}
     unread: list[tuple[str, str]] = []
+    reader = ScriptReader()
     for path in paths:
         try:
-            modules[path] = _read_module(path, _imports_of(tree.read(path)))
+            modules[path] = reader.read(path, tree.read(path))
         except OSError as error:
             unread.append((path, str(error)))
     packages = _Packages(tree)
     for path in _with_stars(modules, packages):
-        modules[path] = _read_module(path, tree.read(path))
+        modules[path] = reader.read_whole(path, tree.read(path))
     exports = _Exports(modules, packages)
     edges: dict[str, tuple[str, ...]] = {}
     through: dict[str, tuple[str, ...]] = {}
@@ -77,21 +47,7 @@ def read_javascript(paths: Sequence[str], tree: SourceTree) -> LanguageImports:
     return LanguageImports(edges, through, unread)
 
 
-def _imports_of(source: bytes) -> bytes:
-    """A source up to its last import: most of what follows is large, and has nothing to read."""
-    end = max(map(source.rfind, _WORDS))
-    if end < 0:
-        return b""
-    if source.count(b"`", 0, end) % 2:
-        return source  # it may be in a text, which must have its end
-    closed, opened = source.find(b"*/", end), source.find(b"/*", end)
-    if closed >= 0 and not 0 <= opened < closed:
-        return source[: closed + 2]  # it is in a comment, which must have its end
-    ended = _STATEMENT_END.search(source, end)
-    return source[: ended.end()] if ended else source
-
-
-def _with_stars(modules: Mapping[str, _ScriptModule], packages: "_Packages") -> set[str]:
+def _with_stars(modules: Mapping[str, ScriptModule], packages: "_Packages") -> set[str]:
     """The files for which it matters what they declare: those in an `export *`, on either side."""
     found = {path for path, module in modules.items() if module.stars}
     for path in tuple(found):
@@ -100,72 +56,11 @@ def _with_stars(modules: Mapping[str, _ScriptModule], packages: "_Packages") -> 
     return found
 
 
-@cache
-def _syntax(grammar: str) -> Syntax:
-    return Syntax(grammar, _QUERY)
-
-
-def _read_module(path: str, source: bytes) -> _ScriptModule:
-    made = _ScriptModule()
-    own: list[tuple[str, str]] = []
-    if not source:
-        return made
-    grammar = _GRAMMARS.get(f".{path.rpartition('.')[2]}", "javascript")
-    for each in _syntax(grammar).captures(source):
-        text = _COMMENT.sub(" ", each.text) if "{" in each.text else each.text
-        if each.name == "exported":
-            made.exported.add(text)
-        elif each.name == "export_names":
-            own += _names(text)
-        elif each.name in {"import", "export_from", "called"}:
-            literals = _LITERAL.findall(text)
-            if literals:
-                _add(made, each.name, text, literals[-1][1])
-    for name, other in own:
-        if name in made.bound:
-            made.passed_on[other] = made.bound[name]
-        else:
-            made.exported.add(other)
-    return made
-
-
-def _add(made: _ScriptModule, kind: str, text: str, source: str) -> None:
-    """Add a statement: its names, or all of a module if it has none."""
-    names = _names(text) if kind != "called" else []
-    whole = _WHOLE.search(_BRACES.sub("", text)) if kind != "called" else None
-    if kind == "export_from":
-        made.passed_on.update({other: (source, name) for name, other in names})
-        if whole is not None and whole[1]:
-            made.passed_on[whole[1]] = (source, "*")
-        elif whole is not None:
-            made.stars.append(source)
-    elif kind == "import":
-        if default := _DEFAULT.search(text):
-            names.append(("default", default[1]))
-        if whole is not None:
-            names.append(("*", whole[1] or ""))
-        made.bound.update({other: (source, name) for name, other in names})
-    made.imports += [(source, name) for name, _ in names] or [(source, "*")]
-
-
-def _names(text: str) -> list[tuple[str, str]]:
-    """The names in braces, and what they become."""
-    found = []
-    for braces in _BRACES.findall(text):
-        for each in braces.split(","):
-            words = each.split()
-            if words[:1] == ["type"] and len(words) > 1 and words[1] != "as":
-                words = words[1:]
-            if words:
-                found.append((words[0].strip("'\""), words[-1].strip("'\"")))
-    return found
-
-
 @dataclass(slots=True)
 class _Exports:
     """Leads imports to the files that have what they name."""
 
-    modules: dict[str, _ScriptModule]
+    modules: dict[str, ScriptModule]
     packages: "_Packages"
     _found: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
@@ -175,9 +70,13 @@ class _Exports:
         passed: set[str] = set()
         for source, name in self.modules[path].imports:
             target = self.packages.file(path, source)
-            if target is not None:
-                ends.add(self.find(target, name) or target)
-                passed.add(target)
+            if target is None:
+                continue
+            passed.add(target)
+            module = self.modules.get(target)
+            if module is not None and (module.passed_on or module.stars):
+                target = self.find(target, name) or target
+            ends.add(target)
         return ends, passed
 
     def find(self, path: str, name: str) -> str | None:
@@ -191,7 +90,7 @@ class _Exports:
             self._found[key] = self._find(path, module, name)
         return self._found[key]
 
-    def _find(self, path: str, module: _ScriptModule, name: str) -> str | None:
+    def _find(self, path: str, module: ScriptModule, name: str) -> str | None:
         if name in module.exported:
             return path
         if name in module.passed_on:
@@ -213,7 +112,7 @@ class _Packages:
         self._named: dict[str, str] = {}  # the directories of the repository's packages
         self._configs: dict[str, list[str]] = {}
         self._mappings: dict[str, list[tuple[str, str, list[str]]]] = {}
-        self._files: dict[tuple[str, str], str | None] = {}
+        self._files: dict[str, dict[str, str | None]] = {}  # by directory
         for path in sorted(tree.paths, key=lambda path: (path.count("/"), path)):
             folder, _, name = path.rpartition("/")
             if name == "package.json":
@@ -225,10 +124,12 @@ class _Packages:
 
     def file(self, path: str, source: str) -> str | None:
         """The file that `source` means in the file `path`; None if it is not of this tree."""
-        key = (path.rpartition("/")[0], source)
-        if key not in self._files:
-            self._files[key] = next(filter(None, map(self._at, self._places(*key))), None)
-        return self._files[key]
+        folder = path.rpartition("/")[0]
+        known = self._files.setdefault(folder, {})
+        if source not in known:
+            found = map(self._at, self._places(folder, source))
+            known[source] = next(filter(None, found), None)
+        return known[source]
 
     def _places(self, folder: str, source: str) -> Iterator[str]:
         """Where it may be, without an ending."""
@@ -266,7 +167,10 @@ class _Packages:
         if place.startswith(".."):
             return None
         paths = self._tree.paths
-        return next((one for one in _written(place) if one in paths), None)
+        for one in _written(place):
+            if one in paths:
+                return one
+        return None
 
     def _mapping(self, folder: str) -> list[tuple[str, str, list[str]]]:
         """The `paths` for files of a directory: of the nearest configuration that has any."""

@@ -107,6 +107,10 @@ class Definitions:
                 for name, other in each.names:
                     self._add_module(path, (name, other), uses, ends, through)
             elif (base := self.modules.base(path, each)) is not None:
+                whole = self.modules.file(base)
+                if whole is not None and not whole.endswith(INITS):
+                    ends.add(whole)  # whatever its names are
+                    continue
                 for name, other in each.names:
                     self._add_name(base, (name, other), uses, ends, through)
         through -= ends
@@ -139,10 +143,10 @@ class Definitions:
     def _add_name(
         self, base: str, names: _Names, uses: _Uses, ends: _Files, through: _Files
     ) -> None:
-        """Add what a name of `from base import name` leads to."""
+        """Add what a name of `from base import name` leads to; the base is a package."""
         name, other = names
         whole = self.modules.file(base)
-        if name == "*" or (whole is not None and not whole.endswith(INITS)):
+        if name == "*":
             ends.add(whole)
             return
         found = self.find(base, name)

@@ -41,7 +41,8 @@ class Modules:
             if parts[-1] in _COMPILED_SUFFIXES
         }
         self._packages = {_above(path) for path in paths if _stem(path) == _INIT}
-        self._folders = {folder for path in paths for folder in _folders_above(path)}
+        nearest = {_above(path) for path in paths}
+        self._folders = {each for folder in nearest for each in (folder, *_folders_above(folder))}
         self._home_of = {folder: self._home(folder) for folder in self._folders}
         homes = sorted(
             {self._home_of[_above(path)] for path in paths},
