@@ -301,6 +301,7 @@ def test_ten_agents_side_by_side_stop_within_one_turn_of_each_at_a_dollar(tmp_pa
 
 STEPPING = """
 say(kind="step", text="looked around")
+open(os.environ["NOTES"] + "/stepped", "w").close()
 while not os.path.exists(os.environ["NOTES"] + "/free"):
     time.sleep(0.01)
 end()
@@ -314,7 +315,8 @@ def test_while_an_agent_runs_watch_shows_its_last_step(tmp_path, warm, job):
     step = "{id: mend, type: prompt, prompt: mend it, integration: stub, worktree: true}"
     project.file("flow.yaml", f"workflow: {{id: flow}}\nsteps:\n  - {step}\n")
     with project.start(*JOBS[job]) as running:
-        while not (steps := watched_steps(project)):
+        # Not sooner: to open the store again and again would hold up the run that is to begin.
+        while not (tmp_path / "notes/stepped").exists() or not (steps := watched_steps(project)):
             assert running.poll() is None
             os.sched_yield()
         (tmp_path / "notes/free").touch()
@@ -325,8 +327,6 @@ def test_while_an_agent_runs_watch_shows_its_last_step(tmp_path, warm, job):
 
 def watched_steps(project):
     """The last steps that `watch` shows of the newest run."""
-    if not project.store.exists():
-        return []
     chart = LaneChart()
     with closing(SqliteStore(str(project.store))) as store:
         for row in store.runs(limit=1):

@@ -326,6 +326,30 @@ async def test_a_spent_quota_parks_the_lane_and_the_run_can_be_resumed():
     assert again.sent == ["b", "c"]
 
 
+@pytest.mark.parametrize("store", [None, MemoryStore])
+async def test_what_was_used_before_a_quota_was_spent_is_counted(store):
+    spent = QuotaSpent("you have used up your quota")
+    spent.usage = Usage(3, 70, 30)
+    opened = None if store is None else store()
+    with pytest.raises(LaneParked):
+        async with abreast.open_run("r", store=opened, budget="100000tok") as run:
+            await run.map(caller(Echo(spent)).ask, ["a"], width=1).values()
+    assert run.budget.spent["tokens"] == 100
+    if opened is not None:
+        [settled] = opened.events("r-1", kinds={"call-settled"})
+        facts = {name: settled.data[name] for name in ("state", "parked", "input_tokens")}
+        assert facts == {"state": "cancelled", "parked": True, "input_tokens": 70}
+
+
+async def test_what_a_throttled_call_had_used_is_counted_with_its_reply():
+    busy = Throttled("slow down", retry_after=0.0)
+    busy.usage = Usage(1, 70, 30)
+    async with abreast.open_run("r", budget="100000tok") as run:
+        [outcome] = [one async for one in run.map(caller(Echo(busy)).ask, ["a"], width=1)]
+    assert (outcome.value.text, outcome.usage.input_tokens) == ("A", 80)
+    assert run.budget.spent["tokens"] == 115
+
+
 @pytest.mark.parametrize("fault", [ServerFault("500"), ConnectionLost("reset")])
 async def test_what_passes_is_tried_again_and_what_does_not_is_not(fault):
     echo = Echo(fault, fault, None, Refused("no"))
