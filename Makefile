@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-ray chaos check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus postgres served-clients live-agents agent-kills soak lock clean
+.PHONY: help demo test test-ray chaos fuzz check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus postgres served-clients live-agents agent-kills soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -206,6 +206,10 @@ cluster: .venv/.ray ## a map, a study, optimize and a plan on PostgreSQL and two
 # ROUNDS=300 SEED=7, or FLAGS="--job plan --fault 'kill driver'": the help of the module lists them.
 chaos: $(DEV) ## every job under every fault on both durable stores: what is lost, repeated, changed or left
 	$(PY) -m benchmarks.chaos --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) $(FLAGS)
+
+fuzz: $(DEV) ## broken job files, settings, arguments and agents' output; a store that is damaged at random
+	$(PY) -m benchmarks.chaos.fuzz --tries 10000
+	$(PY) -m benchmarks.chaos.damages --tries 1000
 
 batches: $(DEV) ## a map in batches, killed 30 times: each item is paid for once, at half the price
 	$(PY) -m benchmarks.batch_kills

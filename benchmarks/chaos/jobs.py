@@ -72,6 +72,8 @@ candidates:
 _REWRITE: Final = (
     'echo "${ABREAST_SCOPE%/}" >> "$LOG"; sleep 0.1; for f in {files}; do echo new >> "$f"; done'
 )
+CORPUS: Final = (_FLOW, _STUDY, _CANDIDATES)
+"""Job files."""
 # What depends on the time, or on how often a call was made.
 _VARYING: Final = re.compile(
     r"run|run_id|.*seconds|seconds|queued|waited|backoff|.*_s|times|in_flight|usage|requests"

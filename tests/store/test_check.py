@@ -232,8 +232,8 @@ def test_items_with_keys_of_their_own_are_named_by_their_place(store, tmp_path):
     assert run.lost == ("job/m/key-3", "item 1 of job/m", "item 2 of job/m")
 
 
-def test_a_page_that_can_not_be_read_costs_only_its_rows(path, tmp_path):
-    """SQLite ends a scan there; the rows after it are searched for one by one."""
+def ruin_page(path):
+    """Write over a page of events."""
     with closing(sqlite3.connect(path)) as db:
         [(page,)] = db.execute(
             "SELECT pageno FROM dbstat WHERE name = 'events' AND pagetype = 'leaf'"
@@ -243,6 +243,11 @@ def test_a_page_that_can_not_be_read_costs_only_its_rows(path, tmp_path):
     content = bytearray(path.read_bytes())
     content[(page - 1) * size : page * size] = b"\xff" * size
     path.write_bytes(content)
+
+
+def test_a_page_that_can_not_be_read_costs_only_its_rows(path, tmp_path):
+    """SQLite ends a scan there; the rows after it are searched for one by one."""
+    ruin_page(path)
     with closing(SqliteStore(tmp_path / "new.db")) as target:
         kept = recovered(path, target)
         for run in kept.values():
@@ -251,4 +256,13 @@ def test_a_page_that_can_not_be_read_costs_only_its_rows(path, tmp_path):
             assert run.check.events + missing == 48
             assert not set(outcomes) & set(run.check.lost)
         assert 0 < sum(len(run.check.lost) for run in kept.values()) < 60
+        assert check_store(target).is_whole
+
+
+def test_the_search_for_rows_ends_if_the_number_of_events_is_damaged_too(path):
+    alter(path, "UPDATE runs SET last_seq = 1 << 62")
+    ruin_page(path)
+    with closing(MemoryStore()) as target:
+        kept = recovered(path, target)
+        assert sum(run.kept for run in kept.values()) > 30
         assert check_store(target).is_whole

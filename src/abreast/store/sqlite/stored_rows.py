@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from abreast.store.checksums import StoredEvent, StoredRun, row_sum
@@ -13,6 +14,7 @@ from abreast.store.sqlite.verify import run_list_faults
 
 ROWS_PER_PAGE: Final = 1000
 MAX_INTEGRITY_FAULTS: Final = 100
+MIN_EVENT_BYTES: Final = 40  # of a row: its header, kind, path, two times and checksum
 _DAMAGE_ERRORS: Final = (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError)
 
 
@@ -31,7 +33,7 @@ def stored_runs(db: sqlite3.Connection) -> list[StoredRun]:
     return [StoredRun(*row) for row in reversed(rows)]
 
 
-def stored_events(db: sqlite3.Connection, number: int, last_seq: int) -> Iterator[StoredEvent]:
+def stored_events(db: sqlite3.Connection, number: int, last_seq: object) -> Iterator[StoredEvent]:
     """All events of a run in order; of a damaged table, those that can be read.
 
     A scan ends at a page that can't be read. Then each event is searched for by its number.
@@ -43,7 +45,7 @@ def stored_events(db: sqlite3.Connection, number: int, last_seq: int) -> Iterato
             yield StoredEvent(*row)
             seq = row[0] if isinstance(row[0], int) else seq
     except _DAMAGE_ERRORS:
-        for wanted in range(seq + 1, last_seq + 1):
+        for wanted in range(seq + 1, _last_possible(db, seq, last_seq) + 1):
             found = None
             with suppress(*_DAMAGE_ERRORS):
                 found = db.execute(
@@ -51,6 +53,19 @@ def stored_events(db: sqlite3.Connection, number: int, last_seq: int) -> Iterato
                 ).fetchone()
             if found is not None:
                 yield StoredEvent(*found)
+
+
+def _last_possible(db: sqlite3.Connection, seq: int, last_seq: object) -> int:
+    """The number at which to stop searching for events after `seq`.
+
+    `last_seq` may be damaged as well: a search for more events than fit into the file would take
+    forever.
+    """
+    [(_, _, path)] = db.execute("PRAGMA database_list").fetchall()
+    files = [Path(f"{path}{end}") for end in ("", "-wal")]
+    size = sum(file.stat().st_size for file in files if file.exists())
+    most = seq + size // MIN_EVENT_BYTES
+    return min(last_seq, most) if isinstance(last_seq, int) else most
 
 
 def _scan(db: sqlite3.Connection, base: int) -> Iterator[Row]:
