@@ -34,19 +34,22 @@ def tool_choice_form(choice: str) -> str | dict[str, Any]:
 
 def message_form(message: Message) -> dict[str, Any]:
     """A turn, which may call tools or answer such a call."""
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for call in message.tool_calls
-    ]
-    return {
+    form: dict[str, Any] = {
         "role": message.role,
         "content": content_form(message) if message.files else message.content,
-        **present(tool_calls=calls or None, tool_call_id=message.tool_call_id),
     }
+    if message.tool_calls:
+        form["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        form["tool_call_id"] = message.tool_call_id
+    return form
 
 
 def content_form(message: Message) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from ipaddress import ip_address
 from ssl import SSLContext
@@ -24,6 +24,7 @@ from abreast.core.errors import (
     ReplyTimeout,
     RequestRefused,
 )
+from abreast.core.frozen import record
 from abreast.core.version import VERSION
 from abreast.models.http.key_command import KeyCommand
 from abreast.models.http.tls import tls_context
@@ -217,10 +218,10 @@ class HttpClient:
         `headers` are further ones of this request. A key of a command that is refused is renewed,
         and the body sent once more.
         """
-        more = dict(headers or {})
         first_byte = self._first_byte_of_stream if stream else self._first_byte
         if self._key_command is None:
-            return await self._send(url, body, more, first_byte, method)
+            return await self._send(url, body, headers, first_byte, method)
+        more = dict(headers or {})
         key = await self._key_command.key()
         exchange = await self._send(url, body, more | self._headers_with(key), first_byte, method)
         if exchange.status != HTTPStatus.UNAUTHORIZED:
@@ -240,7 +241,12 @@ class HttpClient:
         return {name: value.replace(KEY_PLACE, key) for name, value in self._key_headers.items()}
 
     async def _send(
-        self, url: URL, body: bytes, headers: Mapping[str, str], seconds: float, method: str
+        self,
+        url: URL,
+        body: bytes,
+        headers: Mapping[str, str] | None,
+        seconds: float,
+        method: str,
     ) -> Exchange:
         try:
             for _ in range(_MAX_REDIRECTS):
@@ -395,7 +401,7 @@ def _redirected(url: URL, response: aiohttp.ClientResponse) -> URL | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class HttpAnswer:
     """A whole answer of a server."""
 
@@ -424,7 +430,8 @@ class Exchange:
 
     def close(self) -> None:
         """Close the connection, unless the answer was read to its end: then it is free already."""
-        self._response.close()
+        if not self._response.closed:
+            self._response.close()
 
     async def answer(self) -> HttpAnswer:
         """Read the whole answer."""

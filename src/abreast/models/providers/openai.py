@@ -94,34 +94,43 @@ class OpenAI(Provider):
         """The body of a request."""
         system = self._system(request)
         messages = [{"role": "system", "content": system}] if system else []
-        messages += [
-            message_form(each)
-            | ({"content": each.content or None, **self._thought(each)} if each.tool_calls else {})
-            for each in request.messages
-        ]
-        usage = {"include_usage": True} if self._stream_usage else None
-        tools, choice = tools_form(request), None
+        messages += [self._turn(each) for each in request.messages]
+        body: Document = {"model": self.model, "messages": messages}
+        # One by one: a request of many calls has few of them, and a table of all takes 3 us more.
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.stop:
+            body["stop"] = request.stop
+        if (wanted := self._format(request)) is not None:
+            body["response_format"] = wanted
+        body |= self._tools(request)
+        if (bound := output_bound(request)) is not None:
+            body[self._max_tokens] = bound
+        if self._seed and request.seed is not None:
+            body[self._seed] = request.seed
+        body |= self._effort(request)
+        body |= request.extra
+        if stream:
+            usage = {"include_usage": True} if self._stream_usage else None
+            body |= present(stream=True, stream_options=usage)
+        return body
+
+    def _tools(self, request: Request) -> Document:
+        """The tools of a request and which of them must be called; that of a schema is added."""
+        tools = tools_form(request)
         if request.tool_choice is not None:
-            choice = tool_choice_form(request.tool_choice)
-        elif request.schema is not None and self.way(request) == "tool":
-            tools = [*(tools or ()), {"type": "function", "function": answer_tool(request.schema)}]
+            return present(tools=tools, tool_choice=tool_choice_form(request.tool_choice))
+        if request.schema is not None and self.way(request) == "tool":
+            own = {"type": "function", "function": answer_tool(request.schema)}
             choice = tool_choice_form(ANY_TOOL if request.tools else ANSWER_TOOL)
-        return {
-            "model": self.model,
-            "messages": messages,
-            **present(
-                temperature=request.temperature,
-                stop=request.stop or None,
-                response_format=self._format(request),
-                tools=tools,
-                tool_choice=choice,
-                **{self._max_tokens: output_bound(request)},
-                **({self._seed: request.seed} if self._seed else {}),
-            ),
-            **self._effort(request),
-            **request.extra,
-            **(present(stream=True, stream_options=usage) if stream else {}),
-        }
+            return {"tools": [*(tools or ()), own], "tool_choice": choice}
+        return {} if tools is None else {"tools": tools}
+
+    def _turn(self, message: Message) -> Document:
+        form = message_form(message)
+        if message.tool_calls:
+            form |= {"content": message.content or None, **self._thought(message)}
+        return form
 
     def unsent(self, request: Request) -> tuple[str, ...]:
         """What the endpoint has no field for."""
@@ -141,6 +150,8 @@ class OpenAI(Provider):
 
     def _effort(self, request: Request) -> Document:
         effort, tokens = request.reasoning, request.thinking_tokens
+        if effort is None and tokens is None:
+            return {}
         if self._url.host == _OPENROUTER:  # it takes one of the two
             bound = present(effort=effort) if tokens is None else {"max_tokens": tokens}
             return {"reasoning": bound} if bound else {}
@@ -182,8 +193,7 @@ class OpenAI(Provider):
         return request.system
 
     def _format(self, request: Request) -> Document | None:
-        way = self.way(request)
-        if request.schema is None or way in ("tool", "none"):
+        if request.schema is None or (way := self.way(request)) in ("tool", "none"):
             return None
         if way == "json_object":
             return {"type": "json_object"}

@@ -12,7 +12,6 @@ from abreast.core.errors import CallFailed
 from abreast.core.events import CALL_SETTLED, CALL_STARTED, Event, Plain
 from abreast.core.outcome import Usage
 from abreast.limits.limit import Need
-from abreast.models.chat_form import present
 from abreast.models.port import Json, Reply, Request, ToolCall
 from abreast.run.item_state import Calls, ItemState
 from abreast.run.journal import Journal
@@ -27,25 +26,28 @@ WHOLE_ITEM: Final = "item"  # in place of a digest, for the call that an item co
 REQUEST_DIGEST_BYTES: Final = 8
 
 
+# The parameters of a request that are in its digest as they are, where they are given.
+_DIGESTED: Final = (
+    *("system", "temperature", "seed", "max_tokens", "schema"),
+    *("reasoning", "thinking_tokens", "tool_choice"),
+)
+
+
 def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) -> str:
     """A short name for a request to a model: the same for equal requests, in every process."""
-    content = {
+    content: dict[str, object] = {
         "model": model,
         "messages": [_turn(message) for message in request.messages],
-        **present(
-            system=request.system,
-            temperature=request.temperature,
-            seed=request.seed,
-            max_tokens=request.max_tokens,
-            schema=request.schema,
-            stop=list(request.stop) or None,
-            tools=list(request.tools) or None,
-            extra=dict(request.extra) or None,
-            reasoning=request.reasoning,
-            thinking_tokens=request.thinking_tokens,
-            tool_choice=request.tool_choice,
-        ),
     }
+    for name in _DIGESTED:
+        if (value := getattr(request, name)) is not None:
+            content[name] = value
+    if request.stop:
+        content["stop"] = list(request.stop)
+    if request.tools:
+        content["tools"] = list(request.tools)
+    if request.extra:
+        content["extra"] = dict(request.extra)
     text = _canonical_json(content)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
@@ -115,7 +117,9 @@ class CallJournal:
         With `wait` (before a paid call) it returns a future that is done once the record survives
         a kill of this process. Without texts and without `wait`, a short call has no such event.
         """
-        facts = {"model": self._model, "tokens": need.tokens, **present(usd=need.usd or None)}
+        facts: dict[str, Plain | list[float]] = {"model": self._model, "tokens": need.tokens}
+        if need.usd:
+            facts["usd"] = need.usd
         if not self._records_texts and not wait:
             self._journal.begin(CALL_STARTED, self.path, self._lane, facts)
             return None
@@ -151,7 +155,9 @@ class CallJournal:
             text = redact(self.path, reply.text)
             if text != reply.text:
                 reply = replace(reply, text=str(text), value=_value(str(text), request))
-        facts = self._facts("done", reply.usage, times) | present(first_token=reply.first_token)
+        facts = self._facts("done", reply.usage, times)
+        if reply.first_token is not None:
+            facts["first_token"] = reply.first_token
         self._journal.over(self.path)
         self._journal.emit(
             CALL_SETTLED,
@@ -180,15 +186,16 @@ class CallJournal:
         self, state: str, used: Usage, times: Sequence[float]
     ) -> dict[str, Plain | list[float]]:
         waited, backoff, *service = times
-        more = present(waited=waited or None, backoff=backoff or None)
-        return {
-            **usage_facts(used),
-            "state": state,
-            "model": self._model,
-            "service": service,
-            **more,
-            **self.more,
-        }
+        facts = usage_facts(used)
+        facts["state"] = state
+        facts["model"] = self._model
+        facts["service"] = service
+        if waited:
+            facts["waited"] = waited
+        if backoff:
+            facts["backoff"] = backoff
+        facts.update(self.more)
+        return facts
 
 
 async def recorded_calls_of(item: ItemState) -> Calls:
@@ -250,29 +257,36 @@ def request_text(
     Files are named by type, size and digest.
     """
     turns = [("system", request.system)] if request.system is not None else []
-    turns += (
-        (turn.role, "\n".join([*(file.mark for file in turn.files), turn.content]))
+    turns += [
+        (turn.role, turn.content)
+        if not turn.files
+        else (turn.role, "\n".join([*(file.mark for file in turn.files), turn.content]))
         for turn in request.messages
-    )
+    ]
     if redact is not None:
         turns = [(role, str(redact(where, text))) for role, text in turns]
-    written = (
+    written = [
         codec.encode([role, text[:MAX_RECORDED_TURN], len(text)], where) for role, text in turns
-    )
+    ]
     return f"[{','.join(written)}]"
 
 
 def reply_text(reply: Reply, where: str) -> str:
     """A reply as it is recorded; its usage is in the event's data."""
-    more = present(
-        finish=None if reply.finish == "stop" else reply.finish,
-        model=reply.model or None,
-        id=reply.id or None,
-        tool_calls=[[call.id, call.name, call.arguments] for call in reply.tool_calls] or None,
-        changed=list(reply.changed) or None,
-        kept=list(reply.kept) or None,
-    )
-    return codec.encode({"text": reply.text, **more}, where)
+    fields: dict[str, object] = {"text": reply.text}
+    if reply.finish != "stop":
+        fields["finish"] = reply.finish
+    if reply.model:
+        fields["model"] = reply.model
+    if reply.id:
+        fields["id"] = reply.id
+    if reply.tool_calls:
+        fields["tool_calls"] = [[call.id, call.name, call.arguments] for call in reply.tool_calls]
+    if reply.changed:
+        fields["changed"] = list(reply.changed)
+    if reply.kept:
+        fields["kept"] = list(reply.kept)
+    return codec.encode(fields, where)
 
 
 def _is_redacted(kept: Json, where: str, redact: Callable[[str, object], object]) -> bool:
