@@ -132,6 +132,7 @@ def move_lines(choose):
     return "\n".join(lines)
 
 
+SEEDS = range(8)
 WAYS = {
     "delete": of_tree(delete),
     "double": of_tree(double),
@@ -162,7 +163,7 @@ def broken():
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_broken_file_gives_a_workflow_or_problems_with_lines(way, seed, broken):
     text, found = broken(way, seed)
@@ -180,9 +181,9 @@ def test_a_broken_file_gives_a_workflow_or_problems_with_lines(way, seed, broken
 
 
 def test_the_ways_break_most_files_and_not_all(broken):
-    found = [broken(way, seed)[1] for way in WAYS for seed in range(20)]
+    found = [broken(way, seed)[1] for way in WAYS for seed in SEEDS]
     whole = sum(isinstance(one, Workflow) for one in found)
-    assert 10 <= whole <= 100
+    assert 4 <= whole <= 40
     sentences = {
         re.sub(r"'.*?'|\d+", "_", problem.text)
         for one in found
