@@ -37,6 +37,16 @@ class WidthPlaces(Protocol):
     """The places of one map's width, which items that wait for a batch give up meanwhile."""
 
     can_wait: bool
+    batch_size: int
+    """The largest batch that its items have waited for."""
+
+    @property
+    def executing(self) -> int:
+        """The items of the map that execute."""
+
+    @property
+    def waiting(self) -> int:
+        """The items of the map that wait for a batch."""
 
     def leave(self, item: ItemState, span: int) -> None:
         """Give up the item's place; the map's span is at least `span` from now on."""
@@ -128,6 +138,7 @@ class ItemState:
         "key",
         "lane",
         "lenders",
+        "maps_below",
         "own_tasks",
         "permit",
         "place",
@@ -171,6 +182,7 @@ class ItemState:
         self.lenders = 0  # calls and maps beneath it that wait while its slots are lent
         self.reclaiming = False  # it waits for the slots that it lent
         self.away = False  # it waits for a batch, without a place in the width
+        self.maps_below: tuple[WidthPlaces, ...] = ()  # those that are open
         self.returning: asyncio.Future[None] | None = None  # it waits for a place again
         self.starting = False  # its start is being written to the disk
         self.settling = False  # its outcome is being written to the disk

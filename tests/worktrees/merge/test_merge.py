@@ -388,6 +388,22 @@ def test_fail_on_conflict_ends_at_the_first_and_names_all_that_are_left_out(benc
     assert "four: left out" in merged.blocked
 
 
+def test_a_conflict_names_the_one_whose_lines_clash_not_the_last_writer(bench):
+    bench.subplan("one", change("text.py", "line 1\n", "one\n"))
+    bench.subplan("two", change("text.py", "line 8\n", "two\n"))
+    bench.subplan("three", change("text.py", "line 1\n", "three\n"))
+    (conflict,) = bench.merge().conflicts
+    assert (conflict.other, conflict.leaf) == ("one", "three")
+
+
+def test_a_conflict_with_an_edit_of_the_source_beneath_others_names_the_source(bench):
+    bench.subplan("one", change("text.py", "line 1\n", "one\n"))
+    bench.subplan("two", change("text.py", "line 15\n", "two\n"))
+    change("text.py", "line 15\n", "mine\n")(bench.root)
+    (conflict,) = bench.merge().conflicts
+    assert (conflict.other, conflict.leaf) == ("source", "two")
+
+
 def test_both_edits_are_kept_when_the_base_advanced(bench):
     """The second started from the result of the first: with its base, the edit would be lost."""
     bench.subplan("one", change("text.py", "line 1\n", "one\n"))

@@ -18,7 +18,7 @@ from abreast.run.slot_lending import lend, reclaim, wait_granted
 class AwayItems:
     """The items of one map that are away; they count against its span.
 
-    If all items of a map are away, so is the item that the map is beneath.
+    If all items of the maps beneath an item are away, so is that item.
     """
 
     def __init__(
@@ -36,27 +36,59 @@ class AwayItems:
         self._start_more = start_more
         self._parent = parent
         self._count = 0
+        self.batch_size = 0  # the largest that items have waited for
         self.can_wait = True  # its function is async and runs in this process
+
+    @property
+    def executing(self) -> int:
+        """The items of the map that execute."""
+        return self._window.executing
+
+    @property
+    def waiting(self) -> int:
+        """The items of the map that are away."""
+        return self._count
+
+    async def begin(self) -> None:
+        """Take part in whether the item above is away; wait until it has a place for the map."""
+        parent = self._parent
+        if parent is None:
+            return
+        parent.maps_below = (*parent.maps_below, self)
+        if parent.away and parent.place.away is not None:
+            await parent.place.away.come_back(parent)
+
+    def close(self) -> None:
+        """Take no part any more: the map is over."""
+        parent = self._parent
+        if parent is not None:
+            parent.maps_below = tuple(each for each in parent.maps_below if each is not self)
+            self.check_parent()
 
     def leave(self, item: ItemState, span: int) -> None:
         """Give up the item's place; the map's span is at least `span` from now on."""
         window = self._window
         window.span = max(window.span, span)
+        self.batch_size = max(self.batch_size, span)
         if item.away:
             return
         item.away = True
         self._count += 1
         window.finish()
         self._start_more()
-        self.check_parent(span)
+        self.check_parent()
 
-    def check_parent(self, span: int = 0) -> None:
-        """Let the item above give up its place too, if nothing executes beneath it."""
+    def check_parent(self) -> None:
+        """Let the item above give up its place too, if all that is beneath it waits."""
         parent = self._parent
-        if self._count and not self._window.executing and parent is not None:
-            places = parent.place.away
-            if places is not None and parent.task is not None and not parent.away:
-                places.leave(parent, span)
+        if parent is None or parent.away or self._window.executing:
+            return
+        below = parent.maps_below
+        if not any(each.waiting for each in below) or any(each.executing for each in below):
+            return
+        places = parent.place.away
+        if places is not None and parent.task is not None:
+            places.leave(parent, max(each.batch_size for each in below))
 
     async def come_back(self, item: ItemState) -> None:
         """Wait for a place for the item, and for the items above it."""

@@ -190,6 +190,7 @@ class Scheduler:
 
             self.options = await ask_deciders(context.hooks, self.path, self.options)
             self.window.width, self.window.span = self.options.width, self.options.span
+        await self._away.begin()
         executor = context.executor(self.options.executor)
         self._bound = executor.bind(self._fn, self.options.width)
         self._away.can_wait = executor.carries.contextvars and is_async(self._fn)
@@ -622,6 +623,7 @@ class Scheduler:
             self._owner.results.add(
                 self.window.taken - self._failed - self._cancelled, self._failed
             )
+        self._away.close()
         self._owner.release(self)
 
     async def _settle_tasks(self, grace: float) -> None:

@@ -57,7 +57,7 @@ class MergedSoFar:
         """Start with the source tree; `differences` are those of all changes to be merged."""
         self.snapshots = snapshots
         self.entries = snapshots.entries(source)
-        self.touched: dict[str, str] = {}
+        self.writers: dict[str, list[Change]] = {}  # those that changed a path, in their order
         # For each file that a leaf has renamed: its new name, and the leaf.
         self.renames: dict[str, tuple[str, str]] = {}
         self._source = source
@@ -86,7 +86,30 @@ class MergedSoFar:
 
     def who(self, path: str) -> str:
         """The leaf that changed a path, in this merge or in an earlier apply, or `SOURCE`."""
-        return self.touched.get(path) or self._made_by(path, self._before.get(path)) or SOURCE
+        if path in self.writers:
+            return self.writers[path][-1].leaf
+        return self._in_source(path)
+
+    def _in_source(self, path: str) -> str:
+        return self._made_by(path, self._before.get(path)) or SOURCE
+
+    def who_clashes(self, each: Changed) -> str:
+        """The newest of those whose lines clash with a change: a leaf, or `SOURCE`.
+
+        The last one that changed the path, if none of them clashes alone.
+        """
+        path = each.path
+        sides: list[tuple[str, TreeEntry | None]] = []
+        for change in reversed(self.writers.get(path, [])):
+            made = self._differences[change].at(path)
+            if made is not None and made.before == each.before:
+                sides.append((change.leaf, made.after))
+        sides.append((self._in_source(path), self._before.get(path)))
+        for who, entry in sides:
+            found = merge_entry(self.snapshots, each.before, entry, each.after)
+            if isinstance(found, Clash) and found.kind is ConflictKind.CONTENT:
+                return who
+        return self.who(path)
 
     def renamed_by(self, base: str, path: str) -> tuple[str, str] | None:
         """For a renamed file: its new name, and the leaf that renamed it, or `SOURCE`."""
@@ -234,7 +257,9 @@ class TreeDraft:
         kind, other = clash.kind, self._so_far.who(each.path)
         ours = self._so_far.entries.get(each.path)
         detail = _DETAILS[kind]
-        if kind is ConflictKind.DELETE_MODIFY:
+        if kind is ConflictKind.CONTENT:
+            other = self._so_far.who_clashes(each)
+        elif kind is ConflictKind.DELETE_MODIFY:
             detail = (
                 "the first deleted what the second changed"
                 if ours is None
@@ -368,7 +393,8 @@ class TreeDraft:
     def keep(self) -> None:
         """Accept the merge: record the paths that the leaf changed and renamed."""
         leaf = self._change.leaf
-        self._so_far.touched.update((path, leaf) for path, _ in self._undo)
+        for path in dict.fromkeys(path for path, _ in self._undo):
+            self._so_far.writers.setdefault(path, []).append(self._change)
         renamed = [step.rename for step in self._accepted if step.rename is not None]
         self._so_far.renames.update((path, (to, leaf)) for path, to in renamed)
 

@@ -72,6 +72,56 @@ async def test_an_item_gives_up_its_place_when_all_beneath_it_wait():
         assert {row["batch"] for row in storm.batches()} == {1}
 
 
+@pytest.mark.parametrize("later", [False, True])
+async def test_an_item_keeps_its_place_while_another_map_beneath_it_works(later):
+    working = peak = 0
+    asked = [asyncio.Semaphore(0) for _ in range(10)]
+    two_work, go_on = asyncio.Event(), asyncio.Event()
+    async with open_batching(terms=WHOLE) as (storm, opened):
+        model = opened()
+
+        async def ask(value):
+            asked[value // 3].release()
+            return (await model.ask(f"prompt {value}", max_tokens=9)).text
+
+        async def work(_):
+            nonlocal working, peak
+            working += 1
+            peak = max(peak, working)
+            if working == 2:
+                two_work.set()
+            await go_on.wait()
+            working -= 1
+
+        async def whole(value):
+            below = abreast.current().run
+            parts = range(3 * value, 3 * value + 3)
+
+            async def ask_all():
+                return [one.ok async for one in below.map(ask, parts, width=3, name="asks")]
+
+            async def work_once():
+                for _ in parts if later else ():  # once all calls are made
+                    await asked[value].acquire()
+                return [one.ok async for one in below.map(work, [value], width=1, name="works")]
+
+            return await asyncio.gather(ask_all(), work_once())
+
+        async def let_others_start():
+            await two_work.wait()
+            for _ in range(300):  # turns of the loop, in which a third item would start
+                await asyncio.sleep(0)
+            go_on.set()
+
+        async with model, abreast.open_run("run") as run, asyncio.timeout(60):
+            waiting = asyncio.create_task(let_others_start())
+            outcomes = [one async for one in run.map(whole, range(10), width=2)]
+            await waiting
+        assert all(one.value == [[True] * 3, [True]] for one in outcomes)
+        assert peak == 2
+        assert {row["batch"] for row in storm.batches()} == {1}
+
+
 async def test_calls_side_by_side_in_one_item_wait_together():
     async with open_batching() as (storm, opened):
         model = opened()
