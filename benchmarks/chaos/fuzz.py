@@ -177,7 +177,10 @@ def try_arguments(draw: Random) -> tuple[list[str], str]:
         at = draw.randint(0, len(rest))
         rest[at : at + draw.randint(0, 2)] = [draw.choice([*_TOKENS, *rest, "--", "-", "--json"])]
     dry = ["--dry-run"] if "--dry-run" in words else []  # first, so that nothing is run
-    arguments = [word.replace("\x00", "") for word in (*first, *dry, *rest)]
+    arguments = [
+        word.replace("\x00", "").replace("\ud800", "\udcff")  # as a byte that is no UTF-8 comes
+        for word in (*first, *dry, *rest)
+    ]
     return arguments, json.dumps(arguments)
 
 

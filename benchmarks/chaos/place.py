@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-PATIENCE = 90.0  # seconds until a command that should end by itself is taken to hang
+PATIENCE = 240.0  # seconds until a command that should end by itself is taken to hang
 _OWN = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
 _SOURCES = str(Path(__file__).parents[2] / "src")
 

@@ -110,3 +110,10 @@ def test_a_step_is_one_short_line():
     assert brief({"odd": 1}) == '{"odd": 1}'
     assert brief("two\n lines") == "two lines"
     assert len(brief("x" * 1000)) == 160
+
+
+def test_a_number_that_no_float_holds_is_left_out():
+    reader = ReportReader(KNOWN["claude"])
+    result = {"type": "result", "result": "done", "total_cost_usd": int("9" * 400)}
+    reader.feed(json.dumps(result | {"num_turns": int("9" * 400)}).encode() + b"\n")
+    assert reader.end().text == "done"

@@ -490,6 +490,7 @@ def test_a_server_on_this_machine_needs_no_key_and_its_width_is_not_searched(nam
         ("proxy", "http://me:secret@x", "a user or a password doesn't belong"),
         ("ca_file", 3, "must be a text"),
         ("timeout", 0, "must be a positive number"),
+        ("rpm", int("9" * 400), "must be a positive number"),
         ("price", {"input": 1}, "must be {input = ..., output = ...}"),
         ("price", {"input": 1, "output": 1, "cached": 1}, "did you mean cached_input?"),
         ("price", {"input": 1, "output": -1}, ".output must be a number of at least 0"),

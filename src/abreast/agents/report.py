@@ -158,7 +158,12 @@ class ReportReader:
 
 def _number(found: Mapping[str, list[Any]], name: str) -> float | None:
     value = found.get(name, [None])[0]
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # an integer of more than 300 digits
+        return None
 
 
 def _text(value: object) -> str:

@@ -2,9 +2,9 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from math import isfinite
 from typing import Any, Final, TypeGuard
 from urllib.parse import urlsplit
 
@@ -176,7 +176,9 @@ def _seconds(given: object, where: str) -> float:
 
 
 def _is_finite(given: object) -> TypeGuard[float]:
-    return not isinstance(given, bool) and isinstance(given, (int, float)) and isfinite(given)
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        return False
+    return abs(given) <= sys.float_info.max  # not for an infinity, NaN or a longer integer
 
 
 _RATES: Final = ("input", "output", "cached_input", "cache_write")
