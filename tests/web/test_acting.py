@@ -20,6 +20,8 @@ from abreast.store.sqlite.store import SqliteStore
 from abreast.web.actions import ActionRefused, act
 from abreast.web.export import html
 from tests.cli.shell import Shell
+from tests.cli.storms import start_storm
+from tests.cli.test_batch import ASKED, LINES, with_lane
 from tests.cli.test_workflow import GATED
 from tests.jobs.plan.repositories import repository
 from tests.web.conftest import serving
@@ -136,6 +138,19 @@ def test_a_gate_is_approved_in_the_page_and_the_run_goes_on(abreast, open_page):
         page.get_by_role("dialog").get_by_role("button", name="approve").click()
         expect(page.locator(".title .badge")).to_have_text("done")
     assert (abreast.folder / "log").read_text() == "a\nb\n"
+
+
+def test_the_page_shows_what_waits_in_batches_and_what_they_have_saved(abreast, open_page):
+    with start_storm(batch_seconds=3600) as storm:
+        with_lane(abreast, storm)
+        assert abreast(*ASKED, "--batch", "--batch-wait", "0", given=LINES).code == 3
+        with closing(SqliteStore(abreast.store)) as store, serving(store) as served:
+            page = open_page(served, "/run/map-1")
+            facts = page.locator("dl.facts")
+            expect(facts).to_contain_text("1 batch waits with 30 calls")
+            storm.end_batches()
+            assert abreast("resume", "-q", "--batch-wait", "1min").code == 0
+            expect(facts).to_contain_text("usd saved")
 
 
 def test_a_plan_is_reviewed_applied_and_taken_back_in_the_page(abreast, open_page):
