@@ -316,10 +316,12 @@ def test_while_an_agent_runs_watch_shows_its_last_step(tmp_path, warm, job):
     project.file("flow.yaml", f"workflow: {{id: flow}}\nsteps:\n  - {step}\n")
     with project.start(*JOBS[job]) as running:
         # Not sooner: to open the store again and again would hold up the run that is to begin.
-        wait_until((tmp_path / "notes/stepped").exists)
-        wait_until(lambda: watched_steps(project))
-        steps = watched_steps(project)
-        (tmp_path / "notes/free").touch()
+        try:
+            wait_until((tmp_path / "notes/stepped").exists)
+            wait_until(lambda: watched_steps(project))
+            steps = watched_steps(project)
+        finally:
+            (tmp_path / "notes/free").touch()
         assert running.wait() == 0
     assert steps == ["looked around"]
     assert watched_steps(project) == []

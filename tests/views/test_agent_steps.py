@@ -77,6 +77,16 @@ def test_watch_shows_the_last_step_of_each_agent_that_runs():
     assert "agents" not in snapshot(chart, "run", "running", 9.0)
 
 
+def test_a_step_that_is_recorded_before_the_start_of_its_item_is_shown():
+    chart = LaneChart()
+    for event in sorted(journal(), key=lambda event: event.kind == kinds.ITEM_STARTED):
+        chart.add(event)
+    found = snapshot(chart, "run", "running", 9.0)["agents"]
+    assert [one["key"] for one in found] == ["a", "b"]
+    chart.add(Event(99, kinds.RUN_RESUMED, "run", 99.0, 99.0, None, {}))
+    assert "agents" not in snapshot(chart, "run", "running", 9.0)
+
+
 def test_the_live_lines_show_them_until_their_items_end():
     for live in (MapLive("run"), WorkflowLive()):
         for event in journal():

@@ -84,6 +84,7 @@ class LaneFold(ABC, Generic[AnyLane]):
 
     def _abandon(self, path: str, state: str) -> None:
         """An item has ended without an outcome: its driver is gone, or its map has ended."""
+        self.agents.end(path)
         self._leave(path, state)
 
     # --- runs and maps ----------------------------------------------------------------------------
@@ -139,6 +140,7 @@ class LaneFold(ABC, Generic[AnyLane]):
         self._began(lane, bar)
 
     def _attempt_failed(self, event: Event) -> None:
+        self.agents.end(event.path)
         self._leave(event.path, RETRIED)
         self._retried(event, self._lane(event))
         self._item_queued(event)
@@ -148,6 +150,7 @@ class LaneFold(ABC, Generic[AnyLane]):
         state = outcome_state(event.data)
         ran = event.path in lane.running
         since = self._leave(event.path, state)
+        self.agents.end(event.path)
         if not ran and event.data.get("service"):
             bar = self._brief_bar(event.path, event.data, since)
             self._began(lane, bar)
@@ -159,8 +162,8 @@ class LaneFold(ABC, Generic[AnyLane]):
         self.batches.add(event)
 
     def _agent_step(self, event: Event) -> None:
-        if event.path in self._open:
-            self.agents.add(event)
+        # The start of an item may be recorded after its first step: it is not, if it ends at once.
+        self.agents.add(event)
 
     def _batch(self, event: Event) -> None:
         self.batches.add(event)
@@ -175,7 +178,6 @@ class LaneFold(ABC, Generic[AnyLane]):
 
     def _leave(self, path: str, state: str) -> float | None:
         """End an item's attempt or its waiting; return the time since when it waited."""
-        self.agents.end(path)
         lane = self._open.pop(path, None)
         if lane is None:
             return None
@@ -187,6 +189,7 @@ class LaneFold(ABC, Generic[AnyLane]):
     def _abandon_all(self, state: str) -> None:
         for path in list(self._open):
             self._abandon(path, state)
+        self.agents.clear()
         self._maps.clear()
 
     # --- names ------------------------------------------------------------------------------------

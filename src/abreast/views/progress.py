@@ -218,6 +218,10 @@ class LastSteps:
         """Forget the agent of an item that has ended."""
         self._steps.pop(path, None)
 
+    def clear(self) -> None:
+        """Forget all: their driver is gone."""
+        self._steps.clear()
+
     def items(self) -> list[tuple[str, str]]:
         """The key and the last step of each item whose agent runs, in the order of their paths."""
         # Copied first: the live line is drawn by another thread than the one that adds events.

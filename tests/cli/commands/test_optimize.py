@@ -541,7 +541,7 @@ def test_a_line_shows_who_is_checked_and_who_is_measured():
     live = CandidatesLive()
 
     def said():
-        return "  ".join(text for text, _ in live.parts())
+        return "  ".join(text for text, _ in live.parts() if text)
 
     live.add(happened(ITEM_STARTED, "optimize/tries/candidate/a/behaviour"))
     live.add(happened(ITEM_STARTED, "optimize/tries/candidate/b/behaviour"))
