@@ -25,7 +25,7 @@ from abreast.store.sqlite.store import SqliteStore
 from abreast.testing.storm import StormProcess, start_process
 
 PATIENCE = 600.0  # seconds until a run that should end by itself is taken to hang
-LONGEST_LIFE = 6.0  # seconds after which a driver is killed, at most
+LIVES = (0.8, 6.0)  # times the time that a command takes to start: when a driver is killed
 SEED = 1  # of the runs, so that both send the same requests
 FAULTS = {"lost": 0.1, "500-created": 0.1, "expired": 0.05, "partial": 0.05, "cut": 0.1}
 PHASES = {
@@ -138,8 +138,12 @@ def kill_and_resume(
         direct = work.output()
         storm.change(latency=1.0 if in_submissions else 0.2)
 
+        started = time.monotonic()
+        work.start("runs", "--store", "direct.db").wait(PATIENCE)
+        start_up = time.monotonic() - started  # on this machine, now
+
         def life() -> float | None:
-            return None if in_submissions else chance.uniform(0.3, LONGEST_LIFE)
+            return None if in_submissions else start_up * chance.uniform(*LIVES)
 
         def accepted() -> bool:
             return len({row["batch"] for row in storm.batches()}) > found.kills
@@ -191,7 +195,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=5000)
     parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--size", type=int, default=500)
+    parser.add_argument("--size", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     given = parser.parse_args()
     print(f"seed {given.seed}")
