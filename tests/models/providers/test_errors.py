@@ -202,6 +202,8 @@ NOON = 1_763_208_000.0  # 2025-11-15T12:00:00Z
         ("", None),
         ("soon", None),
         ("6m0x", None),
+        ("9" * 400 + "s", None),
+        ("Thu, 01 Jan 99999999999 00:00:00 GMT", None),
     ],
 )
 def test_seconds_however_they_are_told(told, seconds):

@@ -362,9 +362,10 @@ class HttpClient:
 
     def failure(self, error: BaseException, body: bytes, host: str | None = None) -> CallFailed:
         """The error for a failed connection or answer, with the part received so far."""
-        reason = one_line(
-            self.clean(getattr(error, "strerror", None) or str(error) or type(error).__name__)
-        )
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if isinstance(error, aiohttp.ServerDisconnectedError):
+            said = "Server disconnected"  # its text may be a half of the answer's headers
+        reason = one_line(self.clean(said))
         kind: type[CallFailed] = ConnectionLost
         match error:
             case aiohttp.ConnectionTimeoutError():

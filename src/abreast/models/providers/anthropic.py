@@ -17,15 +17,14 @@ from abreast.models.providers.provider import (
     Document,
     EventFold,
     Provider,
-    ReplyDraft,
     answer_tool,
     arguments_of,
-    count,
     schema_in_words,
     system_texts,
     take_answer,
     ways_from,
 )
+from abreast.models.providers.reply_draft import ReplyDraft, count
 from abreast.models.providers.thinking import EFFORT_TOKENS, Kept, kept_of, turn_parts
 from abreast.models.schema import boxed, strict, without_bounds
 

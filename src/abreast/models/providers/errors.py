@@ -337,7 +337,8 @@ def seconds_of(text: str, wall: float | None = None) -> float | None:
         return number
     parts = _DURATION_PART.findall(text)
     if parts and "".join(amount + unit for amount, unit in parts) == text:
-        return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
+        total = sum(float(amount) * _UNITS[unit] for amount, unit in parts)
+        return total if isfinite(total) else None
     moment = _moment(text)
     return (
         None
@@ -358,7 +359,7 @@ def _moment(text: str) -> float | None:
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             moment = read(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
         if moment.tzinfo is not None:
             return moment.timestamp()

@@ -15,13 +15,12 @@ from abreast.models.providers.provider import (
     Document,
     EventFold,
     Provider,
-    ReplyDraft,
     arguments_of,
-    count,
     schema_in_words,
     system_texts,
     ways_from,
 )
+from abreast.models.providers.reply_draft import ReplyDraft, count
 from abreast.models.providers.thinking import EFFORT_TOKENS, kept_of, output_bound, turn_parts
 
 _FINISH: dict[str | None, Finish] = {"STOP": "stop", "MAX_TOKENS": "length"}

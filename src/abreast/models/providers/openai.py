@@ -18,13 +18,12 @@ from abreast.models.providers.provider import (
     Document,
     EventFold,
     Provider,
-    ReplyDraft,
     answer_tool,
-    count,
     schema_in_words,
     take_answer,
     ways_from,
 )
+from abreast.models.providers.reply_draft import ReplyDraft, count
 from abreast.models.providers.thinking import (
     Kept,
     kept_of,

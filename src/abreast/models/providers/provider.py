@@ -22,7 +22,6 @@ from abreast.models.estimate import media_tokens_in, tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
 from abreast.models.lanes import LaneSettings, Structured
 from abreast.models.port import (
-    Finish,
     Json,
     OnText,
     Reply,
@@ -39,6 +38,12 @@ from abreast.models.providers.accepted_form import (
 )
 from abreast.models.providers.errors import fault_in, fault_of, one_line
 from abreast.models.providers.first_calls import FirstTurn
+from abreast.models.providers.reply_draft import (
+    MALFORMED,
+    ReplyDraft,
+    checked,
+    replace_surrogates,
+)
 from abreast.models.providers.thinking import Kept
 from abreast.models.schema import boxed, check_schema, parse, unboxed
 
@@ -84,27 +89,6 @@ class Events:
         """
         last = [*self._data, self._rest.strip().removeprefix(b"data:").strip()]
         return [DONE] if DONE in last else []
-
-
-@dataclass(slots=True)
-class ReplyDraft:
-    """A reply as it was read, independent of the provider.
-
-    Tokens are None if the provider did not send them.
-    """
-
-    text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    finish: Finish = "stop"
-    refusal: str = ""
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    model: str = ""
-    id: str = ""
-    cached_input_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
-    kept: Kept = ()
 
 
 @dataclass(slots=True)
@@ -405,8 +389,8 @@ class Provider(ABC):
             )
         document = self._document(answer.body, lambda: answer.body)
         try:
-            return self.read(document, request)
-        except (LookupError, TypeError, ValueError, AttributeError):
+            return checked(self.read(document, request))
+        except MALFORMED:
             raise self._malformed(answer.body) from None
 
     def _document(self, data: bytes, kept: Callable[[], bytes]) -> Document:
@@ -444,7 +428,7 @@ class Provider(ABC):
             self._check_complete(fold, exchange)
             reply = self._reply(
                 request,
-                fold.finished(),
+                self._finished(fold, exchange),
                 exchange.kept(),
                 exchange.headers,
                 seconds=seconds,
@@ -485,11 +469,17 @@ class Provider(ABC):
         document = self._document(data, exchange.kept)
         try:
             piece = fold.take(document)
-        except (LookupError, TypeError, ValueError, AttributeError):
+        except MALFORMED:
             raise self._malformed(exchange.kept()) from None
         if piece:
             fold.pieces.append(piece)
         return piece
+
+    def _finished(self, fold: EventFold, exchange: Exchange) -> ReplyDraft:
+        try:
+            return checked(fold.finished())
+        except MALFORMED:
+            raise self._malformed(exchange.kept()) from None
 
     def _check_complete(self, fold: EventFold, exchange: Exchange) -> None:
         if not fold.begun and exchange.kept().strip():
@@ -509,7 +499,7 @@ class Provider(ABC):
         first: float | None = None,
     ) -> Reply:
         clean = self._http.clean  # a reply is recorded, and must not contain the key
-        text, calls, finish = clean(_replace_surrogates(draft.text)), draft.tool_calls, draft.finish
+        text, calls, finish = clean(draft.text), draft.tool_calls, draft.finish
         if calls:
             calls = tuple(
                 ToolCall(clean(each.id), clean(each.name), clean(each.arguments)) for each in calls
@@ -557,7 +547,7 @@ class Provider(ABC):
         found = []
         for each in kept:
             text = json.dumps(each, ensure_ascii=False)
-            if self._http.clean(_replace_surrogates(text)) == text:
+            if self._http.clean(replace_surrogates(text)) == text:
                 found.append(each)
         return tuple(found)
 
@@ -647,15 +637,6 @@ def _is_stream(exchange: Exchange) -> bool:
     )
 
 
-def _replace_surrogates(text: str) -> str:
-    """A text that can be stored: surrogate pairs are joined, lone surrogates replaced."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 def system_texts(request: Request) -> list[str]:
     """The system prompt, and the turns of that role."""
     turns = [each.content for each in request.messages if each.role == "system"]
@@ -696,11 +677,6 @@ def take_answer(draft: ReplyDraft, schema: Mapping[str, Any]) -> None:
 
 
 # --- parts of replies and requests
-
-
-def count(value: object) -> int | None:
-    """A number of tokens as a provider sends it; None if it is no such number."""
-    return value if type(value) is int and value >= 0 else None
 
 
 def tokens_in(request: Request) -> int:
