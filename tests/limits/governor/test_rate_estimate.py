@@ -295,6 +295,20 @@ def test_a_call_bigger_than_a_minute_goes_when_the_minute_is_empty():
     assert copy.next_chance(5.0, 0.0, 62.0) == pytest.approx(63.0)
 
 
+def test_calls_of_a_fixed_minute_count_again_if_the_minute_slides_after_all():
+    copy = CounterCopy(60.0, 0.0)
+    copy.is_bucket, copy.amount = False, 2.0
+    copy.sent.boundary = 10.0
+    copy.add(1, 1.0, 5.0)
+    copy.add(2, 1.0, 12.0)
+    assert copy.sent.used == 1.0  # the first was in the minute before
+    copy.sent.boundary = None
+    assert copy.sent.used == 2.0
+    assert copy.next_chance(1.0, 0.0, 20.0) == pytest.approx(65.0, abs=0.01)
+    copy.sent.boundary = 10.0
+    assert copy.sent.used == 1.0
+
+
 def test_calls_of_long_ago_are_forgotten():
     copy = CounterCopy(60.0, 0.0)
     copy.add(1, 5.0, 0.0)

@@ -32,7 +32,7 @@ class SentCalls:
         self._entries: deque[SentCall] = deque()  # those that count
         self._past: deque[SentCall] = deque()
         self._by_serial: dict[int, SentCall] = {}
-        self.boundary: float | None = None
+        self._boundary: float | None = None
         self.used = 0.0  # what was taken in the minute
         self.spent = 0.0  # what was taken since the beginning
 
@@ -49,11 +49,30 @@ class SentCalls:
         """When the oldest that counts was sent."""
         return self._entries[0].at if self._entries else None
 
+    @property
+    def boundary(self) -> float | None:
+        """When a fixed minute begins; None if minutes slide."""
+        return self._boundary
+
+    @boundary.setter
+    def boundary(self, boundary: float | None) -> None:
+        """Count in another way: calls that no longer counted may count again, and the reverse."""
+        if boundary == self._boundary:
+            return
+        self._boundary = boundary
+        calls = [*self._past, *self._entries]
+        now = calls[-1].at if calls else 0.0
+        for entry in calls:
+            entry.counts = self.leaves_at(entry.at) > now
+        self._past = deque(entry for entry in calls if not entry.counts)
+        self._entries = deque(entry for entry in calls if entry.counts)
+        self.used = sum(entry.cost for entry in self._entries)
+
     def leaves_at(self, at: float) -> float:
         """When a call that was sent then no longer counts."""
-        if self.boundary is None:
+        if self._boundary is None:
             return at + self._minute
-        return self.boundary + (floor((at - self.boundary) / self._minute) + 1) * self._minute
+        return self._boundary + (floor((at - self._boundary) / self._minute) + 1) * self._minute
 
     def add(self, serial: int, cost: float, now: float) -> None:
         """Record a call that was sent."""
