@@ -794,6 +794,9 @@ class Guards:
                 guards.leave(self)
                 self.lock.release()
 
+            def locked(self):
+                return self.lock.locked()
+
             def __enter__(self):
                 return self.acquire()
 
@@ -842,5 +845,6 @@ async def test_while_items_run_nobody_who_holds_a_guard_waits_for_another(guards
             guards.nested.clear()
             assert len([outcome async for outcome in run.map(work, range(60), width=6)]) == 60
             found = {pair for pair in guards.nested if any("abreast" in file for file in pair)}
-    assert found == set()
+    # From Python 3.14 on a handle has a lock of its own, which is held while its callback runs.
+    assert {pair for pair in found if not pair[0].endswith("asyncio/events.py")} == set()
     assert len(seen) >= 120

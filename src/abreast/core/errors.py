@@ -388,6 +388,9 @@ class StoreCorrupt(StoreError):
 class StoreDamaged(StoreCorrupt):
     """Rows of a run are not as they were written; the message names them."""
 
+    run_id: str = ""
+    """The run, as far as its row can be read."""
+
 
 class TypeNotLoaded(StoreError):
     """A recorded value has a type that this program has not imported.

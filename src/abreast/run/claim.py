@@ -15,6 +15,7 @@ from abreast.core.version import VERSION
 from abreast.run.context import Opening, RunContext
 from abreast.store.port import ControlRequest, Driver, JsonValue, RunRow, Store
 from abreast.store.postgres.address import without_password
+from abreast.store.totals import RunTotals
 from abreast.store.writer import WRITER_INTERVALS, CommitListener, CommitWriter
 
 _SEED_RULE = "seed_rule"
@@ -98,7 +99,10 @@ def start_writer(context: RunContext, store: Store, row: RunRow) -> None:
         lambda error: context.root.stop(error, lost=True),
         _on_requested(context),
     )
-    context.writer = CommitWriter(store, row, listener, context.spent, WRITER_INTERVALS)
+    context.totals = RunTotals(row)
+    context.writer = CommitWriter(
+        store, row, listener, context.spent, WRITER_INTERVALS, totals=context.totals
+    )
 
 
 def _on_committed(context: RunContext) -> Callable[[int, float], None]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from abreast.run.journal import Journal
     from abreast.run.shared_lanes import SharedLanes
     from abreast.store.port import JsonValue, RunRow, Store
+    from abreast.store.totals import RunTotals
     from abreast.store.writer import CommitWriter
 
 GRACE = 5.0  # seconds that cancelled work has to clean up after itself
@@ -119,6 +120,7 @@ class RunContext:
     root: RootScope
     journal: Journal | None = None
     writer: CommitWriter | None = None
+    totals: RunTotals | None = None  # the counts that are kept in the run's row
     store: Store | None = None
     shared_lanes: SharedLanes | None = None  # those that calls have used
     batches: ClosableBatches | None = None  # of calls that are made in batches

@@ -20,7 +20,9 @@ from abreast.store.rows import Row, run_row
 
 def damaged(path: str, run_id: str, faults: Sequence[Fault]) -> StoreDamaged:
     """The error for a run whose rows are not as they were written."""
-    return StoreDamaged(f"run {run_id} in {path} is damaged: {named(faults)}")
+    error = StoreDamaged(f"run {run_id} in {path} is damaged: {named(faults)}")
+    error.run_id = run_id
+    return error
 
 
 def whole_ledgers(rows: Iterable[Row]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from abreast.store.checksums import (
 )
 from abreast.store.port import Store
 from abreast.store.rows import facts_of, facts_text
+from abreast.store.totals import without_totals
 
 RUN_RECOVERED: Final = "run-recovered"
 RECOVERED: Final = "recovered from a damaged store"
@@ -68,7 +69,7 @@ def _mended(run: StoredRun, check: RunCheck, at: float) -> StoredRun:
     return run._replace(
         tags=_json_or(run.tags, "[]"),
         manifest=_json_or(run.manifest, "{}"),
-        spent=_json_or(run.spent, "{}"),
+        spent=facts_text(without_totals(facts_of(_json_or(run.spent, "{}")))),
     )
 
 

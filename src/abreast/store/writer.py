@@ -17,6 +17,7 @@ from abreast.core.errors import AbreastError, StoreError
 from abreast.core.events import Event
 from abreast.core.frozen import record
 from abreast.store.port import ControlRequest, RunRow, Store
+from abreast.store.totals import RunTotals
 
 T = TypeVar("T")
 
@@ -71,9 +72,12 @@ class CommitWriter:
         listener: CommitListener,
         spent: Callable[[], Mapping[str, float]],
         intervals: WriterIntervals = WRITER_INTERVALS,
+        *,
+        totals: RunTotals | None = None,
     ) -> None:
         """Start both threads; call it from inside the running loop."""
         self._intervals = intervals
+        self._totals = totals
         self._store = store
         self._row = row
         self._listener = listener
@@ -225,7 +229,10 @@ class CommitWriter:
         )
         began = SYSTEM_CLOCK.now()
         try:
-            self._store.commit(self._row.id, self._row.epoch, events, self._spent())
+            spent = self._spent()
+            if self._totals is not None:
+                spent = {**spent, **self._totals.facts(events)}
+            self._store.commit(self._row.id, self._row.epoch, events, spent)
         except Exception as error:  # noqa: BLE001 - if this thread died, callers would wait forever
             self.broken = True
             flushed = threading.Event()

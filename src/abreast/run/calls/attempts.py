@@ -231,10 +231,11 @@ class CallAttempts:
         """Give back what was held; budgets and rates keep what was actually used."""
         holds: Sequence[Hold] = grant.holds
         if grant.credit:
-            # The item was charged for the request at these limits already.
+            # The item was charged for the first request at these limits already; a call of an
+            # agent has one for each turn.
             prepaid = [hold for hold in holds if hold.limit in grant.credit]
             holds = [hold for hold in holds if hold.limit not in grant.credit]
-            self._gate.give(prepaid, replace(used, requests=0))
+            self._gate.give(prepaid, replace(used, requests=max(0, used.requests - 1)))
         self._gate.give(holds, used)
         if grant.borrowed is not None:
             grant.borrowed.give_back()

@@ -357,6 +357,10 @@ class ForwardedCaller(Caller):
         """Not known here."""
         return False
 
+    def warmed(self) -> Caller:
+        """Itself: the driver makes the calls."""
+        return self
+
     async def close(self) -> None:
         """Nothing to close here."""
 

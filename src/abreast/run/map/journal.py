@@ -3,7 +3,7 @@
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import CodeType
@@ -29,7 +29,7 @@ from abreast.run.journal import Facts, Journal
 from abreast.run.map.options import MapOptions
 from abreast.run.outcome_record import facts_of, is_final, restore
 from abreast.store.codec import codec
-from abreast.store.port import Store
+from abreast.store.port import Recorded, Store
 
 MAX_KEYS_IN_MESSAGE = 10  # a message with more keys says "and N more"
 
@@ -212,15 +212,17 @@ class MapJournal:
                     "see whether it took effect; to run it again, resume with retry"
                 )
                 known[item.index] = Failed(item.index, item.key, error, item.lane)
+        again = [item for item in items if item.index not in known]
+        self._replace(found[item.path] for item in again if item.path in found)
         if charged:
-            await self._find_charged(
-                [
-                    item
-                    for item in items
-                    if item.index not in known and not item.ignores_recorded_calls
-                ]
-            )
+            await self._find_charged([item for item in again if not item.ignores_recorded_calls])
         return known
+
+    def _replace(self, recorded: Iterable[Recorded]) -> None:
+        """Tell the run's totals that these outcomes are to be replaced."""
+        if self._context.totals is not None:
+            for one in recorded:
+                self._context.totals.replace(one.path, str(one.data["state"]))
 
     async def _find_charged(self, items: Sequence[ItemState]) -> None:
         """Mark items whose request was charged already: a call or step beneath is recorded."""
