@@ -21,7 +21,6 @@ from abreast.core.events import Event
 from abreast.store.checked_runs import DrivenRun, damaged, run_of, runs_of, whole_ledgers
 from abreast.store.checksums import Fault, StoredEvent, StoredRun, row_sum
 from abreast.store.driver_locks import DriverLocks
-from abreast.store.notes import read_notes
 from abreast.store.os_errors import as_store_error
 from abreast.store.port import (
     PRUNED,
@@ -50,6 +49,7 @@ from abreast.store.rows import (
     replaced,
 )
 from abreast.store.sqlite.database import Database
+from abreast.store.sqlite.notes import read_notes
 from abreast.store.sqlite.run_rows import (
     Commit,
     RunEnd,

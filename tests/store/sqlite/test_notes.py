@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from abreast.core.errors import DriverReplaced, RunBusy, StoreLocked
-from abreast.store import notes
+from abreast.store.sqlite import notes
 from abreast.store.sqlite.store import SqliteStore
 from tests.store.children import child, said_by
 from tests.store.contract import ANN, BOB, begin, forget_checksums, settled
