@@ -4,7 +4,9 @@ The first worker that needs it starts it; it ends with the process that all work
 """
 
 import fcntl
+import importlib
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +38,17 @@ def addresses():
                 )
             assert found.returncode == 0, found.stderr
             place.write_text(_start())
+    _leave_random_numbers_alone()
     return place.read_text().split()
+
+
+def _leave_random_numbers_alone():
+    """Give the threads of connection pools random numbers of their own.
+
+    To Hypothesis, a change of the global ones while it draws is a fault of the strategy.
+    """
+    pools = importlib.import_module("psycopg_pool.base")
+    pools.random = random.Random().random
 
 
 def _start():

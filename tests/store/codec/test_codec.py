@@ -377,8 +377,13 @@ def test_too_little_stack_is_a_clear_error_both_ways():
         frame, used = frame.f_back, used + 1
     with pytest.raises(CannotStore, match="nested too deeply"):
         at_depth(room - used + 50, lambda: encode(deep, "here"))
-    with pytest.raises(StoreError, match="nested too deeply"):
-        at_depth(room - used + 50, lambda: decode(text))
+    try:
+        found = at_depth(room - used + 50, lambda: decode(text))
+    except StoreError as error:
+        assert "nested too deeply" in str(error)  # noqa: PT017 - it need not be raised
+    else:  # the parser is in C, which some versions of Python do not count
+        assert sys.version_info >= (3, 12)
+        assert found == deep
 
 
 def test_parts_shared_so_often_that_they_would_never_be_written_out_are_refused(monkeypatch):

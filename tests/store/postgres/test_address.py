@@ -1,9 +1,13 @@
 """Addresses are read as libpq reads them, and no password is ever in a text to show."""
 
+import errno
+
 import pytest
 
 from abreast.assembly.names import find_store
+from abreast.core.errors import StoreError
 from abreast.store.postgres.address import parse_address, without_password
+from abreast.store.postgres.server_errors import as_store_error
 
 
 @pytest.mark.parametrize(
@@ -62,3 +66,10 @@ def test_without_psycopg_the_command_that_installs_it_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ValueError, match=r"psycopg, which is not installed: .*postgres"):
         find_store("postgresql://db/runs")
+
+
+def test_without_a_free_descriptor_a_statement_that_is_not_read_yet_is_an_error_of_the_store():
+    full = OSError(errno.EMFILE, "Too many open files", "list_requests.sql")
+    with pytest.raises(StoreError, match="can't be used: Too many open files"):
+        with as_store_error("postgresql://here/runs"):
+            raise full

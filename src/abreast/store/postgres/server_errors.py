@@ -66,11 +66,16 @@ def is_starting(error: psycopg.Error) -> bool:
 
 @contextmanager
 def as_store_error(url: str) -> Iterator[None]:
-    """Raise a `StoreError` about the store at `url` in place of an error of psycopg."""
+    """Raise a `StoreError` about the store at `url` in place of an error of psycopg.
+
+    An OSError is one of reading a statement from its file: no descriptor may be free.
+    """
     try:
         yield
     except psycopg.Error as error:
         raise store_error(error, url) from error
+    except OSError as error:
+        raise StoreError(f"{url} can't be used: {error.strerror or error}") from error
     except UnicodeEncodeError as error:
         raise StoreError(
             f"{url} can't take a name with a lone surrogate in it: {error.object!r}"
