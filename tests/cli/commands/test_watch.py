@@ -481,6 +481,24 @@ def test_an_empty_run_has_a_picture_too():
     )
 
 
+def test_in_a_narrow_terminal_what_a_line_has_no_room_for_stands_below():
+    chart = LaneChart()
+    used = {"usage": {"input": 40, "output": 2, "requests": 2, "usd": 0.5}}
+    for number, state in enumerate(("done", "failed")):
+        path = f"run/items/000{number}"
+        chart.add(Event(2 * number, kinds.ITEM_STARTED, path, 1.0, 1.0, None, {}))
+        facts = {"state": state, **used}
+        chart.add(Event(2 * number + 1, kinds.ITEM_SETTLED, path, 2.0, 2.0, None, facts))
+
+    wide, *_ = draw(chart, "run-1", "done", 2.0, Canvas(100, 20)).plain.split("\n")
+    for width in (50, 30):
+        lines = draw(chart, "run-1", "done", 2.0, Canvas(width, 20)).plain.split("\n")
+        header = lines[: lines.index("")]
+        assert max(map(len, header)) <= width
+        assert "   ".join(header) == wide
+        assert len(header) > 1
+
+
 def test_times_are_written_as_people_do():
     assert [clock(seconds) for seconds in (0, 0.25, 4, 59, 60, 90, 3600, 7325)] == [
         "0 s",

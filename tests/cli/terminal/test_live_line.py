@@ -20,6 +20,7 @@ from abreast.core.events import (
     Event,
 )
 from abreast.jobs.map.view import MapLive
+from abreast.models.embedded.loading import LOADING
 from abreast.views.job_view import LiveText
 from abreast.views.progress import RunProgress
 from tests.cli.shell import PATIENCE
@@ -141,6 +142,17 @@ class Counted(LiveText):
 
     def parts(self):
         return [("events", ""), ("", "red"), (f"{self.events}\x1b", "dim")]
+
+
+def test_a_model_that_is_loaded_is_told_at_once_and_no_more_when_it_is_there(capsys):
+    line = LiveLine(Counted())
+    with LOADING.during("loading local/one"):
+        assert capsys.readouterr().err == "events  0  loading local/one"
+    assert capsys.readouterr().err == "\r\x1b[2Kevents  0"
+    line.close()
+    capsys.readouterr()
+    with LOADING.during("loading local/two"):
+        assert capsys.readouterr().err == ""
 
 
 def test_a_line_steps_aside_is_drawn_again_and_ends_for_good(capsys):

@@ -57,6 +57,7 @@ _ASCII_LEVELS: Final = " .:-=+*#%"
 _BLOCKS: Final = " ▏▎▍▌▋▊▉"
 _PARTS_PER_CELL: Final = len(_BLOCKS)
 _MAX_AGENTS: Final = 16  # whose last steps are shown
+_MAX_HEADER: Final = 3  # lines about the run, above its lanes
 _NAME_WIDTH: Final = 20  # characters of a lane's name
 _MAX_SUMMED: Final = 4  # clients, models or tags of a server in a line
 
@@ -143,9 +144,10 @@ def draw(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> 
     )
     frame = DrawingFrame.of(chart, now, max(10, canvas.width - margin))
     sums = [Text(line, "dim") for line in _sums(chart)]
-    lines = [_header(chart, run, state, now), *sums, Text()]
+    header = _header(chart, run, state, now, canvas)
+    lines = [*header, *sums, Text()]
     agents = chart.agents.items()[:_MAX_AGENTS]
-    taken = 5 + len(sums) + 2 * len(chart.lanes) + len(agents)
+    taken = 4 + len(header) + len(sums) + 2 * len(chart.lanes) + len(agents)
     shown = _visible_lanes(chart, frame, canvas.height - taken)
     for strip, rows in shown:
         for bars in rows:
@@ -180,16 +182,23 @@ def _name(strip: ChartLane) -> str:
     return name if len(name) <= _NAME_WIDTH else f"{name[:9]}..{name[-9:]}"
 
 
-def _header(chart: LaneChart, run: str, state: str, now: float) -> Text:
-    line = (
+def _header(chart: LaneChart, run: str, state: str, now: float, canvas: Canvas) -> list[Text]:
+    """The run in one line; in a narrow terminal what does not fit there stands below."""
+    lines = [
         Text()
         .append(f"{one_line(run)}  ", "bold")
         .append(state, _text_style(state if state in _COLOURS else CANCELLED))
-    )
-    line.append(f" {elapsed(chart, now)}", "dim")
+        .append(f" {elapsed(chart, now)}", "dim")
+    ]
+    most = min(_MAX_HEADER, canvas.height // 6)
     for part, kind in summary_parts(chart, now):
-        line.append("   ").append(part, _text_style(kind) if kind else "dim")
-    return line
+        if lines[-1].cell_len + len(part) + 3 > canvas.width and len(lines) < most:
+            lines.append(Text())
+        space = "   " if lines[-1] else ""
+        lines[-1].append(space).append(part, _text_style(kind) if kind else "dim")
+    for line in lines:
+        line.truncate(canvas.width, overflow="ellipsis")
+    return lines
 
 
 def _visible_lanes(chart: LaneChart, frame: DrawingFrame, room: int) -> list[VisibleLane]:

@@ -10,6 +10,7 @@ from typing import Any
 from abreast.cli.errors import one_line
 from abreast.cli.signals import Interrupts
 from abreast.core.clock import SYSTEM_CLOCK
+from abreast.models.embedded.loading import LOADING
 from abreast.views.job_view import LiveText
 
 
@@ -18,6 +19,11 @@ def wants_progress() -> bool:
     return (
         sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     )
+
+
+def runs_in_ci() -> bool:
+    """Whether the output goes to a log of continuous integration: `CI` is set, as servers do."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 class LiveLine:
@@ -35,6 +41,7 @@ class LiveLine:
         self._lock = threading.Lock()
         self._due = SYSTEM_CLOCK.now() + source.delay
         self._visible = self._closed = False
+        LOADING.listen(self._redraw)
 
     def __call__(self, *news: Any) -> None:
         """Hand news to the source, and draw the line if it has changed and it is time."""
@@ -65,18 +72,25 @@ class LiveLine:
         Without `wait`, it may stay until the next call if a thread is drawing at this moment.
         """
         self._closed = True
+        LOADING.unlisten(self._redraw)
         if self._lock.acquire(blocking=wait):
             try:
                 self._erase()
             finally:
                 self._lock.release()
 
+    def _redraw(self) -> None:
+        """Draw it at once: a model begins to be loaded, or is there."""
+        with self._lock:
+            self._draw()
+
     def _draw(self) -> None:
         from rich.text import Text
 
         self._erase()
         if not self._closed:
-            parts = [(one_line(text), style) for text, style in self._source.parts() if text]
+            told = [*self._source.parts(), *((text, "yellow") for text in LOADING.texts)]
+            parts = [(one_line(text), style) for text, style in told if text]
             self._console.print(
                 Text("  ").join(Text(*part) for part in parts),
                 end="",

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from abreast.core.errors import CallFailed, NoSuchModel
 from abreast.models.embedded import weights
+from abreast.models.embedded.loading import LOADING
 from abreast.models.embedded.request import EmbeddedRequest, library
 from abreast.models.embedded.weights import Progress
 
@@ -181,8 +182,12 @@ class Loaded:
     def _load_once(self) -> Any:  # noqa: ANN401 - the library has no types
         with self._server_lock:
             if self._server is None:
-                self.source.ensure_file(self._stop)
-                self._server = _load(self.source, self._settings)
+                there = self.source.weights is None or self.source.path.exists()
+                with LOADING.during(
+                    f"{'loading' if there else 'fetching the weights of'} {self.source.name}"
+                ):
+                    self.source.ensure_file(self._stop)
+                    self._server = _load(self.source, self._settings)
                 self._loads += 1
             return self._server
 
