@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from abreast.models.embedded.weights import SMOLLM2, is_present
+from abreast.system.paths import cache_directory
 from abreast.testing.storm import StormProcess, start_process
 from benchmarks.peers import ROOT
 
@@ -37,6 +39,10 @@ base_url = "{storm}/v1"
 [lanes.responses]
 kind = "openai-responses"
 base_url = "{strict}/v1"
+[lanes.nowhere]
+base_url = "{storm}/nowhere/v1"
+[serve.models.careful]
+ask = ["nowhere/gpt-x", "openai/gpt-x"]
 """
 
 
@@ -89,7 +95,7 @@ def serve(
 
 
 def environment(folder: Path) -> Mapping[str, str]:
-    """Nothing but paths, an invented key, and a home of its own."""
+    """Nothing but paths, an invented key, an empty home, and the embedded model."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
     return {
@@ -99,6 +105,9 @@ def environment(folder: Path) -> Mapping[str, str]:
         "ANTHROPIC_API_KEY": INVENTED_KEY,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         "NO_PROXY": "*",
+        "ABREAST_CACHE": str(cache_directory()),
+        # Only if its weights are here: they are not fetched for this.
+        **({"EMBEDDED_MODEL": SMOLLM2.name} if is_present(SMOLLM2) else {}),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_TELEMETRY": "1",
         "DISABLE_AUTOUPDATER": "1",

@@ -2,14 +2,16 @@
 
 limits: three clients in three processes make 600 calls at a provider that takes 12 at once and 600
 a minute, with and without the server. cost: CPU and added latency of a call, beside a proxy of
-aiohttp that only passes on, and litellm's proxy if `--litellm PYTHON` names an interpreter with it
-(`python -m benchmarks.peers litellm-proxy` installs one).
+aiohttp that only passes on, and litellm's proxy, if `python -m benchmarks.peers litellm-proxy` has
+installed it. All are on loopback, with invented keys; litellm has an empty environment.
 """
 
 import argparse
 import asyncio
 import json
 import os
+import secrets
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from abreast.testing.storm import start_process
+from benchmarks import peers
 from benchmarks.peers import ROOT
 from benchmarks.served_clients import INVENTED_KEY, python_of
 
@@ -33,7 +36,8 @@ TOKEN = "token-of-the-benchmark"
 RPM, AT_ONCE, BURST, LATENCY = 600, 12, 30, 0.9
 CALLS_EACH, WIDTH_EACH = 200, 40
 BARE = "bare aiohttp proxy"
-LITELLM_START = 400  # seconds; on a busy machine its imports alone take more than two minutes
+LITELLM = "litellm-proxy"
+LITELLM_START = 300  # seconds; on a busy machine its imports alone take more than two minutes
 
 
 class Server(NamedTuple):
@@ -73,8 +77,12 @@ def start_bare_proxy(storm_url: str, folder: Path) -> Iterator[Server]:
 @contextmanager
 def start_litellm(python: str, storm_url: str, folder: Path) -> Iterator[Server]:
     """The proxy of litellm."""
-    port = 4999
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    key = f"sk-{secrets.token_hex(32)}"  # it does not start without one
     config = {
+        "general_settings": {"master_key": key},
+        "litellm_settings": {"telemetry": False},
         "model_list": [
             {
                 "model_name": "gpt-x",
@@ -84,7 +92,7 @@ def start_litellm(python: str, storm_url: str, folder: Path) -> Iterator[Server]
                     "api_key": INVENTED_KEY,
                 },
             }
-        ]
+        ],
     }
     (folder / "litellm.yaml").write_text(json.dumps(config), encoding="utf-8")
     litellm = str(Path(python).absolute().with_name("litellm"))
@@ -106,7 +114,7 @@ def start_litellm(python: str, storm_url: str, folder: Path) -> Iterator[Server]
             time.sleep(1.0)
         else:
             raise RuntimeError(f"litellm's proxy gave no answer in {LITELLM_START} s")
-        yield Server(url, child.pid)
+        yield Server(url, child.pid, key)
 
 
 async def _answers(url: str) -> bool:
@@ -306,14 +314,14 @@ def _cpu_of(pid: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=["limits", "cost"])
-    parser.add_argument("--litellm", help="a Python that has litellm[proxy]")
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     if given.only != "cost":
         measure_limits()
     if given.only != "limits":
-        measure_cost(given.litellm, given.calls, given.rounds)
+        litellm = str(peers.python_of(LITELLM)) if peers.is_installed(LITELLM) else None
+        measure_cost(litellm, given.calls, given.rounds)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import os
 import sys
 
 CHAT, RESPONSES, CLAUDE = "gpt-x", "responses/gpt-x", "claude-x"
+# A name of the settings, of which the second model answers, and the embedded one if it is there.
+OTHERS = ["careful", *filter(None, [os.environ.get("EMBEDDED_MODEL")])]
 WEATHER = {
     "name": "weather",
     "description": "The weather of a town.",
@@ -72,6 +74,11 @@ def openai() -> None:
         tell("responses tool", [item.name for item in found.output if item.type == "function_call"])
         person = client.responses.parse(model=model, input="Who?", text_format=Person)
         tell("responses structured", person.output_parsed.model_dump())
+    for model in OTHERS:
+        short = {"model": model, "messages": turn, "max_tokens": 8, "seed": 1}
+        tell(model, client.chat.completions.create(**short).choices[0].message.content)
+        parts = client.chat.completions.create(**short, stream=True)
+        tell("stream", "".join(c.choices[0].delta.content or "" for c in parts if c.choices))
     try:
         client.chat.completions.create(model="local/smollm2", messages=turn, n=3)
     except APIStatusError as error:
@@ -101,6 +108,11 @@ def anthropic() -> None:
         ]
         after = client.messages.create(model=model, max_tokens=100, messages=turns, tools=[tool])
         tell("after the tool", after.content[0].type)
+    for model in OTHERS:
+        short = {"model": model, "max_tokens": 8, "messages": turn}
+        tell(model, client.messages.create(**short).content[0].text)
+        with client.messages.stream(**short) as stream:
+            tell("stream", "".join(stream.text_stream))
     counted = client.messages.count_tokens(model="openai/gpt-x", messages=turn)
     tell("count", counted.input_tokens > 0)
 
@@ -117,6 +129,9 @@ def litellm() -> None:
     base = os.environ["ANTHROPIC_BASE_URL"]
     message = lite.completion(model=f"anthropic/{CLAUDE}", messages=turn, api_base=base)
     tell("message", message.choices[0].message.content)
+    for model in OTHERS:
+        other = lite.completion(model=f"openai/{model}", messages=turn, max_tokens=8)
+        tell(model, other.choices[0].message.content)
 
 
 def pydantic_ai() -> None:
@@ -131,11 +146,16 @@ def pydantic_ai() -> None:
     person = Agent(f"openai-chat:{CHAT}", output_type=Person).run_sync("Who?").output
     tell("structured", person.model_dump())
     tell("responses", Agent(f"openai-responses:{CHAT}").run_sync("Say hello.").output)
+    for model in OTHERS:
+        short = {"max_tokens": 8}
+        tell(model, Agent(f"openai-chat:{model}", model_settings=short).run_sync("Hi.").output)
 
 
 def langchain() -> None:
     from langchain_openai import ChatOpenAI
 
+    for name in OTHERS:
+        tell(name, ChatOpenAI(model=name, max_tokens=8).invoke("Say hello.").content)
     model = ChatOpenAI(model=CHAT)
     tell("chat", model.invoke("Say hello.").content)
     tell("stream", "".join(str(chunk.content) for chunk in model.stream("Say hello.")))

@@ -285,7 +285,8 @@ async def test_equal_requests_are_answered_from_the_cache_only_if_that_is_asked_
     from abreast.serve.answer_cache import AnswerCache
 
     store = MemoryStore()
-    async with open_gateway(lanes(upstream.url), store=store, cache=AnswerCache(store)) as client:
+    cached = {"cache": AnswerCache(store), "routes": {"cached": True}}
+    async with open_gateway(lanes(upstream.url), store=store, **cached) as client:
         first = await client.chat("same")
         again = await client.chat("same")
         streamed = await client.chat("same", stream=True)

@@ -1,5 +1,7 @@
 """Who may use a gateway, and how its errors read in each dialect."""
 
+import asyncio
+
 import pytest
 
 from tests.serve.gateways import (
@@ -118,3 +120,25 @@ async def test_tokens_are_counted_by_the_provider_of_the_model_or_estimated(clie
 async def test_a_wait_that_is_no_number_is_a_400(client, seconds):
     answer = await client.chat(headers={"x_abreast_timeout": seconds})
     assert (answer.status, answer.json["error"]["param"]) == (400, "x-abreast-timeout")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
+async def test_a_number_that_json_does_not_have_is_refused(client, upstream, number):
+    body = b'{"model": "gpt-x", "messages": [], "top_p": %s}' % number.encode()
+    answer = await client.post("/v1/chat/completions", body)
+    assert (answer.status, upstream.requests) == (400, [])
+
+
+async def test_a_request_that_is_no_http_is_refused_and_none_of_it_is_logged(client, caplog):
+    host, _, port = client.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    key = TOKEN.encode() + b"\xff"
+    for head in (b"Host: %s:%s\r\nAuthorization: Bearer %s\r\n", b"Host: %s\n%s %s\r\n"):
+        writer.write(b"GET /v1/models HTTP/1.1\r\n")
+        writer.write(head % (host.encode(), port.encode(), key) + b"\r\n")
+        status = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
+        assert status in (b"400", b"401")
+        if status == b"401":
+            await reader.readuntil(b"}}")
+    writer.close()
+    assert not caplog.records

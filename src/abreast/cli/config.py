@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from abreast.agents.runner import AgentRunner
     from abreast.assembly.workflow_tools import Runner
     from abreast.models.lanes import LaneSettings
+    from abreast.serve.named_models import NamedModel
 
 T = TypeVar("T")
 
@@ -99,8 +100,9 @@ RUNNERS: Final = "runners"
 _RUNNER_KEYS: Final = frozenset({"argv", "model", "stdin", "options"})
 WORKFLOW: Final = "workflow"
 AGENTS: Final = "agents"
-TABLES: Final = (LANES, RUNNERS, WORKFLOW, AGENTS)
-"""Tables that only files have: models' lanes, agents' command lines, bounds of workflows."""
+SERVE: Final = "serve"
+TABLES: Final = (LANES, RUNNERS, WORKFLOW, AGENTS, SERVE)
+"""Tables that only files have: models' lanes, agents' command lines, bounds of workflows, ..."""
 
 SETTINGS: Final[tuple[ConfigSetting[Any], ...]] = (
     STORE,
@@ -228,6 +230,16 @@ class Config:
         place, table = self._table(AGENTS)
         try:
             return read_agents(table, place)
+        except ValueError as error:
+            raise UsageError(one_line(str(error))) from None
+
+    def named_models(self) -> dict[str, NamedModel]:
+        """The models that `[serve.models.NAME]` of the files name for clients of a server."""
+        from abreast.serve.named_models import read_named_models
+
+        place, table = self._table(SERVE)
+        try:
+            return read_named_models(table, place, self.lanes())
         except ValueError as error:
             raise UsageError(one_line(str(error))) from None
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -17,6 +16,7 @@ from abreast.models.lane_fields import ENV, HTTP_KINDS, NO_PROXY, VARIABLE, read
 from abreast.models.port import Effort, full_name
 from abreast.models.price import FlatPrice
 from abreast.system.installation import install_hint
+from abreast.system.settings_file import find_table
 
 Kind: TypeAlias = Literal[
     "openai",
@@ -300,20 +300,11 @@ def find_lanes(folder: Path | None = None) -> dict[str, LaneSettings]:
 
     They are in `abreast.toml`, or in `[tool.abreast]` of pyproject.toml, in this folder or above.
     """
-    here = folder or Path.cwd()
-    for name, keys in (
-        ("abreast.toml", ("lanes",)),
-        ("pyproject.toml", ("tool", "abreast", "lanes")),
-    ):
-        for above in (here, *here.parents):
-            path = above / name
-            if path.is_file():
-                table: Any = tomllib.loads(path.read_text("utf-8"))
-                for key in keys:
-                    table = table.get(key, {}) if isinstance(table, Mapping) else {}
-                if table:
-                    return read_lanes(table, str(path), above)
-    return dict(PROVIDERS)
+    found = find_table("lanes", folder)
+    if found is None:
+        return dict(PROVIDERS)
+    table, path = found
+    return read_lanes(table, str(path), path.parent)
 
 
 def split_name(name: str, lanes: Mapping[str, LaneSettings]) -> tuple[LaneSettings, str]:

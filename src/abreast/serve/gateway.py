@@ -12,6 +12,7 @@ from typing import Any, Final
 from abreast.core.errors import AbreastError, BudgetSpent, Halted, LaneParked, NotRecorded
 from abreast.core.outcome import Cancelled, Done, Outcome
 from abreast.models.http.client import HttpAnswer
+from abreast.run.calls.model import Caller
 from abreast.run.calls.priced_model import limits_spending
 from abreast.run.current import current
 from abreast.run.map.outcomes import Map
@@ -59,7 +60,10 @@ class Gateway:
         recording: Recording | None = None,
         ahead: int | None = None,
     ) -> None:
-        """With a `recording`, all answers come from it, and nothing is recorded."""
+        """With a `recording`, all answers come from it, and nothing is recorded.
+
+        The `cache` is for routes that are cached.
+        """
         self._run = run
         self._routes = routes
         self._cache = cache
@@ -223,6 +227,13 @@ class Gateway:
         call.working = False
         self._run.context.loop.call_soon(self._watch_lane, call.lane)  # once the lane is held
 
+    def parked(self, caller: Caller) -> float:
+        """Have a parked lane tried again by itself; returns the seconds until then."""
+        server, now = caller.lane.server, self._run.context.clock.now()
+        if server.parked is not None and server.reopens_at is None:
+            server.park(server.parked, now + PARKED_SECONDS)
+        return max(0.0, (server.reopens_at or now) - now)
+
     def _watch_lane(self, lane: str) -> None:
         for call in [one for one in self._open.values() if one.deadline is not None]:
             if call.lane == lane:
@@ -318,7 +329,7 @@ class Gateway:
             call.refuse(fault)
             raise AnswerFailed(fault.message, facts | answer_facts(call.outlet))
         try:
-            if self._cache is None:
+            if self._cache is None or not call.route.cached:
                 await answer(call, call.route, self)
             else:
                 await self._answer_from_cache(self._cache, call, call.route)
@@ -329,23 +340,16 @@ class Gateway:
         except Exception as error:
             fault = fault_of(error)
             if isinstance(error, LaneParked):
-                fault = replace(fault, retry_after=self._reopen(call.route))
+                fault = replace(fault, retry_after=self.parked(call.route.callers[-1]))
             call.refuse(fault)
             raise AnswerFailed(fault.message, facts | answer_facts(call.outlet, clean)) from error
         return facts | answer_facts(call.outlet, clean)
 
-    def _reopen(self, route: Route) -> float:
-        """Have a parked lane tried again by itself; returns the seconds until then."""
-        server, now = route.caller.lane.server, self._run.context.clock.now()
-        if server.parked is not None and server.reopens_at is None:
-            server.park(server.parked, now + PARKED_SECONDS)
-        return max(0.0, (server.reopens_at or now) - now)
-
     async def _answer_from_cache(self, cache: AnswerCache, call: ServedCall, route: Route) -> None:
-        kept = cache.find(call.key)
+        kept = cache.find(call.key, route)
         if kept is not None:
             send_recorded(kept, call.outlet)
             return
         await answer(call, route, self)
         clean = None if route.relay is None else route.relay.clean
-        await cache.keep(call.key, route.name, answer_facts(call.outlet, clean))
+        await cache.keep(call.key, route, answer_facts(call.outlet, clean))

@@ -1,4 +1,4 @@
-"""Which model answers a request: the one that it names, or the one that its API stands for."""
+"""Which models answer a request: those that its name stands for, or its API."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -11,6 +11,7 @@ from abreast.models.providers.provider import Provider
 from abreast.run.calls.model import Caller
 from abreast.serve.answers.stream_usage import StreamUsage
 from abreast.serve.dialects.dialect import ApiDialect
+from abreast.serve.named_models import NamedModel
 from abreast.store.port import Store
 
 
@@ -19,23 +20,32 @@ class Route:
     """Where a request goes."""
 
     name: str
-    """`provider/model`"""
-    caller: Caller
+    """`provider/model`, or the name that stands for several."""
+    callers: tuple[Caller, ...]
+    """The models; each is asked if those before it gave no usable reply."""
     relay: Provider | None
-    """If the model speaks the client's own dialect: what passes bodies on as they are."""
+    """If the only model speaks the client's own dialect: what passes bodies on as they are."""
+    cached: bool = False
+    """Whether an equal request is answered as it was before."""
     stream_usage: StreamUsage = field(default_factory=StreamUsage)
 
     @property
+    def caller(self) -> Caller:
+        """The model that is asked first."""
+        return self.callers[0]
+
+    @property
     def model(self) -> str:
-        """The model as its provider names it."""
-        return self.name.partition("/")[2]
+        """The first model as its provider names it."""
+        return self.caller.name.partition("/")[2]
 
 
 class Routes:
     """Finds models by the names that clients give, and keeps them open.
 
-    A name such as `local/smollm2` is that model. A name without a provider is asked of `model`, if
-    that is given; else of the lane `lane`; else of the provider whose API the client speaks.
+    A name of `named`, or such as `local/smollm2`, is that model. Another name without a provider is
+    asked of `model`, if that is given; else of the lane `lane`; else of the provider whose API the
+    client speaks.
     """
 
     def __init__(
@@ -45,9 +55,16 @@ class Routes:
         store: Store | None = None,
         lane: str | None = None,
         model: str | None = None,
+        named: Mapping[str, NamedModel] | None = None,
+        cached: bool = False,
     ) -> None:
-        """`lanes` are the configured ones; `store` is for models named `replay/RUN`."""
+        """`lanes` are the configured ones; `store` is for models named `replay/RUN`.
+
+        With `cached`, answers of all models are kept for equal requests.
+        """
         self._lanes = lanes
+        self._named = named or {}
+        self._cached = cached
         self._store = store
         self._lane = lane
         self._model = None if model is None else full_name(model)
@@ -59,11 +76,14 @@ class Routes:
     def names(self) -> list[str]:
         """The models that are known by name so far."""
         known = ["local/smollm2"] if "local" in self._lanes else []
-        return list(dict.fromkeys([*([self._model] if self._model else known), *self._callers]))
+        first = [self._model] if self._model else known
+        return list(dict.fromkeys([*first, *self._named, *self._callers]))
 
     def full_name(self, dialect: ApiDialect, asked: str) -> str:
         """The whole name of the model that a request means."""
         provider, slash, _ = asked.partition("/")
+        if asked in self._named:
+            return asked
         if slash and provider in self._lanes and self._lanes[provider].has_models:
             return asked
         if self._model is not None:
@@ -79,14 +99,23 @@ class Routes:
 
     def _make(self, dialect: ApiDialect, asked: str) -> Route:
         name = self.full_name(dialect, asked)
-        settings, _ = split_name(name, self._lanes)
-        caller = self._callers.get(name)
-        if caller is None:
-            caller = open_model(name, lanes=self._lanes, store=self._store, mode="direct")
-            self._callers[name] = caller
-        return Route(name, caller, self._relay(name, settings, dialect))
+        named = self._named.get(name, NamedModel((name,)))
+        callers = tuple(self._caller(one) for one in named.ask)
+        cached = named.cache or self._cached
+        if len(callers) > 1:
+            return Route(name, callers, None, cached)
+        (only,) = named.ask
+        return Route(only, callers, self._relay(only, dialect), cached)
 
-    def _relay(self, name: str, settings: LaneSettings, dialect: ApiDialect) -> Provider | None:
+    def _caller(self, name: str) -> Caller:
+        found = self._callers.get(name)
+        if found is None:
+            found = open_model(name, lanes=self._lanes, store=self._store, mode="direct")
+            self._callers[name] = found
+        return found
+
+    def _relay(self, name: str, dialect: ApiDialect) -> Provider | None:
+        settings, _ = split_name(name, self._lanes)
         kind = next((one for one in dialect.kinds if one in _spoken(settings)), None)
         if kind is None:
             return None

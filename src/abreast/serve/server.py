@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import logging
 import re
 import secrets
 import socket
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from abreast.core.frozen import record
 from abreast.core.version import VERSION
@@ -59,6 +62,18 @@ _NOT_PASSED: Final = frozenset(
 _NOT_PASSED_PREFIXES: Final = ("x-abreast-", "sec-")
 
 
+def _is_own_fault(record: logging.LogRecord) -> bool:
+    """Whether a logged error is one of this server, and not of a request that is no HTTP.
+
+    Such a request is answered with 400. Its error quotes the line, which may have the token in it.
+    """
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_LOG: Final = logging.getLogger(__name__)
+_LOG.addFilter(_is_own_fault)
+
+
 @record(frozen=True, slots=True)
 class ServerOptions:
     """Who may ask, and how long requests may wait."""
@@ -80,7 +95,11 @@ class GatewayServer:
         self._options = options
         self._hosts = frozenset(host.lower() for host in options.hosts)
         self._http = web.Server(
-            self._handle, request_factory=_make_request, handler_cancellation=True, access_log=None
+            self._handle,
+            request_factory=_make_request,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_LOG,
         )
         self._listening: asyncio.Server | None = None
 
@@ -131,7 +150,7 @@ class GatewayServer:
         if is_other_site or (origin is not None and origin.lower() != f"http://{host}"):
             return ApiFault(403, "key", "pages of other sites may not use this server")
         if not secrets.compare_digest(
-            _key(headers).partition(".")[0].encode(), self._options.token.encode()
+            _key(headers).partition(".")[0].encode("utf-8", "replace"), self._options.token.encode()
         ):
             return ApiFault(
                 401,
@@ -150,7 +169,7 @@ class GatewayServer:
             most = f"the body has more than {MAX_BODY_BYTES >> 20} MB"
             raise Unsupported("body", most) from None
         try:
-            body = json.loads(raw.decode())
+            body = json.loads(raw.decode(), parse_constant=_finite, parse_float=_finite)
         except (ValueError, RecursionError):
             raise Unsupported("body", "the body is not JSON in UTF-8") from None
         if not isinstance(body, dict):
@@ -275,6 +294,14 @@ class GatewayServer:
         request = lenient_request(asked, None)
         count = tokens_of(request.messages[0].content)
         return _json({"input_tokens": count}, headers={"x-abreast-estimate": "true"})
+
+
+def _finite(text: str) -> float:
+    """A number of a body; ValueError if it is none that JSON has, such as NaN or 1e999."""
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text} is no number of JSON")
+    return number
 
 
 def _key(headers: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -51,7 +52,7 @@ def project(abreast, storm):
 
 
 def program(*words):
-    return ("--", "python3", "program.py", *words)
+    return ("--", sys.executable, "program.py", *words)
 
 
 def ask(address, token, text):
@@ -100,7 +101,7 @@ def test_a_command_gets_its_answers_its_exit_code_counts_and_the_cost_is_said(pr
 
 
 def test_a_recorded_command_is_replayed_without_a_provider_and_without_a_key(project, storm):
-    before = project("serve", *program("0", "one", "two", "one"))
+    before = project("serve", "--record", *program("0", "one", "two", "one"))
     del project.environment["OPENAI_API_KEY"]
     again = project("serve", "--replay", "last", *program("0", "one", "two", "one"))
     assert (again.code, again.out) == (0, before.out)
@@ -185,6 +186,23 @@ def test_after_a_kill_a_resumed_run_does_not_pay_twice_for_what_it_recorded(proj
     assert len(kept) >= min(recorded, len(before)) - 1
 
 
+def test_a_name_of_the_settings_stands_for_models_that_are_asked_in_turn(project, storm):
+    settings = (project.folder / "abreast.toml").read_text()
+    nowhere = f'[lanes.nowhere]\nbase_url = "{storm.url}/nowhere/v1"\n'
+    named = '[serve.models.careful]\nask = ["nowhere/x", "openai/gpt-y"]\ncache = true\n'
+    project.file("abreast.toml", settings + nowhere + named)
+    said = project("serve", "-m", "careful", "--no-record", *program("0", "one", "one"))
+    first, again = said.lines
+    assert (first, json.loads(first)["model"]) == (again, "gpt-x")  # as it was asked for
+    assert [one.model for one in storm.log() if one.outcome == "ok"] == ["gpt-y"]
+    project.file("abreast.toml", settings + named)
+    wrong = project("serve")
+    assert (
+        wrong.code,
+        "serve.models.careful.ask: there is no provider 'nowhere'" in wrong.err,
+    ) == (*(2, True),)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -197,6 +215,8 @@ def test_after_a_kill_a_resumed_run_does_not_pay_twice_for_what_it_recorded(proj
         (["--replay", "serve-9"], "no run"),
         (["--replay", "last", "--cache"], "--cache"),
         (["--no-record", "--resume", "last"], "--no-record"),
+        (["--record", "--no-record"], "--record keeps"),
+        (["--record", "--replay", "last"], "--record keeps"),
         (["--", "./no-such-program"], "no-such-program"),
         (["--name", ""], "--name"),
     ],

@@ -32,6 +32,7 @@ from abreast.serve.answer_cache import AnswerCache
 from abreast.serve.command import ServedCommand
 from abreast.serve.costs import ServedTotals
 from abreast.serve.gateway import Gateway
+from abreast.serve.named_models import NamedModel
 from abreast.serve.recording import Recording
 from abreast.serve.routes import Routes
 from abreast.serve.server import GatewayServer, ServerOptions
@@ -60,7 +61,10 @@ _SETTINGS: Final = {"allow_interspersed_args": False, "help_option_names": ["-h"
     "--lane", metavar="NAME", help="Ask this provider for models that are named without one."
 )
 @click.option(
-    "--model", "-m", metavar="NAME", help="Ask this model whatever model is named without provider."
+    "--model",
+    "-m",
+    metavar="NAME",
+    help="Ask this model, which may be a name of abreast.toml, whatever is named without provider.",
 )
 @click.option(
     "--lane-width",
@@ -74,6 +78,7 @@ _SETTINGS: Final = {"allow_interspersed_args": False, "help_option_names": ["-h"
 @click.option(
     "--max-wait", metavar="TIME", help="Answer 429 to a request that its lane lets wait longer."
 )
+@click.option("--record", is_flag=True, help="Record every call in the store, as it does anyway.")
 @click.option("--no-record", is_flag=True, help="Record nothing: the run is in memory alone.")
 @click.option(
     "--replay", metavar="RUN", help="Answer only from what this run recorded, without a provider."
@@ -115,12 +120,21 @@ def command(words: tuple[str, ...], **given: Any) -> int:
     settings = _read_settings(config, words, given)
     choice = StoreChoice(config, given["store"])
     with ExitStack() as stack:
-        store = _open_store(stack, choice, given)
+        named = config.named_models()
+        caches = given["cache"] or any(model.cache for model in named.values())
+        store = _open_store(stack, choice, given, caches=caches)
         row = _recorded_run(store, given)
         listener = stack.enter_context(open_socket(settings.host, settings.port))
         lanes = configured_lanes(config, given["lane_width"], paced=True)
-        _check_names(lanes, given)
-        routes = Routes(lanes, store=store, lane=given["lane"], model=given["model"])
+        _check_names(lanes, named, given)
+        routes = Routes(
+            lanes,
+            store=store,
+            lane=given["lane"],
+            model=given["model"],
+            named=named,
+            cached=given["cache"],
+        )
         server = _Serving(settings, choice, store, row, routes=routes, listener=listener)
         return asyncio.run(server.run())
 
@@ -136,7 +150,6 @@ class ServeSettings:
     tags: tuple[str, ...]
     budget: str | None
     max_wait: float | None
-    cache: bool
     replays: bool
     records: bool
     quiet: bool
@@ -159,6 +172,8 @@ def _read_settings(
         raise UsageError("--replay answers from one run alone; leave --resume and --cache out")
     if given["no_record"] and given["resume"]:
         raise UsageError("--resume goes on with a record; leave --no-record out")
+    if given["record"] and (given["no_record"] or given["replay"] is not None):
+        raise UsageError("--record keeps every call; leave --no-record and --replay out")
     if words and shutil.which(words[0]) is None:
         raise UsageError(f"{words[0]} can't be started: there is no such program")
     with refusing("--name"):
@@ -173,7 +188,6 @@ def _read_settings(
         tags=given["tags"],
         budget=config.get(BUDGET, given["budget"]),
         max_wait=wait,
-        cache=given["cache"],
         replays=given["replay"] is not None,
         records=not given["no_record"] and given["replay"] is None,
         quiet=given["quiet"],
@@ -181,10 +195,12 @@ def _read_settings(
     )
 
 
-def _open_store(stack: ExitStack, choice: StoreChoice, given: Mapping[str, Any]) -> Store | None:
+def _open_store(
+    stack: ExitStack, choice: StoreChoice, given: Mapping[str, Any], *, caches: bool
+) -> Store | None:
     if given["replay"] is not None or given["resume"] is not None:
         return stack.enter_context(choice.existing(reads=given["resume"] is None))
-    if given["no_record"] and not given["cache"]:
+    if given["no_record"] and not caches:
         return stack.enter_context(choice.look())
     return stack.enter_context(choice.open())
 
@@ -199,7 +215,9 @@ def _recorded_run(store: Store | None, given: Mapping[str, Any]) -> RunRow | Non
     return row
 
 
-def _check_names(lanes: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_names(
+    lanes: Mapping[str, Any], named: Mapping[str, NamedModel], given: Mapping[str, Any]
+) -> None:
     """Raise an error for a lane or a model that does not exist."""
     from abreast.models.lanes import split_name
 
@@ -207,7 +225,7 @@ def _check_names(lanes: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         ("--lane", given["lane"] and f"{given['lane']}/any"),
         ("--model", given["model"]),
     ):
-        if name:
+        if name and name not in named:
             with refusing(flag):
                 split_name(name, lanes)
 
@@ -273,7 +291,7 @@ class _Serving:
         recording = None
         if settings.replays and self._store is not None and self._row is not None:
             recording = Recording(self._store, self._row)
-        cache = AnswerCache(self._store) if settings.cache and self._store is not None else None
+        cache = None if self._store is None else AnswerCache(self._store)
         gateway = Gateway(run, self._routes, cache=cache, recording=recording)
         self._gateway = gateway
         token = os.environ.get(TOKEN, "").strip() or secrets.token_urlsafe(_TOKEN_BYTES)

@@ -4,10 +4,11 @@ from http import HTTPStatus
 from typing import Final, Protocol
 
 from abreast.core.clock import SYSTEM_CLOCK
-from abreast.core.errors import AbreastError, CallFailed
+from abreast.core.errors import AbreastError, CallFailed, LaneParked
 from abreast.models.http.client import HttpAnswer
 from abreast.models.port import Message, Model, OnText, Reply, Request
 from abreast.models.providers.provider import Provider
+from abreast.run.calls.model import Caller
 from abreast.run.calls.priced_model import limits_spending
 from abreast.run.item_state import current_state
 from abreast.serve.answers.call import ServedCall
@@ -29,6 +30,9 @@ class CallWatcher(Protocol):
     def refused(self, call: ServedCall) -> None:
         """The provider has turned it away, or failed: it may wait for the lane again."""
 
+    def parked(self, caller: Caller) -> float:
+        """The lane takes no calls for now; returns the seconds until it is tried again."""
+
 
 async def answer(call: ServedCall, route: Route, watcher: CallWatcher) -> None:
     """Answer a request; raises what the call raised, before or within its answer."""
@@ -40,7 +44,7 @@ async def answer(call: ServedCall, route: Route, watcher: CallWatcher) -> None:
 
 
 async def _translate(call: ServedCall, route: Route, watcher: CallWatcher) -> None:
-    """Ask a model of any kind, and write its reply in the client's dialect."""
+    """Ask models of any kind, and write the reply in the client's dialect."""
     outlet, dialect = call.outlet, call.dialect
     asked = _asked(call)
     writer = dialect.stream(asked) if call.streams else None
@@ -51,9 +55,7 @@ async def _translate(call: ServedCall, route: Route, watcher: CallWatcher) -> No
                 outlet.begin(200, EVENTS)
             outlet.send(writer.text(piece))
 
-    model = AdmittedModel(route.caller.model, call, watcher)
-    caller = route.caller.for_item(model)
-    reply = await caller.complete(dialect.read(call.body), None if writer is None else hear)
+    reply = await _ask_in_turn(call, route, watcher, None if writer is None else hear)
     if writer is None:
         _write_reply(call, reply)
         return
@@ -62,6 +64,32 @@ async def _translate(call: ServedCall, route: Route, watcher: CallWatcher) -> No
     if outlet.head is None:
         outlet.begin(200, EVENTS)
     outlet.send(writer.end(reply))
+
+
+async def _ask_in_turn(
+    call: ServedCall, route: Route, watcher: CallWatcher, hear: OnText | None
+) -> Reply:
+    """The first usable reply of a route's models; raises what the last one raises.
+
+    Only the last model may stream: text that was sent can't be taken back. If there are several,
+    each call is recorded whole beneath the item, so that a resumed run repeats none.
+    """
+    request = call.dialect.read(call.body)
+    *others, last = route.callers
+    for caller in others:
+        try:
+            admitted = AdmittedModel(caller.model, call, watcher)
+            reply = await caller.with_model(admitted).complete(request)
+        except LaneParked:
+            watcher.parked(caller)
+        except CallFailed:
+            continue
+        else:
+            if reply.text.strip() or reply.tool_calls:
+                return reply
+    admitted = AdmittedModel(last.model, call, watcher)
+    final = last.with_model(admitted) if others else last.for_item(admitted)
+    return await final.complete(request, hear)
 
 
 async def _relay(call: ServedCall, route: Route, relay: Provider, watcher: CallWatcher) -> None:

@@ -10,13 +10,14 @@ from abreast.core.errors import CallFailed
 from abreast.models.http.client import Exchange, HttpAnswer
 from abreast.models.port import OnText, Reply, Request, ToolCall
 from abreast.models.providers.errors import fault_in
-from abreast.models.providers.provider import Document, EventFold, Events, Provider, ReplyDraft
+from abreast.models.providers.provider import Document, EventFold, Events, Provider
+from abreast.models.providers.reply_draft import MALFORMED, ReplyDraft, checked
 from abreast.serve.answers.outlet import EVENTS, JSON, Outlet
 from abreast.serve.answers.stream_usage import StreamUsage, UsageFilter
 
 _OK: Final = range(200, 300)
 _INVALID: Final = (400, 422)
-_UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError, CallFailed)
+_UNREADABLE: Final = (*MALFORMED, CallFailed)
 # Of the answer's headers, those by which people find a request at the provider.
 _PASSED: Final[tuple[str, ...]] = ("x-request-id", "request-id", "openai-processing-ms", "cf-ray")
 _BARE: Final = Request(())  # what a reply is read with: nothing of it is changed by a schema
@@ -121,7 +122,7 @@ class RelayedModel:
         self._begin(exchange)
         self._outlet.send(answer.body)
         try:
-            return self._provider.read(json.loads(answer.body), _BARE)
+            return checked(self._provider.read(json.loads(answer.body), _BARE))
         except _UNREADABLE:  # it is the client's to judge; what it used is estimated
             return ReplyDraft(finish="other")
 
@@ -147,14 +148,17 @@ class RelayedModel:
         if hidden is not None and (rest := hidden.end()):
             self._outlet.send(rest)
         with suppress(*_UNREADABLE):
-            return fold.finished()
-        return fold.draft
+            return checked(fold.finished())
+        used = fold.draft
+        return ReplyDraft(
+            finish="other", input_tokens=used.input_tokens, output_tokens=used.output_tokens
+        )
 
     def _check_first(self, events: list[bytes]) -> None:
         """Raise the error that a stream consists of: it may be tried again."""
         if not events:
             return
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             document = json.loads(events[0])
             if isinstance(document, dict) and document.get("error"):
                 fault = fault_in(self.name, document, clean=self._provider.clean)
