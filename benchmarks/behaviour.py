@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from abreast.jobs.candidates.behaviour.traced_run import Tests
 from abreast.jobs.candidates.evaluator import Bounds, Evaluator
 from abreast.jobs.candidates.job import CandidateRun, CandidatesContext, EvaluationOptions
 from abreast.jobs.candidates.results import Checked, Proposal, Timed
+from abreast.jobs.candidates.source.changes import FileChange
 from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.slot import Slot
 
@@ -66,13 +67,13 @@ class Unmeasured(Evaluator):
     ended = 0.0
     running = peak = 0
 
-    async def check(self, slot: Slot, text: str) -> Checked:
+    async def check(self, slot: Slot, text: str, files: Sequence[FileChange] = ()) -> Checked:
         """The check itself, with a look at the clock before and after."""
         self.began = time.perf_counter() if self.began is None else self.began
         self.running += 1
         self.peak = max(self.peak, self.running)
         try:
-            return await super().check(slot, text)
+            return await super().check(slot, text, files)
         finally:
             self.running -= 1
             self.ended = time.perf_counter()

@@ -1,15 +1,18 @@
 """`abreast optimize PATH --all`: the functions of a path in one run."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from abreast.cli.jobs.candidates.functions import _merge_texts
+from abreast.cli.jobs.candidates.functions import FunctionsTools, _merge_texts
 from abreast.jobs.candidates.behaviour.ranking import RankedFunction
 from abreast.jobs.candidates.functions_report import FunctionsReport
 from abreast.jobs.candidates.report import CandidatesReport
 from abreast.jobs.candidates.results import Checked, Timed, Tried
+from abreast.jobs.candidates.source.changes import FileChange
 from abreast.jobs.candidates.source.target import Target
+from abreast.jobs.candidates.spec import CandidatesSpec
 from tests.cli.commands.test_optimize import project
 from tests.jobs.candidates.projects import FAST
 
@@ -102,6 +105,25 @@ def test_changes_of_different_lines_are_merged_and_others_are_not():
     assert _merge_texts(one, base, base.replace("line 2\n", "z\n")) is None
 
 
+def test_winners_of_several_files_are_merged_file_by_file_or_not_at_all(project, monkeypatch):
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    spec = CandidatesSpec("sums.py", all=True, tests=("test_sums.py",), candidates="drafts")
+    tools = FunctionsTools(spec, project.folder)
+    function = RankedFunction("sums.py", "pairs", 3, 0.5, 0.9)
+    text = (project.folder / "sums.py").read_text()
+    winner = Tried("a", "patch", None, "faster", "", "# new\n" + text)
+    helper = FileChange("helper.py", None, "x = 1\n")
+    first = tools._with_winner(function, replace(winner, files=(helper,)))
+    assert list(first) == ["sums.py", "helper.py"]
+    tools._merged |= first
+    below = replace(winner, text=text + "# below\n")
+    second = tools._with_winner(function, replace(below, files=(helper,)))
+    assert second["sums.py"].after == "# new\n" + text + "# below\n"
+    other = replace(helper, after="x = 2\n")
+    assert tools._with_winner(function, replace(below, files=(other,))) is None
+
+
 def test_the_report_has_a_line_for_each_function_and_one_patch():
     fast = Tried(
         "fast",
@@ -118,9 +140,10 @@ def test_the_report_has_a_line_for_each_function_and_one_patch():
         "pkg",
         [(RankedFunction("m.py", "f", 3, 0.5, 0.9), part)],
         {"m.py::g": "no test calls g"},
-        {"m.py": ("a\n", "b\n")},
+        {"m.py": FileChange("m.py", "a\n", "b\n")},
         ["m.py::h"],
         unranked=2,
+        steps=[(0, (FileChange("m.py", "a\n", "b\n"),))],
     )
     *lines, last = report.headline().splitlines()
     assert last == "1 of 2 functions became faster: f; 2 more were not tried"
@@ -136,4 +159,7 @@ def test_the_report_has_a_line_for_each_function_and_one_patch():
     assert report.rows()[0][:2] == ("f/fast", "faster")
     assert (report.noise_floor, report.walls, report.uncounted) == (0.01, "nothing was run", "")
     assert report.plain()["winners"] == ["fast"]
+    (commit,) = report.commits("optimize-1")
+    assert commit.message.startswith("Make f 2.00x as fast\n")
+    assert [one.after for one in commit.changes] == ["b\n"]
     assert "m.py::g was skipped" in report.html({"run": "optimize-1"})

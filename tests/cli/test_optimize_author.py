@@ -9,14 +9,18 @@ from tests.cli.shell import Shell
 from tests.jobs.candidates.projects import QUICK, SLOW, TESTS
 from tests.worktrees.repositories import git, left_in, look
 
-# A wrong draft, its repair, and an agent that changes nothing but other files.
+# A wrong draft; its repair, by a new module; and an agent that changes nothing but other files.
 CODE = """
 open(os.environ["NOTES"] + "/asked", "a").write(task + "\\n====\\n")
 text = open("sums.py").read()
 if "approach 1" in task:
     open("sums.py", "w").write(text.replace("found += 1", "found = 2"))
 elif "does not do what" in task:
-    open("sums.py", "w").write(text.replace("one + other == wanted", "other == wanted - one"))
+    open("faster.py", "w").write("def hit(one, other, wanted): return other == wanted - one")
+    text = text.replace("one + other == wanted", "hit(one, other, wanted)")
+    open("sums.py", "w").write(text.replace('"' * 3 + "Sums." + '"' * 3, "from faster import hit"))
+    for name in ("test_sums.py", "conftest.py"):
+        open(name, "a").write("raise SystemExit")
 open("notes.md", "w").write("the agent's own")
 end("done", cost=0.25)
 """
@@ -50,6 +54,7 @@ def test_an_agent_writes_candidates_in_trees_and_repairs_a_wrong_one(project, tm
     found = [(one["name"], one["verdict"]) for one in said.rows[0]["candidates"]]
     assert found == [("draft-1", "wrong"), ("draft-1-repaired", "same"), ("draft-2", "error")]
     assert "pairs" in said.rows[0]["candidates"][2]["reason"]
+    assert [one["files"] for one in said.rows[0]["candidates"]] == [[], ["faster.py"], []]
     assert json.loads(project("show", "last", "--json").out)["spent"]["usd"] == 0.75
     asked = (tmp_path / "asked").read_text().split("\n====\n")[:-1]
     assert len(asked) == 3

@@ -25,12 +25,15 @@ from abreast.jobs.candidates.author import (
 )
 from abreast.jobs.candidates.behaviour.evidence import EvidenceSources
 from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests
+from abreast.jobs.candidates.branch import CandidateBranch
 from abreast.jobs.candidates.evaluator import MIN_WALL_SECONDS, Bounds, Evaluator
 from abreast.jobs.candidates.job import Author, CandidateRun, CandidatesContext, EvaluationOptions
 from abreast.jobs.candidates.report import CandidatesReport
 from abreast.jobs.candidates.results import Proposal
 from abreast.jobs.candidates.rules import CLOSE_ABSOLUTE, CLOSE_RELATIVE, LOOSE, STRICT, Rules
+from abreast.jobs.candidates.source.changes import protected_places
 from abreast.jobs.candidates.source.origins import (
+    Project,
     from_directory,
     from_file,
     from_patches,
@@ -80,14 +83,12 @@ class CandidatesTools:
         self.root, self.target = _find_target(spec.target, cwd)
         self.original = read_source(self.root / self.target.file)
         self.tests = find_tests(spec, cwd, self.root, spell)
+        evidence = find_evidence(spec, cwd, self.root, spell)
+        self.protected = protected_places(self.tests.names, evidence.scripts, self.target.file)
         self._evaluator = Evaluator(
-            self.target,
-            self.original,
-            self.tests,
-            self._read_bounds(),
-            find_evidence(spec, cwd, self.root, spell),
-            cwd=cwd,
+            self.target, self.original, self.tests, self._read_bounds(), evidence, cwd=cwd
         )
+        self.branch = None if spec.branch is None else CandidateBranch(self.root, spec.branch)
         self.author: Author | None = None
         self._trials: CandidateRun | None = None
 
@@ -168,9 +169,9 @@ class CandidatesTools:
         if spec.candidates is not None:
             return from_directory(here / spec.candidates)
         if spec.patches is not None:
-            return from_patches(patches_in(here / spec.patches), self.target, self.original, stop)
+            return from_patches(patches_in(here / spec.patches), self._project, stop)
         if spec.patch is None:
-            return from_refs(spec.refs, self.target, self.root, stop)
+            return from_refs(spec.refs, self._project, stop)
         return self.read_path(here / spec.patch, stop)
 
     def read_path(self, path: Path, stop: StopRequest) -> list[Proposal]:
@@ -178,10 +179,12 @@ class CandidatesTools:
         if path.is_dir():
             return from_directory(path)
         return (
-            [from_file(path)]
-            if path.suffix == ".py"
-            else from_patches([path], self.target, self.original, stop)
+            [from_file(path)] if path.suffix == ".py" else from_patches([path], self._project, stop)
         )
+
+    @property
+    def _project(self) -> Project:
+        return Project(self.target, self.original, self.root, self.protected)
 
     async def _from_command(self, run: Run, command: str) -> list[Proposal]:
         """Candidates that a command prints: it runs once for each, each time in a new directory."""

@@ -15,6 +15,7 @@ import pytest
 
 import abreast
 from abreast import sync
+from abreast.agents.runner import AgentUnknown
 from abreast.assembly import candidates_tools
 from abreast.assembly.verbs.optimize import optimize, place_of
 from abreast.cli.errors import UsageError
@@ -22,9 +23,10 @@ from abreast.cli.jobs.candidates.driver import CandidatesDriver
 from abreast.core.errors import BudgetSpent, ModelUnknown, NoSuchRun
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import ScriptedModel
+from tests.agents.stubs import stub_toml, write_stub
 from tests.jobs.candidates.laboratories import ORIGINAL, FakeEvaluator, text_of, word_of
 from tests.jobs.candidates.projects import WRONG, make_sums
-from tests.worktrees.repositories import ENVIRONMENT, fingerprint, make_repository, worktrees
+from tests.worktrees.repositories import ENVIRONMENT, fingerprint, git, make_repository, worktrees
 
 
 @pytest.fixture(autouse=True)
@@ -129,9 +131,34 @@ async def test_the_result_is_rows_a_page_and_a_table_in_which_all_is_escaped(
     assert "candidate-1" in repr(result)
 
 
+async def test_the_best_becomes_a_branch_and_what_stands_in_the_way_is_said_first(
+    project, judge, monkeypatch
+):
+    git(project, "config", "user.name", "a")
+    git(project, "config", "user.email", "a@example.com")
+    said = []
+    result = await trying(candidates=[text_of("fast3")], branch="faster", notify=said.append)
+    assert git(project, "show", "faster:pkg/mod.py") == result.best.source
+    assert "Run: in memory, candidate candidate-1" in git(project, "log", "-1", "faster")
+    assert git(project, "rev-parse", "faster").strip() == result.branch.commits[0]
+    assert result.plain()["branch"]["name"] == "faster"
+    checks = len(judge.times("check"))
+    with pytest.raises(ValueError, match="there is a branch faster already"):
+        await trying(candidates=[text_of("fast3")], branch="faster")
+    with pytest.raises(ValueError, match="without timing there is none"):
+        await trying(candidates=[text_of("fast3")], branch="other", timing=False)
+    assert len(judge.times("check")) == checks
+    none = await trying(candidates=[text_of("same")], branch="other")
+    assert (none.branch, git(project, "branch", "--list", "other")) == (None, "")
+    monkeypatch.setenv("GIT_AUTHOR_DATE", "no date")  # git refuses it, at the very end
+    unmade = await trying(candidates=[text_of("fast3")], branch="other", notify=said.append)
+    assert (unmade.best is not None, unmade.branch) == (True, None)
+    assert said[-1].startswith("the branch other was not made: git commit-tree")
+
+
 def escaping(check):
-    async def checked(slot, text):
-        found = await check(slot, text)
+    async def checked(slot, text, files=()):
+        found = await check(slot, text, files)
         return found if found.verdict == "same" else replace(found, reason="<script>")
 
     return checked
@@ -192,6 +219,50 @@ async def test_an_author_may_only_repair_or_only_refine(project, judge, kind):
         ("refinement", "faster"),
     ]
     assert result.best.speedup == 9.0
+
+
+AGENT = """
+open(os.environ["ABREAST_CACHE"] + "/asked", "a").write(" ".join(sys.argv[1:]) + task[:5] + "\\n")
+text = open("pkg/mod.py").read()
+open("pkg/mod.py", "w").write(TEXTS[1 if "does not do what" in task else 0])
+end("done", cost=0.25)
+"""
+
+
+async def test_an_author_may_be_a_coding_agent_that_edits_the_file_in_a_tree(
+    project, judge, tmp_path
+):
+    texts = f"TEXTS = {[text_of('wrong a'), text_of('fast3 repaired')]!r}"
+    stub = write_stub(tmp_path, texts + AGENT)
+    (project / "abreast.toml").write_text(f"{stub_toml(stub)}[lanes.stub]\nwidth = 1\n")
+    (tmp_path / "cache").mkdir()
+    store = tmp_path / "runs.db"
+    result = await trying(
+        author="stub", proposals=2, allow="run", refine=False, store=store, budget="5usd"
+    )
+    assert [(one.name, one.verdict) for one in result.candidates] == [
+        ("draft-1", "wrong"),
+        ("draft-1-repaired", "faster"),
+        ("draft-2", "duplicate"),
+    ]
+    asked = (tmp_path / "cache/asked").read_text().splitlines()
+    assert len(asked) == 3
+    assert all(line.startswith("--run") for line in asked)
+    assert (project / "pkg/mod.py").read_text() == ORIGINAL
+    with closing(SqliteStore(store)) as opened:
+        row = opened.get(result.run)
+        assert row.spent["usd"] == 0.75
+        facts = row.manifest["candidates"]
+        assert (facts["spec"]["author"], facts["program"]) == ("stub", None)
+
+
+async def test_the_budget_of_an_agent_may_be_an_object_and_ends_it(project, judge, tmp_path):
+    texts = f"TEXTS = {[text_of('fast2 a')] * 2!r}"
+    stub = write_stub(tmp_path, texts + AGENT)
+    (project / "abreast.toml").write_text(stub_toml(stub))
+    (tmp_path / "cache").mkdir()
+    with pytest.raises(BudgetSpent):
+        await trying(author="stub", proposals=3, width=1, budget=abreast.Budget(usd=0.3))
 
 
 async def test_an_author_may_be_a_model_that_is_open(project, judge):
@@ -305,6 +376,10 @@ def test_a_decorated_function_and_a_method_are_found_where_they_are_written():
         ({"author": types.SimpleNamespace(repair=len)}, ValueError, "only repairs and refines"),
         ({"author": 3}, TypeError, "author must be the name of a model"),
         ({"author": "nobody/nothing"}, ModelUnknown, "nobody"),
+        ({"author": "nobody"}, AgentUnknown, "there is no agent 'nobody'; there are claude, codex"),
+        ({"author": "codex", "allow": "fly"}, AgentUnknown, "codex"),  # or it is not installed
+        ({"author": "a/b", "allow": "run"}, ValueError, "for an agent as the author"),
+        ({"candidates": [ORIGINAL], "model": "x"}, ValueError, "for an agent as the author"),
         ({"candidates": [ORIGINAL], "width": "x"}, ValueError, "optimize.width must be a whole"),
         ({"candidates": [ORIGINAL], "timeout": 0}, ValueError, "timeout: must be a time"),
         ({"candidates": [ORIGINAL], "tests": "no.py"}, ValueError, "tests: there is no no.py"),

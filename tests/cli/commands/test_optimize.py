@@ -123,6 +123,21 @@ def seen(project):
 # --- verdicts
 
 
+def test_a_branch_that_can_not_be_made_is_one_sentence_before_anything_runs(project):
+    words = ("optimize", *TARGET, *drafts(project, a=FAST), "--branch")
+    project.git("branch", "taken")
+    for name, text, sentence in (
+        ("taken", SLOW, "--branch: there is a branch taken already"),
+        ("a b", SLOW, "--branch: 'a b' is no name of a branch"),
+        ("new", SLOW + "# changed\n", "--branch: sums.py differs from HEAD"),
+    ):
+        project.file("sums.py", text)
+        said = project(*words, name)
+        assert (said.code, sentence in said.err) == (2, True), said
+    assert "without timing there is none" in project(*words, "new", "--behaviour-only").err
+    assert project.git("branch", "--list", "new") == ""
+
+
 @pytest.mark.timeout(700)
 def test_a_run_in_which_no_candidate_could_be_tried_has_failed(project):
     said = project(
@@ -180,7 +195,7 @@ def test_candidates_are_judged_the_best_is_a_patch_and_nothing_is_touched(projec
         "confinement",
     ]
     assert list(found)[6:9] == ["unconfined", "uncounted", "uncompared"]
-    assert list(found)[9:] == ["timing", "processes", "phases"]
+    assert list(found)[9:] == ["timing", "processes", "phases", "branch"]
     assert found["processes"] == "forked"
     assert found["phases"]["behaviour"]["processes"] == 3
     assert (found["winner"], found["target"]) == ("a_fast", "sums.py::pairs")

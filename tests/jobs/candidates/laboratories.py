@@ -30,6 +30,10 @@ def diff(number=0):
     return Diff(f"test#{number}", "returned", "different", "$", "2", "3", "another number")
 
 
+def text_at(path):
+    return path.read_text() if path.exists() else None
+
+
 class FakeEvaluator:
     """Judges by the candidate's word, and records what it did.
 
@@ -60,7 +64,9 @@ class FakeEvaluator:
         assert slot.path.is_dir()
         self.seen = seen
 
-    async def check(self, slot, text):
+    async def check(self, slot, text, files=()):
+        for one in files:
+            assert text_at(slot.path / one.path) == one.after
         word = word_of(text)
         assert (slot.path / TARGET.file).read_text() == text
         assert not (slot.path / "litter").exists()

@@ -1,8 +1,10 @@
 """The verdicts on a few functions of the corpus; `make corpus` runs all of them."""
 
+import tarfile
+
 import pytest
 
-from benchmarks import corpus
+from benchmarks import corpus, packages
 from benchmarks.corpus import (
     KINDS,
     Result,
@@ -96,3 +98,54 @@ def test_a_series_of_measurements_goes_on_after_what_is_written_and_says_whether
     assert summary("aa", rows_of(path)).startswith("aa: 1 runs: 1 same")
     assert [SERIES["aa"].good(faster, 200) for faster in (0, 2, 3)] == [True, True, False]
     assert [SERIES["planted"].good(faster, 100) for faster in (89, 90, 100)] == [False, True, True]
+
+
+def test_functions_of_packages_have_candidates_that_can_take_their_place(tmp_path):
+    every = packages.functions([])
+    assert len(every) >= 10
+    assert len({one.name for one in every}) == len(every)
+    for one in every:
+        kinds = {path.stem for path in one.folder.glob("*.py")}
+        assert "fast-wrong" in kinds, one.name
+        assert kinds <= set(KINDS), one.name
+        name = one.target.rpartition("::")[2].rpartition(".")[2]
+        for path in one.folder.glob("*.py"):
+            assert f"def {name}(" in path.read_text(), path
+    folders = {path.parent for path in packages.CANDIDATES.rglob("*.py")}
+    assert folders == {one.folder for one in every}
+    assert [one.name for one in packages.functions(["toolz", "networkx.groups"])] == [
+        "toolz.frequencies",
+        "toolz.merge_with",
+        "toolz.partition_all",
+        "networkx.groups",
+    ]
+    with pytest.raises(SystemExit, match="not among the packages: nothing"):
+        packages.functions(["nothing"])
+
+
+def test_what_is_known_of_packages_is_told_in_a_table_for_each(tmp_path, capsys):
+    first, second = packages.functions(["toolz.frequencies", "networkx.groups"])
+    path = tmp_path / "known.jsonl"
+    good = (Result(first.name, "fast-correct", "faster", ""),)
+    bad = (Result(second.name, "fast-wrong", "faster", ""),)
+    lines = [Told(first.name, first.digest, good).line(), Told(second.name, "old", bad).line()]
+    path.write_text("".join(lines) + "{")
+    found = packages.known(path, [first, second])
+    assert list(found) == [first.name]
+    assert packages.say(list(found.values()))
+    assert not packages.say([*found.values(), Told(second.name, second.digest, bad)])
+    printed = capsys.readouterr().out
+    assert printed.count("\ntoolz\n") + printed.startswith("toolz\n") == 2
+    assert "networkx.groups/fast-wrong was faster" in printed
+
+
+def test_an_archive_is_unpacked_without_its_first_directory_and_committed(tmp_path):
+    (tmp_path / "pkg-1.0").mkdir()
+    (tmp_path / "pkg-1.0/mod.py").write_text("x = 1\n")
+    with tarfile.open(tmp_path / "pkg.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "pkg-1.0", "pkg-1.0")
+    packages._unpack(tmp_path / "pkg.tar.gz", tmp_path / "tree")
+    packages._commit(tmp_path / "tree")
+    assert (tmp_path / "tree/mod.py").read_text() == "x = 1\n"
+    assert (tmp_path / "tree/pytest.ini").exists()
+    assert (tmp_path / "tree/.git").is_dir()

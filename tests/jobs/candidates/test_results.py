@@ -122,6 +122,7 @@ def test_the_json_has_exactly_the_words_that_are_promised():
         "timing",
         "processes",
         "phases",
+        "branch",
     ]
     words = [
         "name",
@@ -134,6 +135,7 @@ def test_the_json_has_exactly_the_words_that_are_promised():
         "memory_ratio",
         "instruction_ratio",
         "notes",
+        "files",
         "diffs",
         "behaviour",
     ]

@@ -8,6 +8,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -22,12 +23,14 @@ from abreast.run.run import Run
 
 if TYPE_CHECKING:
     from abreast.assembly.candidates_tools import CandidatesTools
+    from abreast.assembly.trees.author_agent import AuthorAgent
     from abreast.jobs.candidates.author import ProposalTask
     from abreast.jobs.candidates.job import Author
-    from abreast.jobs.candidates.report import OptimizeResult
+    from abreast.jobs.candidates.report import CandidatesReport, OptimizeResult
     from abreast.jobs.candidates.results import Proposal
     from abreast.jobs.candidates.spec import CandidatesSpec
     from abreast.limits.budget import Budget
+    from abreast.limits.lane import LaneLimits
     from abreast.models.port import Model
     from abreast.run.calls.model import Caller
     from abreast.run.run import Resume
@@ -38,7 +41,7 @@ PathText: TypeAlias = str | PathLike[str]
 WriteCandidate: TypeAlias = "Callable[[ProposalTask], Awaitable[str] | str]"
 """Writes one candidate: gets a `ProposalTask`, returns Python; plain or `async`."""
 
-AuthorKind: TypeAlias = Literal["none", "name", "model", "methods", "function"]
+AuthorKind: TypeAlias = Literal["none", "name", "agent", "model", "methods", "function"]
 
 _METHODS: Final = ("repair", "refine", "adapt")
 
@@ -53,6 +56,8 @@ async def optimize(
     hints: bool = False,
     candidates: PathText | Sequence[PathText] | None = None,
     author: str | Model | Caller | Author | WriteCandidate | None = None,
+    model: str | None = None,
+    allow: str | Sequence[str] = (),
     proposals: int = 4,
     repairs: int = 2,
     refine: bool = True,
@@ -68,6 +73,7 @@ async def optimize(
     timeout: float | str = 60,
     python: PathText | None = None,
     executor: str | None = None,
+    branch: str | None = None,
     store: PathText | Store | None = None,
     name: str = "optimize",
     resume: Resume = "auto",
@@ -99,10 +105,15 @@ async def optimize(
             files, patches and directories. A text is the whole file anew or only the function; a
             text has a line break or the word `def` in it, anything else is a path.
         author: what writes candidates if none are given, and repairs and refines them: the name of
-            a model, an open model, or a function that gets a `ProposalTask` (`target`, `file`,
+            a model, such as "openai/gpt-4o-mini"; a coding agent, which edits the file in a
+            worktree: "claude", "codex" or one of `[agents.NAME]` in abreast.toml; an open model; or
+            a function that gets a `ProposalTask` (`target`, `file`,
             `source`, `number`, `count`) and returns Python. An object with some of the methods
             `repair(text, checked)`, `refine(faster)`, `adapt(ancestry)` does only that. Functions
             and methods may be plain, which then run in a thread, or `async`.
+        model: with an agent as the author, one of its own models.
+        allow: with an agent as the author, what it may do: by default `"edit"`; `"run"` lets it run
+            the tests.
         proposals: how many candidates the author writes.
         repairs: how often a wrong candidate may be repaired.
         refine: whether those that are faster are refined.
@@ -121,6 +132,9 @@ async def optimize(
         python: the project's Python, with its pytest; by default this one.
         executor: where candidates are checked: `"local"`, or `"ray"`, the nodes of a cluster
             (`"ray:CPU=4"` for what each takes). They are measured here.
+        branch: the name of a branch that is made of the best, as a commit on HEAD with the evidence
+            in its message; nothing is checked out. If it can't be made in the end, `notify` is
+            told why, and `result.branch` is None.
         store: where the run is recorded: a path, a URL or a Store; None for a run in memory.
         name: what the run is called.
         resume: `"auto"` goes on with the newest run of that name if it has not ended and has the
@@ -138,12 +152,14 @@ async def optimize(
             again with a larger cap.
     """
     from abreast.assembly.candidates_tools import KIND, CandidatesTools
-    from abreast.jobs.candidates.author import FunctionAuthor
     from abreast.jobs.candidates.report import OptimizeResult
 
     check_executor(executor or "local")
     given, kind = _given_candidates(candidates), _author_kind(author)
     _check_source(given, kind)
+    permissions = (allow,) if isinstance(allow, str) else tuple(allow)
+    if kind != "agent" and (model is not None or permissions):
+        raise ValueError("model and allow are for an agent as the author, such as author='claude'")
     spec = _spec(
         {
             "target": function if isinstance(function, str) else place_of(function),
@@ -153,7 +169,9 @@ async def optimize(
             "trace": trace,
             "hints": hints,
             "candidates": given if isinstance(given, str) else None,
-            "model": author if isinstance(author, str) else None,
+            "model": author if kind == "name" else model,
+            "author": author if kind == "agent" else None,
+            "allow": [*permissions] or None,
             "proposals": proposals,
             "repairs": 0 if kind == "methods" and not hasattr(author, "repair") else repairs,
             "refine": refine,
@@ -170,6 +188,7 @@ async def optimize(
             "budget": budget if isinstance(budget, str) else None,
             "python": None if python is None else fspath(python),
             "executor": executor,
+            "branch": branch,
         }
     )
     tools = await asyncio.to_thread(CandidatesTools, spec, Path.cwd())
@@ -177,19 +196,22 @@ async def optimize(
     async with contextlib.AsyncExitStack() as stack:
         opened = stack.enter_context(opened_store(store))
         found = find_unfinished(opened, name, KIND, resume, partial(_is_same, facts))
-        if isinstance(author, str):
-            model = await stack.enter_async_context(open_model(author, store=opened))
-            tools.author = tools.model_author(model)
-        elif kind == "model":
-            tools.author = tools.model_author(as_caller(cast("Model | Caller", author)))
-        elif kind == "methods":
-            tools.author = FunctionAuthor(*(getattr(author, word, None) for word in _METHODS))
+        if tools.branch is not None:
+            resumed = found.run_id is not None
+            await asyncio.to_thread(tools.branch.check, tools.target.file, resumed=resumed)
+        agent: AuthorAgent | None = None
+        lanes: dict[str, LaneLimits] = {}
+        if kind == "agent":
+            agent, lanes = await _open_agent(stack, tools, opened, found.run_id, budget)
+        else:
+            await _open_author(stack, tools, author, kind, opened)
         run = await stack.enter_async_context(
             open_run(
                 name,
                 store=opened,
                 seed=seed,
                 budget=budget,
+                lanes=lanes,
                 tags=tags,
                 kind=KIND,
                 resume=found.resume,
@@ -197,6 +219,8 @@ async def optimize(
                 manifest={KIND: facts},
             )
         )
+        if agent is not None:
+            agent.begin(run.id or run.name)
         propose: Callable[[Run], Awaitable[Sequence[Proposal]]] | None = None
         if isinstance(given, list):
             propose = partial(_read_given, tools, given)
@@ -207,7 +231,79 @@ async def optimize(
         except BudgetSpent as error:
             error.add_note(f"so far: {tools.report().headline()}")
             raise
-        return OptimizeResult(tools.report(), run.id or "")
+        return OptimizeResult(await _with_branch(tools, run, notify or _ignore), run.id or "")
+
+
+async def _with_branch(
+    tools: CandidatesTools, run: Run, notify: Callable[[str], None]
+) -> CandidatesReport:
+    """Make a branch of the winner if one is wanted; return the report with it."""
+    from abreast.worktrees.git import GitFailed
+
+    report = tools.report()
+    if tools.branch is None or not (commits := report.commits(run.id or "")):
+        return report
+    try:
+        return replace(report, branch=await asyncio.to_thread(tools.branch.make, commits))
+    except (GitFailed, ValueError) as error:
+        notify(f"the branch {tools.spec.branch} was not made: {error}")
+        return report
+
+
+async def _open_author(
+    stack: contextlib.AsyncExitStack,
+    tools: CandidatesTools,
+    author: object,
+    kind: AuthorKind,
+    store: Store | None,
+) -> None:
+    """Open the model that proposes and repairs, or use the author's own functions."""
+    from abreast.jobs.candidates.author import FunctionAuthor
+
+    if isinstance(author, str):
+        caller = await stack.enter_async_context(open_model(author, store=store))
+        tools.author = tools.model_author(caller)
+    elif kind == "model":
+        tools.author = tools.model_author(as_caller(cast("Model | Caller", author)))
+    elif kind == "methods":
+        tools.author = FunctionAuthor(*(getattr(author, word, None) for word in _METHODS))
+
+
+async def _open_agent(
+    stack: contextlib.AsyncExitStack,
+    tools: CandidatesTools,
+    store: Store | None,
+    resumed_run: str | None,
+    budget: Budget | str | None,
+) -> tuple[AuthorAgent, dict[str, LaneLimits]]:
+    """Open the agent that a specification names as its author; return it and the run's lanes.
+
+    Raises `AgentUnknown`, also if it is not installed.
+    """
+    from abreast.agents.installed import is_installed
+    from abreast.agents.known import find_agent, find_agents
+    from abreast.agents.runner import AgentUnknown
+    from abreast.assembly.process_groups import ProcessGroups
+    from abreast.assembly.trees.agents import ChosenAgent
+    from abreast.assembly.trees.author_agent import AuthorAgent
+    from abreast.models.lanes import find_lanes
+
+    spec, here = tools.spec, Path.cwd()
+    runner = find_agent(spec.author or "", find_agents(here))
+    if not is_installed(runner, str(here)):
+        raise AgentUnknown(f"{runner.name} is not installed: there is no {runner.program!r}")
+    chosen = ChosenAgent(runner, spec.allow, spec.model, find_lanes(here))
+    agent = await AuthorAgent.open(stack, chosen, ProcessGroups())
+    lanes = await agent.open_trees(
+        stack,
+        tools.root,
+        max(1, spec.width),
+        store=store,
+        resumed_run=resumed_run,
+        budget=budget,
+    )
+    tools.use_agent(agent)
+    return agent, lanes
 
 
 def place_of(function: object) -> str:
@@ -274,7 +370,8 @@ def _author_kind(author: object) -> AuthorKind:
     if author is None:
         return "none"
     if isinstance(author, str):
-        return "name"
+        # A model is named provider/model, or provider:model.
+        return "name" if "/" in author or ":" in author else "agent"
     if callable(getattr(author, "complete", None)):
         return "model"
     if any(callable(getattr(author, word, None)) for word in _METHODS):
@@ -282,8 +379,8 @@ def _author_kind(author: object) -> AuthorKind:
     if callable(author):
         return "function"
     raise TypeError(
-        "author must be the name of a model, a function, or an object with repair or refine, "
-        f"not {author!r:.60}"
+        "author must be the name of a model or of an agent, a function, or an object with repair "
+        f"or refine, not {author!r:.60}"
     )
 
 
@@ -302,7 +399,7 @@ def _check_source(given: str | list[str] | None, kind: AuthorKind) -> None:
 
 def _digest(given: str | list[str] | None, kind: AuthorKind, author: object) -> str | None:
     """A digest of what a program gives; None if `abreast resume` can go on without the program."""
-    if not isinstance(given, list) and kind in ("none", "name"):
+    if not isinstance(given, list) and kind in ("none", "name", "agent"):
         return None
     words = [getattr(author, word, "") for word in ("__module__", "__qualname__", "name")]
     facts = [given, kind, *map(str, words)]
@@ -317,9 +414,9 @@ def _is_same(facts: dict[str, Any], row: RunRow) -> bool:
     if not isinstance(recorded, dict) or not isinstance(recorded.get("spec"), dict):
         return False
     words = ("target", "original", "program")
-    sources = ("candidates", "model", "timing", *EVIDENCE)
+    sources = ("candidates", "model", "author", "timing", *EVIDENCE)
     # Runs of before always measured, and had tests.
-    others = {"doctests": False, "workload": [], "trace": None, "hints": False}
+    others = {"doctests": False, "workload": [], "trace": None, "hints": False, "author": None}
     before = {"timing": True, **others, **recorded["spec"]}
     return all(recorded.get(word) == facts[word] for word in words) and all(
         before.get(word) == facts["spec"][word] for word in sources

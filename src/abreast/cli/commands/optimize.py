@@ -88,6 +88,11 @@ candidate_options = options.group_of(
         metavar="FILE",
         help="Where to write the winner's patch.  [beside the store]",
     ),
+    click.option(
+        "--branch",
+        metavar="NAME",
+        help="Make a branch with the winner as a commit on HEAD; nothing is checked out.",
+    ),
     click.option("--name", metavar="TEXT", help="What the run is called.  [optimize]"),
     click.option(
         "--tag",
@@ -110,7 +115,7 @@ candidate_options = options.group_of(
     metavar="DIR",
     help="Python files: each the whole file anew, or only the function.",
 )
-@click.option("--patches", metavar="DIR", help="Patches of the target's file.")
+@click.option("--patches", metavar="DIR", help="Patches, of the target's file and others.")
 @click.option("--refs", metavar="A,B", help="Commits or branches that have it otherwise.")
 @click.option(
     "--command",

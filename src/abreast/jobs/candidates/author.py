@@ -12,7 +12,8 @@ from typing import Final, Literal, Protocol, TypeVar
 from abreast.core.outcome import Done
 from abreast.executors.port import BoundCall
 from abreast.executors.tasks import LocalExecutor, is_async
-from abreast.jobs.candidates.results import Checked, Diff, Proposal, Tried, patch_of
+from abreast.jobs.candidates.results import Checked, Diff, Proposal, Tried, change_patch
+from abreast.jobs.candidates.source.changes import CandidateSource, FileChange, as_source
 from abreast.jobs.candidates.source.target import Target
 from abreast.models.port import Reply
 from abreast.run.run import Run
@@ -58,7 +59,7 @@ class PromptAuthor:
         """What a candidate must keep, and how it is handed in."""
         return f"{_RULES}{_ANSWER}"
 
-    async def _ask_for_code(self, prompt: str) -> str:
+    async def _ask_for_code(self, prompt: str) -> str | CandidateSource:
         raise NotImplementedError
 
     async def propose(self, run: Run, count: int, width: int) -> list[Proposal]:
@@ -67,7 +68,7 @@ class PromptAuthor:
         A request that fails becomes a proposal with the fault `error`.
         """
 
-        async def draft(number: int) -> str:
+        async def draft(number: int) -> str | CandidateSource:
             return await self._ask_for_code(
                 f"Make `{self._target.qualname}` in this Python file as fast as you can, "
                 f"with approach {number} of {count}: prefer one that the others would not take.\n\n"
@@ -76,7 +77,7 @@ class PromptAuthor:
 
         return await proposals_of(run, draft, count, width, "model")
 
-    async def repair(self, text: str, checked: Checked) -> str:
+    async def repair(self, text: str, checked: Checked) -> str | CandidateSource:
         """Ask for a correct version of a wrong candidate, given the differences that were found."""
         return await self._ask_for_code(
             f"This candidate for a faster `{self._target.qualname}` does not do "
@@ -87,13 +88,14 @@ class PromptAuthor:
             f"Repair it, and keep it fast. {self._rules}"
         )
 
-    def _patch(self, text: str) -> str:
-        return _code_block(patch_of(self._original, text, self._target.file))
+    def _patch(self, text: str, files: Sequence[FileChange] = ()) -> str:
+        return _code_block(change_patch(self._original, text, self._target.file, files))
 
     def _so_far(self, faster: Sequence[Tried]) -> str:
         """The best candidates so far, each with its speed, and the line profile of the best."""
         parts = [
-            f"Candidate {number} ({_speed(one)}):\n{self._patch(one.text)}{_profile_text(one)}"
+            f"Candidate {number} ({_speed(one)}):\n{self._patch(one.text, one.files)}"
+            f"{_profile_text(one)}"
             for number, one in enumerate(faster, 1)
         ]
         return (
@@ -102,10 +104,11 @@ class PromptAuthor:
             f"The original:\n{_code_block(self._original)}\n\n" + "\n\n".join(parts)
         )
 
-    async def adapt(self, ancestry: Sequence[Tried]) -> str:
+    async def adapt(self, ancestry: Sequence[Tried]) -> str | CandidateSource:
         """Ask for one more candidate, given one candidate and its ancestors, oldest first."""
         parts = [
-            f"{number}. {one.name}, {one.verdict} ({_speed(one)}):\n{self._patch(one.text)}"
+            f"{number}. {one.name}, {one.verdict} ({_speed(one)}):\n"
+            f"{self._patch(one.text, one.files)}"
             for number, one in enumerate(ancestry, 1)
         ]
         return await self._ask_for_code(
@@ -145,13 +148,16 @@ class ModelAuthor(PromptAuthor):
 class EditingAgent(Protocol):
     """A coding agent that works in a tree of its own for each request."""
 
-    async def edit(self, prompt: str, file: str) -> str:
-        """Let it work on a prompt; return the text of a file afterwards, empty if unchanged."""
+    async def edit(self, prompt: str, file: str) -> CandidateSource:
+        """Let it work on a prompt; return the text of a file afterwards, empty if unchanged.
+
+        And the other files that it has changed, as far as a candidate may change them.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class AgentAuthor(PromptAuthor):
-    """Lets a coding agent write candidates: it edits the target's file in a tree of its own.
+    """Lets a coding agent write candidates: it edits files in a tree of its own.
 
     So it may read the project and run its tests. It refines by one more candidate in all.
     """
@@ -161,11 +167,12 @@ class AgentAuthor(PromptAuthor):
     @property
     def _rules(self) -> str:
         return (
-            f"{_RULES}Edit the function in the file {self._target.file} of this directory, "
-            "and change no other file. What you say is not read."
+            f"{_RULES}Edit the function in the file {self._target.file} of this directory. "
+            "You may change or add other modules that it uses, but no tests and no configuration, "
+            "which stay as they are. Leave nothing else behind. What you say is not read."
         )
 
-    async def refine(self, faster: Sequence[Tried]) -> Sequence[str]:
+    async def refine(self, faster: Sequence[Tried]) -> Sequence[str | CandidateSource]:
         """Ask for one that is faster than all so far; it counts as a refinement of the best."""
         best = max(faster, key=lambda one: one.speedup or 0.0)
         text = await self._ask_for_code(
@@ -173,7 +180,7 @@ class AgentAuthor(PromptAuthor):
         )
         return ["" if one is not best else text for one in faster]
 
-    async def _ask_for_code(self, prompt: str) -> str:
+    async def _ask_for_code(self, prompt: str) -> CandidateSource:
         return await self._agent.edit(prompt, self._target.file)
 
 
@@ -249,7 +256,7 @@ _MAPS: Final = {
 
 async def proposals_of(
     run: Run,
-    make: Callable[[int], Awaitable[str]],
+    make: Callable[[int], Awaitable[str | CandidateSource]],
     count: int,
     width: int,
     origin: Literal["model", "command", "function"],
@@ -261,7 +268,9 @@ async def proposals_of(
         async for outcome in made:
             proposal = Proposal(f"{prefix}-{int(outcome.key) + 1}", "", origin)
             if isinstance(outcome, Done):
-                found.append(replace(proposal, text=outcome.value))
+                source = as_source(outcome.value)
+                whole = bool(source.files)
+                found.append(replace(proposal, text=source.text, files=source.files, whole=whole))
             else:
                 error = getattr(outcome, "error", "")
                 if origin == "model":

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,12 @@ from abreast.jobs.candidates.behaviour.traced_run import (
     judge_behaviour,
     watch,
 )
-from abreast.jobs.candidates.behaviour.verdict import BaselineFailed, Behaviour, check_baseline
+from abreast.jobs.candidates.behaviour.verdict import (
+    BaselineFailed,
+    Behaviour,
+    check_baseline,
+    join_names,
+)
 from abreast.jobs.candidates.behaviour.warm_parents import (
     WarmParents,
     WarmProcess,
@@ -36,7 +41,13 @@ from abreast.jobs.candidates.inputs.probe import Probe, prepare
 from abreast.jobs.candidates.phases import PhaseCosts
 from abreast.jobs.candidates.results import Checked, Diff, ProfiledLine, Timed
 from abreast.jobs.candidates.rules import STRICT, Rules
-from abreast.jobs.candidates.source.checks import check_text
+from abreast.jobs.candidates.source.changes import (
+    CandidateSource,
+    FileChange,
+    is_code,
+    stage_source,
+)
+from abreast.jobs.candidates.source.checks import check_files, check_text
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.measure import MeasurePlan
 from abreast.jobs.candidates.timing.race import RaceOptions
@@ -253,7 +264,9 @@ class Evaluator:
     ) -> Watched:
         tests = self._tests if inputs is None else replace(self._tests, names=(), workloads=())
         if slot.nodes is not None:
-            there = TraceOnNode(self.target, tests, limits, inputs, wanted, modules, str(slot.path))
+            there = TraceOnNode(
+                self.target, tests, limits, inputs, wanted, modules, str(slot.path), slot.staged
+            )
             found = await slot.nodes.call(slot, there)
         else:
             found = await watch(
@@ -310,20 +323,23 @@ class Evaluator:
         async with self._slot_lock:
             return await self._trace(self._baseline[2], self._bounds.limits, inputs)
 
-    async def check(self, slot: Slot, text: str) -> Checked:
-        """Check a candidate, which is staged in `slot`.
+    async def check(self, slot: Slot, text: str, files: Sequence[FileChange] = ()) -> Checked:
+        """Check a candidate, which is staged in `slot`; `files` are others that it changes.
 
         Checks its text, traces it under the tests and compares with the original, then compares it
         on generated inputs.
         """
-        if (refused := check_text(self._source, text, self.target)) is not None:
+        collected = {name.partition("::")[0] for name, _ in self.original.outcomes}
+        if refused := check_files(files, collected) or check_text(
+            self._source, text, self.target, files
+        ):
             return _checked_from(refused, len(self.original.invocations))
         async with machine(alone=False):
             watched = await self._trace_candidate(slot)
 
             async def candidate_again(wanted: Places) -> Watched:
                 await slot.reset()
-                await slot.stage(self.target.file, text)
+                await stage_source(slot, self.target, CandidateSource(text, tuple(files)))
                 return await self._trace_candidate(slot, wanted=wanted)
 
             behaviour = await self._compare_traces(
@@ -332,6 +348,8 @@ class Evaluator:
             if behaviour.verdict in {"same", "undecided"} and self._bounds.generated:
                 probed = await self._try_generated_inputs(slot)
                 behaviour = behaviour if probed.verdict == "same" else probed
+            if behaviour.verdict == "same":
+                behaviour = _unknown_files(files, watched) or behaviour
         truncated = [
             f"{test} calls it too often: the calls from number {first} on are not compared"
             for test, first in self.original.cut.items()
@@ -387,6 +405,15 @@ class Evaluator:
         return [
             ProfiledLine(number, hits, seconds) for number, (hits, seconds) in sorted(found.items())
         ]
+
+
+def _unknown_files(files: Sequence[FileChange], watched: Watched) -> Behaviour | None:
+    """A verdict that names the modules that no run has imported; None if there are none."""
+    unknown = [one.path for one in files if is_code(one) and one.path not in watched.loaded]
+    if not unknown:
+        return None
+    reason = f"nothing that was run imports {join_names(unknown)}, so nothing is known of it"
+    return Behaviour("undecided", reason)
 
 
 def _checked_from(behaviour: Behaviour, calls: int, watched: Watched | None = None) -> Checked:

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from abreast.jobs.candidates.behaviour.ranking import RankedFunction
 from abreast.jobs.candidates.behaviour.trace import Watched
+from abreast.jobs.candidates.branch import MadeBranch, WinnerCommit
 from abreast.jobs.candidates.phases import PhaseCosts
 from abreast.jobs.candidates.report import CandidatesReport
-from abreast.jobs.candidates.results import Tried, largest_noise_floor, patch_of
+from abreast.jobs.candidates.results import Tried, file_patch, largest_noise_floor
+from abreast.jobs.candidates.source.changes import FileChange
 from abreast.jobs.candidates.timing.timed_calls import TimedCalls
 
 _TEMPLATES: Final = Path(__file__).parent / "page"
@@ -26,16 +28,25 @@ class FunctionsReport:
         merged: By file: its text before, and with all winners in it.
         left_out: Winners that are not in `merged`, as they change the same lines as others.
         unranked: Functions that the tests call and that were not tried.
+        steps: The winners in `merged`, in order: number of the part, and its files with all
+            winners so far.
+        branch: The branch that was made of the winners.
     """
 
     target: str
     parts: Sequence[tuple[RankedFunction, CandidatesReport]] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
-    merged: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    merged: Mapping[str, FileChange] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     unranked: int = 0
     timing: bool = True
     inputs: TimedCalls | None = None
+    steps: Sequence[tuple[int, tuple[FileChange, ...]]] = ()
+    branch: MadeBranch | None = None
+
+    def commits(self, run: str) -> list[WinnerCommit]:
+        """A commit for each function that became faster, each on the one before."""
+        return [WinnerCommit(self.parts[at][1].message(run), files) for at, files in self.steps]
 
     @property
     def tried(self) -> list[Tried]:
@@ -101,9 +112,7 @@ class FunctionsReport:
     @property
     def patch(self) -> str:
         """All winners as one patch; empty without any."""
-        return "".join(
-            patch_of(before, after, file) for file, (before, after) in self.merged.items()
-        )
+        return "".join(map(file_patch, self.merged.values()))
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -121,6 +130,7 @@ class FunctionsReport:
             "skipped": dict(self.skipped),
             "left_out": list(self.left_out),
             "unranked": self.unranked,
+            "branch": self.branch and self.branch.plain(),
             "winners": [one.winner.name if one.winner else None for _, one in self.parts],
         }
 

@@ -17,13 +17,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from abreast.core.errors import AbreastError, RecordedError, Stopped
 from abreast.core.outcome import Cancelled, Done, Failed
 from abreast.jobs.candidates.author import request_step
-from abreast.jobs.candidates.registry import Link, Registry, child_of
+from abreast.jobs.candidates.registry import (
+    Link,
+    Registry,
+    child_of,
+    has_text,
+    is_whole,
+    next_source,
+)
 from abreast.jobs.candidates.results import Checked, ProfiledLine, Proposal, Timed, Tried, best_of
+from abreast.jobs.candidates.source.changes import CandidateSource, FileChange, stage_source
 from abreast.jobs.candidates.source.normal_form import DuplicateFinder
 from abreast.jobs.candidates.source.target import CandidateInvalid, Target, candidate_text
 from abreast.limits.pool import Pool
@@ -37,6 +45,8 @@ from abreast.worktrees.slot import Slot
 WORKTREES: Final = "worktrees"
 MACHINE: Final = "machine"
 TRIES: Final = "tries"
+
+Written: TypeAlias = str | CandidateSource
 
 
 class TreeChanged(AbreastError):
@@ -64,8 +74,8 @@ class CandidateEvaluator(Protocol):
         `slot` holds the original.
         """
 
-    async def check(self, slot: Slot, text: str) -> Checked:
-        """Check whether a text behaves like the original."""
+    async def check(self, slot: Slot, text: str, files: Sequence[FileChange] = ()) -> Checked:
+        """Check whether a text behaves like the original; `files` are others that it changes."""
 
     async def time(self, original: Slot, candidate: Slot, text: str, seed: int) -> Timed:
         """Measure how much faster a text is, while nothing else runs."""
@@ -78,15 +88,16 @@ class Author(Protocol):
     """Writes further candidates. Each call is one request; an empty text is no candidate.
 
     Each method may be an `async def`, or a plain function, which then runs in a thread of its own.
+    Text alone changes the target's file; the other files stay as the candidate before had them.
     """
 
-    def repair(self, text: str, checked: Checked) -> Awaitable[str] | str:
+    def repair(self, text: str, checked: Checked) -> Awaitable[Written] | Written:
         """Return a correct version of a wrong candidate, given the differences found."""
 
-    def refine(self, faster: Sequence[Tried]) -> Awaitable[Sequence[str]] | Sequence[str]:
+    def refine(self, faster: Sequence[Tried]) -> Awaitable[Sequence[Written]] | Sequence[Written]:
         """Return a better version of each of the faster candidates, by one request for all."""
 
-    def adapt(self, ancestry: Sequence[Tried]) -> Awaitable[str] | str:
+    def adapt(self, ancestry: Sequence[Tried]) -> Awaitable[Written] | Written:
         """Return one more candidate, given one candidate and its ancestors, oldest first."""
 
 
@@ -140,7 +151,7 @@ class CandidateRun:
         self._registry = Registry(context.target, context.original, timing=context.how.timing)
         self._original: Slot | None = None
         self._repairable: frozenset[str] = frozenset()
-        self._earlier_texts: tuple[str, ...] = ()
+        self._earlier: tuple[CandidateSource, ...] = ()
         # The line profile of the winner; empty if it could not be made.
         self.profile: tuple[ProfiledLine, ...] = ()
         self._profiles: dict[str, tuple[ProfiledLine, ...]] = {}
@@ -223,20 +234,22 @@ class CandidateRun:
         if author is None or not self._context.how.refine:
             return
         if faster := await self._with_profile(tries, registry.faster):
-            texts = await tries.step("refine", request_step(author.refine, faster))
+            texts: Sequence[Written] = await tries.step(
+                "refine", request_step(author.refine, faster)
+            )
             refined = [
                 child_of(one, text, "refinement")
                 for one, text in zip(faster, texts, strict=False)
-                if text.strip()
+                if has_text(text)
             ]
             await self._round(tries, "-refined", registry.enter(refined))
         adapted: list[Proposal] = []
         for one in registry.faster:
             if one.origin == "refinement":
-                text = await tries.step(
+                text: Written = await tries.step(
                     f"adapt-{one.name}", request_step(author.adapt, registry.ancestry(one))
                 )
-                adapted += [child_of(one, text, "adaptive")] if text.strip() else []
+                adapted += [child_of(one, text, "adaptive")] if has_text(text) else []
         await self._round(tries, "-adapted", registry.enter(adapted))
 
     async def _round(self, tries: Run, name: str, new: list[Tried]) -> None:
@@ -251,13 +264,15 @@ class CandidateRun:
     async def _check(self, tries: Run, name: str, new: list[Tried]) -> None:
         # By the order in this round, so that timing does not decide which may be repaired.
         self._repairable = frozenset(one.name for one in new[: self._context.how.most_repairs])
-        self._earlier_texts = tuple(one.text for one in self.tried if one.text)
+        self._earlier = tuple(
+            CandidateSource(one.text, one.files) for one in self.tried if one.text
+        )
 
-        async def line_of(item: Mapping[str, str]) -> list[Link]:
-            return await self._check_with_repairs(item["name"], item["text"])
+        async def line_of(item: Mapping[str, Any]) -> list[Link]:
+            return await self._check_with_repairs(item["name"], _source_in(item))
 
         names = dict.fromkeys(one.name for one in new)
-        items = [{"name": name, "text": self._registry.text_of(name)} for name in names]
+        items = [_item(name, self._registry.source_of(name)) for name in names]
         mapped = tries.map(
             line_of, items, width=len(items), name=name, key=lambda item: item["name"]
         )
@@ -270,19 +285,19 @@ class CandidateRun:
                 )
                 self._registry.settle(outcome.key, links)
 
-    async def _check_with_repairs(self, name: str, text: str) -> list[Link]:
+    async def _check_with_repairs(self, name: str, source: CandidateSource) -> list[Link]:
         """Check a candidate and its repairs.
 
         Raises what the first check raises, such as OSError: the item has failed then, and can be
         tried again. Later failures keep what was found before.
         """
         context, scope = self._context, _require_item().run
-        links = [Link(text, await self._check_step(scope, "behaviour", text))]
+        links = [_link(source, await self._check_step(scope, "behaviour", source))]
         if context.author is None or name not in self._repairable:
             return links
         own = DuplicateFinder(context.original)
-        for number, one in enumerate(self._earlier_texts):
-            own.enter(str(number), one)
+        for number, one in enumerate(self._earlier):
+            own.enter(str(number), one.text, one.files)
         for number in range(1, context.how.repairs + 1):
             checked = links[-1].checked
             if checked.verdict != "wrong" or not checked.diffs or checked.share > context.how.share:
@@ -291,45 +306,53 @@ class CandidateRun:
             reply = await scope.step(
                 f"repair-{number}", request_step(context.author.repair, links[-1].text, checked)
             )
+            source = next_source(reply, links[-1].files)
             try:
-                text = candidate_text(context.original, context.target, reply)
+                text = candidate_text(
+                    context.original, context.target, source.text, whole=is_whole(reply)
+                )
             except CandidateInvalid as error:
-                return [*links, Link(reply, Checked("error", str(error)))]
-            if own.enter(f"repair {number}", text).kind != "new":
-                return [
-                    *links,
-                    Link(text, Checked("error", "the repair is a candidate that was there before")),
-                ]
-            links.append(Link(text, await self._check_repair(scope, f"behaviour-{number}", text)))
+                return [*links, _link(source, Checked("error", str(error)))]
+            source = replace(source, text=text)
+            if own.enter(f"repair {number}", text, source.files).kind != "new":
+                why = "the repair is a candidate that was there before"
+                return [*links, _link(source, Checked("error", why))]
+            checked = await self._check_repair(scope, f"behaviour-{number}", source)
+            links.append(_link(source, checked))
         return links
 
-    async def _check_repair(self, scope: Run, name: str, text: str) -> Checked:
+    async def _check_repair(self, scope: Run, name: str, source: CandidateSource) -> Checked:
         try:
-            return await self._check_step(scope, name, text)
+            return await self._check_step(scope, name, source)
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - one failure never loses another
             return Checked("error", _describe_error(error))
 
-    async def _check_step(self, scope: Run, name: str, text: str) -> Checked:
-        found: Checked = await scope.step(name, self._check_one, text, hold=(WORKTREES, MACHINE))
+    async def _check_step(self, scope: Run, name: str, source: CandidateSource) -> Checked:
+        # Text alone is recorded as it was before candidates could change several files.
+        given = source if source.files else source.text
+        found: Checked = await scope.step(name, self._check_one, given, hold=(WORKTREES, MACHINE))
         return found
 
-    async def _check_one(self, text: str) -> Checked:
-        return await self._context.evaluator.check(await self._stage(text), text)
+    async def _check_one(self, given: Written) -> Checked:
+        source = next_source(given, ())
+        slot = await self._stage(source)
+        return await self._context.evaluator.check(slot, source.text, source.files)
 
-    async def _stage(self, text: str) -> Slot:
+    async def _stage(self, source: CandidateSource) -> Slot:
         slot = _require_item().held[WORKTREES]
         if not isinstance(slot, Slot):
             raise TypeError(f"a candidate is tried in a worktree, not in {slot!r}")
         await slot.reset()
-        await slot.stage(self._context.target.file, text)
+        await stage_source(slot, self._context.target, source)
         return slot
 
     # --- speed
 
     async def _measure(self, tries: Run, name: str) -> None:
-        items = [{"name": one.name, "text": one.text} for one in self._registry.passed]
+        passed = self._registry.passed
+        items = [_item(one.name, CandidateSource(one.text, one.files)) for one in passed]
         mapped = tries.map(
             self._time_one,
             items,
@@ -347,10 +370,10 @@ class CandidateRun:
                 )
                 self._registry.time(outcome.key, timed)
 
-    async def _time_one(self, item: Mapping[str, str]) -> Timed:
+    async def _time_one(self, item: Mapping[str, Any]) -> Timed:
         if (original := self._original) is None:
             raise RuntimeError("a candidate is measured beside the original")
-        candidate = await self._stage(item["text"])
+        candidate = await self._stage(_source_in(item))
         await original.reset()
         timed = await self._context.evaluator.time(
             original, candidate, item["text"], _require_item().seed
@@ -381,7 +404,7 @@ class CandidateRun:
                 found = await tries.step(
                     f"profile-{one.name}",
                     self._profile_one,
-                    one.text,
+                    CandidateSource(one.text, one.files) if one.files else one.text,
                     hold={WORKTREES: 1, MACHINE: "all"},
                 )
                 self._profiles[one.name] = tuple(found)
@@ -391,8 +414,21 @@ class CandidateRun:
                 self._notify(f"there is no line profile of {one.name}: {_describe_error(error)}")
         return self._profiles[one.name]
 
-    async def _profile_one(self, text: str) -> list[ProfiledLine]:
-        return await self._context.evaluator.profile(await self._stage(text))
+    async def _profile_one(self, given: Written) -> list[ProfiledLine]:
+        return await self._context.evaluator.profile(await self._stage(next_source(given, ())))
+
+
+def _item(name: str, source: CandidateSource) -> dict[str, Any]:
+    """A candidate as an item; as before there were several files if it has only the target's."""
+    return {"name": name, "text": source.text, **({"files": source.files} if source.files else {})}
+
+
+def _source_in(item: Mapping[str, Any]) -> CandidateSource:
+    return CandidateSource(item["text"], tuple(item.get("files", ())))
+
+
+def _link(source: CandidateSource, checked: Checked) -> Link:
+    return Link(source.text, checked, source.files)
 
 
 def _require_item() -> CurrentItem:

@@ -6,17 +6,19 @@ It is pure bookkeeping and never waits.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from abreast.jobs.candidates.results import Checked, Origin, Proposal, Timed, Tried, size_of
+from abreast.jobs.candidates.results import Checked, Origin, Proposal, Timed, Tried, change_size
+from abreast.jobs.candidates.source.changes import CandidateSource, FileChange, as_source
 from abreast.jobs.candidates.source.normal_form import DuplicateFinder
 from abreast.jobs.candidates.source.target import CandidateInvalid, Target, candidate_text
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One text in a chain of repairs, and its behaviour check."""
+    """One text in a chain of repairs, with its other files, and its behaviour check."""
 
     text: str
     checked: Checked
+    files: tuple[FileChange, ...] = ()
 
 
 class Registry:
@@ -49,16 +51,22 @@ class Registry:
         """
         name = self._unique_name(proposal.name)
         tried = Tried(
-            name, proposal.origin, proposal.parent, "undecided", "it was not tried", proposal.text
+            name,
+            proposal.origin,
+            proposal.parent,
+            "undecided",
+            "it was not tried",
+            proposal.text,
+            files=proposal.files,
         )
         if proposal.fault:
             return replace(tried, verdict=proposal.fault, reason=proposal.reason)
         try:
-            text = candidate_text(self._original, self._target, proposal.text)
+            text = candidate_text(self._original, self._target, proposal.text, whole=proposal.whole)
         except CandidateInvalid as error:
             return replace(tried, verdict="error", reason=str(error))
-        tried = replace(tried, text=text, size=size_of(self._original, text))
-        standing = self._register.enter(name, text)
+        tried = replace(tried, text=text, size=change_size(self._original, text, proposal.files))
+        standing = self._register.enter(name, text, proposal.files)
         if standing.kind == "new":
             return tried
         same = f"it is the same code as {standing.of}" if standing.of else "it is the original"
@@ -70,14 +78,15 @@ class Registry:
             found, number = f"{name}-{number}", number + 1
         return found
 
-    def text_of(self, name: str) -> str:
-        """Return the text to evaluate: the shortest of those that are the same code."""
+    def source_of(self, name: str) -> CandidateSource:
+        """Return the source to evaluate: the shortest of those that are the same code."""
         return self._register.source_of(name)
 
     def settle(self, name: str, links: list[Link]) -> None:
         """Record a candidate's check and after it its repairs, each the child of the previous."""
-        text = self.text_of(name)
-        tried = replace(self.tried[name], text=text, size=size_of(self._original, text))
+        text, files = (source := self.source_of(name)).text, source.files
+        size = change_size(self._original, text, files)
+        tried = replace(self.tried[name], text=text, size=size, files=files)
         self.tried[name] = self._with_check(tried, links[0].checked)
         parent = name
         for link in links[1:]:
@@ -85,7 +94,10 @@ class Registry:
 
     def _add_repair(self, parent: str, link: Link) -> str:
         """Record a repair. It may turn out here to be a duplicate of another candidate's repair."""
-        tried = self._classify(Proposal(f"{parent}-repaired", link.text, "repair", parent))
+        name, files = f"{parent}-repaired", link.files
+        tried = self._classify(
+            Proposal(name, link.text, "repair", parent, files=files, whole=bool(files))
+        )
         if tried.verdict == "undecided":
             tried = self._with_check(tried, link.checked)
         order, at = list(self.tried.items()), list(self.tried).index(parent) + 1
@@ -140,7 +152,28 @@ class Registry:
                 self.tried[name] = replace(one, checked=first.checked, timed=first.timed)
 
 
-def child_of(parent: Tried, text: str, origin: Origin) -> Proposal:
+def child_of(parent: Tried, given: str | CandidateSource, origin: Origin) -> Proposal:
     """Return a proposal that was made from another candidate and is named after it."""
     word = {"refinement": "refined", "adaptive": "adapted"}[origin]
-    return Proposal(f"{parent.name}-{word}", text, origin, parent.name)
+    source = next_source(given, parent.files)
+    name = f"{parent.name}-{word}"
+    whole = is_whole(given)
+    return Proposal(name, source.text, origin, parent.name, files=source.files, whole=whole)
+
+
+def next_source(given: object, files: tuple[FileChange, ...]) -> CandidateSource:
+    """Return an author's answer as a source.
+
+    Text alone is about the target's file, and the other files of the parent stay. Raises TypeError.
+    """
+    return CandidateSource(given, files) if isinstance(given, str) else as_source(given)
+
+
+def is_whole(given: object) -> bool:
+    """Whether an author's answer is the files of a tree, not only a function."""
+    return isinstance(given, CandidateSource) and bool(given.files)
+
+
+def has_text(given: object) -> bool:
+    """Whether an author's answer is a candidate at all."""
+    return bool(as_source(given).text.strip())

@@ -7,6 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from abreast.jobs.candidates.behaviour.trace import Watched
+from abreast.jobs.candidates.branch import (
+    MadeBranch,
+    RunEvidence,
+    WinnerCommit,
+    commit_message,
+)
 from abreast.jobs.candidates.phases import PhaseCosts
 from abreast.jobs.candidates.results import (
     Checked,
@@ -14,9 +20,10 @@ from abreast.jobs.candidates.results import (
     Timed,
     Tried,
     best_of,
+    change_patch,
     largest_noise_floor,
-    patch_of,
 )
+from abreast.jobs.candidates.source.changes import FileChange
 from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.timing.timed_calls import TimedCalls
 from abreast.views.job_view import html_table, short
@@ -36,6 +43,7 @@ class CandidatesReport:
     Attributes:
         processes: How runs were started: forked, or as new ones and why; empty if it is not known.
         costs: What each phase took.
+        branch: The branch that was made of the winner.
     """
 
     target: Target
@@ -47,6 +55,20 @@ class CandidatesReport:
     timing: bool = True
     processes: str = ""
     costs: PhaseCosts = field(default_factory=PhaseCosts)
+    branch: MadeBranch | None = None
+
+    def commits(self, run: str) -> list[WinnerCommit]:
+        """The winner as a commit, with the evidence in its message; none without a winner."""
+        if (winner := self.winner) is None:
+            return []
+        own = FileChange(self.target.file, self.original, winner.text)
+        changes = (*(() if own.before == own.after else (own,)), *winner.files)
+        return [WinnerCommit(self.message(run), changes)]
+
+    def message(self, run: str) -> str:
+        """The message of the winner's commit; empty without a winner."""
+        evidence = RunEvidence(run, self.noise_floor, self.walls)
+        return commit_message(self.target, self.winner, evidence) if self.winner else ""
 
     @property
     def behaves(self) -> bool:
@@ -85,7 +107,11 @@ class CandidatesReport:
     def patch(self) -> str:
         """The patch from the original to the winner; empty without a winner."""
         winner = self.winner
-        return patch_of(self.original, winner.text, self.target.file) if winner else ""
+        return self.patch_of(winner) if winner else ""
+
+    def patch_of(self, one: Tried) -> str:
+        """The patch from the original to a candidate, with all of its files."""
+        return change_patch(self.original, one.text, self.target.file, one.files)
 
     def plain(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -119,6 +145,7 @@ class CandidatesReport:
             "timing": self.timing,
             "processes": self.processes or None,
             "phases": self.costs.plain(),
+            "branch": self.branch and self.branch.plain(),
         }
 
     def rows(self) -> list[tuple[str, str, str, str, str, str]]:
@@ -213,7 +240,8 @@ class CandidatesReport:
             "notes": [*checked.notes, *timed.notes, *regressions],
             "stdout": checked.stdout,
             "stderr": checked.stderr,
-            "patch": patch_of(self.original, one.text, self.target.file) if one.size else one.text,
+            "patch": self.patch_of(one) if one.size else one.text,
+            "files": [change.path for change in one.files],
         }
 
     def _profile_rows(self) -> list[dict[str, Any]]:
@@ -256,7 +284,10 @@ class OptimizeResult:
 
     @property
     def best(self) -> Tried | None:
-        """The winner, with `name`, `source`, `speedup`, `interval`; None if none is faster."""
+        """The winner, with `name`, `source`, `speedup`, `interval`; None if none is faster.
+
+        `files` are those besides the function's that it changes.
+        """
         return self._report.winner
 
     @property
@@ -268,6 +299,11 @@ class OptimizeResult:
     def patch(self) -> str:
         """The patch from the original to the winner, for `git apply`; empty without a winner."""
         return self._report.patch
+
+    @property
+    def branch(self) -> MadeBranch | None:
+        """The branch that was made of the winner: `name`, `base`, `commits`; None if none was."""
+        return self._report.branch
 
     @property
     def noise_floor(self) -> float | None:

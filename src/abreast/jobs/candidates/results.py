@@ -1,10 +1,11 @@
 """The records that a run keeps of its candidates: proposals, checks, measurements, results."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, TypeAlias
 
+from abreast.jobs.candidates.source.changes import FileChange
 from abreast.jobs.candidates.timing.measure import Speed
 from abreast.jobs.candidates.values.invocation import BehaviourFinding
 
@@ -26,7 +27,12 @@ Origin: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate as it was proposed: its text, or the reason why there is none."""
+    """A candidate as it was proposed: its text, or the reason why there is none.
+
+    Attributes:
+        files: The files besides the target's that it changes.
+        whole: Whether the text is certainly the whole file, as a patch makes it.
+    """
 
     name: str
     text: str
@@ -34,6 +40,8 @@ class Proposal:
     parent: str | None = None
     fault: Fault | None = None
     reason: str = ""
+    files: tuple[FileChange, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +168,10 @@ class Tried:
     `text` is the whole file; empty if it could not be made.
 
     Attributes:
-        size: How many lines differ from the original's file.
+        size: How many lines differ from the original's files.
         of: The earlier candidate that it is a duplicate of.
         profile: Its lines, how often they run and for how long: of the best one of a round.
+        files: The files besides the target's that it changes.
     """
 
     name: str
@@ -176,6 +185,7 @@ class Tried:
     timed: Timed | None = None
     of: str | None = None
     profile: tuple[ProfiledLine, ...] = ()
+    files: tuple[FileChange, ...] = ()
 
     @property
     def source(self) -> str:
@@ -211,6 +221,7 @@ class Tried:
             "memory_ratio": timed and timed.memory_ratio,
             "instruction_ratio": timed and timed.instruction_ratio,
             "notes": list(timed.notes) if timed else [],
+            "files": [one.path for one in self.files],
             "diffs": [
                 {word: getattr(one, word) for word in Diff.__slots__} for one in checked.diffs
             ],
@@ -241,6 +252,31 @@ def patch_of(original: str, text: str, file: str) -> str:
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
+
+
+def change_size(original: str, text: str, files: Iterable[FileChange] = ()) -> int:
+    """Return how many lines a candidate removes and adds, in all of its files."""
+    others = sum(size_of(one.before or "", one.after or "") for one in files)
+    return size_of(original, text) + others
+
+
+def change_patch(original: str, text: str, file: str, files: Sequence[FileChange] = ()) -> str:
+    """Return the patch of all files of a candidate, the target's first."""
+    return patch_of(original, text, file) + "".join(map(file_patch, files))
+
+
+def file_patch(change: FileChange) -> str:
+    """Return the patch of one file, which may be new or removed."""
+    path, before, after = change.path, change.before, change.after
+    if before is not None and after is not None:
+        return patch_of(before, after, path)
+    mode = "new" if before is None else "deleted"
+    lines = patch_of(before or "", after or "", path)
+    sides = (f"--- a/{path}\n", f"+++ b/{path}\n")
+    gone = sides[0] if before is None else sides[1]
+    # Only git's own header says that an empty file comes or goes.
+    header = f"diff --git a/{path} b/{path}\n{mode} file mode 100644\n"
+    return header + lines.replace(gone, f"{gone[:4]}/dev/null\n", 1)
 
 
 def largest_noise_floor(tried: Iterable[Tried]) -> float | None:

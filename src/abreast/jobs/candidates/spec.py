@@ -86,6 +86,7 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "refine": (lambda given: isinstance(given, bool), "true or false"),
     "python": (_is_text, "the path of a Python"),
     "output": (_is_text, "the name of a file"),
+    "branch": (_is_text, "the name of a branch that is not there yet"),
     "executor": (_is_text, "local or ray"),
 }
 
@@ -128,6 +129,7 @@ class CandidatesSpec:
     refine: bool = True
     python: str | None = None
     output: str | None = None
+    branch: str | None = None
     executor: str | None = None
 
     @classmethod
@@ -154,6 +156,8 @@ class CandidatesSpec:
             given[word] = tuple(given.get(word) or ())
         if given.get("allow") and not given.get("author"):
             raise ValueError(f"{where}: allow is for author, a coding agent")
+        if given.get("branch") and given.get("timing") is False:
+            raise ValueError(f"{where}: branch is for a winner, and without timing there is none")
         if given.get("model") and not given.get("author"):
             given["model"] = full_name(given["model"])
         return cls(**given)

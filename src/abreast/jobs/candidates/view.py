@@ -1,5 +1,6 @@
 """The view of a candidates run: verdict, speed with its interval, and patch of each candidate."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, Final
@@ -14,7 +15,7 @@ from abreast.core.events import (
     Event,
 )
 from abreast.core.item import escape, unescape
-from abreast.jobs.candidates.registry import Link, Registry, child_of
+from abreast.jobs.candidates.registry import Link, Registry, child_of, has_text
 from abreast.jobs.candidates.results import (
     Checked,
     Diff,
@@ -22,9 +23,10 @@ from abreast.jobs.candidates.results import (
     Timed,
     Tried,
     best_of,
+    change_patch,
     largest_noise_floor,
-    patch_of,
 )
+from abreast.jobs.candidates.source.changes import CandidateSource, FileChange
 from abreast.jobs.candidates.source.target import Target
 from abreast.store.port import RunRow
 from abreast.views.job_view import (
@@ -61,7 +63,8 @@ class CandidatesView:
         # With the first candidates, so that each is parsed and compared only once.
         self._initial_registry: Registry | None = None
         self._tried: list[Tried] | None = None  # cached until the next event
-        self._patches: dict[str, str] = {}  # by candidate text
+        # By the text and the other files of a candidate.
+        self._patches: dict[tuple[str, tuple[FileChange, ...]], str] = {}
 
     def add(self, event: Event) -> None:
         """Add the next event."""
@@ -142,23 +145,19 @@ class CandidatesView:
             self._initial_registry.enter(filter(None, found))
         registry = deepcopy(self._initial_registry)
         self._replay_round(registry, "")
-        texts = map(str, listed(self._done.get(f"{_TRIES_STEP}/refine")))
+        texts = map(_read_written, listed(self._done.get(f"{_TRIES_STEP}/refine")))
         registry.enter(
             child_of(one, text, "refinement")
             for one, text in zip(registry.faster, texts, strict=False)
-            if text.strip()
+            if has_text(text)
         )
         self._replay_round(registry, "-refined")
         replies = [
-            (one, self._done.get(f"{_TRIES_STEP}/adapt-{one.name}"))
+            (one, _read_written(self._done.get(f"{_TRIES_STEP}/adapt-{one.name}")))
             for one in registry.faster
             if one.origin == "refinement"
         ]
-        registry.enter(
-            child_of(one, text, "adaptive")
-            for one, text in replies
-            if isinstance(text, str) and text.strip()
-        )
+        registry.enter(child_of(one, text, "adaptive") for one, text in replies if has_text(text))
         self._replay_round(registry, "-adapted")
         return list(registry.tried.values())
 
@@ -182,9 +181,11 @@ class CandidatesView:
     def _row(self, one: Tried, original: str, file: str, room: list[int]) -> dict[str, object]:
         timed, checked = one.timed, one.checked
         at = self._under_way.get(one.name)
-        if one.text not in self._patches:
-            self._patches[one.text] = patch_of(original, one.text, file) if one.size else one.text
-        patch = self._patches[one.text]
+        key = (one.text, one.files)
+        if key not in self._patches:
+            whole = change_patch(original, one.text, file, one.files) if one.size else one.text
+            self._patches[key] = whole
+        patch = self._patches[key]
         cut = short(patch, min(_PATCH_CHARACTERS, max(0, room[0])) or 1)
         room[0] -= len(cut)
         places = [f"{_TRIES_STEP}/{held}/{escape(one.name)}" for held in ("measure", "candidate")]
@@ -203,6 +204,7 @@ class CandidatesView:
             "memory": number(timed and timed.memory_ratio),
             "blocks": timed.blocks if timed else None,
             "size": one.size,
+            "files": [short(change.path, _TEXT_CHARACTERS) for change in one.files],
             "patch": cut,
             "patch_cut": len(patch) - len(cut) if len(cut) < len(patch) else 0,
             "notes": [
@@ -296,16 +298,29 @@ def _candidate_at(place: str) -> tuple[str, str] | None:
 def _read_proposal(facts: Mapping[str, Any]) -> Proposal | None:
     fits = isinstance(facts.get("name"), str) and isinstance(facts.get("text"), str)
     try:
-        return Proposal(**facts) if fits else None
+        return Proposal(**{**facts, "files": _read_files(facts)}) if fits else None
     except TypeError:  # recorded by another version
         return None
+
+
+def _read_files(facts: Mapping[str, Any]) -> tuple[FileChange, ...]:
+    return tuple(FileChange(**mapping(one)) for one in listed(facts.get("files")))
+
+
+def _read_written(recorded: object) -> str | CandidateSource:
+    """What an author has written: text, or a source with several files."""
+    if isinstance(recorded, Mapping):
+        with contextlib.suppress(TypeError):  # recorded by another version
+            return CandidateSource(str(recorded.get("text") or ""), _read_files(recorded))
+    return recorded if isinstance(recorded, str) else ""
 
 
 def _read_link(facts: Mapping[str, Any]) -> Link:
     checked = dict(mapping(facts.get("checked")))
     try:
         diffs = tuple(Diff(**mapping(diff)) for diff in listed(checked.pop("diffs", ())))
-        return Link(str(facts.get("text")), Checked(**{**checked, "diffs": diffs}))
+        found = Checked(**{**checked, "diffs": diffs})
+        return Link(str(facts.get("text")), found, _read_files(facts))
     except TypeError:
         return Link("", Checked("error", "it was recorded by another version of abreast"))
 

@@ -51,6 +51,12 @@ CASES = {
         "len(set(map(float, items)))",
         "len(dict.fromkeys(items))",
     ),
+    "spellings": (
+        "def spellings(names: list[str]) -> int:\n    return len(set(names))",
+        [(["a", "c", "b"],), (["e", "e"],), ([],)],
+        "len({__import__('unicodedata').normalize('NFC', one) for one in names})",
+        "len(dict.fromkeys(names))",
+    ),
     "absolute": (
         "def absolute(x: float) -> float:\n    return abs(x)",
         [(1.5,), (2.0,)],
@@ -163,6 +169,59 @@ async def test_a_wrong_candidate_that_only_unusual_inputs_show_is_caught_and_a_r
     wrong, right = [await probe.check(input_runner(name, text), original, STRICT) for text in texts]
     assert wrong.verdict == "wrong", wrong
     assert right.verdict == "same", right
+
+
+IN_PLACE = """
+def in_place(items):
+    for at, one in enumerate(items):
+        if int(one) != one:
+            raise ValueError(one)
+        items[at] = int(one)
+    return items
+"""
+AT_ONCE = """
+def in_place(items):
+    for one in items:
+        if int(one) != one:
+            raise ValueError(one)
+    items[:] = map(int, items)
+    return items
+"""
+
+
+async def test_what_is_done_to_a_list_before_a_member_is_rejected_counts():
+    held = {}
+    exec(IN_PLACE, held)
+    original = input_runner("in_place", IN_PLACE)
+    seen = [
+        observe(f"test#{at}", held["in_place"], items)
+        for at, items in enumerate(([1, 2.0], ["no"], [3, 4]))
+    ]
+    target = Target("in_place.py", "in_place")
+    probe = await prepare(original, seen, IN_PLACE, target, count=10)
+    wrong = await probe.check(input_runner("in_place", AT_ONCE), original, STRICT)
+    assert wrong.verdict == "wrong", wrong
+    same = await probe.check(input_runner("in_place", IN_PLACE.lstrip()), original, STRICT)
+    assert same.verdict == "same", same
+
+
+@pytest.mark.parametrize("error", ["MemoryError", "LookupError"])
+async def test_an_error_that_no_test_shows_does_not_count_inside_of_a_generator_either(error):
+    source = f"""
+def halves(n):
+    yield n // 2
+    if n > 10:
+        raise {error}
+"""
+    held = {}
+    exec(source, held)
+    original = input_runner("halves", source)
+    seen = [observe(f"test#{n}", held["halves"], n) for n in (4, 8)]
+    probe = await prepare(original, seen, source, Target("halves.py", "halves"), count=20)
+    assert not any("raise" in str(one.after) for one in probe.expected.invocations)
+    other = source.replace(f"raise {error}", "raise KeyError")
+    found = await probe.check(input_runner("halves", other), original, STRICT)
+    assert found.verdict == "same", found
 
 
 async def judged(place, name, source, calls, texts):

@@ -280,8 +280,8 @@ def test_the_original_is_skipped_and_a_duplicate_names_the_first():
     ) == DuplicateStatus("duplicate", "two")
     assert register.enter("five", "def f(") == DuplicateStatus("new")
     assert register.enter("six", "def f(") == DuplicateStatus("duplicate", "five")
-    assert register.source_of("two") == "def f(a):\n    x = list(a)\n    return x"
-    assert register.source_of("one").endswith("was")
+    assert register.source_of("two").text == "def f(a):\n    x = list(a)\n    return x"
+    assert register.source_of("one").text.endswith("was")
     with pytest.raises(ValueError, match="already"):
         register.enter("two", "x")
 

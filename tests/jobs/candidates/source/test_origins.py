@@ -3,7 +3,9 @@
 import pytest
 
 from abreast.jobs.candidates.results import patch_of
+from abreast.jobs.candidates.source.changes import FileChange
 from abreast.jobs.candidates.source.origins import (
+    Project,
     SourceMissing,
     from_directory,
     from_patches,
@@ -29,6 +31,10 @@ def project(tmp_path):
     return make_repository(
         tmp_path / "project", {"pkg/mod.py": ORIGINAL, "pkg/other.py": "x = 1\n"}
     )
+
+
+def here(project, *protected):
+    return Project(TARGET, ORIGINAL, project, protected)
 
 
 def facts(found):
@@ -76,19 +82,55 @@ def test_patches_are_applied_in_memory_and_touch_nothing_else(project, tmp_path)
         "5-none.patch": "hello\n",
         "6-rename.patch": rename,
         "7-crlf.txt": good,
+        "8-only-other.patch": other,
     }
     write(tmp_path / "patches", files)
-    found = {
-        one.name: one for one in from_patches(patches_in(tmp_path / "patches"), TARGET, ORIGINAL)
-    }
+    found = {one.name: one for one in from_patches(patches_in(tmp_path / "patches"), here(project))}
     assert facts([found["1-good"]]) == [("1-good", OTHER, None)]
-    assert found["2-both"].reason == "it touches pkg/other.py, and only pkg/mod.py may change"
-    assert "touches pkg/new.py" in found["3-new"].reason
-    assert {found[name].fault for name in ("2-both", "3-new", "6-rename")} == {"refused"}
+    assert found["1-good"].files == ()
+    assert found["2-both"].text == OTHER
+    assert found["2-both"].files == (FileChange("pkg/other.py", "x = 1\n", "x = 2\n"),)
+    assert found["3-new"].files == (FileChange("pkg/new.py", None, "x = 1\n"),)
+    assert found["6-rename"].fault == "refused"
     assert {found[name].fault for name in ("4-stale", "5-none")} == {"error"}
     assert found["4-stale"].reason.startswith("it can't be applied: ")
-    assert len(found) == 6
+    assert (found["8-only-other"].text, len(found["8-only-other"].files)) == (ORIGINAL, 1)
+    assert len(found) == 7
     assert fingerprint(project) == before
+
+
+NEW = "--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+x = 1\n"
+LINK = f"diff --git a/{{0}} b/{{0}}\nnew file mode 120000\n{NEW}"
+
+
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        (NEW.format("conftest.py"), "belongs to the tests"),
+        (NEW.format("pkg/test_new.py"), "belongs to the tests"),
+        (NEW.format("checks/new.py"), "belongs to the tests"),
+        (NEW.format("pytest.ini"), "only"),
+        (NEW.format("pyproject.toml"), "only"),
+        (NEW.format("setup.cfg"), "only"),
+        (NEW.format("sitecustomize.py"), "configuration"),
+        (NEW.format("time.py"), "take the place of the module time"),
+        (NEW.format("linked/new.py"), "behind one"),
+        (LINK.format("pkg/link.py"), "it makes a link of pkg/link.py"),
+    ],
+)
+def test_a_patch_that_touches_what_no_candidate_may_is_refused(project, tmp_path, patch, why):
+    (project / "linked").symlink_to("pkg")
+    write(tmp_path, {"a.patch": patch_of(ORIGINAL, OTHER, TARGET.file) + patch})
+    (found,) = from_patches([tmp_path / "a.patch"], here(project, "checks/"))
+    assert (found.fault, why in found.reason) == ("refused", True), found.reason
+
+
+@pytest.mark.parametrize("path", [".git/hooks/x.py", "../x.py"])
+def test_a_patch_of_git_s_own_files_or_of_others_is_never_applied(project, tmp_path, path):
+    write(tmp_path, {"a.patch": patch_of(ORIGINAL, OTHER, TARGET.file) + NEW.format(path)})
+    (found,) = from_patches([tmp_path / "a.patch"], here(project))
+    assert found.fault in {"refused", "error"}
+    assert found.files == ()
 
 
 def test_refs_have_the_file_as_it_is_there(project):
@@ -97,7 +139,7 @@ def test_refs_have_the_file_as_it_is_there(project):
     git(project, "commit", "--quiet", "--all", "--message=second")
     git(project, "rm", "--quiet", "pkg/mod.py")
     git(project, "commit", "--quiet", "--message=third")
-    found = from_refs(["first", "HEAD~1", "HEAD"], TARGET, project)
+    found = from_refs(["first", "HEAD~1", "HEAD"], here(project))
     assert facts(found) == [
         ("first", ORIGINAL, None),
         ("HEAD~1", OTHER, None),
@@ -105,7 +147,31 @@ def test_refs_have_the_file_as_it_is_there(project):
     ]
     for bad in ("nobody", "--all", ""):
         with pytest.raises(SourceMissing, match="there is no commit or branch"):
-            from_refs([bad], TARGET, project)
+            from_refs([bad], here(project))
+
+
+def test_a_branch_brings_the_other_code_that_it_has_changed_but_no_tests(project):
+    git(project, "checkout", "--quiet", "-b", "faster")
+    write(project, {"pkg/mod.py": OTHER, "pkg/other.py": "x = 2\n", "pkg/new.py": "y = 1\n"})
+    write(project, {"conftest.py": "", "setup.cfg": "", "pkg/test_x.py": ""})
+    git(project, "add", ".")
+    git(project, "commit", "--quiet", "--message=faster")
+    git(project, "checkout", "--quiet", "-")
+    write(project, {"unrelated.py": "z = 1\n"})
+    git(project, "add", ".")
+    git(project, "commit", "--quiet", "--message=elsewhere")
+    (found,) = from_refs(["faster"], here(project))
+    assert (found.text, found.fault) == (OTHER, None)
+    assert found.files == (
+        FileChange("pkg/new.py", None, "y = 1\n"),
+        FileChange("pkg/other.py", "x = 1\n", "x = 2\n"),
+    )
+    write(project, {"pkg/other.py": "x = 3\n"})  # not even committed
+    (found,) = from_refs(["faster"], here(project))
+    assert (found.fault, found.reason) == (
+        "error",
+        "pkg/other.py has changed here too since: merge that first",
+    )
 
 
 def test_a_patch_of_ours_is_one_that_git_applies(project):

@@ -28,6 +28,7 @@ from abreast.cli.terminal.live_line import LiveLine
 from abreast.cli.terminal.tables import say, say_facts, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
+from abreast.jobs.candidates.branch import MadeBranch
 from abreast.jobs.candidates.functions_report import FunctionsReport
 from abreast.jobs.candidates.job import (
     TreeChanged,
@@ -37,6 +38,7 @@ from abreast.jobs.candidates.report import COLUMNS, CandidatesReport
 from abreast.jobs.candidates.source.origins import (
     SourceMissing,
 )
+from abreast.jobs.candidates.source.target import Target
 from abreast.jobs.candidates.spec import EVIDENCE, SOURCES, CandidatesSpec, no_evidence
 from abreast.jobs.candidates.timing.measure import MIN_BLOCKS
 from abreast.jobs.candidates.timing.timed_process import TimedProcessFailed
@@ -47,6 +49,7 @@ from abreast.run.run import Run
 from abreast.store.port import RunRow, Store
 from abreast.system.file_names import file_name
 from abreast.system.paths import make_ignored_folder
+from abreast.worktrees.git import GitFailed
 
 _WORDS: Final = (
     "candidates",
@@ -58,6 +61,7 @@ _WORDS: Final = (
     "compare",
     "exceptions",
     "output",
+    "branch",
     "timeout",
 )
 _LEAST: Final = {
@@ -104,15 +108,28 @@ class CandidatesDriver(JobDriver):
             )
         except ValueError as error:
             raise UsageError(one_line(str(error))) from None
+        self._resumed_run = request.run_id
+        self._made: MadeBranch | None = None
+        self._check_branch()
         self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(self._cwd))
         self._agent: AuthorAgent | None = None
-        self._resumed_run = request.run_id
         if spec.model is not None and spec.author is None:
             try:
                 check_keys([split_name(spec.model, self._lanes)[0]])
             except ValueError as error:
                 raise UsageError(f"--model: {error}") from None
         self._failed = False
+
+    def _check_branch(self) -> None:
+        if (branch := self._tools.branch) is None:
+            return
+        target = self._tools.target
+        # Which files of a directory will change is known at the end.
+        file = target.file if isinstance(target, Target) else None
+        try:
+            branch.check(file, resumed=self._resumed_run is not None)
+        except ValueError as error:
+            raise UsageError(f"--branch: {one_line(str(error))}") from None
 
     @classmethod
     def of_file(cls, given: JobFile) -> int:
@@ -185,8 +202,9 @@ class CandidatesDriver(JobDriver):
         lanes: dict[str, Any] = {}
         if spec.author is not None:
             chosen = self._chosen(spec.author)
-            self._agent = await AuthorAgent.open(stack, chosen, self._lanes, self.groups)
+            self._agent = await AuthorAgent.open(stack, chosen, self.groups)
             self.wait_for_limits(self._agent.caller)
+            self._agent.protected = self._tools.protected
             self._tools.use_agent(self._agent)
             width = max(1, spec.width)
             lanes["lanes"] = await self._agent.open_trees(
@@ -234,13 +252,32 @@ class CandidatesDriver(JobDriver):
         return super().print_stop(stopped)
 
     def print_result(self) -> int:
-        """Print and write the report; return the exit code."""
+        """Make the branch, print and write the report; return the exit code."""
+        unmade = self._make_branch()
         report = self._print_and_write()
+        if self._made is not None and not (self.view.json or self.view.quiet):
+            tell(f"the branch {self._made.name} has the winner: git log {self._made.name}")
+        elif unmade:
+            tell(one_line(unmade))
         won = report.winner is not None if self._spec.timing else report.behaves
-        return FAILED if self._failed or (self._must_win and not won) else DONE
+        failed = self._failed or (unmade and report.winner is not None)
+        return FAILED if failed or (self._must_win and not won) else DONE
+
+    def _make_branch(self) -> str:
+        """Make the branch of the winner; return why there is none, if one was wanted."""
+        if (branch := self._tools.branch) is None:
+            return ""
+        commits = self._tools.report().commits(self.run_id)
+        if not commits:
+            return f"the branch {branch.name} was not made: no candidate is faster"
+        try:
+            self._made = branch.make(commits)
+        except (GitFailed, ValueError) as error:
+            return f"the branch {branch.name} was not made: {error}"
+        return ""
 
     def _print_and_write(self) -> CandidatesReport | FunctionsReport:
-        report = self._tools.report()
+        report = replace(self._tools.report(), branch=self._made)
         if self.view.json:
             say_json(report.plain())
         elif not self.view.quiet:

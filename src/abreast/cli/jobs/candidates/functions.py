@@ -17,7 +17,10 @@ from abreast.assembly.candidates_tools import (
 from abreast.jobs.candidates.author import AskableModel, EditingAgent
 from abreast.jobs.candidates.behaviour.ranking import RankedFunction, rank_functions
 from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
+from abreast.jobs.candidates.branch import CandidateBranch
 from abreast.jobs.candidates.functions_report import FunctionsReport
+from abreast.jobs.candidates.results import Tried
+from abreast.jobs.candidates.source.changes import FileChange, protected_places
 from abreast.jobs.candidates.source.target import TargetInvalid, read_source
 from abreast.jobs.candidates.spec import CandidatesSpec
 from abreast.jobs.candidates.timing.timed_process import TimedProcessFailed
@@ -60,13 +63,17 @@ class FunctionsTools:
             raise ValueError(f"{place} can't be used: {error}") from None
         self.tests = find_tests(spec, cwd, self.root, spell)
         self.target = self._path.relative_to(self.root).as_posix()
+        scripts = find_evidence(spec, cwd, self.root, spell).scripts
+        self.protected = protected_places(self.tests.names, scripts, self.target)
+        self.branch = None if spec.branch is None else CandidateBranch(self.root, spec.branch)
         self._model: AskableModel | None = None
         self._agent: EditingAgent | None = None
         self._ranked: list[RankedFunction] = []
         self._parts: list[tuple[RankedFunction, CandidatesTools]] = []
         self._skipped: dict[str, str] = {}
-        self._merged: dict[str, tuple[str, str]] = {}
+        self._merged: dict[str, FileChange] = {}
         self._conflicts: list[str] = []
+        self._steps: list[tuple[int, tuple[FileChange, ...]]] = []
 
     def use_model(self, model: AskableModel) -> None:
         """Have a model propose candidates, or repair and refine those that are given."""
@@ -118,6 +125,7 @@ class FunctionsTools:
             self._skipped,
             self._merged,
             self._conflicts,
+            steps=self._steps,
             unranked=len(self._ranked) - len(self._parts) - len(self._skipped),
             timing=self.spec.timing,
         )
@@ -158,6 +166,7 @@ class FunctionsTools:
         spec = replace(
             self.spec,
             all=False,
+            branch=None,
             target=str(self.root / function.file) + f"::{function.qualname}",
             candidates=None if place is None else f"{place}/{function.qualname}",
         )
@@ -169,18 +178,33 @@ class FunctionsTools:
         return tools
 
     def _merge(self) -> None:
-        """Put all winners of a file into one text; those that change the same lines are left."""
-        for function, tools in self._parts:
-            winner = tools.report().winner
-            if winner is None:
+        """Put all winners into one text for each file; one that changes the same lines is left."""
+        for number, (function, tools) in enumerate(self._parts):
+            if (winner := tools.report().winner) is None:
                 continue
-            before = read_source(self.root / function.file)
-            _, current = self._merged.get(function.file, (before, before))
-            merged = _merge_texts(current, before, winner.text)
+            merged = self._with_winner(function, winner)
             if merged is None:
                 self._conflicts.append(str(function.target))
             else:
-                self._merged[function.file] = (before, merged)
+                self._merged |= merged
+                self._steps.append((number, tuple(merged.values())))
+
+    def _with_winner(self, function: RankedFunction, winner: Tried) -> dict[str, FileChange] | None:
+        """The files of a winner, each with the winners before; None if these change the same."""
+        before = read_source(self.root / function.file)
+        found = {}
+        for one in (FileChange(function.file, before, winner.text), *winner.files):
+            earlier = self._merged.get(one.path)
+            if earlier is None or earlier.after == one.after:
+                found[one.path] = one
+                continue
+            if one.before is None or one.after is None or earlier.after is None:
+                return None
+            merged = _merge_texts(earlier.after, one.before, one.after)
+            if merged is None:
+                return None
+            found[one.path] = FileChange(one.path, one.before, merged)
+        return found
 
 
 def _merge_texts(ours: str, base: str, theirs: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from abreast.executors.commands import CommandRunner
 from abreast.jobs.candidates.behaviour.bundle import BUNDLE, write_bundle
 from abreast.jobs.candidates.behaviour.trace import Watched
-from abreast.jobs.candidates.behaviour.verdict import BaselineFailed, raised
+from abreast.jobs.candidates.behaviour.verdict import BaselineFailed, errors_of
 from abreast.jobs.candidates.inputs.generate import GeneratedCall, whole_call
 from abreast.jobs.candidates.inputs.plain_values import NotPlain, Plain
 from abreast.jobs.candidates.source.target import Target
@@ -102,7 +102,7 @@ def hinted_calls(watched: Watched, qualname: str) -> list[Plain]:
         raise BaselineFailed(watched.reason)
     found: dict[Plain, None] = {}
     for one in watched.invocations:
-        if raised(one.after) is None:
+        if not errors_of(one.after):
             try:
                 found[whole_call(one.before)] = None
             except NotPlain:

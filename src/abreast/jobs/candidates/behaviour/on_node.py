@@ -1,8 +1,8 @@
 """Traces a candidate on a node of a cluster, in a copy of its slot."""
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from abreast.jobs.candidates.behaviour.trace import Tests, Watched
 from abreast.jobs.candidates.behaviour.traced_run import watch
@@ -18,6 +18,7 @@ class TraceOnNode:
 
     Attributes:
         top: The path of the slot where the driver is; in what is printed it replaces the node's.
+        staged: What a candidate does to files, as `Slot.staged` has it.
         python: The driver's own interpreter. If the tests are run by it, the node uses its own.
     """
 
@@ -28,11 +29,12 @@ class TraceOnNode:
     wanted: Places | None
     modules: bool
     top: str
+    staged: Mapping[str, str] = field(default_factory=dict)
     python: str = sys.executable
 
     async def __call__(self, slot: Slot) -> Watched:
         """Trace in a copy of the slot."""
-        tests = self.tests
+        tests, slot.staged = self.tests, self.staged
         if tests.python == self.python:
             tests = replace(tests, python=sys.executable)
         found = await watch(

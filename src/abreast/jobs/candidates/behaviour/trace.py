@@ -21,7 +21,7 @@ Failure: TypeAlias = Literal["timeout", "refused", "error"]
 _READ_SEPARATELY = frozenset(
     {
         *("invocations", "signs", "cut", "unconfined", "exit", "seconds", "cpu"),
-        *("contents", "modules"),
+        *("contents", "modules", "loaded"),
     }
 )
 _MAX_DIGITS = 20  # of the number of a call; longer ones are not parsed
@@ -87,6 +87,7 @@ class Watched:
         cpu: CPU seconds of the run, with all its processes; 0 if it is not known.
         contents: Requested slices of values that are too large to be recorded; not stored.
         modules: The modules that it imported from libraries, if that was requested; not stored.
+        loaded: The files that the candidate changes and that were imported; not stored.
     """
 
     tests: int
@@ -109,10 +110,12 @@ class Watched:
     cpu: float = 0.0
     contents: AllContents = field(default_factory=dict)
     modules: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """Return the trace as JSON data."""
-        stored = [name for name in self.__slots__ if name not in {"contents", "modules"}]
+        unstored = {"contents", "modules", "loaded"}
+        stored = [name for name in self.__slots__ if name not in unstored]
         plain = {name: getattr(self, name) for name in stored}
         return plain | {
             "invocations": json.loads(encode(self.invocations)),
@@ -233,6 +236,7 @@ class Trace:
                 for name in ("found", "elsewhere", "broken")
             },
             "modules": [_require_text(one) for one in content.get("modules", ())],
+            "loaded": [_require_text(one) for one in content.get("loaded", ())],
             "codes": {
                 _require_text(name): _require_text(digest)
                 for name, digest in content["codes"].items()

@@ -126,7 +126,17 @@ def _orders(
         "wanted": [
             (*call, *place) for call, places in (wanted or {}).items() for place in sorted(places)
         ],
+        **staged_orders(slot),
     }
+
+
+def staged_orders(slot: Slot) -> dict[str, list[str]]:
+    """What the child is told of the files that a candidate changes: all, new ones, removed ones."""
+    found: dict[str, list[str]] = {"changed": sorted(slot.staged), "added": [], "removed": []}
+    for name, done in sorted(slot.staged.items()):
+        if done != "changed":
+            found[done].append(name)
+    return found
 
 
 _FileState: TypeAlias = tuple[str, tuple[int, int, int, int, int]]
@@ -212,6 +222,7 @@ def _watched_from(
         cpu=ran.cpu_seconds,
         contents=trace.contents,
         modules=tuple(trace.end["modules"]) if trace.end else (),
+        loaded=tuple(trace.end["loaded"]) if trace.end else (),
     )
 
 

@@ -18,7 +18,7 @@ from abreast.jobs.candidates.values.invocation import (
     Invocation,
     judge,
 )
-from abreast.jobs.candidates.values.snapshot import ValueSnapshot
+from abreast.jobs.candidates.values.snapshot import RAISED, ValueSnapshot
 
 USAGE_EXIT: Final = 4  # pytest's exit code for arguments that it does not understand
 NO_TESTS_EXIT: Final = 5
@@ -83,21 +83,26 @@ def judge_behaviour(
     return _undecided(findings) if findings else Behaviour("same", "")
 
 
-def raised(after: ValueSnapshot) -> str | None:
-    """Return the type of the exception that an invocation raised; None if it raised none."""
+def errors_of(after: ValueSnapshot) -> list[str]:
+    """Return the types of the exceptions of an invocation: its own, and those of its iterators."""
     root = after.nodes[0]
-    return next(
-        (
-            after.nodes[value].type.removeprefix("builtins.")
-            for key, value in zip(root.items[::2], root.items[1::2], strict=False)
-            if after.nodes[key].value == "raised"
-        ),
-        None,
-    )
+    own = [
+        value
+        for key, value in zip(root.items[::2], root.items[1::2], strict=False)
+        if after.nodes[key].value == "raised"
+    ]
+    of_iterators = [
+        value
+        for node in after.nodes
+        if node.kind == "iterator"
+        for name, value in zip(node.names, node.attributes, strict=True)
+        if name == RAISED
+    ]
+    return [after.nodes[at].type.removeprefix("builtins.") for at in (*own, *of_iterators)]
 
 
 def _out_of_memory(invocations: Sequence[Invocation]) -> list[str]:
-    return [one.name for one in invocations if raised(one.after) == "MemoryError"]
+    return [one.name for one in invocations if "MemoryError" in errors_of(one.after)]
 
 
 def _wrong_behaviour(

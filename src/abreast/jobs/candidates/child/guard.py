@@ -11,7 +11,7 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 from functools import _lru_cache_wrapper
 from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
@@ -194,11 +194,11 @@ def modules_of(places: Places) -> list[ModuleType]:
     ]
 
 
-def code_digests(places: Places, target: str) -> dict[str, str]:
-    """Return code digests of the project's functions by name, except those in the target's file."""
+def code_digests(places: Places, own: Collection[str]) -> dict[str, str]:
+    """Return code digests of the project's functions by name, except those in the own files."""
     found: dict[str, str] = {}
     for module in modules_of(places):
-        if os.path.realpath(str(module.__file__)) != target:
+        if os.path.realpath(str(module.__file__)) not in own:
             found[f"{module.__name__}::"] = ""  # it was loaded
             for name, function in _functions_of(module):
                 found[f"{module.__name__}::{name}"] = code_digest(function.__code__)

@@ -17,7 +17,14 @@ from typing import Any
 
 from abreast.jobs.candidates.child import guard
 from abreast.jobs.candidates.child.capture import Channel, Function, Recorder, active
-from abreast.jobs.candidates.child.paths import Places, SlotFinder, module_name, set_path
+from abreast.jobs.candidates.child.paths import (
+    Places,
+    SlotFinder,
+    import_root,
+    is_importable,
+    module_name,
+    set_path,
+)
 from abreast.jobs.candidates.child.trying import try_inputs
 from abreast.jobs.candidates.child.workloads import run_suite
 from abreast.jobs.candidates.child.wrapping import TargetMissing, install
@@ -122,8 +129,13 @@ class ChildProgram:
             self._orders: dict[str, Any] = json.load(file)
         self._channel = Channel(os.path.join(directory, "said"))
         self._recorder = Recorder(self._channel, self._orders.get("wanted") or ())
-        self._places = Places(self._orders["top"], self._orders["slot"])
-        self._target = os.path.realpath(os.path.join(self._places.slot, self._orders["file"]))
+        self._places = Places(
+            self._orders["top"], self._orders["slot"], self._orders.get("removed", ())
+        )
+        self._target = self._in_slot(self._orders["file"])
+        # The other files that the candidate changes are its own code, like the target's file.
+        self._others = [self._in_slot(one) for one in self._orders.get("changed", ())]
+        self._loaded: list[str] = []
         self._audit = _Audit(self._channel, self._places, directory)
         self._found: list[tuple[ModuleType, Function]] = []
         # Whether there is more to run than generated inputs.
@@ -134,7 +146,15 @@ class ChildProgram:
     def run(self) -> None:
         """Run everything; the last line of the trace says that it came to its end."""
         set_path(self._target)
-        sys.meta_path.insert(0, SlotFinder(self._places, self._target, self._import_target))
+        finder = SlotFinder(
+            self._places,
+            self._target,
+            self._import_target,
+            others=self._others,
+            around_others=self._import_other,
+        )
+        sys.meta_path.insert(0, finder)
+        self._report_replaced_modules()
         self._audit.start()
         code = self._run_tests() if self._suite else 0
         if inputs := self._orders.get("inputs"):
@@ -147,11 +167,28 @@ class ChildProgram:
                 "found": [str(module.__file__) for module, _ in self._found],
                 "elsewhere": [] if self._found else self._files_elsewhere(),
                 "broken": self._patches.rebound_names(self._places),
-                "codes": guard.code_digests(self._places, self._target),
+                "codes": guard.code_digests(self._places, {self._target, *self._others}),
+                "loaded": self._loaded,
                 "grown": guard.changed_state(self._state_before, guard.state_digests(self._places)),
                 "modules": self._modules() if self._orders.get("modules") else [],
             },
         )
+
+    def _in_slot(self, file: str) -> str:
+        return os.path.realpath(os.path.join(self._places.slot, file))
+
+    def _report_replaced_modules(self) -> None:
+        """Report files that the candidate adds and that stand before an installed module."""
+        outside = [one for one in sys.path if not self._places.holds(os.path.join(one, "x"))]
+        added = {self._in_slot(one) for one in self._orders.get("added", ())}
+        for path in sorted(one for one in added if one.endswith(".py")):
+            name = module_name(path).partition(".")[0]
+            package = os.path.join(import_root(path), name)
+            files = os.listdir(package) if os.path.isdir(package) else ()
+            # A package that has other modules as well is the project's own.
+            known = any(os.path.join(package, one) not in added for one in files)
+            if not known and is_importable(name, outside):
+                self._channel.send_once("did", f"takes the place of the module {name}")
 
     def _source(self) -> str:
         with contextlib.suppress(OSError), open(self._target, encoding="latin-1") as file:
@@ -178,14 +215,14 @@ class ChildProgram:
         self._patches.record_names()
 
     def _import_target(self, module: ModuleType, execute: Callable[[], None]) -> None:
-        self._audit.importing = True
+        before, self._audit.importing = self._audit.importing, True
         try:
             execute()
         except SystemExit:
             self._channel.send_once("did", "ends the program when it is imported")
             raise
         finally:
-            self._audit.importing = False
+            self._audit.importing = before
         try:
             function = install(module, self._orders["qualname"], self._recorder)
         except TargetMissing as error:
@@ -196,6 +233,15 @@ class ChildProgram:
             self._patches.record_names()
         if self._state_before or not self._suite:  # imported after the tests were collected
             self._state_before = {**guard.state_digests(self._places), **self._state_before}
+
+    def _import_other(self, module: ModuleType, execute: Callable[[], None]) -> None:
+        """Execute a module of another file that the candidate changes, watched like its own."""
+        self._loaded.append(self._places.inside(str(module.__file__)))
+        before, self._audit.importing = self._audit.importing, True
+        try:
+            execute()
+        finally:
+            self._audit.importing = before
 
     def _try_inputs(self, inputs: dict[str, Any]) -> None:
         if not self._found:

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import cast
 
@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     from importlib.abc import Loader
 
 
+Execute = Callable[[ModuleType, Callable[[], None]], None]
+"""Is called with a module and what executes it."""
+
+
 class Places:
     """The main tree, and the slot that mirrors it."""
 
-    def __init__(self, top: str, slot: str) -> None:
+    def __init__(self, top: str, slot: str, removed: Sequence[str] = ()) -> None:
+        """`removed` are files of the main tree that a candidate removes: paths from its top."""
         self._top, self.slot = os.path.realpath(top), os.path.realpath(slot)
+        self._removed = {os.path.join(self._top, one) for one in removed}
         self._owned: dict[str, bool] = {}
         """Whether a module's file is in the slot: asked several times for some hundred modules."""
 
@@ -34,6 +40,10 @@ class Places:
             return None
         place = os.path.join(self.slot, os.path.relpath(real, self._top))
         return place if os.path.exists(place) else None
+
+    def removes(self, path: str) -> bool:
+        """Whether it is a file of the main tree that the candidate removes."""
+        return bool(self._removed) and os.path.realpath(path) in self._removed
 
     def holds(self, path: str) -> bool:
         """Whether the path is in the slot."""
@@ -76,18 +86,36 @@ def module_name(file: str) -> str:
     )
 
 
+def is_importable(name: str, path: Sequence[str]) -> bool:
+    """Whether a top-level module of that name comes with Python, or is in one of the places."""
+    if name in sys.builtin_module_names or name in sys.stdlib_module_names:
+        return True
+    return PathFinder.find_spec(name, list(path)) is not None
+
+
 def set_path(target: str) -> None:
     """Set `sys.path` as `python -m pytest` has it, with the target's import root."""
     sys.path[:] = [os.getcwd(), import_root(target), *(path for path in sys.path[1:] if path)]
 
 
 class SlotFinder:
-    """Comes before all other finders, and calls `around` to execute the target's module."""
+    """Comes before all other finders, and calls `around` to execute the target's module.
+
+    And `around_others`, if it is given, to execute the modules of `others`, paths of files.
+    """
 
     def __init__(
-        self, places: Places, target: str, around: Callable[[ModuleType, Callable[[], None]], None]
+        self,
+        places: Places,
+        target: str,
+        around: Execute,
+        *,
+        others: Sequence[str] = (),
+        around_others: Execute | None = None,
     ) -> None:
-        self._places, self._target, self._around = places, os.path.realpath(target), around
+        self._places = places
+        self._around = {os.path.realpath(one): around_others for one in others}
+        self._around[os.path.realpath(target)] = around
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -98,6 +126,8 @@ class SlotFinder:
             if finder is self or ask is None:
                 continue
             if (spec := cast("ModuleSpec | None", ask(name, path, target))) is not None:
+                if spec.has_location and spec.origin and self._places.removes(spec.origin):
+                    continue  # only the main tree still has it
                 return self._with_hook(self._relocate(name, spec))
         return None
 
@@ -121,20 +151,15 @@ class SlotFinder:
         )
 
     def _with_hook(self, spec: ModuleSpec) -> ModuleSpec:
-        if (
-            spec.has_location
-            and spec.origin
-            and os.path.realpath(spec.origin) == self._target
-            and spec.loader
-        ):
-            spec.loader = cast("Loader", _Loader(spec.loader, self._around))
+        if spec.has_location and spec.origin and spec.loader:
+            around = self._around.get(os.path.realpath(spec.origin))
+            if around is not None:
+                spec.loader = cast("Loader", _Loader(spec.loader, around))
         return spec
 
 
 class _Loader:
-    def __init__(
-        self, inner: "Loader", around: Callable[[ModuleType, Callable[[], None]], None]
-    ) -> None:
+    def __init__(self, inner: "Loader", around: Execute) -> None:
         self._inner, self._around = inner, around
 
     def __getattr__(self, name: str) -> object:

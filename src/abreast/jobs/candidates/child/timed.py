@@ -386,7 +386,7 @@ def main(directory: str) -> None:
         orders = json.load(file)
     up = os.open(os.path.join(directory, "up"), os.O_RDWR | os.O_CLOEXEC)
     stopper = _CallStopper(directory, orders["wanted"], digests=orders["digests"])
-    places = Places(orders["top"], orders["slot"])
+    places = Places(orders["top"], orders["slot"], orders["removed"])
     target = os.path.realpath(os.path.join(places.slot, orders["file"]))
     set_path(target)
 

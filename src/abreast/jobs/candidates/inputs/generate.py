@@ -9,7 +9,7 @@ import ast
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, permutations
 from typing import Any, Final, Self
 
 from abreast.core.seeds import derive_seed
@@ -36,6 +36,7 @@ DEFAULT_INPUT_COUNT: Final = 200
 _MAX_MUTATED_CALLS: Final = 60  # recorded calls that are mutated
 _ATTEMPTS_PER_INPUT: Final = 8  # to make one that is new and fits the profile
 _MAX_HINTED_MEMBERS: Final = 8  # of a container that is made from a hint
+_MAX_JOINED_LISTS: Final = 4  # each is joined with each other one
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,9 @@ def generate(
         if maker
     ]
     calls: dict[Plain, GeneratedCall] = {}
+    for made in _joined_calls(list(wholes), profile) if count else ():
+        if made not in wholes and profile.fits(made):
+            calls.setdefault(made, GeneratedCall(f"joined {len(calls)}", made))
     for at in range(count if makers else 0):
         for attempt in range(_ATTEMPTS_PER_INPUT):
             made = makers[at % len(makers)](
@@ -162,6 +166,24 @@ def whole_call(before: ValueSnapshot) -> Plain:
     return Plain(
         "tuple", "", (parts.get("self", Plain("none")), parts["arguments"], parts["keywords"])
     )
+
+
+def _joined_calls(wholes: Sequence[Plain], profile: ValueProfile) -> Iterator[Plain]:
+    """Yield recorded calls whose list goes on with the list of another one, of other members.
+
+    They show what a function has done to a list by the time that it rejects a member.
+    """
+    lists: dict[int, dict[frozenset[str], tuple[Plain, Plain]]] = {}
+    for whole in wholes:
+        for at, part in enumerate(whole.items[1].items):
+            if part.kind == "list" and part.items:
+                kinds = frozenset(one.kind for one in part.items)
+                lists.setdefault(at, {}).setdefault(kinds, (whole, part))
+    for at, by_kinds in lists.items():
+        chosen = list(by_kinds.values())[:_MAX_JOINED_LISTS]
+        for (whole, first), (_, second) in permutations(chosen, 2):
+            joined = replace(first, items=first.items + second.items)
+            yield profile.adjust(whole.put((1, at), joined))
 
 
 def _mutation_maker(

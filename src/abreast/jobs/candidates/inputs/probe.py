@@ -15,7 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from abreast.jobs.candidates.behaviour.trace import Watched
-from abreast.jobs.candidates.behaviour.verdict import Behaviour, judge_behaviour, raised, sentence
+from abreast.jobs.candidates.behaviour.verdict import (
+    Behaviour,
+    errors_of,
+    judge_behaviour,
+    sentence,
+)
 from abreast.jobs.candidates.inputs.generate import (
     DEFAULT_INPUT_COUNT,
     GeneratedCall,
@@ -144,7 +149,7 @@ async def prepare(
     Inputs for which it needs too long are in `dropped`.
     """
     inputs = generate(recorded, source, target, count=count, seed=seed)
-    raises = frozenset(name for one in recorded if (name := raised(one.after)) is not None)
+    raises = frozenset(name for one in recorded for name in errors_of(one.after))
     dropped: Counter[str] = Counter()
     if inputs.left_out:
         dropped["a recorded input can't be made again"] = inputs.left_out
@@ -179,10 +184,10 @@ async def prepare(
 
 
 def _reason_to_drop(one: Invocation, raises: frozenset[str]) -> str | None:
-    name = raised(one.after)
-    if name is not None and one.name.startswith(PREFIX):
-        return f"the original raises {name} on an unusual value"
-    if name is not None and (name in {"MemoryError", "RecursionError"} or name not in raises):
-        return f"the original raises {name}, which no test shows"
+    for name in errors_of(one.after):
+        if one.name.startswith(PREFIX):
+            return f"the original raises {name} on an unusual value"
+        if name in {"MemoryError", "RecursionError"} or name not in raises:
+            return f"the original raises {name}, which no test shows"
     comparable = compare_snapshots(one.after, one.after).outcome == "same"
     return None if comparable else "what the original does can't be compared"

@@ -31,6 +31,8 @@ _BOOLS: Final = (Plain("bool", "True"), Plain("bool", "False"))
 _HUGE: Final = (2**31, -(2**31) - 1, 2**53 + 1, 2**63, -(2**63) - 1, 2**64 + 1)
 # As floats, some of them are equal.
 _NEIGHBOURS: Final = (2**53 + 1, 2**53, 2**53 + 2, -(2**53), -(2**53) - 1)
+# Two or more spellings of one letter, which a normal form of Unicode or another case makes one.
+_SPELLINGS: Final = ("\u00e9", "e\u0301", "\u00c5", "A\u030a", "\u212b", "\ufb01", "fi", "ß", "ss")
 _FLOATS: Final = (
     *(0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 0.1 + 0.2, 1e-9, 5e-324, 1e16 + 2, 1e308, -1e308),
     *(float("inf"), float("-inf"), float("nan")),
@@ -230,14 +232,16 @@ def _unusual_values(
 
 
 def _neighbour_rows(parts: Iterable[Plain]) -> list[Plain]:
-    """Return a row of ints that a float can't tell apart, if one of these is a row of ints."""
-    row = tuple(map(from_value, _NEIGHBOURS))
-    found = [
-        replace(part, items=row)
-        for part in parts
-        if part.kind == "list" and part.items and all(one.kind == "int" for one in part.items)
-    ]
-    return found[:1]
+    """Return a row of values that are easily taken for each other, if one of these is such a row.
+
+    Ints that a float can't tell apart, or texts that a normal form of Unicode can't.
+    """
+    for part in parts:
+        kinds = {one.kind for one in part.items}
+        if part.kind == "list" and kinds in ({"int"}, {"str"}):
+            row = _NEIGHBOURS if kinds == {"int"} else _SPELLINGS
+            return [replace(part, items=tuple(map(from_value, row)))]
+    return []
 
 
 def _floats(part: Plain) -> Iterator[Plain]:

@@ -6,13 +6,15 @@ state afterwards. Neither check relies on the other.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
 from abreast.jobs.candidates.behaviour.verdict import Behaviour
+from abreast.jobs.candidates.source.changes import FileChange, refuse_path
 from abreast.jobs.candidates.source.target import CandidateInvalid, Function, Target, find_function
 
+_TEST_MODULES: Final = frozenset({"pytest", "_pytest", "unittest"})
 _REFUSED_MODULES: Final = {
     **dict.fromkeys(
         ("pytest", "_pytest", "unittest", "mock", "conftest"), "which could change the tests"
@@ -63,11 +65,36 @@ _REFUSED_NAMES: Final = {
 }
 
 
-def check_text(original: str, candidate: str, target: Target) -> Behaviour | None:
+def check_files(files: Iterable[FileChange], tests: Collection[str]) -> Behaviour | None:
+    """Return why the other files of a candidate can't be accepted; None if they may be staged.
+
+    `tests` are the files that pytest has collected. A file that imports pytest helps the tests.
+    """
+    for one in files:
+        if why := refuse_path(one.path, tests):
+            return Behaviour("refused", f"it touches {one.path}: {why}")
+        if not one.path.endswith(".py"):
+            continue
+        for text in (one.before, one.after):
+            try:
+                tree = ast.parse(text or "")
+            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+                if text is one.after:
+                    return Behaviour("error", f"{one.path} is not Python: {error}")
+                continue
+            if _TEST_MODULES & {name.partition(".")[0] for name in _import_table(tree).values()}:
+                reason = f"it touches {one.path}, which imports pytest and so belongs to the tests"
+                return Behaviour("refused", reason)
+    return None
+
+
+def check_text(
+    original: str, candidate: str, target: Target, files: Sequence[FileChange] = ()
+) -> Behaviour | None:
     """Return why a candidate's whole file can't be accepted; None if it may run.
 
     `error` if it is not Python or has no such function; `refused` if its signature doesn't fit, or
-    if it newly uses something that an optimisation doesn't need.
+    if it, or one of the other `files`, newly uses something that an optimisation doesn't need.
     """
     before = find_function(original, target)
     try:
@@ -76,15 +103,27 @@ def check_text(original: str, candidate: str, target: Target) -> Behaviour | Non
         return Behaviour("error", str(error))
     if reason := _signature_mismatch(before, after):
         return Behaviour("refused", f"its signature does not fit: {reason}")
-    known = {what for what, _ in _refused_uses(ast.parse(original))}
+    code = [one for one in files if one.path.endswith(".py")]
+    befores = [original, *(one.before or "" for one in code)]
+    known = {what for text in befores for what, _ in _refused_uses(_tree_of(text))}
+    afters = {"": candidate, **{f" of {one.path}": one.after or "" for one in code}}
     return next(
         (
-            Behaviour("refused", f"it {what} (line {line}), which the original does not")
-            for what, line in _refused_uses(ast.parse(candidate))
+            Behaviour("refused", f"it {what} (line {line}{where}), which the original does not")
+            for where, text in afters.items()
+            for what, line in _refused_uses(_tree_of(text))
             if what not in known
         ),
         None,
     )
+
+
+def _tree_of(text: str) -> ast.Module:
+    """Parse a text; one that is not Python uses nothing."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
 
 
 # --- the signature

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from abreast.jobs.candidates.source.changes import CandidateSource, FileChange
+
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -142,27 +144,45 @@ class DuplicateFinder:
     """
 
     def __init__(self, original: str) -> None:
-        self._original = _form_or_text(original)
-        self._names: dict[str, str] = {}
-        self._sources: dict[str, str] = {}
+        self._original = (_form_or_text(original), *_file_forms(()))
+        self._names: dict[tuple[str, ...], str] = {}
+        self._sources: dict[str, CandidateSource] = {}
 
-    def enter(self, name: str, source: str) -> DuplicateStatus:
-        """Add a candidate. Raises `ValueError` if there is one of that name."""
+    def enter(self, name: str, source: str, files: Sequence[FileChange] = ()) -> DuplicateStatus:
+        """Add a candidate, with the files besides the target's that it changes.
+
+        Raises `ValueError` if there is one of that name.
+        """
         if name in self._sources:
             raise ValueError(f"there is a candidate {name!r} already")
-        form = _form_or_text(source)
-        self._sources[name] = source
+        form = (_form_or_text(source), *_file_forms(files))
+        self._sources[name] = given = CandidateSource(source, tuple(files))
         if form == self._original:
             return DuplicateStatus("original")
         first = self._names.setdefault(form, name)
         if first == name:
             return DuplicateStatus("new")
-        self._sources[first] = min(self._sources[first], source, key=len)
+        self._sources[first] = min(self._sources[first], given, key=_length)
         return DuplicateStatus("duplicate", first)
 
-    def source_of(self, name: str) -> str:
+    def source_of(self, name: str) -> CandidateSource:
         """Return the shortest source among those with the same normal form."""
         return self._sources[name]
+
+
+def _length(source: CandidateSource) -> int:
+    return len(source.text) + sum(len(one.after or "") for one in source.files)
+
+
+def _file_forms(files: Sequence[FileChange]) -> Iterator[str]:
+    """Yield path and normal form of each file whose code changes; documentation has none."""
+    for one in sorted(files, key=lambda change: change.path):
+        if one.path.endswith(".py"):
+            before, after = (
+                None if text is None else _form_or_text(text) for text in (one.before, one.after)
+            )
+            if before != after:
+                yield from (one.path, "it is removed" if after is None else after)
 
 
 def _form_or_text(source: str) -> str:

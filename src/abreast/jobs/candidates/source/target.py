@@ -108,17 +108,23 @@ def asks_for_closeness(text: str, target: Target) -> bool:
     )
 
 
-def candidate_text(original_text: str, target: Target, candidate_text: str) -> str:
+def candidate_text(
+    original_text: str, target: Target, candidate_text: str, *, whole: bool = False
+) -> str:
     """Return the target's file with the candidate in it, or the candidate if it is a whole file.
 
     Nothing is written. A candidate that is only the function keeps the original's decorators and
     docstring unless it has its own. If the file has nothing but the function, the candidate is
     treated as the function alone where possible. Its imports are added to those of the file;
-    helpers of new names are put before the function, or before its class. Raises `CandidateInvalid`
+    helpers of new names are put before the function, or before its class. With `whole` it is the
+    whole file, whatever it looks like, as a patch makes it. Raises `CandidateInvalid`
     if it isn't Python, has no such function, or would change anything else.
     """
     old, new = _parse(original_text, target.file), _parse(candidate_text, "the candidate")
     before = _function(old, target)
+    if whole:
+        _check_same_kind(before, _function(new, target))
+        return candidate_text
     is_whole = _is_whole_file(old, new, target)
     if is_whole:
         _check_same_kind(before, _function(new, target))

@@ -14,6 +14,7 @@ from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
 from abreast.jobs.candidates.behaviour.trace import Tests
+from abreast.jobs.candidates.behaviour.traced_run import staged_orders
 from abreast.jobs.candidates.behaviour.warm_parents import ParentLost, WarmParents, WarmProcess
 from abreast.jobs.candidates.source.target import Target
 from abreast.worktrees.background import StopRequest, run_in_thread
@@ -107,6 +108,7 @@ class TimedProcess:
             "workloads": place.tests.workloads,
             "wanted": place.wanted,
             "digests": place.digests,
+            "removed": staged_orders(slot)["removed"],
         }
         (self._directory / "orders.json").write_text(json.dumps(orders), "ascii")
         for name in ("up", "down", *(f"down-{number}" for number in range(len(place.wanted)))):

@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 _NODE_FIELDS = 7
 _SLICED_VALUE = re.compile(
@@ -22,6 +22,9 @@ _SHOWN_MEMBERS = 6  # members of each level that it shows
 
 class SnapshotInvalid(ValueError):
     """The data is not a snapshot: it is not what `pack` writes."""
+
+
+RAISED: Final = "<raised>"  # under this name an iterator has the exception that it ended with
 
 
 class SnapshotNode(NamedTuple):

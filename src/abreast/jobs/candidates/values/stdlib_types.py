@@ -36,7 +36,7 @@ from _random import Random
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from abreast.jobs.candidates.values import code_types, numpy_pandas
+from abreast.jobs.candidates.values import code_types, numpy_pandas, torch_types
 from abreast.jobs.candidates.values.object_layout import (
     Beyond,
     ByType,
@@ -63,7 +63,8 @@ def describe(value: object) -> ValueDescription:
     """Describe a value. Raises `Unreadable`, with the reason, if its state can't be read."""
     cls = type(value)
     if cls not in KNOWN:
-        if (description := numpy_pandas.describe(value)) is not None:
+        description = numpy_pandas.describe(value) or torch_types.describe(value)
+        if description is not None:
             return description
         if issubclass(cls, type):
             return code_types.describe_class(cast("type", value))

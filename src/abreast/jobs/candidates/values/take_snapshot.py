@@ -27,7 +27,7 @@ from abreast.jobs.candidates.values.object_layout import (
     ValueDescription,
     is_local_class,
 )
-from abreast.jobs.candidates.values.snapshot import SnapshotNode, ValueSnapshot
+from abreast.jobs.candidates.values.snapshot import RAISED, SnapshotNode, ValueSnapshot
 from abreast.jobs.candidates.values.stdlib_types import (
     ATOMS,
     LABELS,
@@ -291,7 +291,7 @@ class _Walk:
                 iterator, [("<returned>", stop.value)] if stop.value is not None else []
             )
         except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - part of the record
-            self._close_iterator(iterator, [("<raised>", error)])
+            self._close_iterator(iterator, [(RAISED, error)])
         else:
             self._node_by_id[-1] = {}
             self._pending.append(iterator)
