@@ -2,8 +2,10 @@
 
 The agents that npm installed in the directory work on a repository of real code. A storm's
 scripted replies make each of them write to a file that all share and to one of its own. The key
-is invented, the home is empty, and all addresses are of this machine. `--record FOLDER` keeps what
-they print and change, which tests replay without them.
+is invented, the home is empty, and all addresses are of this machine. Then each writes a candidate
+for `optimize`, and claude tries what `edit` does not allow and, where specify-cli is
+installed, runs the workflow of a new project. `--record FOLDER` keeps what they print and change,
+which tests replay without them.
 """
 
 import argparse
@@ -13,9 +15,12 @@ import tempfile
 from pathlib import Path
 
 from abreast.testing.storm import start_process
+from benchmarks.live_agents.authors import author_trial, is_well
+from benchmarks.live_agents.permissions import permission_trial
 from benchmarks.live_agents.project import live_project
 from benchmarks.live_agents.recording import recorded, wrap, write_recording
 from benchmarks.live_agents.repository import AGENTS, CONFLICT, SHARED, WIDTH
+from benchmarks.live_agents.spec_kit import SPECIFY, spec_kit_trial
 from benchmarks.live_agents.trial import run_trial
 
 
@@ -51,6 +56,19 @@ def main() -> None:
             )
             failed = failed or not well
             print(json.dumps(found))
+            if given.record:
+                continue
+            authors = author_trial(name, Path(folder, "authors"), place, [storm.url, strict.url])
+            failed = failed or not is_well(authors)
+            print(json.dumps(authors))
+            if name == "claude":
+                allowed = permission_trial(Path(folder, "allowed"), place, [storm.url, strict.url])
+                failed = failed or not allowed["well"]
+                print(json.dumps(allowed))
+            if name == "claude" and SPECIFY.exists():
+                made = spec_kit_trial(Path(folder, "spec-kit"), place, [storm.url, strict.url])
+                failed = failed or not made["well"]
+                print(json.dumps(made))
     sys.exit(failed)
 
 

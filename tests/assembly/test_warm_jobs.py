@@ -126,6 +126,33 @@ async def test_each_beginning_has_one_that_goes_ahead(here):
     assert (await work).done == 8
 
 
+def run_sample(model, **options):
+    caller = Caller(model, ModelLane("fake"), retry=None)
+    never = ["regex ^never$"]
+    sample = abreast.sample(RULES + "a", model=caller, checks=never, breadth=3, **options)
+    return asyncio.ensure_future(sample)
+
+
+@pytest.mark.filterwarnings("ignore:all 3 branches drew the same text")
+async def test_a_warm_sample_sends_one_draw_ahead():
+    model = Held()
+    work = run_sample(model, warm=True)
+    await model.ahead("a")
+    assert len(model.gate.arrived) == 1
+    model.gate.open_all()
+    assert not (await work).ok
+    assert len(model.shared) == 3
+    assert min(model.shared) > len(RULES)  # the checks are in the prompt too
+
+
+@pytest.mark.filterwarnings("ignore:all 3 branches drew the same text")
+async def test_without_warm_the_prompt_of_a_sample_is_not_marked():
+    model = Held()
+    model.gate.open_all()
+    await run_sample(model)
+    assert model.shared == [None] * 3
+
+
 @pytest.mark.filterwarnings("ignore:all 3 branches drew the same text")
 async def test_the_samples_of_a_warm_study_send_one_draw_ahead(here):
     model = Held()

@@ -37,6 +37,17 @@ def test_a_budget_is_held_within_a_turn(tmp_path, warm):
     assert left_in(tmp_path / "cache") == []
 
 
+def test_a_turn_is_a_request_of_the_budget(tmp_path, warm):
+    project = agent_project(tmp_path, warm, SPENDS)
+    said = project(*MAP, "-P", "1", "--budget", "12req", given="t0\nt1\nt2\n")
+    assert said.code == 3, said
+    assert "13 of 12 requests used, and stub was ended in a turn" in said.err
+    assert json.loads(project("show", "last", "--json").out)["spent"]["requests"] == 13
+    assert project("resume", "--budget", "100req").code == 0
+    # What was cut off stays counted; t1 begins anew.
+    assert json.loads(project("show", "last", "--json").out)["spent"]["requests"] == 33
+
+
 LIMITED = """
 open(os.environ["NOTES"] + "/ran-" + task, "a").write("x")
 if task == "b" and not os.path.exists(os.environ["NOTES"] + "/again"):

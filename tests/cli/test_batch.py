@@ -97,6 +97,7 @@ def test_a_dry_run_says_both_prices(abreast):
         (("-m", "ollama/m", "--tier", "flex"), "--tier: ollama has no tier flex"),
         (("-m", "storm/m", "--tier", "slow"), "tier must be one of flex"),
         (("-m", "storm/m", "--batch", "--timeout", "3s"), "--timeout is for direct calls"),
+        (("-m", "storm/m", "--batch", "--warm"), "--warm sends one call ahead"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(abreast, options, sentence):

@@ -122,7 +122,9 @@ class AgentCaller(Caller):
         def charge(so_far: Usage, model: str) -> None:
             nonlocal taken
             usd = so_far.usd if not budgets else self._cost(so_far, model)
-            now = Need(0, 0, so_far.input_tokens + so_far.output_tokens, usd or 0.0)
+            # A turn is a request; the call has reserved the first.
+            turns = max(0, so_far.requests - 1)
+            now = Need(0, turns, so_far.input_tokens + so_far.output_tokens, usd or 0.0)
             if now == taken:
                 return
             for budget in budgets:
@@ -168,7 +170,7 @@ def _refuse_overdraft(budgets: Sequence[Budget], name: str) -> None:
     for budget in budgets:
         for dimension, cap in budget.caps.items():
             so_far = budget.spent[dimension] + budget.reserved[dimension]
-            if dimension != "requests" and so_far > cap + _TOLERANCE:
+            if so_far > cap + _TOLERANCE:
                 raise BudgetSpent(
                     f"the budget is spent: {so_far:.6g} of {cap:g} {dimension} used, "
                     f"and {name} was ended in a turn",

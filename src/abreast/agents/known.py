@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final
 
 from abreast.agents.runner import AgentRunner, AgentUnknown, rules_of
+from abreast.system.settings_file import find_table
 
 # Words in errors of providers, which agents pass on.
 _LIMIT: Final = (
@@ -156,6 +158,20 @@ def find_agent(name: str, agents: Mapping[str, AgentRunner]) -> AgentRunner:
     raise AgentUnknown(
         f"there is no agent {name!r}; {hint} ([agents.{name}] in abreast.toml adds one)"
     )
+
+
+def find_agents(folder: Path | None = None) -> dict[str, AgentRunner]:
+    """The agents of a folder: those that abreast knows, and `[agents.NAME]` of abreast.toml.
+
+    Raises ValueError with the place of what is wrong.
+    """
+    found = find_table("agents", folder)
+    if found is None:
+        return dict(KNOWN)
+    table, path = found
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{path}: agents must be tables, such as [agents.mine]")
+    return read_agents(table, str(path))
 
 
 def read_agents(table: Mapping[str, Any], place: str = "abreast.toml") -> dict[str, AgentRunner]:

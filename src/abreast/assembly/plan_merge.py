@@ -27,6 +27,7 @@ from abreast.jobs.plan.review.branches import (
 )
 from abreast.jobs.plan.review.diffs import conflict_facts
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan
+from abreast.jobs.plan.review.rejection import RejectedMerge
 from abreast.jobs.plan.review.resolutions import Resolution, Resolutions, Sides
 from abreast.jobs.plan.review.tree_runs import TreeJob
 from abreast.jobs.plan.spec import Plan
@@ -87,6 +88,8 @@ class MergeOptions:
     gate: bool = True
     check: str | None = None
     dry_run: bool = False
+    anyway: bool = False
+    """Merge although it was rejected."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,6 +110,8 @@ class ApplyResult:
     """What the checks found, one line each."""
     resolved: Mapping[str, Resolution] = field(default_factory=dict)
     """The choices by `plan resolve` that it has."""
+    rejected: RejectedMerge | None = None
+    """That it was rejected before, whether it was written all the same or not."""
 
     @property
     def ok(self) -> bool:
@@ -130,6 +135,7 @@ class ApplyResult:
             "not_done": self.missing,
             "faults": self.faults,
             "resolved": {file: one.take for file, one in self.resolved.items()},
+            "rejected": None if self.rejected is None else self.rejected.plain(),
         }
 
     def __repr__(self) -> str:
@@ -182,10 +188,12 @@ class PlanMerge:
         groups: ProcessGroups | None = None,
         partly: str = "--partial",
         allow: str = "--outside allow",
+        rejected: RejectedMerge | None = None,
     ) -> None:
         """Nothing is read before `merge`; `groups` are told of the processes of a check.
 
-        `partly` and `allow` are how these options are written, for messages.
+        `partly` and `allow` are how these options are written, for messages. If it was `rejected`,
+        only `anyway` of the options lets it be written.
         """
         self._job = job
         self._run = run
@@ -196,6 +204,7 @@ class PlanMerge:
         self._notify = notify
         self._groups = groups or ProcessGroups()
         self._partial = partly
+        self._rejected = rejected
         self._let_through = f"{allow} lets it through"
         self._root = Path(job.path)
         self._snapshots: Snapshots = snapshots_of(job.path)
@@ -209,7 +218,7 @@ class PlanMerge:
         draft = await asyncio.to_thread(self.prepare)
         merged = draft.merged
         left = merged.requests if self._options.leave_requests else ()
-        blocked = self._blocking(merged, {str(each) for each in left})
+        blocked = [*self._rejection(), *self._blocking(merged, {str(each) for each in left})]
         missing = self._recorded.not_done(draft.plan)
         notes = self._notes(draft)
         if missing and self._options.partial:
@@ -245,7 +254,14 @@ class PlanMerge:
             missing,
             faults,
             draft.resolved,
+            self._rejected,
         )
+
+    def _rejection(self) -> list[str]:
+        """The line that a rejection stands in the way with, unless it is overruled."""
+        if self._rejected is None or self._options.anyway:
+            return []
+        return [f"{self._run} was {self._rejected}; --anyway applies it"]
 
     def make_branches(self) -> list[PartBranch]:
         """Make a branch with one commit for each part that is done; this blocks.
@@ -256,7 +272,7 @@ class PlanMerge:
         branches = Branches(self._root, self._snapshots)
         head = branches.take_head()
         draft = self.prepare(head)
-        if blocked := self._blocking(draft.merged, set()):
+        if blocked := [*self._rejection(), *self._blocking(draft.merged, set())]:
             raise PlanInvalid("; ".join(branch_faults(self._run, draft.merged, blocked)))
         by_leaf = {each.leaf: each for each in draft.changes}
         changed = {

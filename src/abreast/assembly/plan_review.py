@@ -7,6 +7,7 @@ from abreast.assembly.plan_merge import MergeJob, MergeOptions, PlanMerge
 from abreast.core.errors import AbreastError
 from abreast.jobs.plan.review.diffs import conflict_facts, diff_of, marked_text
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan, read_recorded
+from abreast.jobs.plan.review.rejection import rejection_of
 from abreast.jobs.plan.review.tree_runs import read_tree_run
 from abreast.jobs.plan.settings import KIND, PlanJob
 from abreast.store.port import RunRow, Store
@@ -46,6 +47,7 @@ def merge_preview(store: Store, row: RunRow) -> dict[str, object]:
             marked = marked_text(snapshots, each)
             text = None if marked is None else _cut(marked.decode("utf-8", "replace"))
             conflicts.append({**conflict_facts(each), "marked": text})
+        rejected = rejection_of(store, row)
         missing = [f"{leaf}: {state}" for leaf, state in recorded.not_done(draft.plan).items()]
         return {
             "applied": any(each.record["run"] == row.id for each in applies(root)),
@@ -54,6 +56,7 @@ def merge_preview(store: Store, row: RunRow) -> dict[str, object]:
             "resolved": {file: one.take for file, one in draft.resolved.items()},
             "answered": [str(each) for each in draft.merged.answered],
             "merged": len(draft.merged.merged),
+            "rejected": None if rejected is None else rejected.plain(),
         }
     except (AbreastError, OSError) as error:
         return {"error": str(error)}

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from abreast.agents.caller import AgentCaller
 from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
-from abreast.assembly.trees.agents import ChosenAgent, open_agent
+from abreast.assembly.trees.agents import ChosenAgent, held_lane, open_agent
 from abreast.assembly.trees.opened_trees import open_trees
 from abreast.assembly.trees.plan_agent import AgentSubplan
 from abreast.executors.commands import Commands
@@ -41,7 +41,7 @@ from abreast.jobs.plan.work.requests import find_requests
 from abreast.jobs.plan.written.division import listed, written_needs
 from abreast.jobs.plan.written.parts import read_parts
 from abreast.jobs.plan.written.planner import PLANNER, propose_parts
-from abreast.limits.limit import Limit
+from abreast.limits.lane import LaneLimits
 from abreast.limits.pool import Pool
 from abreast.models.port import Request
 from abreast.run.calls.model import Caller
@@ -144,14 +144,15 @@ class PlanTools:
             executor=self._executor,
         )
         self._trees, self.snapshots, self.base = opened.pool, opened.snapshots, opened.base
-        lanes: dict[str, Limit | list[Limit]] = {WORKTREES: Pool(self._trees.slots)}
+        lanes: dict[str, LaneLimits] = {WORKTREES: Pool(self._trees.slots)}
         if self.asks_model:
             self._caller = await stack.enter_async_context(self._open_caller(job.model, store))
             lanes[self._caller.lane.name] = list(self._caller.lane.limits)
         if job.agent is not None and self._find_agent is not None:
             chosen = self._find_agent(job)
-            self._agent = await open_agent(stack, chosen, {}, self._groups)
+            self._agent = await open_agent(stack, chosen, self._groups)
             self._prepare_agent(self._agent)
+            lanes |= held_lane(self._agent)
         if job.planner is not None:
             self._planner = await stack.enter_async_context(self._open_caller(job.planner, store))
             lanes.setdefault(self._planner.lane.name, list(self._planner.lane.limits))
@@ -196,7 +197,15 @@ class PlanTools:
         work = in_worktrees(
             task, self.snapshots, start_state, self.run_id, job.prompt or "", asked=asked
         )
-        how = PlanOptions(width, job.fail_fast, job.retries, job.timeout, WORKTREES, self._needs)
+        how = PlanOptions(
+            width,
+            job.fail_fast,
+            job.retries,
+            job.timeout,
+            WORKTREES,
+            self._needs,
+            lane=None if self._agent is None else next(iter(held_lane(self._agent)), None),
+        )
         around, done = job.work_digest(), start_state.done
         result = await run_plan(run, self.plan, work, how, around, done=done)
         for number in range(2, job.rounds + 1):

@@ -39,7 +39,7 @@ from abreast.jobs.workflow.tools import (
     TreeStart,
 )
 from abreast.models.conversation import make_conversation, read_messages
-from abreast.models.lanes import LaneSettings
+from abreast.models.lanes import LaneSettings, find_lanes
 from abreast.models.media import MediaFile, read_files
 from abreast.models.port import Message, Reply
 from abreast.run.calls.model import Caller
@@ -320,13 +320,13 @@ class RunTools:
         where = None if tree is not None else place
         key = (runner.name, model, allow, where, *sorted((env or {}).items()))
         if key not in self._agents:
+            lanes = find_lanes(Path(place)) if self._tools.lanes is None else self._tools.lanes
             if self._commands is None:
                 self._commands = await open_commands(self._stack, "local")
             try:
                 caller = await open_agent(
                     self._stack,
-                    ChosenAgent(runner, allow, model),
-                    self._tools.lanes or {},
+                    ChosenAgent(runner, allow, model, lanes),
                     _StepGroups(self._tools),
                     self._commands,
                 )

@@ -10,6 +10,11 @@ def cache_directory() -> Path:
     return _directory("CACHE", ".cache")
 
 
+def worktrees_directory(cache: Path | None = None) -> Path:
+    """Where worktrees are made; it exists only as long as there are some."""
+    return (cache or cache_directory()) / "worktrees"
+
+
 def state_directory() -> Path:
     """`ABREAST_STATE`, or `abreast` in the user's state directory (`XDG_STATE_HOME`)."""
     return _directory("STATE", ".local/state")

@@ -77,7 +77,7 @@ class OwnershipEntry:
 class OwnershipLog:
     """The slots of one repository that may exist.
 
-    Read and written only under the repository's lock.
+    Written only under the repository's lock. A reader without it may miss the newest line.
     """
 
     file: Path

@@ -28,7 +28,7 @@ from abreast.core.errors import AbreastError
 from abreast.executors.commands import Commands
 from abreast.executors.names import is_remote
 from abreast.store.driver_locks import DriverLocks
-from abreast.system.paths import cache_directory
+from abreast.system.paths import cache_directory, worktrees_directory
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import Interrupted, WorktreesLeft, WorktreesUnavailable
 from abreast.worktrees.git import TIMEOUT, Git, GitFailed, Repository, find_project
@@ -449,6 +449,17 @@ def has_pools(root: str | Path, *, cache: str | Path | None = None) -> bool:
     return pools_directory(repository, cache_directory() if cache is None else Path(cache)).is_dir()
 
 
+def has_dead_pools(root: str | Path, *, cache: str | Path | None = None) -> bool:
+    """Whether a project has a slot whose owner died.
+
+    It does not wait for the lock of the repository: a slot that is made just now may be missed.
+    """
+    repository = find_project(Path(root), StopRequest())
+    place = pools_directory(repository, cache_directory() if cache is None else Path(cache))
+    entries = OwnershipLog(place / "ledger.jsonl").entries().values()
+    return any(not owner_is_alive(entry) for entry in entries)
+
+
 def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tuple[NotRemoved, ...]:
     """Remove the pools of dead owners, as every new pool does; returns what can't be removed."""
     stop = StopRequest()
@@ -459,7 +470,7 @@ def reap_worktrees(root: str | Path, *, cache: str | Path | None = None) -> tupl
 
 def pools_directory(repository: Repository, cache: Path) -> Path:
     """The directory of the pools of a repository."""
-    return Path(os.path.realpath(cache)) / "worktrees" / repository.name
+    return worktrees_directory(Path(os.path.realpath(cache))) / repository.name
 
 
 def _list_names(place: Path) -> list[str]:

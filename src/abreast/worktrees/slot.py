@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -77,6 +77,9 @@ class Slot:
         self.commands: CommandRunner | None = None
         # Does work in copies of it on other machines, if its pool was opened for that.
         self.nodes: NodeCalls | None = None
+        # What `stage` has done to files since the last reset, by path from its top: "added",
+        # "changed" or "removed".
+        self.staged: Mapping[str, str] = {}
         self._snapshot = snapshot
         self._states: dict[str, FileState] = {}
         self._git: GitFiles | None = None
@@ -151,9 +154,37 @@ class Slot:
         path.parent.chmod(above)
         return path
 
-    async def stage(self, relative: str | Path, text: str) -> Path:
-        """Write a file of this slot as `write_candidate` does, in a thread."""
-        return await run_in_thread(lambda _: self.write_candidate(relative, text))
+    def remove_file(self, relative: str | Path) -> Path:
+        """Remove a file of this slot and what was compiled from it; returns its path."""
+        if self.commands is None:
+            raise SlotClosed(f"slot {self.index} is closed")
+        path = self.mirror(relative)
+        above = stat.S_IMODE(path.parent.stat().st_mode)
+        path.parent.chmod(above | stat.S_IRWXU)
+        path.unlink(missing_ok=True)
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+            compiled.unlink()
+        path.parent.chmod(above)
+        return path
+
+    async def stage(self, relative: str | Path, text: str | None) -> Path:
+        """Write a file of this slot as `write_candidate` does, in a thread.
+
+        Without text, remove it. `staged` has its name until the next reset.
+        """
+
+        def work(_: StopRequest) -> Path:
+            if text is None:
+                path = self.remove_file(relative)
+            else:
+                path = self.write_candidate(relative, text)
+            real = Path(os.path.realpath(path.parent), path.name)
+            name = real.relative_to(os.path.realpath(self.path)).as_posix()
+            done = "changed" if name in self._snapshot.pieces else "added"
+            self.staged = {**self.staged, name: "removed" if text is None else done}
+            return path
+
+        return await run_in_thread(work)
 
     def keep(self, note: str) -> None:
         """Mark its content as not to be lost.
@@ -199,6 +230,7 @@ class Slot:
 
     def restore(self, stop: StopRequest) -> None:
         """The same as `reset`, blocking."""
+        self.staged = {}
         if self.path.is_symlink() or not self.path.is_dir():
             remove_tree(self.path)
             self.path.mkdir(mode=0o700)

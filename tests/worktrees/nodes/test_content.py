@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -118,9 +119,25 @@ def test_a_patch_is_applied_in_directories_that_are_read_only(tree, tmp_path):
     assert stat.S_IMODE((tree / "sub").stat().st_mode) == 0o555
 
 
-@pytest.mark.parametrize("name", ["../out", "/etc/passwd", ".git/config", "away/file"])
+@pytest.mark.parametrize("name", ["../out", "/no-such-folder/file", ".git/config", "away/file"])
 def test_a_patch_that_leads_out_of_the_worktree_is_refused(tree, tmp_path, name):
     (tree / "away").symlink_to(tmp_path)
     patch = Patch(((name, Entry(stat.S_IFREG, 0o644, 0), b"x"),))
     with pytest.raises(ValueError, match="worktree"):
         patch.apply(tree)
+
+
+def test_a_patch_changes_no_modes_outside_of_the_worktree(tmp_path):
+    """Not while it is refused, and not by a directory that becomes a link."""
+    top, other = tmp_path / "top", tmp_path / "other"
+    for folder in (top, other):
+        folder.mkdir()
+    other.chmod(0o500)
+    seen = []
+    directory, link = Entry(stat.S_IFDIR, 0o755, 1), Entry(stat.S_IFLNK, 0o777, 1, "../other")
+    for written in ([("../other/x", directory, b"")], [("a", link, b""), ("a", directory, b"")]):
+        for order in (written, written[::-1]):
+            with suppress(ValueError, OSError):
+                Patch(tuple(order)).apply(top)
+            seen.append(stat.S_IMODE(other.stat().st_mode))
+    assert set(seen) == {0o500}

@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 from abreast.agents.caller import AgentCaller
 from abreast.agents.model import AgentModel, AgentPlaces, OneFolder, agent_facts
 from abreast.agents.runner import AgentRunner, AgentUnknown, Permission
 from abreast.agents.trees import TreePlaces
+from abreast.assembly.names import lane_of
 from abreast.assembly.process_groups import RUN_VARIABLE
 from abreast.executors.commands import CommandRunner
 from abreast.executors.names import open_commands
+from abreast.limits.lane import LaneLimits
 from abreast.limits.limit import Limit
 from abreast.limits.slots import Slots
 from abreast.models.lanes import LaneSettings
@@ -23,6 +26,8 @@ from abreast.run.current import CurrentItem
 from abreast.worktrees.results.item_trees import ItemTrees
 
 TREE_FACTS = ("base", "result", "commit", "changed", "patch")
+# As with models, a lane lives as long as a caller uses it, and there is one in this process.
+_LANES: Final[WeakValueDictionary[tuple[str, int | None], ModelLane]] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class ChosenAgent:
     allow: tuple[Permission, ...] = ()
     """By default: to read, and in a worktree to edit."""
     model: str | None = None
+    lanes: Mapping[str, LaneSettings] = field(default_factory=dict)
+    """The lanes of abreast.toml; that of the agent's name has its width."""
 
     def check(self) -> None:
         """Raise `AgentUnknown` if it can't be allowed that, or takes no model."""
@@ -53,16 +60,32 @@ class ChildGroups(Protocol):
         """Forget a group that has ended."""
 
 
-def lane_of_agent(runner: AgentRunner, lanes: Mapping[str, LaneSettings]) -> ModelLane:
-    """The lane of an agent: its name, with the width of `[lanes.NAME]` if there is one."""
-    settings = lanes.get(runner.name)
-    limits: list[Limit] = [] if settings is None else [Slots(settings.width)]
-    return ModelLane(runner.name, limits)
+def lane_of_agent(options: ChosenAgent) -> ModelLane:
+    """The lane of an agent, with the width of `[lanes.NAME]` if there is one.
+
+    There is one in this process, whatever models and permissions the agent is called with: a usage
+    limit is one of its account.
+    """
+    name = options.runner.name
+    settings = options.lanes.get(name)
+    if settings is not None and not settings.has_models:
+        return lane_of(settings)
+    width = None if settings is None else settings.width
+    if (lane := _LANES.get((name, width))) is not None:
+        return lane
+    limits: list[Limit] = [] if width is None else [Slots(width)]
+    return _LANES.setdefault((name, width), ModelLane(name, limits))
 
 
-def price_of_agent(options: ChosenAgent, lanes: Mapping[str, LaneSettings]) -> Price | None:
+def held_lane(caller: AgentCaller) -> dict[str, LaneLimits]:
+    """The agent's lane as a run declares it, so that items wait for it; empty without limits."""
+    lane = caller.lane
+    return {lane.name: lane} if lane.held else {}
+
+
+def price_of_agent(options: ChosenAgent) -> Price | None:
     """The price of its model, as far as it is known."""
-    settings = lanes.get(options.runner.name)
+    settings = options.lanes.get(options.runner.name)
     if settings is not None and settings.price is not None:
         return settings.price
     if options.model is None or not options.runner.provider:
@@ -73,7 +96,6 @@ def price_of_agent(options: ChosenAgent, lanes: Mapping[str, LaneSettings]) -> P
 async def open_agent(
     stack: AsyncExitStack,
     options: ChosenAgent,
-    lanes: Mapping[str, LaneSettings],
     groups: ChildGroups,
     commands: CommandRunner | None = None,
 ) -> AgentCaller:
@@ -89,7 +111,7 @@ async def open_agent(
         groups.started,
         groups.ended,
     )
-    return AgentCaller(model, lane_of_agent(runner, lanes), price=price_of_agent(options, lanes))
+    return AgentCaller(model, lane_of_agent(options), price=price_of_agent(options))
 
 
 def place_agent(

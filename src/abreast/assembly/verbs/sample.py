@@ -46,6 +46,7 @@ async def sample(
     seed: int | None = None,
     explain: bool = False,
     files: Sequence[MediaSource] = (),
+    warm: bool = False,
     run: Run | None = None,
     name: str = "sample",
     budget: Budget | str | None = None,
@@ -91,6 +92,7 @@ async def sample(
         explain: run all checks on every draw, also after one has failed.
         files: images and PDF files that go with the prompt, as paths or `MediaFile`s; judges get
             them too.
+        warm: send one draw ahead, so that the others find a long prompt in the provider's cache.
         run: the run that it belongs to; by default the run of the current item, else one in memory.
         name: the sample's part of the path; unique in its scope.
         budget: a limit for draws, judges and repairs together.
@@ -107,6 +109,7 @@ async def sample(
             model,
             judge,
             _opener(stack),
+            warm=warm,
             messages=messages,
             checks=checks,
             breadth=breadth,
@@ -208,6 +211,7 @@ def _sample_job(
     *,
     checks: Sequence[object],
     strategy: Strategy | StrategyFunction | str | None,
+    warm: bool = False,
     **options: Any,
 ) -> SampleJob:
     """Make the sample job with every model open: its own, its judges', and its strategy's."""
@@ -216,7 +220,7 @@ def _sample_job(
     from abreast.jobs.sample.checks import Judge
     from abreast.jobs.sample.strategies import Escalate
 
-    caller = open_caller(model)
+    caller = open_caller(model).warmed() if warm else open_caller(model)
     judge_caller = caller if judge is None else open_caller(judge)
     opened = [
         replace(check, model=judge_caller if check.model is None else open_caller(check.model))
@@ -227,7 +231,7 @@ def _sample_job(
     if isinstance(strategy, Escalate):
         strategy = replace(strategy, slow=open_caller(strategy.slow))
     job = make_job(prompt, caller, checks=opened, strategy=strategy, **options)
-    return replace(job, draws=replace(job.draws, open=open_caller))
+    return replace(job, draws=replace(job.draws, open=open_caller, marks_prompt=warm))
 
 
 def _opener(

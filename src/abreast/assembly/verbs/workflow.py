@@ -78,6 +78,7 @@ async def workflow(
         TypeError: within a run, `store` or another option is given that only a run of its own
             takes.
     """
+    from abreast.agents.known import find_agents
     from abreast.assembly.trees.workflow_trees import open_workflow_trees
     from abreast.assembly.workflow_tools import RunTools, Tools, find_function, find_kinds
     from abreast.jobs.plan.review.tree_manifest import TREES
@@ -105,7 +106,9 @@ async def workflow(
     kinds = find_kinds()
     loaded = _read_workflow(Path(file), kinds)
     values = resolve_inputs(loaded.inputs, inputs or {})
-    tools = Tools(kinds=kinds, find=find_function, executor=executor or "local")
+    tools = Tools(
+        kinds=kinds, find=find_function, executor=executor or "local", agents=find_agents()
+    )
     if model is not None:
         tools.default_model = model
     async with contextlib.AsyncExitStack() as stack:

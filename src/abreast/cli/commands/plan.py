@@ -356,6 +356,7 @@ def resume(*, run: str | None, store: str | None, **given: Any) -> int:
     is_flag=True,
     help="Make a branch with one commit for each subplan, abreast/RUN/PART, and leave the tree.",
 )
+@click.option("--anyway", is_flag=True, help="Merge it although it was rejected.")
 @options.dry_run
 @options.common
 @options.run
@@ -423,6 +424,21 @@ def resolve(*, run: str, file: str, take: str | None, source: str | None, store:
     from abreast.cli.jobs.plan.review import resolve_run
 
     return resolve_run(run, file, StoreChoice(Config.load(), store), take, source)
+
+
+@command.command("reject")
+@click.option("--reason", metavar="TEXT", default="", help="Why; it is shown with the rejection.")
+@options.common
+@options.run
+def reject(*, run: str, reason: str, store: str | None, as_json: bool) -> int:
+    """Record that what the subplans of RUN did is not to be merged.
+
+    Nothing is lost: `abreast plan apply RUN` says when it was rejected and why, and with --anyway
+    it merges. `abreast resume RUN`, which makes other results, ends the rejection.
+    """
+    from abreast.cli.jobs.plan.reject import reject_run
+
+    return reject_run(run, StoreChoice(Config.load(), store), reason, as_json=as_json)
 
 
 @command.command("undo")

@@ -9,6 +9,7 @@ from abreast.cli import options
 from abreast.cli.config import BUDGET, RETRIES, TIMEOUT, WIDTH, Config, ConfigSetting
 from abreast.cli.errors import UsageError, tell
 from abreast.cli.jobs.driver import WAIT, drive
+from abreast.cli.jobs.left_trees import clear_left_trees, folder_of_run
 from abreast.cli.jobs.map.recorded import tally
 from abreast.cli.jobs.model_options import read_wait
 from abreast.cli.jobs.request import RunRequest, output_options
@@ -59,9 +60,11 @@ def command(*, run: str | None, store: str | None, retry_failed: bool, **given: 
     with choice.existing() as opened:
         row = find_run(opened, run) if run is not None else newest_unfinished(opened, JOBS)
         if row is None:
+            clear_left_trees()
             tell("nothing to resume: no run is waiting to go on")
             return 0
         if is_over(row.state, row.reason) and not retry_failed and not given["inputs"]:
+            clear_left_trees(folder_of_run(row))
             return _print_ended(opened, row, choice)
         if row.kind == "serve":
             raise UsageError(

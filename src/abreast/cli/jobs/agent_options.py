@@ -8,6 +8,7 @@ from abreast.agents.runner import AgentRunner, AgentUnknown
 from abreast.assembly.trees.agents import ChosenAgent
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, refusing
+from abreast.cli.jobs.model_options import configured_lanes
 
 
 def find_chosen(
@@ -15,7 +16,9 @@ def find_chosen(
 ) -> ChosenAgent:
     """The agent of that name, as configured in a directory; raises `UsageError` if none is."""
     with refusing(flag, AgentUnknown):
-        found = ChosenAgent(find_agent(name, Config.load(Path(folder)).agents()), allow, model)
+        config = Config.load(Path(folder))
+        runner = find_agent(name, config.agents())
+        found = ChosenAgent(runner, allow, model, configured_lanes(config))
         found.check()
     return found
 

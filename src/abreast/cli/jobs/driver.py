@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from abreast.assembly.names import open_run
 from abreast.assembly.process_groups import ProcessGroups, end_leftovers
 from abreast.cli.errors import DONE, SPENT, explain, one_line, tell
+from abreast.cli.jobs.left_trees import clear_left_trees
 from abreast.cli.jobs.request import RunRequest
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import StoreChoice
 from abreast.cli.terminal.live_line import LiveLine, closing_line, wants_progress
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, BudgetSpent, LaneParked, StoreGone
+from abreast.core.events import Observer
 from abreast.run.run import Resume, Run
 from abreast.store.port import RunRow, Store
 
@@ -122,6 +124,10 @@ class JobDriver:
         """The live line on a terminal; it gets the run's events unless `open` says otherwise."""
         return None
 
+    def log(self) -> Observer | None:
+        """What gets the run's events where no live line can be drawn, such as in a log of CI."""
+        return None
+
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
         """Open models and tools; return options of the run, such as its manifest and budget."""
         raise NotImplementedError
@@ -162,6 +168,7 @@ def drive(job: JobDriver, request: RunRequest) -> int:
     if request.check_only:
         return job.print_checked()
     job.check()
+    clear_left_trees(quiet=job.view.quiet)
     with ExitStack() as stack:
         job.start_early(stack)
         store = stack.enter_context(
@@ -196,7 +203,9 @@ async def _open_and_work(
     line: LiveLine | None,
 ) -> None:
     async with AsyncExitStack() as stack:  # what the job opens closes after the run
-        run_options = {"hooks": () if line is None else [line], **await job.open(stack, store)}
+        observer = job.log() if line is None and not job.view.quiet else line
+        hooks = () if observer is None else [observer]
+        run_options = {"hooks": hooks, **await job.open(stack, store)}
         if job.wait:
             run_options["manifest"] = {**(run_options.get("manifest") or {}), WAIT: True}
         run = open_run(

@@ -40,6 +40,8 @@ def read_call_mode(given: Mapping[str, Any]) -> dict[str, Any]:
     if not given.get("batch") and ("fallback" in found or "wait" in found):
         word = "fallback" if "fallback" in found else "wait"
         raise UsageError(f"--batch-{word} is for --batch; give both")
+    if given.get("batch") and given.get("warm"):
+        raise UsageError("--warm sends one call ahead, --batch all together; give one of them")
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from abreast.agents.caller import AgentCaller
 from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
-from abreast.assembly.trees.agents import ChosenAgent, open_agent, place_agent
+from abreast.assembly.trees.agents import ChosenAgent, held_lane, open_agent, place_agent
 from abreast.assembly.trees.checks import CheckTools, CommandCheck
 from abreast.assembly.trees.opened_trees import OpenedTrees, open_trees
 from abreast.cli.errors import DONE, UsageError, one_line, tell
@@ -22,7 +22,6 @@ from abreast.jobs.sample.arguments import SampleJob
 from abreast.jobs.sample.results import SampleResult
 from abreast.jobs.sample.spec import SampleSpec
 from abreast.limits.budget import Budget
-from abreast.limits.limit import Limit
 from abreast.limits.pool import Pool
 from abreast.models.lanes import LaneSettings
 from abreast.models.port import Request
@@ -94,12 +93,10 @@ class SampleAgent:
         )
         self._commands = await open_commands(stack, "local")
         self._caller = caller = await open_agent(
-            stack, self.chosen(), lanes, self._groups, self._commands
+            stack, replace(self.chosen(), lanes=lanes), self._groups, self._commands
         )
         caller.reserve(Request(()), (Budget.parse(spec.budget),) if spec.budget else ())
-        held: dict[str, Limit | list[Limit]] = {WORKTREES: Pool(self._opened.pool.slots)}
-        if caller.lane.limits:
-            held[caller.lane.name] = list(caller.lane.limits)
+        held = {WORKTREES: Pool(self._opened.pool.slots), **held_lane(caller)}
         manifest = {TREES: {"path": self._cwd, "task": spec.prompt or ""}}
         return caller, {"lanes": held, "manifest": manifest}
 

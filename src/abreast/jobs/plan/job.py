@@ -80,6 +80,8 @@ class PlanOptions:
     hold: str | None = None
     needs: Mapping[str, Sequence[str]] | None = None
     """The leaves that each leaf needs; None if there are no dependencies."""
+    lane: str | None = None
+    """The lane of what works on them: a subplan waits for it before it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,7 @@ async def run_plan(
         on_error="halt" if how.fail_fast else "collect",
         retry=how.max_retries or None,
         timeout=how.timeout,
+        lane=how.lane,
         hold=how.hold,
         on_change="rerun",
     )

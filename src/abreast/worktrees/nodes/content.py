@@ -122,18 +122,21 @@ class Patch:
         return cls(tuple(written), tuple(before.keys() - after.keys()))
 
     def apply(self, top: Path) -> None:
-        """Change the directory `top`, which is as it was before the patch."""
-        above = {str(Path(name).parent) for name, _, _ in self.written} | {
-            str(Path(name).parent) for name in self.removed
-        }
+        """Change the directory `top`, which is as it was before the patch.
+
+        Raises ValueError if a name leads out of it; directories outside keep their modes.
+        """
+        named = [*(name for name, _, _ in self.written), *self.removed]
+        above = {str(Path(name).parent) for name in named if _leads_inside(top, name)}
         with _made_writable(top, above):
             for name in sorted(self.removed, reverse=True):
                 remove_tree(_inside(top, name))
-            for name, entry, data in sorted(self.written):
+            for name, entry, data in sorted(self.written, key=_name):
                 make_entry(_inside(top, name), entry, data)
-        for name, entry, _ in sorted(self.written, reverse=True):
-            if entry.kind == stat.S_IFDIR:
-                (top / name).chmod(entry.mode)
+        for name, entry, _ in sorted(self.written, key=_name, reverse=True):
+            place = _inside(top, name)
+            if entry.kind == stat.S_IFDIR and not place.is_symlink():
+                place.chmod(entry.mode)
 
 
 @contextmanager
@@ -154,15 +157,25 @@ def _made_writable(top: Path, names: set[str]) -> Iterator[None]:
                 place.chmod(mode)
 
 
+def _name(written: tuple[str, Entry, bytes]) -> str:
+    return written[0]
+
+
 def _inside(top: Path, name: str) -> Path:
     """The path of a name that another machine sent; ValueError if it leads out of `top`."""
-    path = top / name
     parts = Path(name).parts
     if Path(name).is_absolute() or ".." in parts or ".git" in parts[:1]:
         raise ValueError(f"{name!r} is not in the worktree")
-    if not path.parent.resolve().is_relative_to(top.resolve()):
+    if not _leads_inside(top, name):
         raise ValueError(f"{name!r} leads out of the worktree, by a symbolic link")
-    return path
+    return top / name
+
+
+def _leads_inside(top: Path, name: str) -> bool:
+    try:
+        return (top / name).parent.resolve().is_relative_to(top.resolve())
+    except (RuntimeError, OSError):  # links in a circle
+        return False
 
 
 def make_entry(path: Path, entry: Entry, data: bytes) -> None:

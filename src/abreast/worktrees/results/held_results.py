@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from abreast.core.errors import AbreastError
 from abreast.system.file_names import MAX_BYTES, file_name
 from abreast.worktrees.merge.snapshots import Snapshots
-from abreast.worktrees.pool import has_pools, reap_worktrees, unfinished_in
+from abreast.worktrees.pool import has_dead_pools, has_pools, reap_worktrees, unfinished_in
 from abreast.worktrees.slot import Slot
 
 _PREFIX: Final = "refs/abreast/"
@@ -140,3 +140,16 @@ def clear_leftovers(root: Path, notify: Callable[[str], None]) -> None:
         reap_worktrees(root)
     except (OSError, AbreastError) as error:
         notify(f"worktrees of a plan that was cut off could not be removed: {error}")
+
+
+def clear_dead_pools(root: Path, notify: Callable[[str], None]) -> None:
+    """Do the same if an owner of worktrees of `root` died; else nothing is locked or told.
+
+    It is for the start of any run, also of one that needs neither git nor worktrees.
+    """
+    try:
+        found = has_dead_pools(root)
+    except (OSError, AbreastError):
+        return
+    if found:
+        clear_leftovers(root, notify)

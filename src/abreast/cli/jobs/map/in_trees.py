@@ -3,11 +3,18 @@
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 from abreast.agents.caller import AgentCaller
 from abreast.assembly.process_groups import RUN_VARIABLE, ProcessGroups
-from abreast.assembly.trees.agents import ChosenAgent, agent_value, open_agent, place_agent
+from abreast.assembly.trees.agents import (
+    ChosenAgent,
+    agent_value,
+    held_lane,
+    open_agent,
+    place_agent,
+)
 from abreast.assembly.trees.opened_trees import OpenedTrees, open_trees
 from abreast.cli.errors import one_line, tell
 from abreast.cli.jobs.agent_options import check_installed, find_chosen
@@ -18,7 +25,7 @@ from abreast.executors.names import open_commands
 from abreast.jobs.plan.review.tree_manifest import TREES
 from abreast.jobs.plan.review.tree_runs import TREE
 from abreast.limits.budget import Budget
-from abreast.limits.limit import Limit
+from abreast.limits.lane import LaneLimits
 from abreast.limits.pool import Pool
 from abreast.models.port import Request
 from abreast.run.current import current
@@ -28,7 +35,8 @@ from abreast.worktrees.results.item_trees import WORKTREES, ItemTrees
 
 def agent_options(job: MapJob) -> ChosenAgent:
     """The agent of a job; raises `UsageError` if there is none of that name."""
-    return find_chosen(job.agent or "", job.allow, job.model, job.cwd)
+    found = find_chosen(job.agent or "", job.allow, job.model, job.cwd)
+    return replace(found, lanes=job.lanes)
 
 
 def check_agent(job: MapJob) -> None:
@@ -64,14 +72,14 @@ class MapTrees:
     def lane(self) -> str | None:
         """The lane of the agent, if it has limits: items wait for it, not inside of it."""
         caller = self._caller
-        return caller.lane.name if caller is not None and caller.lane.limits else None
+        return caller.lane.name if caller is not None and held_lane(caller) else None
 
     async def open(
         self, stack: AsyncExitStack, store: Store | None, resumed_run: str | None
     ) -> dict[str, Any]:
         """Make the worktrees, and open the agent; return options of the run."""
         job = self._job
-        lanes: dict[str, Limit | list[Limit]] = {}
+        lanes: dict[str, LaneLimits] = {}
         manifest = job.manifest()
         if job.worktree:
             self._opened = await open_trees(
@@ -82,10 +90,9 @@ class MapTrees:
         self._commands = await open_commands(stack, "local")
         if job.agent is not None:
             options = agent_options(job)
-            self._caller = await open_agent(stack, options, job.lanes, self._groups, self._commands)
+            self._caller = await open_agent(stack, options, self._groups, self._commands)
             self._prepare(self._caller)
-            if self._caller.lane.limits:
-                lanes[self._caller.lane.name] = list(self._caller.lane.limits)
+            lanes |= held_lane(self._caller)
             budgets = (Budget.parse(job.budget),) if job.budget else ()
             self._caller.reserve(Request(()), budgets)
         return {"budget": job.budget, "manifest": manifest, "lanes": lanes or None}

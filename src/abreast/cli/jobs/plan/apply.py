@@ -15,6 +15,7 @@ from abreast.cli.terminal.tables import say, say_json
 from abreast.core.errors import AbreastError
 from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan, read_recorded
+from abreast.jobs.plan.review.rejection import RejectedMerge, overrule, rejection_of
 from abreast.jobs.plan.review.tree_manifest import TREES
 from abreast.jobs.plan.review.tree_runs import TreeJob, read_tree_run
 from abreast.jobs.plan.settings import KIND
@@ -36,8 +37,15 @@ class ApplyOptions:
 def apply_run(wanted: str, choice: StoreChoice, options: ApplyOptions) -> int:
     """Merge, check, write; return the exit code."""
     row, job, recorded = find_plan(wanted, choice)
+    with choice.existing() as store:
+        rejected = rejection_of(store, row)
     with asyncio.Runner() as runner:
-        return runner.run(_ApplyDriver(job, row.id, recorded, options, choice.flag).drive())
+        driver = _ApplyDriver(job, row.id, recorded, options, choice.flag, rejected=rejected)
+        code = runner.run(driver.drive())
+    if rejected is not None and code == DONE and not options.merging.dry_run:
+        with choice.existing() as store:
+            overrule(store, row.id)
+    return code
 
 
 def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, MergeJob, RecordedPlan]:
@@ -61,7 +69,14 @@ def find_plan(wanted: str, choice: StoreChoice) -> tuple[RunRow, MergeJob, Recor
 
 class _ApplyDriver:
     def __init__(
-        self, job: MergeJob, run: str, recorded: RecordedPlan, options: ApplyOptions, flag: str
+        self,
+        job: MergeJob,
+        run: str,
+        recorded: RecordedPlan,
+        options: ApplyOptions,
+        flag: str,
+        *,
+        rejected: RejectedMerge | None,
     ) -> None:
         self._options = options
         self._run, self._flag = run, flag
@@ -69,7 +84,13 @@ class _ApplyDriver:
         self._groups = ProcessGroups()
         self._root = Path(job.path)
         self._merge = PlanMerge(
-            job, run, recorded, options.merging, notify=tell, groups=self._groups
+            job,
+            run,
+            recorded,
+            options.merging,
+            notify=tell,
+            groups=self._groups,
+            rejected=rejected,
         )
 
     async def drive(self) -> int:

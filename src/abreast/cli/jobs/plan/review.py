@@ -19,6 +19,7 @@ from abreast.jobs.plan.errors import PlanInvalid
 from abreast.jobs.plan.review.branches import HEAD
 from abreast.jobs.plan.review.diffs import conflict_facts, diff_of, file_counts, marked_text
 from abreast.jobs.plan.review.recorded_plan import RecordedPlan
+from abreast.jobs.plan.review.rejection import rejection_of
 from abreast.jobs.plan.review.resolutions import Resolutions
 from abreast.jobs.plan.written.division import listed
 from abreast.jobs.plan.written.parts import EDIT
@@ -201,7 +202,9 @@ def _edited(source: str | None, snapshots: Snapshots, conflict: Conflict | None)
 def branches_run(wanted: str, choice: StoreChoice, options: MergeOptions, *, as_json: bool) -> int:
     """Make a branch for each part of a run; return the exit code."""
     row, job, recorded = find_plan(wanted, choice)
-    merge = PlanMerge(job, row.id, recorded, options, notify=tell)
+    with choice.existing() as store:
+        rejected = rejection_of(store, row)
+    merge = PlanMerge(job, row.id, recorded, options, notify=tell, rejected=rejected)
     with refusing("", PlanInvalid):
         made = merge.make_branches()
     if as_json:
