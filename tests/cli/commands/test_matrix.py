@@ -369,3 +369,30 @@ def test_killed_thirty_times_it_goes_on_with_what_is_missing(tmp_path, warm):
         folder.mkdir()
         killed += storm_of_kills(ForkingShell(folder, warm), kills=6, seed=seed)
         seed += 1
+
+
+def test_a_mean_below_what_is_asked_is_exit_1_and_files_for_ci_are_written(abreast):
+    abreast.file(
+        "study.yaml",
+        """
+matrix:
+  models: [scripted/replies.jsonl]
+  strategies: {plain: {prompt: "Good? {{ input.text }}"}, python: {python: "mine:missing"}}
+  inputs: [{id: a, text: kettle, truth: "yes"}, {id: b, text: zip, truth: "no"}]
+  scores: [exact]
+""",
+    )
+    replies = [{"prompt": f"Good? {what}", "reply": "yes"} for what in ("kettle", "zip")]
+    abreast.file("replies.jsonl", "".join(f"{json.dumps(reply)}\n" for reply in replies))
+    run = ("matrix", "run", "study.yaml", "--no-report", "--quiet")
+
+    assert abreast(*run, "--fail-under", "near=1").code == 2
+    assert not (abreast.folder / ".abreast").exists()  # nothing was begun
+    said = abreast(*run, "--fail-under", "exact=0.5", "--junit", "study.xml", "--summary", "s.md")
+    assert said.code == 1
+    assert "there is no mean of exact (missing: " in said.err  # what can't run is under it
+    assert "| 0.500 |" in (abreast.folder / "s.md").read_text("utf-8")
+    assert (abreast.folder / "study.xml").read_text("utf-8").count("<testcase") == 4
+    report = ("matrix", "report", "study")
+    assert abreast(*report, "--fail-under", "plain:exact=0.5").code == 0
+    assert abreast(*report, "--junit", "nowhere/study.xml").code == 2

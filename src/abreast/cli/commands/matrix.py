@@ -55,6 +55,20 @@ selection_options = options.group_of(
 every_row = click.option(
     "--all", "every", is_flag=True, help="Also cells that are no longer in the study's file."
 )
+verdict_options = options.group_of(
+    click.option(
+        "--fail-under",
+        "fail_under",
+        metavar="[[STRATEGY:]SCORE=]X",
+        multiple=True,
+        help="Exit code 1 if a mean is less than X: of all scores and arms, or of those; "
+        "may be repeated.",
+    ),
+    click.option("--junit", metavar="FILE", help="Write cells and means as JUnit XML, for CI."),
+    click.option(
+        "--summary", metavar="FILE", help="Write a table of the means as Markdown, for CI."
+    ),
+)
 no_report = click.option("--no-report", is_flag=True, help="Write no report at the end.")
 
 
@@ -72,6 +86,7 @@ no_report = click.option("--no-report", is_flag=True, help="Write no report at t
     help="Let lanes find out how wide they can be; --lane-width is their cap.",
 )
 @no_report
+@verdict_options
 @options.executor
 @click.option(
     "--tag",
@@ -101,13 +116,27 @@ def run(*, file: str, **given: Any) -> int:
     "--out", metavar="FILE", help="Where to write it: .html or .md.  [RUN.html in .abreast/reports]"
 )
 @every_row
+@verdict_options
 @options.common
 @options.run
-def report(*, run: str, out: str | None, every: bool, store: str | None, as_json: bool) -> int:
-    """Write the report of RUN: one page that works offline, or Markdown."""
-    from abreast.cli.jobs.matrix.report import write_report
+def report(
+    *,
+    run: str,
+    out: str | None,
+    every: bool,
+    store: str | None,
+    as_json: bool,
+    **wanted: Any,
+) -> int:
+    """Write the report of RUN: one page that works offline, or Markdown.
 
-    return write_report(run, out, StoreChoice(Config.load(), store), every=every, as_json=as_json)
+    With --fail-under, --junit or --summary just those are done, unless --out asks for the report.
+    """
+    from abreast.cli.jobs.matrix.report import write_report
+    from abreast.cli.jobs.matrix.verdict import VerdictOptions
+
+    choice = StoreChoice(Config.load(), store)
+    return write_report(run, out, choice, VerdictOptions.of(wanted), every=every, as_json=as_json)
 
 
 @command.command("score")

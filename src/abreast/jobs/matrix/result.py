@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -72,8 +72,7 @@ class StudyResult:
         It is that of the report: over inputs, each averaged over its repeats, a failed cell as 0.
         None if cells were done, and none of them could be given the score.
         """
-        names = score_names(self._rows)
-        return {arm: _means(rows, names) for arm, rows in by_arm(self._rows).items()}
+        return dict(arm_means(self._rows).items())
 
     def rows(self) -> list[dict[str, Any]]:
         """One mapping for each cell, all with the same keys, as `matrix export` has them.
@@ -105,6 +104,12 @@ class StudyResult:
             f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead>"
             f"<tbody>{''.join(shown)}</tbody></table>{more}"
         )
+
+
+def arm_means(rows: Sequence[Row]) -> dict[Arm, dict[str, float | None]]:
+    """The mean of each score by arm, as `StudyResult.scores` has it."""
+    names = score_names(rows)
+    return {arm: _means(cells, names) for arm, cells in by_arm(rows).items()}
 
 
 def _means(rows: list[Row], names: list[str]) -> dict[str, float | None]:

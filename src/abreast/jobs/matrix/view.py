@@ -38,6 +38,8 @@ _REPLY: Final = "reply"
 _MAX_ARMS: Final = 400
 _MAX_SCORES: Final = 8
 _MAX_CELLS: Final = 1200  # listed, of all arms together
+_MAX_INPUTS: Final = 500  # named, to look at the replies for one
+_MAX_BESIDE: Final = 60  # cells for one input, side by side
 _MAX_ARM_CELLS: Final = 12  # listed of one arm, the worst first
 _TEXT_CHARACTERS: Final = 120
 _MAX_OF_UNIT: Final = 90  # seconds or minutes; from here on the next larger unit is used
@@ -91,6 +93,7 @@ class MatrixView:
         self._scores: dict[str, None] = {}  # in the order of the file
         self._shown_scores: list[str] = []
         self._design: Mapping[str, Any] | None = None
+        self._order: Design | None = None  # the design that was shown last
 
     def add(self, event: Event) -> None:
         """Add the next event."""
@@ -162,6 +165,7 @@ class MatrixView:
                 design.strategies if design else [], (arm.strategy for arm, _ in arms)
             ),
             "inputs": len(design.inputs) if design else None,
+            "input_names": self._input_names(design),
             "repeats": design.repeats if design else None,
             "arms": listed,
             "fronts": {
@@ -177,6 +181,22 @@ class MatrixView:
             if len(plain) > _MAX_ARMS
             else None,
         }
+
+    def cells_of(self, given: str) -> list[dict[str, object]]:
+        """The cells for one input, in the order of the arms in the file."""
+        arms = sorted(self._arms.values(), key=lambda arm: _place(self._order, arm))
+        return [
+            {"path": cell.path, "model": arm.model, "strategy": arm.strategy, "repeat": repeat}
+            for arm in arms
+            if not arm.control
+            for (name, repeat), cell in sorted(arm.cells.items())
+            if name == given
+        ][:_MAX_BESIDE]
+
+    def _input_names(self, design: Design | None) -> list[str]:
+        seen = {name for arm in self._arms.values() if not arm.control for name, _ in arm.cells}
+        self._order = design
+        return _ordered(design.inputs if design else [], sorted(seen))[:_MAX_INPUTS]
 
     def _current_design(self, run: RunRow) -> Design | None:
         facts = self._design or mapping(run.manifest.get("design"))

@@ -11,12 +11,13 @@ from abreast.assembly.matrix_tools import source_of
 from abreast.assembly.study import ReadyStudy
 from abreast.assembly.workflow_tools import Tools, wrong_sample
 from abreast.cli.config import BUDGET, Config
-from abreast.cli.errors import DONE, FAILED, UsageError, one_line, os_error_text, refusing, tell
+from abreast.cli.errors import FAILED, UsageError, one_line, os_error_text, refusing, tell
 from abreast.cli.jobs.driver import JobDriver, drive
 from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.matrix.dry_run import DryRun, print_dry_run
 from abreast.cli.jobs.matrix.page import report_path, short_path, write_page
+from abreast.cli.jobs.matrix.verdict import NO_VERDICT, VerdictOptions
 from abreast.cli.jobs.model_options import (
     configured_lanes,
     lane_widths,
@@ -67,6 +68,7 @@ class MatrixDriver(JobDriver):
         *,
         report: bool = True,
         offline: bool = False,
+        verdict: VerdictOptions = NO_VERDICT,
     ) -> None:
         """Read the study.
 
@@ -77,6 +79,7 @@ class MatrixDriver(JobDriver):
         self.source = source
         self._offline = offline
         self._wants_report = report
+        self._verdict = verdict
         self.directory = Path(source.directory)
         self._config = Config.load(self.directory)
         self.study = self._load()
@@ -84,6 +87,10 @@ class MatrixDriver(JobDriver):
         widths = lane_widths(None if source.lane_width is None else str(source.lane_width), lanes)
         self._ready = ReadyStudy(
             self.study, source, lanes, widths=widths, choice=self._choice(), offline=offline
+        )
+        verdict.read(
+            [score.name for score in self.study.scores],
+            [strategy.name for strategy in self.study.strategies],
         )
 
     @classmethod
@@ -283,7 +290,10 @@ class MatrixDriver(JobDriver):
                     "report": report,
                 }
             )
-        return FAILED if tally.failed or tally.unscored else DONE
+        reached = self._verdict.check(
+            self._store, self._store.get(self.run_id), self._ready.unavailable
+        )
+        return FAILED if tally.failed or tally.unscored else reached
 
     def _write_report(self, store: Store) -> str | None:
         """Write the report and return its path; print why if it can't be written.
@@ -328,7 +338,9 @@ def drive_study(file: str, text: str, given: Mapping[str, Any]) -> int:
         warm=bool(given.get("warm")),
     )
     request = new_request(config, KIND, given)
-    driver = MatrixDriver(source, request, report=not given.get("no_report"))
+    driver = MatrixDriver(
+        source, request, report=not given.get("no_report"), verdict=VerdictOptions.of(given)
+    )
     if request.dry_run:
         return drive(driver, request)
     with request.choice.open() as store:

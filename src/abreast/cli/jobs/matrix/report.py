@@ -13,6 +13,7 @@ from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, refusing, tell
 from abreast.cli.jobs.matrix.driver import MatrixDriver, recorded_file, resume_study
 from abreast.cli.jobs.matrix.page import report_path, short_path, write_page
+from abreast.cli.jobs.matrix.verdict import VerdictOptions
 from abreast.cli.jobs.request import new_request
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.outcome_text import json_line
@@ -33,13 +34,22 @@ def study_run(store: Store, wanted: str) -> RunRow:
 
 
 def write_report(
-    wanted: str, out: str | None, choice: StoreChoice, *, every: bool, as_json: bool
+    wanted: str,
+    out: str | None,
+    choice: StoreChoice,
+    verdict: VerdictOptions,
+    *,
+    every: bool,
+    as_json: bool,
 ) -> int:
-    """Write a report, and print its path; return the exit code."""
+    """Write a report, and print its path; return the exit code, by the verdict if one is wanted."""
     with choice.existing(reads=True) as store:
         row = study_run(store, wanted)
         if next(rows_of(store, row), None) is None:
             raise UsageError(f"{row.id} has no rows yet")
+        code = verdict.check(store, row, every=every)
+        if verdict and out is None:
+            return code
         path = Path(out) if out else report_path(row, choice)
         try:
             count = write_page(store, row, path, every=every)
@@ -51,7 +61,7 @@ def write_report(
         say_json({"run": row.id, "rows": count, "report": str(path)})
     else:
         say(short_path(path))
-    return 0
+    return code
 
 
 def rescore(file: str, text: str, given: Mapping[str, Any]) -> int:
