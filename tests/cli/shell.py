@@ -33,12 +33,15 @@ class Said:
 
 
 def plain_environment():
-    """This process's environment without settings of abreast, and with the paths to import it."""
+    """This process's environment without settings of abreast, and with the paths to import it.
+
+    Nor has it `CI`, where workflows say more.
+    """
     kept = ("ABREAST_STATE",)  # of this session's tests alone
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if name in kept or not name.startswith("ABREAST_")
+        if name in kept or (name != "CI" and not name.startswith("ABREAST_"))
     }
     return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 

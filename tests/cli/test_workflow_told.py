@@ -222,3 +222,26 @@ def test_a_workflow_that_a_step_starts_does_not_take_the_id_of_the_run_around_it
     )
     said = abreast("run", "flow.yaml", SPECKIT_WORKFLOW_RUN_ID="mine")
     assert (said.code, said.out) == (0, "inner-1\n"), said
+
+
+STEPS = """
+workflow: {id: steps}
+steps:
+  - {id: first, type: shell, run: echo one}
+  - {id: each, type: fan-out, items: [1, 2], step: {id: one, type: shell, run: "echo {{ item }}"}}
+"""
+
+
+def test_a_log_of_ci_has_a_line_for_each_step_and_verbose_one_for_each_item(abreast):
+    abreast.file("flow.yaml", STEPS)
+
+    def told(*options, **variables):
+        said = abreast("run", "flow.yaml", *options, **variables)
+        assert (said.code, said.out) == (0, "1\n2\n")
+        return [line.split()[1] for line in said.err.splitlines()]
+
+    assert told() == []
+    assert told(CI="true") == ["first:", "each:", "each:", "completed:"]
+    assert told("--quiet", CI="true") == []
+    items = told("--verbose")
+    assert [items.count(name) for name in ("first:", "each/0000:", "each/0001:")] == [2, 2, 2]

@@ -42,7 +42,7 @@ NAMES = {
         "people": [{"name": {"first": "A"}}, {"name": {"first": "B"}}, {}, "C"],
         "text": "a,b,c",
         "nan": "NaN",
-        "deep": "[" * 5000,
+        "deep": "[" * 1_000_000,  # some versions of Python come far
         "number": "9" * 5000,
     },
     "steps": {

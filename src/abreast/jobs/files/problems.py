@@ -24,6 +24,8 @@ class Problems:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[tuple[int, str]] = field(default_factory=list)
     hints: int = HINTS
+    misspelt: set[tuple[int, str]] = field(default_factory=set)
+    """The keys that are reported, by line: what is missing because of one is not reported too."""
 
     def problem(self, line: int, text: str) -> None:
         """Add a problem, which makes the file invalid."""

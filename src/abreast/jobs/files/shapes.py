@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from abreast.jobs.files.problems import Problems, shown
@@ -148,9 +149,25 @@ def refuse_unknown(node: YamlNode, words: Iterable[str], what: str, report: Prob
     """Report every key of a mapping that is not among these words."""
     known = list(words)
     for key in node.pairs:
-        if key not in known:
+        at = (node.line_of(key), key)
+        if key not in known and at not in report.misspelt:
+            report.misspelt.add(at)
             hint = report.instead(key, known)
-            report.problem(node.line_of(key), f"there is no {shown(key)} in {what}; {hint}")
+            report.problem(at[0], f"there is no {shown(key)} in {what}; {hint}")
+
+
+def report_missing(
+    node: YamlNode, key: str, words: Iterable[str], what: str, report: Problems
+) -> None:
+    """Report that a mapping has no such key; if a key is like it, that this one is misspelt."""
+    report.hints -= 1
+    unknown = [one for one in node.pairs if one not in words] if report.hints >= 0 else []
+    close = get_close_matches(key, unknown, 1)
+    if not close:
+        report.problem(node.line, f"{what} has no {key!r}")
+    elif (at := (node.line_of(close[0]), close[0])) not in report.misspelt:
+        report.misspelt.add(at)
+        report.problem(at[0], f"there is no {shown(close[0])} in {what}; did you mean {key}?")
 
 
 def fitting(
@@ -165,7 +182,7 @@ def fitting(
         value = node.get(key)
         if value is None:
             if word.required and node.get(word.unless) is None:
-                report.problem(node.line, f"{what} has no {key!r}")
+                report_missing(node, key, words, what, report)
             continue
         plain = value.plain(2)
         if plain is None and not word.required and word.shape not in (ANY, SWITCH):

@@ -102,16 +102,33 @@ def read_yaml(text: str, report: Problems) -> YamlNode | None:
     try:
         return _Builder(report, loader).build()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        fault = " ".join(str(error.problem or error.context).split())
-        # What is missing at the end of the file is reported one line after it.
-        last = max(1, len(text.splitlines()))
-        report.problem(min(mark.line + 1, last) if mark else 1, f"this is no YAML: {fault}")
+        report.problem(*_syntax_fault(error, text))
     except _ReadingStopped as stopped:
         report.problem(*stopped.args)
     finally:
         loader.dispose()
     return None
+
+
+def _syntax_fault(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
+    """The line to look at, and what is wrong there.
+
+    Where a bracket is not closed, the parser notices it later: at a line that may well be right.
+    """
+    fault = " ".join(str(error.problem or error.context).split())
+    mark, opened = error.problem_mark or error.context_mark, error.context_mark
+    lines = text.splitlines() or [""]
+    # What is missing at the end of the file is reported one line after it.
+    line = min(mark.line + 1, len(lines)) if mark else 1
+    said = f"this is no YAML: {fault}"
+    if opened is not None and "flow" in str(error.context) and opened.line + 1 < line:
+        bracket = lines[opened.line][opened.column : opened.column + 1]
+        return opened.line + 1, f"{said} by line {line}; the {bracket!r} here is not closed"
+    if "cannot start any token" in fault and "\t" in lines[line - 1]:
+        return line, f"{said}: a tab; indent by spaces"
+    if fault.startswith("mapping values are not allowed"):
+        return line, f"{said}; put a text with ': ' in it in quotes"
+    return line, said
 
 
 class _Builder:

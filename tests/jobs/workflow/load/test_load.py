@@ -257,6 +257,12 @@ BAD = [
     ("a: [", 1, "this is no YAML: "),
     ("a:\n\t- b", 2, "this is no YAML: found character"),
     ("a: b\nb: 'x", 2, "this is no YAML: found unexpected end of stream"),
+    ("a:\n\t- b", 2, "this is no YAML: found character that cannot start any token: a tab;"),
+    ("a: {b: c\nd: e", 1, "this is no YAML: did not find expected ',' or '}' by line 2; the '{'"),
+    ("a: b: c", 1, "this is no YAML: mapping values are not allowed in this context; put"),
+    # a misspelt key, and not also what is missing without it
+    ("workflow: {id: a}\nstep: []", 2, "there is no 'step' in a workflow's file; did you mean"),
+    ("workflow: {id: a}\nsteps:\n  - {id: a, type: shell, runn: x}", 3, "there is no 'runn' in"),
     ("a: b\n\nc: \0", 3, "the character U+0000 can't stand in a YAML file"),
     ("a: b\nc: \ud800", 2, "the character U+D800 can't stand"),
     (f"{HEADER}--- \nx: y", 2, "a file holds one workflow"),
@@ -1286,5 +1292,5 @@ def test_a_path_with_folders_is_relative_to_the_file_that_names_it(folder):
     (directory / "sub").mkdir()
     (directory / "sub" / "one.yaml").write_text(calling("two.yaml"))
     (directory / "sub" / "two.yaml").write_text(INNER.replace("command", "comand"))
-    said, _ = problems(calling("sub/one.yaml"), directory=directory)
+    (said,) = problems(calling("sub/one.yaml"), directory=directory)
     assert re.match(r"sub/two\.yaml:2: ", said)

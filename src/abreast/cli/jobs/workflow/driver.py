@@ -34,13 +34,14 @@ from abreast.cli.jobs.workflow.dry_run import (
 )
 from abreast.cli.signals import Interrupts
 from abreast.cli.stores import LAST
-from abreast.cli.terminal.live_line import LiveLine
+from abreast.cli.terminal.live_line import LiveLine, runs_in_ci
 from abreast.cli.terminal.outcome_text import json_line
 from abreast.cli.terminal.printer import STDOUT, write_all
 from abreast.cli.terminal.prompts import ask_for_input, can_prompt, decide_on_terminal
 from abreast.cli.terminal.tables import say_json
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError, Halted, Paused, WorkflowInvalid
+from abreast.core.events import Event, Observer
 from abreast.jobs.files.manifests import without_unsaid
 from abreast.jobs.plan.review.tree_manifest import TREES
 from abreast.jobs.workflow.inputs import Secrets, resolve_inputs
@@ -49,6 +50,7 @@ from abreast.jobs.workflow.load.analysis import affected_by, gates_of, lanes_of
 from abreast.jobs.workflow.load.load import load
 from abreast.jobs.workflow.rehearsal import Rehearsal
 from abreast.jobs.workflow.spec import Workflow
+from abreast.jobs.workflow.step_log import StepLog
 from abreast.jobs.workflow.steps.records import Record, Records
 from abreast.jobs.workflow.view import WorkflowLive
 from abreast.limits.pool import Pool
@@ -285,6 +287,18 @@ class WorkflowDriver(JobDriver):
         self._line = None if self.view.json else LiveLine(WorkflowLive())
         return self._line
 
+    def log(self) -> Observer | None:
+        """A line for each step, where that is wanted: with -v, and in CI."""
+        if self.view.json or not (self.view.verbose or runs_in_ci()):
+            return None
+        steps = StepLog(verbose=self.view.verbose)
+
+        def write(event: Event) -> None:
+            for line in steps.lines(event):
+                tell(one_line(line))
+
+        return write
+
     async def open(self, stack: AsyncExitStack, store: Store | None) -> dict[str, Any]:
         """Open the tools of steps."""
         self._kit = await stack.enter_async_context(RunTools(self._tools(store)))
@@ -405,7 +419,8 @@ class WorkflowDriver(JobDriver):
         if result.ok and (text := result_text(result)):
             write_all(STDOUT, text.encode("utf-8", "replace"))
         self._print_loops(result)
-        if not view.quiet and (not result.ok or sys.stderr.isatty() or view.verbose):
+        wanted = sys.stderr.isatty() or view.verbose or runs_in_ci()
+        if not view.quiet and (not result.ok or wanted):
             tell(self._summary(result))
         return code
 

@@ -4,6 +4,7 @@ import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Final
 
@@ -172,6 +173,11 @@ class _FileReader:
 
     def listed(self, root: YamlNode) -> YamlNode | None:
         node = root.get("steps")
+        close = get_close_matches("steps", set(root.pairs).difference(step_words.TOP), 1)
+        if node is None and close:
+            text = f"there is no {shown(close[0])} in a workflow's file; did you mean steps?"
+            self.report.problem(root.line_of(close[0]), text)
+            return None
         if node is None or node.kind != "list" or not node.entries:
             self.report.problem(
                 node.line if node else root.line,

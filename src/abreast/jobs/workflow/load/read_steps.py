@@ -150,9 +150,9 @@ class StepReader:
         line = kind.line if kind else node.line
         what = f"the {type_} step {name!r}"
         if isinstance(type_, str) and type_ in self.types:
-            given = fitting(node, _without_id(step_words.words_of(type_)), what, self.report)
             words = [*step_words.KINDS[type_], *step_words.COMMON]
             refuse_unknown(node, words, f"a {type_} step", self.report)
+            given = fitting(node, _without_id(step_words.words_of(type_)), what, self.report)
             return self.types[type_](self, given, self.common(node, given, name, type_), scope)
         if isinstance(type_, str) and type_ in self.custom:
             ours = _without_id({word: step_words.COMMON[word] for word in step_words.SHARED_KEYS})

@@ -251,8 +251,8 @@ def _check_tree_steps(reader: StepReader, steps: Sequence[Step], what: str) -> N
 def _canary(reader: StepReader, node: YamlNode | None, what: str) -> Canary | None:
     if node is None:
         return None
-    given = fitting(node, step_words.CANARY, f"the canary of {what}", reader.report)
     refuse_unknown(node, step_words.CANARY, "a canary", reader.report)
+    given = fitting(node, step_words.CANARY, f"the canary of {what}", reader.report)
     part = float(given["min_success"].value) if "min_success" in given else 1.0
     return Canary(given["items"].value if "items" in given else 1, part)
 
