@@ -16,12 +16,16 @@ from abreast.assembly.names import find_store
 from abreast.core.events import MAP_STARTED, RUN_STARTED, Event
 from abreast.core.item import position_key
 from abreast.store.port import Driver, each_event
+from abreast.store.totals import RunTotals
 
 BATCH: Final = 3000  # events of one commit
 
 
-def repeat_run(store: str, small: str, name: str, times: int) -> str:
-    """Write a run `name` with the items of the run `small`, so many times; its id."""
+def repeat_run(store: str, small: str, name: str, times: int, *, ended: bool = True) -> str:
+    """Write a run `name` with the items of the run `small`, so many times; its id.
+
+    Unless it has `ended`, it is as if its driver had been killed.
+    """
     with closing(find_store(store)) as opened:
         row = opened.get(small)
         events = list(each_event(opened, small, page=20_000))
@@ -29,14 +33,15 @@ def repeat_run(store: str, small: str, name: str, times: int) -> str:
         large = opened.begin(
             name, kind=row.kind, seed=row.seed, manifest=row.manifest, tags=(), driver=driver
         )
-        seq, last = 0, events[-1]
+        seq, last, totals = 0, events[-1], RunTotals(large)
         news = _repeated(events, row.name, name, times)
         while batch := [
             event._replace(seq=seq + place) for place, event in enumerate(islice(news, BATCH), 1)
         ]:
-            opened.commit(large.id, large.epoch, batch, {})
+            opened.commit(large.id, large.epoch, batch, totals.facts(batch))
             seq, last = batch[-1].seq, batch[-1]
-        opened.end(large.id, large.epoch, "done", "", last.wall)
+        if ended:
+            opened.end(large.id, large.epoch, "done", "", last.wall)
     return large.id
 
 

@@ -15,6 +15,7 @@ from abreast.cli.commands import ui
 from abreast.cli.commands.ui import Launcher, prompt_of, review_of, secrets_here
 from abreast.cli.jobs.map.job import MapJob
 from abreast.core.events import Event
+from abreast.jobs.plan.review.rejection import rejection_of
 from abreast.store.port import Driver
 from abreast.store.sqlite.store import SqliteStore
 from abreast.web.actions import ActionRefused, act
@@ -92,6 +93,7 @@ def test_what_a_run_without_a_driver_needs_is_started_and_noted(
         # Not a gate; it may be an input.
         ("paused", "approve", {"gate": "language", "option": "approve"}),
         ("done", "apply", {}),  # no plan
+        ("done", "reject", {}),
     ],
 )
 def test_what_can_not_be_done_is_refused_and_nothing_starts(store, state, action, fields):
@@ -99,6 +101,26 @@ def test_what_can_not_be_done_is_refused_and_nothing_starts(store, state, action
     with pytest.raises(ActionRefused):
         act(store, started.append, run, action, fields)
     assert started == []
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "words"),
+    [
+        ("apply", {}, ["apply"]),
+        ("apply", {"anyway": True}, ["apply", "--anyway"]),
+        ("undo", {"anyway": True}, ["undo"]),
+        ("reject", {"reason": "-x"}, ["reject", "--reason", "-x"]),
+        ("reject", {}, ["reject", "--reason", "rejected in the page"]),
+    ],
+)
+def test_a_merge_is_done_by_its_command_and_not_while_the_run_goes_on(store, action, fields, words):
+    row = store.begin(
+        "p", kind="plan", seed=1, manifest={}, tags=(), driver=Driver(os.getpid(), "here", 1.0)
+    )
+    started = []
+    store.end(row.id, row.epoch, "done", "", 2.0)
+    act(store, lambda given: started.append(list(given)), row.id, action, fields)
+    assert started == [["plan", *words, "--", row.id]]
 
 
 def test_gates_are_found_also_once_a_map_was_shown(store):
@@ -168,7 +190,6 @@ def test_a_plan_is_reviewed_applied_and_taken_back_in_the_page(abreast, open_pag
     ):
         page = open_page(served, "/run/plan-1")
         page.locator("[data-key=node-a]").click()
-        page.get_by_role("button", name="Show the diff").click()
         expect(page.locator(".patch [data-line=added]")).to_have_text("+z = 3\n")
         review = page.get_by_role("article", name="Review")
         review.get_by_role("button", name="Look what a merge would be").click()
@@ -216,6 +237,37 @@ def test_what_items_did_in_trees_is_reviewed_applied_and_taken_back_in_the_page(
         page.get_by_role("dialog").get_by_role("button", name="Take it back").click()
         expect(review.locator(".badge")).to_have_count(0)
         assert (abreast.folder / "one.py").read_text() == "x = 1\n"
+
+
+def test_a_merge_is_rejected_in_the_page_which_says_so_and_applies_it_anyway(abreast, open_page):
+    (abreast.folder / ".git").rmdir()
+    repository(abreast.folder, {"one.py": "x = 1\n"})
+    work = ("sh", "-c", 'echo "$1" >> "$1.py"', "sh", "{}")
+    assert abreast("map", "--worktree", "--", *work, given="one\n").code == 0
+    with (
+        closing(SqliteStore(abreast.store)) as store,
+        serving(store, launch=Launcher(store.path), review_of=review_of) as served,
+    ):
+        page = open_page(served, "/run/map-1")
+        review = page.get_by_role("article", name="Review")
+        review.get_by_role("button", name="Look what a merge would be").click()
+        review.get_by_role("button", name="Reject").click()
+        asked = page.get_by_role("dialog")
+        asked.get_by_label("Reason").fill("<b>not</b> ours")
+        asked.get_by_role("button", name="Reject it").click()
+        expect(review.locator(".badge")).to_have_text("rejected")
+        expect(review).to_contain_text(": <b>not</b> ours. Applied anyway by: abreast plan apply")
+        expect(review.get_by_role("button", name="Reject")).to_have_count(0)
+        assert rejection_of(store, store.get("map-1")).reason == "<b>not</b> ours"
+        page = open_page(served, "/run/map-1")
+        review = page.get_by_role("article", name="Review")
+        expect(review.locator(".badge")).to_have_text("rejected")  # before a look
+        assert (abreast.folder / "one.py").read_text() == "x = 1\n"
+        review.get_by_role("button", name="Look what a merge would be").click()
+        review.get_by_role("button", name="Apply anyway").click()
+        page.get_by_role("dialog").get_by_role("button", name="Apply it").click()
+        expect(review.locator(".badge")).to_have_text("applied")
+    assert (abreast.folder / "one.py").read_text() == "x = 1\none\n"
 
 
 @pytest.fixture

@@ -8,9 +8,13 @@ from urllib.parse import quote
 import pytest
 
 from abreast import open_run
+from abreast.jobs.plan.review.rejection import reject
 from abreast.store.port import Driver
+from abreast.web.app import Site, make_app
+from abreast.web.pages import STATIC
 from tests.web.conftest import another_program, serving
 
+JSON = b"application/json"
 KEY = "sk-planted-0123456789abcdef"
 
 
@@ -154,6 +158,17 @@ def test_no_path_leads_out_of_the_page(ask, path):
     assert "root:" not in body
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("main.js", "javascript"), ("page.css", "text/css"), ("icon.svg", "image/svg")],
+)
+def test_a_file_of_the_page_comes_whole_and_says_what_it_is(ask, name, kind):
+    status, headers, body = ask(f"/static/{name}")
+    assert (status, headers["cache-control"]) == (200, "no-cache")
+    assert kind in headers["content-type"]
+    assert body == (STATIC / name).read_text(encoding="utf-8")
+
+
 def test_every_answer_says_that_nothing_else_may_run(ask):
     for path in ("/", "/runs.json", "/static/main.js", "/nothing"):
         _, headers, _ = ask(path)
@@ -279,3 +294,55 @@ async def test_each_twin_answers_by_itself(store):
                 said = json.loads(connection.getresponse().read())
                 connection.close()
                 assert part(said) == {"items.json": 7, "lanes.json": 1}[name]
+
+
+def test_a_rejection_over_http_is_recorded_and_served(store):
+    row = store.begin(
+        "p", kind="plan", seed=1, manifest={"plan": {}}, tags=(), driver=Driver(1, "here", 1.0)
+    )
+    store.end(row.id, row.epoch, "done", "", 2.0)
+    launched = []
+
+    def launch(words):
+        launched.append([*words])
+        reject(store, row, words[3])
+
+    with serving(store, launch=launch) as served:
+        address = f"http://127.0.0.1:{served.port}{served.at(f'/run/{row.id}')}"
+        headers = {
+            "Cookie": f"abreast-{served.port}={served.token}",
+            "Origin": f"http://127.0.0.1:{served.port}",
+            "Content-Type": "application/json",
+        }
+        body = json.dumps({"action": "reject", "fields": {"reason": "no"}}).encode()
+        asked = urllib.request.Request(f"{address}/act", body, headers)
+        with urllib.request.urlopen(asked, timeout=60) as said:
+            assert "p-1 is rejected" in said.read().decode()
+        asked = urllib.request.Request(f"{address}/job.json", headers=headers)
+        with urllib.request.urlopen(asked, timeout=60) as said:
+            assert json.load(said)["view"]["rejected"]["reason"] == "no"
+    assert launched == [["plan", "reject", "--reason", "no", "--", "p-1"]]
+
+
+async def test_a_client_that_goes_in_the_middle_of_an_action_is_no_fault_of_the_page(store):
+    site = Site(store, "token", {"here:1"})
+    headers = [(b"host", b"here:1"), (b"origin", b"http://here:1"), (b"content-type", JSON)]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": f"{site.base}run/x/act",
+        "raw_path": b"",
+        "query_string": b"token=token",
+        "headers": headers,
+        "root_path": "",
+    }
+    sent = []
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    await make_app(site)(scope, receive, send)
+    assert sent[0]["status"] == 400

@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,6 +41,7 @@ class Items:
         self.counts = dict.fromkeys(STATES, 0)
         self.state = bytearray()
         self._places: dict[str, int] = {}
+        self._nested = bytearray()
         self._lanes: list[str] = []
         self._columns: dict[str, array[Any]] = {
             "began": array("d"),
@@ -131,8 +132,15 @@ class Items:
         error: int | None,
         at: int,
         most: int,
+        said: Collection[str] = (),
+        top: bool = False,
     ) -> tuple[int, list[dict[str, object]]]:
-        """How many items match, and at most `most` of their rows from `at` on."""
+        """How many items match, and at most `most` of their rows from `at` on.
+
+        An item matches `text` by its path, or if its path is in `said`; with `top`, items beneath
+        other items don't match.
+        """
+        nested = self.nested() if top else None
         wanted = {SEVERITY[state] for state in states if state in STATES}
         errors = self._columns["error"]
         sought = text.lower()
@@ -142,7 +150,8 @@ class Items:
             if (not states or self.state[one] in wanted)
             and (not lane or self._lanes[one] == lane)
             and (error is None or errors[one] == error)
-            and sought in path.lower()
+            and (nested is None or not nested[one])
+            and (sought in path.lower() or path in said)
         ]
         keys: dict[str, Sequence[Any]] = {
             "order": range(len(self.paths)),
@@ -153,6 +162,23 @@ class Items:
         }
         places.sort(key=keys[sort].__getitem__, reverse=down)
         return len(places), [self.row(one) for one in places[at : at + most]]
+
+    def nested(self) -> bytearray:
+        """Which items are beneath another one, by their index; kept until there are more items."""
+        if len(self._nested) != len(self.paths):
+            known = self._places
+            heads: dict[str, bool] = {}  # of paths that are no items: whether one above is
+
+            def is_beneath(path: str) -> bool:
+                head = path.rpartition("/")[0]
+                if not head:
+                    return False
+                if head not in heads:
+                    heads[head] = head in known or is_beneath(head)
+                return heads[head]
+
+            self._nested = bytearray(map(is_beneath, self.paths))
+        return self._nested
 
     def row(self, at: int) -> dict[str, object]:
         """One item as a row, in JSON's own types."""
@@ -180,6 +206,12 @@ class FailureKind:
     last: float = 0.0
 
 
+def failure_mark(kind: str, message: str) -> tuple[str, str]:
+    """Equal for failures of one type whose messages differ only in their numbers."""
+    first_line = message.strip().partition("\n")[0]
+    return kind, _NUMBER.sub("#", first_line[:_MESSAGE_CHARACTERS])
+
+
 class FailureKinds:
     """The kinds of failure, in the order in which they were first seen."""
 
@@ -191,7 +223,7 @@ class FailureKinds:
         """Count a failure; return the index of its kind."""
         error = error_of(event)
         message = error.message.strip().partition("\n")[0]
-        key = (error.kind, _NUMBER.sub("#", message[:_MESSAGE_CHARACTERS]))
+        key = failure_mark(error.kind, message)
         if key not in self._places and len(self.kinds) >= _MAX_KINDS:
             key = _OTHERS
         at = self._places.get(key)

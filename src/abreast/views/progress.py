@@ -29,6 +29,7 @@ from abreast.core.item import unescape
 from abreast.core.outcome import NO_USAGE
 from abreast.run.outcome_record import usage_of
 from abreast.store.port import RunRow, Store
+from abreast.store.totals import counts_of, totals_of
 from abreast.views.job_view import many, number, short, whole
 from abreast.views.lane_rows import CANCELLED, DONE, FAILED
 from abreast.views.run_reader import Follower
@@ -105,7 +106,11 @@ class RunProgress:
 
 
 class Tallies:
-    """The counts of the runs that were listed; each look counts only new events."""
+    """The counts of the runs that are listed.
+
+    Those of most runs are in their rows. The journals of the others are counted, the shortest
+    first, so that a long one delays no other run; each look counts only new events.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -116,17 +121,23 @@ class Tallies:
         """Count the new events of these runs, for at most a quarter of a second."""
         until = SYSTEM_CLOCK.now() + _COUNT_SECONDS
         with self._lock:
-            for row in rows:
-                tally, reader = self._tallies.setdefault(
-                    (row.id, row.created), (RunProgress(), Follower())
-                )
-                if SYSTEM_CLOCK.now() < until:
-                    reader.read(self._store, row, tally.add, _KINDS, until)
+            uncounted = [
+                (row, *self._tallies.setdefault((row.id, row.created), (RunProgress(), Follower())))
+                for row in rows
+                if totals_of(row) is None
+            ]
+            uncounted.sort(key=lambda one: one[0].last_seq - one[2].after)
+            for row, tally, reader in uncounted:
+                if SYSTEM_CLOCK.now() >= until:
+                    break
+                reader.read(self._store, row, tally.add, _KINDS, until)
             while len(self._tallies) > _MAX_RUNS:
                 self._tallies.popitem(last=False)
 
     def of(self, row: RunRow) -> dict[str, object]:
         """The counts of a run so far; `counted` says whether they are complete."""
+        if (known := counts_of(row)) is not None:
+            return {**known, "counted": True}
         tally, reader = self._tallies.get((row.id, row.created), (RunProgress(), Follower()))
         used = tally.costs.total
         return {
@@ -221,6 +232,10 @@ class LastSteps:
     def clear(self) -> None:
         """Forget all: their driver is gone."""
         self._steps.clear()
+
+    def by_path(self) -> dict[str, str]:
+        """The last step of each item whose agent runs, by its path."""
+        return self._steps.copy()
 
     def items(self) -> list[tuple[str, str]]:
         """The key and the last step of each item whose agent runs, in the order of their paths."""

@@ -29,6 +29,7 @@ class AttemptRow(LaneRow):
         self._find = find
         self.since, self.start, self.end = array("d"), array("d"), array("d")
         self.state, self.item = bytearray(), array("l")
+        self._waits = array("d")
 
     def __len__(self) -> int:
         return len(self.end)
@@ -42,6 +43,12 @@ class AttemptRow(LaneRow):
         self.state.append(SEVERITY[bar.state])
         self.item.append(self._find(bar.path))
         self.free_since = self.end[-1]
+
+    def waits(self) -> "array[float]":
+        """The times since when its bars waited, sorted; kept until there are more bars."""
+        if len(self._waits) != len(self.since):
+            self._waits = array("d", sorted(self.since))
+        return self._waits
 
     def between(
         self, begin: float, finish: float, now: float

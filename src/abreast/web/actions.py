@@ -1,11 +1,11 @@
-"""Actions of the page: cancel, resume and approve a run, apply a plan and take that back.
+"""Actions of the page: cancel, resume and approve a run; apply, undo or reject a merge.
 
 A run with a driver gets its request through the requests table of the store. A run without one
 needs a new driver, which the `launch` callable starts; the request is recorded all the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
@@ -20,6 +20,9 @@ Launch: TypeAlias = Callable[[Sequence[str]], str | None]
 Returns a sentence if the process ended with an error, else None. It waits for the end of commands
 of a plan; of others, which drive a run, only as long as they take to start.
 """
+
+
+_MERGES: Final = {"apply": "applied", "undo": "taken back", "reject": "rejected"}
 
 
 class ActionRefused(Exception):
@@ -59,19 +62,25 @@ def act(
         arguments = ["resume", "--input", f"{gate}={option}", "--", row.id]
         request = {"action": "approve", "gate": gate, "option": option}
         return _resume(store, launch, row, state, arguments=arguments, request=request)
-    if action in ("apply", "undo"):
-        return _merge(launch, row, state, action)
+    if action in _MERGES:
+        more = ["--anyway"] if action == "apply" and fields.get("anyway") is True else []
+        if action == "reject":
+            more = ["--reason", _text_field(fields, "reason") or "rejected in the page"]
+        return _merge(launch, row, state, action, more)
     raise ActionRefused(f"there is no action {action!r}")
 
 
-def _merge(launch: Launch | None, row: RunRow, state: str, action: str) -> str:
-    """Write what a run did in trees into its directory, or take that back, by the command."""
+def _merge(launch: Launch | None, row: RunRow, state: str, action: str, more: Sequence[str]) -> str:
+    """Write what a run did in trees into its directory, take that back or reject it.
+
+    The command of that name does it.
+    """
     if row.kind != "plan" and merge_folder(row) is None:
         raise ActionRefused(f"{row.id} is no plan, and had no worktrees")
     if state == "running":
         raise ActionRefused(f"{row.id} is running")
-    _start(launch, ["plan", action, "--", row.id])
-    return f"{row.id} is {'applied' if action == 'apply' else 'taken back'}"
+    _start(launch, ["plan", action, *more, "--", row.id])
+    return f"{row.id} is {_MERGES[action]}"
 
 
 def _cancel(store: Store, launch: Launch | None, row: RunRow, state: str, reason: str) -> str:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
+from mimetypes import guess_type
 from secrets import token_urlsafe
 from typing import Final
 
@@ -13,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
@@ -58,10 +59,13 @@ def make_app(site: Site) -> ASGIApp:
         "item": pages.item,
         "job": pages.job,
         "review": pages.review,
+        "replies": pages.replies,
     }
     routes = [
         Route("/", server.shell),
         Route("/runs.json", partial(server.answer, pages.runs)),
+        Route("/compare.json", partial(server.answer, pages.compare)),
+        Route("/compare", server.shell),
         Route("/live", server.live_runs),
         Route("/static/{name}", _static),
         Route("/plotly.js", _plotly),
@@ -120,13 +124,8 @@ class _Server:
     async def act(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != _JSON:
             raise HTTPException(415, "an action is JSON")
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _MAX_BODY_BYTES:
-                raise HTTPException(413, "that is too long")
         try:
-            sent = json.loads(body)
+            sent = json.loads(await _body_of(request))
             action, fields = str(sent["action"]), dict(sent.get("fields") or {})
         except (ValueError, TypeError, KeyError, RecursionError):
             raise HTTPException(400, 'an action is {"action": ..., "fields": {...}}') from None
@@ -153,13 +152,28 @@ class _Server:
         )
 
 
+async def _body_of(request: Request) -> bytes:
+    body = b""
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > _MAX_BODY_BYTES:
+                raise HTTPException(413, "that is too long")
+    except ClientDisconnect:
+        raise HTTPException(400, "the request was not whole") from None
+    return body
+
+
 async def _static(request: Request) -> Response:
     """A file of the `static` folder, by name; a name with a path in it is refused."""
     name = request.path_params["name"]
     path = STATIC / name
     if path.name != name or path.parent != STATIC or not path.is_file():
         raise HTTPException(404, "there is no such file")
-    return FileResponse(path, headers={"cache-control": "no-cache"})
+    # Small files, read at once: a FileResponse hands each to a thread three times.
+    return Response(
+        path.read_bytes(), headers={"cache-control": "no-cache"}, media_type=guess_type(name)[0]
+    )
 
 
 async def _plotly(_: Request) -> Response:

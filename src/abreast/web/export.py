@@ -15,6 +15,7 @@ from typing import Any, Final
 from abreast.store.port import RunRow, Store
 from abreast.web import lane_window, pages
 from abreast.web.pages import STATIC, PageSource, json_text, plotly_path
+from abreast.web.replies import lines_of
 
 _MAX_ITEMS: Final = 5000  # rows of the table; with more items, the failed ones are kept first
 _MAX_DETAILED_ITEMS: Final = 1000  # items with their texts
@@ -79,8 +80,13 @@ def _content(source: PageSource, run_id: str) -> dict[str, Any]:
         places = sorted(range(len(view.items)), key=lambda at: (-view.items.state[at], at))[
             :_MAX_ITEMS
         ]
-        rows = [{**view.items.row(at), "place": at} for at in sorted(places)]
+        nested = view.items.nested()
+        rows = [
+            {**view.items.row(at), "place": at, "nested": bool(nested[at])} for at in sorted(places)
+        ]
         names = list(view.lanes)
+    lines = lines_of(source.store, run.row, [str(row["path"]) for row in rows])
+    rows = [{**row, "value": lines.get(str(row["path"]), "")} for row in rows]
     details: dict[str, object] = {}
     characters_left = _MAX_DETAIL_CHARACTERS
     for at in places[:_MAX_DETAILED_ITEMS]:

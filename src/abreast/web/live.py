@@ -15,6 +15,7 @@ from starlette.responses import StreamingResponse
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.errors import AbreastError
 from abreast.web import pages
+from abreast.web.damaged_runs import list_runs
 from abreast.web.pages import PageSource, json_text
 
 POLL_INTERVAL: Final = 0.5
@@ -97,9 +98,9 @@ def of_runs(source: PageSource) -> Poll:
     sent: list[object] = []
 
     def poll() -> dict[str, object] | None:
-        now: list[object] = [
-            (row.id, row.state, row.last_seq, row.epoch) for row in source.store.runs(limit=100)
-        ]
+        rows, damage = list_runs(source.store, 100)
+        now: list[object] = [(row.id, row.state, row.last_seq, row.epoch) for row in rows]
+        now += damage.items()
         if now == sent:
             return None
         sent[:] = now

@@ -1,6 +1,7 @@
 """The content of each page as plain JSON, for programs and for the page's own scripts."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -9,13 +10,19 @@ from typing import Final, TypeAlias
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.run_end import is_over
+from abreast.jobs.plan.review.rejection import rejection_of
 from abreast.jobs.plan.review.tree_manifest import merge_folder
 from abreast.store.port import RunRow, Store
+from abreast.store.totals import counts_of
 from abreast.views.item import item_of
 from abreast.views.items import SORTS
+from abreast.views.job_view import listed
 from abreast.views.progress import Tallies
 from abreast.views.run_reader import shown_state
 from abreast.web import lane_window
+from abreast.web.compare import Comparisons, settings
+from abreast.web.damaged_runs import DAMAGED, DamagedRuns, damaged_lines, list_runs
+from abreast.web.replies import lines_of, replies_beside
 from abreast.web.store_reader import JOB_VIEWS, READ_SECONDS, OpenRun, StoreReader
 
 Query: TypeAlias = Mapping[str, str]
@@ -44,6 +51,8 @@ class PageSource:
     ) -> None:
         self.store, self.prompt_of, self.review_of = store, prompt_of, review_of
         self.reader, self.tallies = StoreReader(store), Tallies(store)
+        self.damaged = DamagedRuns()
+        self.comparisons = Comparisons(store)
 
 
 def runs(source: PageSource, query: Query) -> Answer:
@@ -58,24 +67,34 @@ def runs(source: PageSource, query: Query) -> Answer:
         query.get("q", "").lower(),
         _whole(query, "at"),
     )
-    rows = source.store.runs(limit=_MAX_SEARCHED_RUNS)
+    rows, damage = list_runs(source.store, _MAX_SEARCHED_RUNS)
     kinds = sorted({row.kind for row in rows})
     states = {row.id: shown_state(source.store, row) for row in rows if row.state == "running"}
-    found = [
+    states |= dict.fromkeys(source.damaged.events, DAMAGED)
+    matching = [
         row
         for row in rows
-        if (not state or states.get(row.id, row.state) == state)
-        and (not kind or row.kind == kind)
+        if (not kind or row.kind == kind)
         and (not words or words in f"{row.id} {' '.join(row.tags)} {row.reason}".lower())
     ]
+    found = [row for row in matching if not state or states.get(row.id, row.state) == state]
     shown = found[at : at + _RUNS_PER_PAGE]
-    source.tallies.update(shown)
+    source.damaged.count(source.tallies, shown)
+    lines = [
+        source.damaged.marked(_line(source, row, states.get(row.id, row.state))) for row in shown
+    ]
+    damaged = [] if kind else damaged_lines(damage, words)
+    unreadable = damaged if state in ("", DAMAGED) else []
     return {
-        "runs": [_line(source, row, states.get(row.id, row.state)) for row in shown],
-        "count": len(found),
+        "runs": lines if at else unreadable + lines,
+        "count": len(found) + len(unreadable),
         "at": at,
         "kinds": kinds,
-        "states": sorted({states.get(row.id, row.state) for row in rows}),
+        "states": sorted(
+            {states.get(row.id, row.state) for row in rows} | ({DAMAGED} if damage else set())
+        ),
+        "by_state": Counter(states.get(row.id, row.state) for row in matching)
+        + Counter({DAMAGED: len(damaged)}),
         "page": _RUNS_PER_PAGE,
     }
 
@@ -98,6 +117,30 @@ def _line(source: PageSource, row: RunRow, state: str) -> Answer:
     }
 
 
+def compare(source: PageSource, query: Query) -> Answer:
+    """Two runs, `first` and `second`, side by side, and a page of their items by key.
+
+    The query may also have `only` (`different` or `same`), `q` (words of keys) and `at`. `read` is
+    the part of their journals that is read so far; call again until it is 1.
+    """
+    rows = [source.store.get(query.get(name, "")) for name in ("first", "second")]
+    source.tallies.update(rows)
+    return {
+        **{
+            name: _line(source, row, shown_state(source.store, row))
+            for name, row in zip(("first", "second"), rows, strict=True)
+        },
+        "settings": settings(rows[0], rows[1]),
+        **source.comparisons.page(
+            rows[0],
+            rows[1],
+            only=query.get("only", ""),
+            words=query.get("q", "").lower(),
+            at=_whole(query, "at"),
+        ),
+    }
+
+
 def head(source: PageSource, run_id: str, _: Query) -> Answer:
     """One run as a whole: state, times, counts, usage, and which actions fit."""
     run = source.reader.get(run_id)
@@ -113,6 +156,12 @@ def head_of(run: OpenRun) -> Answer:
         **view.items.counts,
         "waiting": sum(len(lane.waiting) for lane in view.lanes.values()),
     }
+    usage, total = {**view.costs.total, "unpriced": view.costs.unpriced}, view.total
+    if not run.caught_up and (known := counts_of(row)) is not None:
+        # A long journal is still being read; the counts of its row are right at once.
+        counts |= {state: int(known[state] or 0) for state in ("done", "failed", "cancelled")}
+        total = None if known["total"] is None else int(known["total"])
+        usage |= {"usd": known["usd"] or 0.0, "unpriced": int(known["unpriced"] or 0)}
     until = row.ended if run.over else SYSTEM_CLOCK.wall()
     return {
         "id": row.id,
@@ -131,8 +180,9 @@ def head_of(run: OpenRun) -> Answer:
         "now": round(run.now, 3),
         "read": round(run.progress, 3),
         "counts": counts,
-        "total": view.total,
-        "usage": {**view.costs.total, "unpriced": view.costs.unpriced},
+        "total": total,
+        "usage": usage,
+        "trees": merge_folder(row) is not None,
         "models": view.costs.models,
         "batches": {**view.batches.plain(), "text": view.batches.text()} if view.batches else None,
         "width": view.width,
@@ -186,14 +236,21 @@ def errors(source: PageSource, run_id: str, _: Query) -> Answer:
 
 
 def items(source: PageSource, run_id: str, query: Query) -> Answer:
-    """A page of items.
+    """A page of items, each with its value in a line.
 
-    The query may have `sort`, `down`, `state` (several by commas), `lane`, `q`, `error`, `at` and
-    `most`.
+    The query may have `sort`, `down`, `state` (several by commas), `lane`, `q` (words of a path, a
+    value or a reply), `error`, `top=1` (no items beneath others), `at` and `most`. `searched` is
+    the part of the journal that was searched for `q`; call again until it is 1.
     """
     run = source.reader.get(run_id)
     sort = query.get("sort", "order")
     at, most = _whole(query, "at"), min(_MAX_ITEMS_PER_PAGE, _whole(query, "most", 50))
+    words = query.get("q", "").strip()
+    said, searched = (
+        run.searches.get(words).read(source.store, source.store.get(run_id), READ_SECONDS)
+        if words
+        else (frozenset[str](), 1.0)
+    )
     with run.lock:
         run.refresh_if_stale()
         count, rows = run.view.items.page(
@@ -201,13 +258,28 @@ def items(source: PageSource, run_id: str, query: Query) -> Answer:
             down=query.get("down") == "1",
             lane=query.get("lane", ""),
             states=[state for state in query.get("state", "").split(",") if state],
-            text=query.get("q", ""),
+            text=words,
+            said=said,
+            top=query.get("top") == "1",
             error=_whole(query, "error") if query.get("error") else None,
             at=at,
             most=most,
         )
-        names = list(run.view.lanes)
-    return {"version": run.version, "count": count, "at": at, "items": rows, "lanes": names}
+        names, steps = list(run.view.lanes), run.view.agents.by_path()
+        nested = run.view.items.nested().count(1)
+    lines = lines_of(source.store, run.row, [str(row["path"]) for row in rows])
+    return {
+        "version": run.version,
+        "count": count,
+        "at": at,
+        "items": [
+            {**row, "value": lines.get(str(row["path"])) or steps.get(str(row["path"]), "")}
+            for row in rows
+        ],
+        "nested": nested,
+        "lanes": names,
+        "searched": round(searched, 3),
+    }
 
 
 def item(source: PageSource, run_id: str, query: Query) -> Answer:
@@ -234,8 +306,25 @@ def job(source: PageSource, run_id: str, _: Query) -> Answer:
     row = source.store.get(run_id)
     if (folder := merge_folder(row)) and shown_state(source.store, row) != "running":
         # Of plans, the view itself has that.
-        view = {**view, "merge": {"run": run_id, "directory": folder, "parts": "item"}}
+        merge = {"run": run_id, "directory": folder, "parts": "item"}
+        view = {**view, "merge": {**merge, "rejected": _rejected(source.store, row)}}
+    if row.kind == "plan":
+        view = {**view, "rejected": _rejected(source.store, row)}
+    if shown.kind == "matrix" and (names := listed(view.get("input_names"))):
+        view = {**view, "beside": replies(source, run_id, {"input": str(names[0])})}
     return {"kind": shown.kind, "view": view, "read": round(read, 3)}
+
+
+def _rejected(store: Store, row: RunRow) -> dict[str, float | str] | None:
+    found = rejection_of(store, row)
+    return None if found is None else found.plain()
+
+
+def replies(source: PageSource, run_id: str, query: Query) -> Answer:
+    """The replies of all arms of a study for one `input`, side by side."""
+    given = query.get("input", "")
+    cells = source.reader.get(run_id).job.cells_of(given)
+    return {"input": given, "cells": replies_beside(source.store, run_id, cells)}
 
 
 def review(source: PageSource, run_id: str, query: Query) -> Answer:

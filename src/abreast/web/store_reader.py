@@ -4,7 +4,7 @@ import math
 import threading
 from collections import OrderedDict
 from importlib import import_module
-from typing import Final, cast
+from typing import Final, Protocol, cast, runtime_checkable
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.store.port import RunRow, Store
@@ -12,6 +12,16 @@ from abreast.views.job_view import JobView, listed, mapping
 from abreast.views.run_reader import Follower, shown_state
 from abreast.views.run_view import RunView
 from abreast.web.lane_window import window
+from abreast.web.replies import Searches
+
+
+@runtime_checkable
+class StudyView(Protocol):
+    """A job whose arms reply to the same inputs."""
+
+    def cells_of(self, given: str) -> list[dict[str, object]]:
+        """The `path`, `model`, `strategy` and `repeat` of the cells for one input."""
+
 
 JOB_VIEWS: Final = {
     "sample": "abreast.jobs.sample.view:SampleView",
@@ -57,6 +67,12 @@ class JobViewReader:
             read = 1.0 if after >= run.last_seq else after / run.last_seq
             return self._fold.plain(run, shown_state(store, run)), read
 
+    def cells_of(self, given: str) -> list[dict[str, object]]:
+        """The cells of a study for one input, as far as it was read; none of another job."""
+        with self._lock:
+            fold: object = self._fold
+            return fold.cells_of(given) if isinstance(fold, StudyView) else []
+
 
 def waiting_gates(store: Store, row: RunRow) -> dict[str, list[str]]:
     """The gates of a run that wait for a decision, with the options of each."""
@@ -79,6 +95,7 @@ class OpenRun:
         self.row = row
         self.view = RunView()
         self.job = JobViewReader(row.kind)
+        self.searches = Searches()
         self.lock = threading.Lock()
         self.state: str = row.state
         self.caught_up = False

@@ -232,6 +232,25 @@ def test_resume_needs_neither_the_input_nor_the_directory(abreast):
     )
 
 
+def test_what_retry_says_of_a_workflow_can_be_typed(abreast):
+    abreast.file(
+        "flow.yaml",
+        "workflow: {id: flow}\nsteps:\n"
+        "  - {id: see, type: shell, run: test -e there, continue_on_error: true}\n"
+        "  - {id: say, type: shell, run: echo said}\n",
+    )
+    assert abreast("run", "flow.yaml").code == 0
+
+    said = abreast("retry", "last")
+
+    assert said.code == 2
+    assert said.err.startswith("abreast: retry is for the items of a map, and flow-1 is a workflow")
+    abreast.file("there", "")
+    words = said.err.rpartition("use: abreast ")[2].split()
+    assert words == ["resume", "flow-1", "--only-failed"]
+    assert abreast(*words).code == 0
+
+
 def test_a_script_is_to_be_started_again_by_who_knows_it(abreast):
     store = abreast.folder / "runs.db"
     with closing(SqliteStore(store)) as opened:

@@ -56,6 +56,18 @@ def test_it_prints_an_address_with_a_token_serves_there_and_ends_by_ctrl_c(abrea
         assert (said.code, said.err) == (0, "")
 
 
+def test_the_browser_is_opened_at_the_address_if_that_is_wanted(abreast):
+    seen = abreast.folder / "seen"
+    script = f'#!/bin/sh\necho "$1" > {seen}.part && mv {seen}.part {seen}\n'
+    abreast.environment["BROWSER"] = str(abreast.file("browser", script, 0o755))
+    with abreast.start("ui", "--port", 0, "--open") as process:
+        address = address_of(process)
+        wait_until(seen.exists)
+        assert seen.read_text().strip() == address
+        process.send_signal(signal.SIGINT)
+        assert end(process).code == 0
+
+
 def test_a_gate_is_approved_and_the_run_goes_on_and_both_are_recorded(abreast):
     abreast.file("flow.yaml", GATED)
     assert abreast("run", "flow.yaml").code == 0

@@ -21,11 +21,14 @@ from abreast.core.events import MAP_ENDED
 from abreast.core.item import escape
 from abreast.core.outcome import tokens_in_words
 from abreast.core.run_end import is_over
+from abreast.jobs.plan.review.rejection import rejection_of
+from abreast.jobs.plan.review.tree_manifest import merge_folder
 from abreast.models.conversation import asked_text
 from abreast.run.call_totals import CALL_KINDS, CallTotals, call_totals, describe_cut_off
 from abreast.run.outcome_record import usage_facts
 from abreast.store.codec import codec
 from abreast.store.port import Recorded, RunRow, Store, each_event, each_outcome
+from abreast.store.totals import without_totals
 from abreast.views import served
 
 if TYPE_CHECKING:
@@ -76,6 +79,7 @@ def command(
                     },
                     "cut_off": totals.cut_off if totals.cut_off["requests"] else None,
                     **_served_totals(opened, row),
+                    **_rejected(opened, row),
                     "manifest": dict(row.manifest),
                 }
             )
@@ -110,7 +114,7 @@ def facts_of_run(store: Store, row: RunRow) -> Row:
         "tags": list(row.tags),
         "drivers": row.epoch,
         "driver": str(row.driver) if row.driver else None,
-        "spent": dict(row.spent),
+        "spent": without_totals(row.spent),
     }
 
 
@@ -206,6 +210,7 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
             "run": row.id,
             "state": state,
             "reason": row.reason,
+            "merge": _merge_text(store, row, choice),
             "items": counts_text,
             "timing": f"outcomes depend on it: {', '.join(why)}" if why else "",
             "command": _command_text(row),
@@ -233,6 +238,21 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
         say(f"  and {len(failed) - _MAX_FAILED} more")
     if hint := _next_step(row, state, counts["failed"]):
         say(f"\n{hint}{choice.flag}")
+
+
+def _rejected(store: Store, row: RunRow) -> Row:
+    """Of a run with results in worktrees: when they were rejected and why, or None."""
+    if row.kind != "plan" and merge_folder(row) is None:
+        return {}
+    found = rejection_of(store, row)
+    return {"rejected": None if found is None else found.plain()}
+
+
+def _merge_text(store: Store, row: RunRow, choice: StoreChoice) -> str:
+    found = rejection_of(store, row)
+    if found is None:
+        return ""
+    return f"{one_line(str(found))}; anyway: abreast plan apply {row.id} --anyway{choice.flag}"
 
 
 def _served_totals(store: Store, row: RunRow) -> Row:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,8 +46,11 @@ _MIN_SECRET_LENGTH: Final = 8  # characters; a shorter one would match parts of 
     is_flag=True,
     help="With --host: let other machines look and act, unencrypted.",
 )
+@click.option("--open", "opens", is_flag=True, help="Open it in the browser, too.")
 @options.common
-def command(*, port: str, host: str, allow_others: bool, store: str | None, as_json: bool) -> None:
+def command(
+    *, port: str, host: str, allow_others: bool, opens: bool, store: str | None, as_json: bool
+) -> None:
     """Show the runs of the store as a page in the browser, live, until Ctrl-C.
 
     It listens on this machine only, unless --host names another address. The address that is
@@ -89,8 +93,19 @@ def command(*, port: str, host: str, allow_others: bool, store: str | None, as_j
                 "other machines can reach it: who has the token may act, "
                 "and the line is not encrypted"
             )
+        if opens:
+            threading.Thread(target=_open_browser, args=(address,), daemon=True).start()
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
             Server(site).run(sockets=[listener])
+
+
+def _open_browser(address: str) -> None:
+    """Open the user's browser; its first request waits until the server takes it.
+
+    In a thread of its own, because a browser in the terminal ends only when the user ends it.
+    """
+    if not webbrowser.open(address):
+        tell("no browser could be opened here; open the address above")
 
 
 def secrets_here(environment: Mapping[str, str]) -> list[str]:

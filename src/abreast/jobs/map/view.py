@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.core.events import ITEM_SETTLED, Event
 from abreast.store.port import RunRow
+from abreast.views.items import failure_mark
 from abreast.views.job_view import LiveText, many, mapping, short, value_in
 from abreast.views.progress import RunProgress
 
@@ -38,7 +39,8 @@ class MapView:
     def add(self, event: Event) -> None:
         """Add the next event."""
         state = str(event.data.get("state"))
-        key = (state, _summary(event, state))
+        text, mark = _summary(event, state)
+        key = (state, mark)
         if (before := self._group_by_path.pop(event.path, None)) is not None:
             before.count -= 1
             before.examples = [path for path in before.examples if path != event.path]
@@ -46,7 +48,7 @@ class MapView:
         if group is None:
             group = self._others
             if len(self._groups) < _MAX_GROUPS:
-                group = self._groups[key] = _Group(*key)
+                group = self._groups[key] = _Group(state, text)
         group.count += 1
         self._group_by_path[event.path] = group
         if len(group.examples) < _MAX_EXAMPLES:
@@ -63,6 +65,7 @@ class MapView:
         return {
             "state": state,
             "total": sum(group.count for group in kept) + self._others.count,
+            "worth": any(group.count > 1 for group in kept),  # else all outcomes differ
             "groups": [
                 {"state": one.state, "text": one.text, "count": one.count, "examples": one.examples}
                 for one in shown
@@ -106,16 +109,23 @@ class MapLive(LiveText):
         yield now.agents.text(), "dim"
 
 
-def _summary(event: Event, state: str) -> str:
-    """Return an outcome in one line; outcomes with equal lines are in one group."""
+def _summary(event: Event, state: str) -> tuple[str, str]:
+    """An outcome in one line, and what is equal for outcomes of one group.
+
+    Values are in one group if their lines are equal; failures also if they differ only in numbers,
+    as in the list of errors.
+    """
     if state == "cancelled":
-        return short(event.data.get("reason"), _TEXT_CHARACTERS)
+        reason = short(event.data.get("reason"), _TEXT_CHARACTERS)
+        return reason, reason
     value = value_in(event)
     facts = mapping(value)
     if state == "failed":
-        text = str(facts.get("message") or facts.get("type") or "")
-        return short(" ".join(text.split()), _TEXT_CHARACTERS)
+        message = str(facts.get("message") or facts.get("type") or "")
+        mark = " ".join(failure_mark(str(facts.get("type") or ""), message))
+        return short(" ".join(message.split()), _TEXT_CHARACTERS), mark
     if "stdout" in facts and "exit_code" in facts:
         value = facts["stdout"]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return short(" ".join(text[: 4 * _TEXT_CHARACTERS].split()), _TEXT_CHARACTERS)
+    line = short(" ".join(text[: 4 * _TEXT_CHARACTERS].split()), _TEXT_CHARACTERS)
+    return line, line

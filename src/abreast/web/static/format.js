@@ -45,6 +45,23 @@ export function moment(seconds) {
   return when.toDateString() === new Date().toDateString() ? time : `${day} ${time}`;
 }
 
+/** The time of day. */
+export function clock(seconds) {
+  return seconds ? new Date(seconds * 1000).toLocaleTimeString("en-GB") : "";
+}
+
+/** The day: Today, Yesterday, or Saturday 14 November 2026. */
+export function date(seconds) {
+  const when = new Date(seconds * 1000);
+  const days = Math.round((midnight(new Date()) - midnight(when)) / 86_400_000);
+  const full = when.toLocaleDateString("en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+  return days === 0 ? "Today" : days === 1 ? "Yesterday" : full;
+}
+
+function midnight(when) {
+  return new Date(when.getFullYear(), when.getMonth(), when.getDate()).getTime();
+}
+
 /** The word of a unit with its number: 1 item, 2 items. */
 export function many(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;

@@ -1,19 +1,30 @@
 // One item in full, in a panel at the side.
 import { badge } from "./chrome.js";
-import { el, fill } from "./dom.js";
+import { el, fill, released } from "./dom.js";
 import { count, money, span } from "./format.js";
-import { get, of } from "./net.js";
+import { get, of, paced } from "./net.js";
 import { patch } from "./stage.js";
 
-/** A panel that shows items of a run; `changed(path)` is told which, "" when it closes. */
+/**
+ * A panel that shows items of a run; `changed(path)` is told which, "" when it closes. `items` is the table, whose order
+ * Previous and Next follow.
+ */
 export class Panel {
-  constructor(run, changed) {
+  constructor(run, changed, items) {
     this.run = run;
+    this.items = items;
+    this.shown = null; // what was said of the item
+    this.renew = paced(() => this.#renew(), 1000);
     this.body = el("div", { class: "body" });
     this.dialog = el("dialog", { class: "panel", id: "item", "aria-label": "Item" }, this.body);
     this.dialog.addEventListener("close", () => changed(""));
     this.dialog.addEventListener("click", (event) => {
       if (event.target === this.dialog) this.dialog.close();
+    });
+    this.dialog.addEventListener("keydown", (event) => {
+      if (event.target.closest("input, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+      const by = { j: 1, k: -1 }[event.key];
+      if (by) this.#step(by);
     });
     this.changed = changed;
     document.body.append(this.dialog);
@@ -29,6 +40,7 @@ export class Panel {
     try {
       const item = await get(of(this.run, "/item.json"), asked);
       this.changed(item.path);
+      this.shown = item;
       fill(this.body, this.#page(item));
     } catch (error) {
       fill(this.body, this.#close(), el("p", { class: "empty", role: "alert" }, error.message));
@@ -37,13 +49,47 @@ export class Panel {
     this.dialog.querySelector(".close")?.focus();
   }
 
+  /** There is news of the run: what an item does that is running is seen as it goes. */
+  update() {
+    if (this.dialog.open && this.shown?.state === "running") this.renew();
+  }
+
+  async #renew() {
+    const path = this.shown?.path;
+    const item = await get(of(this.run, "/item.json"), { path });
+    await released();
+    if (!this.dialog.open || this.shown?.path !== path || JSON.stringify(item) === JSON.stringify(this.shown)) return;
+    this.shown = item;
+    const before = { top: this.dialog.scrollTop, focus: document.activeElement?.dataset?.key };
+    const steps = this.body.querySelector(".steps");
+    const follows = !steps || steps.scrollTop + steps.clientHeight >= steps.scrollHeight - 4;
+    const place = steps?.scrollTop ?? 0;
+    fill(this.body, this.#page(item));
+    this.dialog.scrollTop = before.top;
+    const now = this.body.querySelector(".steps");
+    if (now) now.scrollTop = follows ? now.scrollHeight : place;
+    if (before.focus) this.body.querySelector(`[data-key="${CSS.escape(before.focus)}"]`)?.focus({ preventScroll: true });
+  }
+
+  async #step(by) {
+    const path = this.shown && (await this.items.step(this.shown.path, by));
+    if (!path) return;
+    await this.open(path);
+    this.body.querySelector(`[data-key="${by > 0 ? "next" : "previous"}"]:enabled`)?.focus();
+  }
+
+  #steps(item) {
+    const button = (key, label, sign, by) => el("button", { type: "button", class: "quiet", dataset: { key }, "aria-label": label, title: `${label} (${by > 0 ? "j" : "k"})`, disabled: !this.items.has(item.path, by), onclick: () => this.#step(by) }, sign);
+    return el("span", { class: "turn" }, button("previous", "Previous item", "↑", -1), button("next", "Next item", "↓", 1));
+  }
+
   #close() {
-    return el("button", { type: "button", class: "quiet close", "aria-label": "Close", autofocus: true, onclick: () => this.dialog.close() }, "✕");
+    return el("button", { type: "button", class: "quiet close", dataset: { key: "close" }, "aria-label": "Close", autofocus: true, onclick: () => this.dialog.close() }, "✕");
   }
 
   #page(item) {
     return [
-      el("header", {}, el("h2", {}, item.key), badge(item.state), this.#close()),
+      el("header", {}, el("h2", {}, item.key), badge(item.state), this.#steps(item), this.#close()),
       el("p", { class: "path" }, item.path),
       item.reason ? el("p", {}, `It was cancelled: ${item.reason}`) : null,
       item.timing ? timing(item) : null,
@@ -80,7 +126,7 @@ function agent(item) {
   const about = item.agent ?? {};
   const known = [["Agent", about.name], ["Session", about.session], ["Turns", about.turns], ["Cost", about.cost ? money(about.cost) : ""]];
   if (!item.steps?.length && !about.name) return null;
-  return el("section", { class: "agent" }, el("h3", {}, "Agent"), rows(known),
+  return el("section", { class: "agent" }, el("h3", {}, item.state === "running" ? "Agent, as it works" : "Agent"), rows(known),
     item.steps?.length ? el("ol", { class: "steps", tabindex: "0", "aria-label": "Steps" }, item.steps.map((step) =>
       el("li", { value: step.number }, step.text, step.usd ? el("small", {}, ` ${money(step.usd)}`) : null))) : null);
 }

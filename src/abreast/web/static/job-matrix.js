@@ -32,6 +32,7 @@ function picture(data, chosen, again, page) {
         known.length > 1 ? choices("Against", known.map((one) => [one, PRICES[one][0]]), price, (value) => choose({ price: value })) : null,
         el("div", { class: "drawing", dataset: { scroll: "pareto" } }, pareto(data, score, price, shown, choose)),
         data.models.length > 1 ? legend(data) : null) : null),
+    beside(data, chosen, again, page),
     shown ? detail(shown, data, page) : el("p", { class: "muted" }, "Choose an arm to see its cells."),
     data.controls.length ? controls(data) : null,
     data.left_out ? el("p", { class: "muted" }, `${data.left_out}.`) : null,
@@ -136,6 +137,28 @@ function detail(arm, data, page) {
         el("th", { scope: "row" }, el("button", { type: "button", class: "open", dataset: { key: cell.path }, onclick: () => page.open(cell.path) }, data.repeats > 1 ? `${cell.input}, ${cell.repeat}` : cell.input)),
         data.scores.map((one) => el("td", { class: "number" }, figure(cell.scores[one]))),
         el("td", { class: "message" }, cell.error ?? "")))))));
+}
+
+/** The replies of all arms to one input, side by side. */
+function beside(data, chosen, again, page) {
+  if (!data.beside?.cells.length) return null;
+  const names = data.input_names;
+  const said = chosen.input && chosen.input !== data.beside.input ? chosen.beside : data.beside;
+  const now = chosen.input ?? data.beside.input;
+  const look = async (to) => {
+    chosen.input = to;
+    if (to !== data.beside.input) chosen.beside = await page.replies(to);
+    again();
+  };
+  const at = names.indexOf(now);
+  const turn = (key, label, sign, by) => el("button", { type: "button", "aria-label": label, dataset: { key }, disabled: !names[at + by], onclick: () => look(names[at + by]) }, sign);
+  const select = el("select", { "aria-label": "Input", dataset: { key: "input" }, onchange: () => look(select.value) }, names.map((one) => el("option", { value: one, selected: one === now }, one)));
+  return el("article", { class: "replies", "aria-label": "Replies side by side" },
+    el("div", { class: "choices" }, el("h3", {}, "Replies to"), page.alone ? el("b", {}, now) : [turn("input-before", "Previous input", "‹", -1), select, turn("input-after", "Next input", "›", 1)], el("small", {}, `${at + 1} of ${count(names.length)}`)),
+    el("div", { class: "columns", tabindex: 0, role: "group", "aria-label": `Replies to ${now}`, dataset: { scroll: "beside" } }, (said?.cells ?? []).map((cell) => el("div", { class: "reply" },
+      el("h4", {}, el("button", { type: "button", class: "open", dataset: { key: `beside-${cell.path}` }, onclick: () => page.open(cell.path) }, data.models.length > 1 ? `${cell.model} · ${cell.strategy}` : cell.strategy), data.repeats > 1 ? el("small", {}, ` ${cell.repeat + 1} of ${data.repeats}`) : null),
+      cell.scores ? el("p", { class: "scores" }, cell.scores) : null,
+      cell.error ? el("p", { class: "wrong" }, cell.error) : el("pre", { tabindex: 0 }, cell.reply || "(empty)", cell.characters > cell.reply.length ? "…" : "")))));
 }
 
 function controls(data) {

@@ -18,8 +18,12 @@ function picture(data, chosen, again, page) {
   const leaves = data.nodes.filter((node) => node.leaf);
   const most = Math.max(1, ...leaves.map((node) => node.tokens ?? 0));
   const shown = data.nodes.find((node) => node.id === chosen.id) ?? leaves.find((node) => ["failed", "blocked"].includes(node.state));
-  const choose = (id) => {
+  const choose = async (id) => {
     chosen.id = id;
+    again();
+    if (page.alone || chosen.diffs?.[id] || !data.nodes.find((node) => node.id === id)?.changed) return;
+    const diff = await fetched(data.run, { part: id });
+    chosen.diffs = { ...chosen.diffs, [id]: diff };
     again();
   };
   return [

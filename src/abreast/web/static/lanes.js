@@ -32,6 +32,11 @@ export class Lanes {
     new ResizeObserver(() => { this.draw(); this.fetch(); }).observe(this.box);
   }
 
+  /** They are seen from now on. */
+  begin(head) {
+    this.update(head);
+  }
+
   /** The head of the run has changed. */
   update(head) {
     const first = this.head === null;
@@ -63,18 +68,27 @@ export class Lanes {
       button("Whole", "The whole run", () => this.whole()), this.following, this.said);
     this.axis = el("canvas", { class: "axis", "aria-hidden": "true" });
     this.lanes = el("div", { class: "lanes" });
+    this.inner = el("div", { class: "lanes", hidden: true }); // those within items, folded until they are asked for
+    this.fold = el("button", { type: "button", class: "quiet fold", "aria-expanded": "false", hidden: true, onclick: () => this.#unfold() });
     this.tip = el("div", { class: "tip", hidden: true });
     this.choice = el("div", { class: "choice", hidden: true });
     this.voice = el("div", { class: "unseen", role: "status" });
     this.box = el("div", {
       class: "lanebox", tabindex: "0", role: "application", id: "lanes",
       "aria-label": "Lanes. Plus and minus zoom, left and right move, up and down choose a row, comma and full stop choose a bar, Enter opens it, 0 shows the whole run.",
-    }, this.axis, this.lanes, this.tip, this.choice);
+    }, this.axis, this.lanes, this.inner, this.tip, this.choice);
     this.box.addEventListener("keydown", (event) => this.#key(event));
     this.#pointer();
     const legend = el("div", { class: "legend" }, el("span", { class: "waits" }, "waiting"),
       LEGEND.map((state) => el("span", { dataset: { state } }, state)));
-    fill(container, tools, this.box, legend, this.voice);
+    fill(container, tools, this.box, this.fold, legend, this.voice);
+  }
+
+  #unfold() {
+    this.inner.hidden = !this.inner.hidden;
+    this.fold.setAttribute("aria-expanded", String(!this.inner.hidden));
+    this.#arrange();
+    this.draw();
   }
 
   // --- the window --------------------------------------------------------------------------------------------------
@@ -169,7 +183,7 @@ export class Lanes {
       }
     }
     for (const lane of this.seen.lanes) {
-      if (!this.parts.has(lane.name)) this.parts.set(lane.name, this.#part(lane.name));
+      if (!this.parts.has(lane.name)) this.parts.set(lane.name, this.#part(lane.name, lane.nested));
       const part = this.parts.get(lane.name);
       part.lane = lane;
       const done = ["done", "failed", "cancelled", "retried", "crashed"].filter((state) => lane.counts[state])
@@ -180,12 +194,15 @@ export class Lanes {
       fill(part.facts, now, waits, done, limit ? el("span", {}, `limit ${count(Math.round(limit))}`) : null,
         lane.decisions.length ? el("span", {}, many(lane.decisions.length, "decision")) : null);
     }
+    const inner = this.seen.lanes.filter((lane) => lane.nested).length;
+    this.fold.hidden = inner === 0;
+    this.fold.textContent = `${this.inner.hidden ? "Show" : "Hide"} ${many(inner, "lane")} within items`;
     if (!this.seen.lanes.length) {
       this.lanes.dataset.empty = this.head.read < 1 ? "Reading the journal…" : "Nothing has started yet.";
     } else delete this.lanes.dataset.empty;
   }
 
-  #part(name) {
+  #part(name, nested) {
     const facts = el("span", { class: "facts" });
     const canvas = el("canvas", { role: "img", "aria-label": `Lane ${name}` });
     const fold = el("button", { type: "button", class: "name", "aria-expanded": "true" }, name);
@@ -196,7 +213,7 @@ export class Lanes {
       canvas.hidden = open;
       this.draw();
     };
-    this.lanes.append(section);
+    (nested ? this.inner : this.lanes).append(section);
     return { section, canvas, facts, lane: null, high: 10 };
   }
 
@@ -212,7 +229,7 @@ export class Lanes {
     if (!width) return;
     this.scale = width / (end - begin);
     this.#drawAxis(width);
-    if (this.seen) for (const part of this.parts.values()) if (!part.canvas.hidden) this.#drawLane(part, width);
+    if (this.seen) for (const part of this.parts.values()) if (!part.canvas.hidden && part.section.offsetParent) this.#drawLane(part, width);
     this.box.dataset.begin = begin.toFixed(4);
     this.box.dataset.end = end.toFixed(4);
   }

@@ -14,6 +14,9 @@ try {
   if (alone || address.pathname.startsWith(`${base}run/`)) {
     const page = await import("./run.js");
     await page.run(main, run);
+  } else if (address.pathname === `${base}compare`) {
+    const page = await import("./compare.js");
+    page.compare(main);
   } else {
     const page = await import("./runs.js");
     page.runs(main);

@@ -16,15 +16,15 @@ export function answers(kept) {
   };
 }
 
-function items(said, { sort, down, state, lane, q, error, at = 0, most = 50 }) {
+function items(said, { sort, down, state, lane, q, error, top, at = 0, most = 50 }) {
   const words = (q ?? "").toLowerCase();
   const rows = said.items.filter((row) => (!state || row.state === state) && (!lane || row.lane === lane) &&
-    (!words || row.path.toLowerCase().includes(words)) && (error === "" || error === undefined || row.error === Number(error)));
+    (!words || row.path.toLowerCase().includes(words) || row.value.toLowerCase().includes(words)) && (!top || !row.nested) && (error === "" || error === undefined || row.error === Number(error)));
   if (sort && sort !== "order") {
     const turn = down ? -1 : 1;
     rows.sort((one, other) => turn * (NUMBERS.has(sort) ? one[sort] - other[sort] : String(one[sort]).localeCompare(String(other[sort]))));
   } else if (down) rows.reverse();
-  return { ...said, count: rows.length, at, items: rows.slice(at, at + most) };
+  return { ...said, searched: 1, nested: said.items.filter((row) => row.nested).length, count: rows.length, at, items: rows.slice(at, at + most) };
 }
 
 function item(kept, { path, place }) {

@@ -2,7 +2,7 @@
 import { colour, plot } from "./charts.js";
 import { ask, badge, bar, connected, note } from "./chrome.js";
 import { el, fill, released, renew } from "./dom.js";
-import { brief, count, many, moment, money, span } from "./format.js";
+import { brief, clock, count, date, many, money, span } from "./format.js";
 import { Items } from "./items.js";
 import { Panel } from "./item.js";
 import { Lanes } from "./lanes.js";
@@ -10,35 +10,54 @@ import { alone, base, get, listen, of, paced, post } from "./net.js";
 import { review } from "./review.js";
 import { meter } from "./runs.js";
 
+const TITLES = { matrix: "Study", workflow: "Workflow", sample: "Sample", candidates: "Candidates", plan: "Plan", serve: "Calls" };
+const OWN_VIEW = new Set(["workflow", "matrix", "sample", "candidates", "plan", "serve"]);
+
 /** Draw the page of a run into `main`. */
 export async function run(main, id) {
   document.title = `${id} · abreast`;
   bar([alone ? null : el("a", { href: base }, "Runs"), el("span", { "aria-current": "page" }, id)]);
   const head = await get(of(id, ".json"));
-  new Page(main, id).begin(head);
+  new Page(main, head).begin(head);
 }
 
 class Page {
-  constructor(main, id) {
-    this.id = id;
-    this.panel = new Panel(id, (path) => this.#address(path));
+  constructor(main, head) {
+    this.id = head.id;
     this.actions = el("div", { class: "actions" });
     this.top = el("div", { class: "said" });
-    const section = (name, title) => el("section", { id: name, "aria-label": title }, el("h2", {}, title), el("div"));
-    this.sections = {
-      lanes: section("lanes-section", "Lanes"), job: section("job", "Job"), spending: section("spending", "Cost and tokens"),
-      errors: section("errors", "Errors"), items: section("items", "Items"), about: section("about", "About this run"),
+    const section = (name, title) => el("section", { id: name, "aria-label": title, hidden: true }, el("h2", {}, title), el("div"));
+    const sections = {
+      job: section("job", "Job"), items: section("items", "Items"), errors: section("errors", "Errors"), lanes: section("lanes-section", "Lanes"),
+      spending: section("spending", "Cost and tokens"), about: section("about", "About this run"),
     };
-    for (const name of ["job", "spending", "errors"]) this.sections[name].hidden = true;
+    // What a person came for stands first: what the job shows, or, of a plain map, its items.
+    this.order = OWN_VIEW.has(head.kind) || head.trees ? ["job", "items", "errors", "lanes", "spending", "about"] : ["items", "errors", "lanes", "job", "spending", "about"];
+    this.sections = Object.fromEntries(this.order.map((name) => [name, sections[name]]));
+    this.ready = {}; // by section: whether there is anything to show in it, once that is known
     fill(main, el("section", { class: "head", "aria-label": "Run" }, this.top, this.actions), Object.values(this.sections));
-    this.lanes = new Lanes(this.#inside("lanes"), id, (which) => this.panel.open(which));
-    // The items are shown once what stands above them has been drawn for the first time, so that they do not move away.
-    this.drawn = {};
-    const once = (name) => new Promise((resolve) => { this.drawn[name] = resolve; });
-    const above = Promise.all([this.lanes.drawn, once("rest"), once("job")]);
-    this.rest = paced(() => this.#rest().finally(this.drawn.rest), 2000);
-    this.job = paced(() => this.#job().finally(this.drawn.job), 1000);
-    this.items = new Items(this.#inside("items"), id, (which) => this.panel.open(which), above);
+    this.items = new Items(this.#inside("items"), this.id, (which) => this.panel.open(which), () => this.#reveal("items", true));
+    this.panel = new Panel(this.id, (path) => this.#address(path), this.items);
+    this.lanes = new Lanes(this.#inside("lanes"), this.id, (which) => this.panel.open(which));
+    this.rest = paced(() => this.#rest(), 2000);
+    this.job = paced(() => this.#job(), 1000);
+  }
+
+  /**
+   * A section is drawn: it is shown as soon as all above it are, so that nothing moves once it was seen. The lanes are
+   * drawn when they are shown, for they need to know how wide they are.
+   */
+  #reveal(name, worth) {
+    if (name !== null) this.ready[name] = worth;
+    for (const one of this.order) {
+      if (one === "lanes" && !this.ready.lanes && this.sections.lanes.hidden) {
+        this.sections.lanes.hidden = false;
+        this.lanes.begin(this.head);
+        this.lanes.drawn.then(() => this.#reveal("lanes", true));
+      }
+      if (this.ready[one] === undefined) return;
+      this.sections[one].hidden = !this.ready[one];
+    }
   }
 
   #inside(name) {
@@ -48,6 +67,7 @@ class Page {
   begin(head) {
     this.update(head);
     this.#about(head);
+    this.#reveal("about", true);
     const path = new URLSearchParams(location.search).get("item");
     if (path) this.panel.open(path);
     addEventListener("popstate", () => {
@@ -62,7 +82,8 @@ class Page {
   update(head) {
     this.head = head;
     this.#drawHead(head);
-    this.lanes.update(head);
+    if (!this.sections.lanes.hidden) this.lanes.update(head);
+    this.panel.update();
     if (head.read < 1 && this.shown) return; // the journal is still being read: the rest can wait for that
     this.shown = true;
     this.items.show();
@@ -86,14 +107,14 @@ class Page {
     renew(this.actions, alone ? [] : this.#actions(head), (name) => this.#button(name));
     fill(
       this.top,
-      el("div", { class: "title" }, el("h1", {}, head.id), badge(head.state), head.read < 1 ? el("span", { class: "muted", role: "status" }, `reading, ${Math.round(head.read * 100)}%`) : null),
+      el("div", { class: "title" }, el("h1", {}, head.id), badge(head.state), el("span", { class: "muted", role: "status" }, head.read < 1 ? `reading, ${Math.round(head.read * 100)}%` : "")),
       head.reason && head.reason !== head.state ? el("p", { class: "reason" }, head.reason) : null,
       el("dl", { class: "facts" },
         fact("Items", `${count(settled)}${head.total ? ` of ${count(head.total)}` : ""}`),
         fact("Running", counts.running ? count(counts.running) : "", "running"), fact("Waiting", counts.waiting ? count(counts.waiting) : ""),
         fact("Failed", counts.failed ? count(counts.failed) : "", "failed"), fact("Cancelled", counts.cancelled ? count(counts.cancelled) : ""),
         fact("Took", span(head.took ?? head.now)), fact("Cost", usage.requests ? money(usage.usd, usage.unpriced) : ""),
-        fact("Tokens", usage.requests ? `${brief(usage.input)} + ${brief(usage.output)}` : ""), fact("Batches", head.batches?.text ?? ""), fact("Job", head.kind), fact("Started", moment(head.created))),
+        fact("Tokens", usage.requests ? `${brief(usage.input)} + ${brief(usage.output)}` : ""), fact("Batches", head.batches?.text ?? ""), fact("Job", head.kind), fact("Started", `${date(head.created)}, ${clock(head.created)}`)),
       meter({ ...counts, total: head.total ?? settled + counts.running + counts.waiting }, settled),
     );
   }
@@ -135,6 +156,7 @@ class Page {
   }
 
   async #rest() {
+    if (this.head.read < 1) return; // they would grow while the journal is read
     const [spent, wrong] = await Promise.all([get(of(this.id, "/spending.json")), get(of(this.id, "/errors.json"))]);
     await released();
     this.#drawSpending(spent);
@@ -143,11 +165,11 @@ class Page {
 
   #drawSpending(spent) {
     const models = Object.entries(spent.models);
-    this.sections.spending.hidden = models.length === 0;
+    this.#reveal("spending", models.length > 0);
     if (!models.length) return;
     const inside = this.#inside("spending");
     if (!this.charts) {
-      this.charts = { money: el("div", { class: "chart" }), tokens: el("div", { class: "chart" }), table: el("div", { class: "table" }) };
+      this.charts = { money: el("div", { class: "chart" }), tokens: el("div", { class: "chart" }), table: el("div", { class: "table", tabindex: 0, role: "group", "aria-label": "By model" }) };
       fill(inside, el("div", { class: "charts" }, el("figure", {}, el("figcaption", {}, "Cost so far, in dollars"), this.charts.money),
         el("figure", {}, el("figcaption", {}, "Tokens so far"), this.charts.tokens)), this.charts.table);
     }
@@ -162,7 +184,7 @@ class Page {
   }
 
   #drawErrors(errors) {
-    this.sections.errors.hidden = errors.length === 0;
+    this.#reveal("errors", errors.length > 0);
     if (JSON.stringify(errors) === this.wrong) return;
     this.wrong = JSON.stringify(errors);
     fill(this.#inside("errors"), el("div", { class: "table" }, el("table", { class: "errors" },
@@ -180,20 +202,20 @@ class Page {
   }
 
   async #job() {
-    if (this.head.read < 1) return;
+    if (this.head.read < 1 && this.head.state !== "running") return;
     const { kind, view, read } = await get(of(this.id, "/job.json"));
     this.drawing ??= import(`./job-${kind}.js`);
     const { draw } = await this.drawing;
     await released();
-    const name = kind === "map" ? "Outcomes" : kind.charAt(0).toUpperCase() + kind.slice(1);
-    this.sections.job.hidden = false;
+    const name = kind === "map" ? (view.merge ? "Agents and their changes" : "Outcomes") : TITLES[kind] ?? kind;
     fill(this.sections.job.firstChild, name, read < 1 ? el("small", { role: "status" }, ` reading, ${Math.round(read * 100)}%`) : null);
-    const page = { el, open: (key) => this.panel.open(key), act: (...words) => this.act(...words), ask, alone };
+    const page = { el, open: (key) => this.panel.open(key), act: (...words) => this.act(...words), ask, alone, replies: (input) => get(of(this.id, "/replies.json"), { input }) };
     if (!alone) page.review = (merge, chosen, again) => review(merge, chosen, again, page);
     draw(this.#inside("job"), view, page);
-    this.drawn.job();
-    this.opened ||= read > 0.95; // a long journal is read at once; who writes faster than that is followed at a distance
-    if (!this.opened) await this.#job();
+    this.opened ||= read > 0.95; // a run that goes on may write faster than it is read: it is followed at a distance
+    const enough = read === 1 || (this.opened && this.head.state === "running");
+    if (enough) this.#reveal("job", kind !== "map" || Boolean(view.merge) || view.worth);
+    else await this.#job(); // a long journal is read at once
   }
 
   #about(head) {
