@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,6 +31,8 @@ from benchmarks.chaos.rounds import LATENCY, Arena, Report, build_shim
 from scripts.postgres import find_server, open_server
 
 STORES = ("sqlite", "postgres")
+ENDLESS = 1_000_000  # rounds
+AIMS = (1.0, 0.5, 0.2)  # of a job's work, until a fault meets it
 MUTANT_ROUNDS = 10
 MUTANT_PATIENCE = 20.0  # seconds until a mutant is taken to hang
 
@@ -68,12 +71,40 @@ def _fits(job: Job, fault: Fault, store: str, *, has_shim: bool) -> bool:
 def play(
     rounds: int, seed: int, jobs: Sequence[str], faults: Sequence[str], stores: Sequence[str]
 ) -> Iterator[Report]:
-    """Play rounds, one after another."""
+    """Play rounds, one after another. A fault that came too late is aimed again, earlier.
+
+    That is a round too, and a report says whether its fault met the job.
+    """
     draw = Random(seed)
     with open_arena(stores) as arena:
         drawn = combinations(jobs, faults, stores, draw, has_shim=arena.shim is not None)
         for job, fault, store in islice(drawn, rounds):
-            yield arena.play(job, fault, store, draw.getrandbits(32))
+            for aim in AIMS:
+                report = arena.play(job, fault, store, draw.getrandbits(32), aim=aim)
+                yield report
+                if report.hit or not report.is_timed:
+                    break
+
+
+def play_for(seconds: float, seed: int) -> Iterator[Report]:
+    """Play rounds of every job and fault on the stores that are here, for so long."""
+    deadline = time.monotonic() + seconds
+    stores = STORES if find_server() else STORES[:1]
+    faults = [name for name in FAULTS if name != "none"]
+    for report in play(ENDLESS, seed, list(JOBS), faults, stores):
+        yield report
+        if time.monotonic() > deadline:
+            return
+
+
+def sweep(call: str, jobs: Sequence[str], stride: int, seed: int) -> Iterator[Report]:
+    """Kill the driver of each job at its first write or fsync, at the next one, and so on."""
+    draw = Random(seed)
+    with open_arena() as arena:
+        for job in jobs:
+            for at in range(1, arena.calm(job).calls[call] + 1, stride):
+                fault = "kill at write" if call == "write" else "kill at fsync"
+                yield arena.play(job, fault, "sqlite", draw.getrandbits(32), at=at)
 
 
 @contextmanager
@@ -117,12 +148,13 @@ def table(reports: Sequence[Report]) -> str:
     for report in reports:
         by_fault[report.fault].append(report)
     width = max(len("kill database"), *map(len, by_fault))
-    head = f"{'fault':{width}} rounds  " + "  ".join(name.replace("_", " ") for name in names)
+    head = f"{'fault':{width}} rounds   hit  " + "  ".join(name.replace("_", " ") for name in names)
     rows = [head]
     for fault, found in [*by_fault.items(), ("all", list(reports))]:
         counts = asdict(sum((one.counts for one in found), Counts()))
         cells = "  ".join(f"{counts[name]:>{len(name)}}" for name in names)
-        rows.append(f"{fault:{width}} {len(found):>6}  {cells}")
+        hit = sum(one.hit for one in found)
+        rows.append(f"{fault:{width}} {len(found):>6} {hit:>5}  {cells}")
     return "\n".join(rows)
 
 
@@ -140,7 +172,8 @@ def describe(report: Report) -> str:
     """A round in one line."""
     return (
         f"{report.job:9} {report.fault:15} {report.store:8} {report.seed:>10} "
-        f"{report.first.code:>4} {report.last.code:>4} {report.seconds:5.1f} s  {report.counts}"
+        f"{report.first.code:>4} {report.last.code:>4} {report.seconds:5.1f} s  "
+        f"{'' if report.hit else 'no effect, '}{report.counts}"
     )
 
 
@@ -170,6 +203,10 @@ def main() -> int:
     parser.add_argument("--store", action="append", choices=STORES)
     parser.add_argument("--json", action="store_true", help="a line for each round")
     parser.add_argument("--explain", action="store_true", help="what bad rounds printed")
+    parser.add_argument(
+        "--sweep", choices=("write", "sync"), help="kill at every write or fsync of the store"
+    )
+    parser.add_argument("--stride", type=int, default=1, help="of a sweep: at every n-th one")
     parser.add_argument("--mutant", action="append", choices=["all", *MUTANTS])
     given = parser.parse_args()
     seed = Random().randrange(1 << 32) if given.seed is None else given.seed
@@ -178,12 +215,17 @@ def main() -> int:
         return try_mutants(names, min(given.rounds, MUTANT_ROUNDS), seed)
     stores = given.store or (STORES if find_server() else STORES[:1])
     faults = given.fault or [name for name in FAULTS if name != "none"]
-    reports = []
-    for report in play(given.rounds, seed, given.job or list(JOBS), faults, stores):
+    reports, jobs = [], given.job or list(JOBS)
+    for report in (
+        sweep(given.sweep, jobs, given.stride, seed)
+        if given.sweep
+        else play(given.rounds, seed, jobs, faults, stores)
+    ):
         reports.append(report)
         if given.json:
             facts = {"job": report.job, "fault": report.fault, "store": report.store}
-            line = json.dumps(facts | {"seed": report.seed} | asdict(report.counts))
+            played = {"seed": report.seed, "hit": report.hit}
+            line = json.dumps({**facts, **played, **asdict(report.counts)})
         else:
             line = describe(report)
         print(line, flush=True)

@@ -113,6 +113,7 @@ KINDS: Final[tuple[Callable[[bytearray, Random], None], ...]] = (
 
 def make_store(path: Path) -> None:
     """Run a map to its end, and another until its driver is killed."""
+    path.parent.mkdir(exist_ok=True)
     subprocess.run([sys.executable, "-c", _MAKE, str(path)], check=False, capture_output=True)
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from benchmarks.chaos.place import kill
+from benchmarks.chaos.memory_group import MemoryGroup
+from benchmarks.chaos.place import kill, wait_for_processes
 from benchmarks.chaos.scene import WHILE_IT_WORKS, Scene, open_files, status
 
 Driver: TypeAlias = "subprocess.Popen[bytes]"
@@ -40,6 +41,8 @@ class Fault:
     """Whether the driver's stdout is a pipe."""
     small_disk: bool = False
     """Whether the place is on a disk of its own."""
+    limits: bool = False
+    """Whether it sets a limit, which the job may keep."""
 
 
 # --- processes and signals
@@ -54,14 +57,18 @@ def kill_driver(scene: Scene, driver: Driver) -> None:
 def kill_session(scene: Scene, driver: Driver) -> None:
     """SIGKILL to the driver and all that it started, at a random time."""
     scene.sleep(driver)
-    for pid in (driver.pid, *scene.children(driver)):
+    pids = (driver.pid, *scene.children(driver))
+    scene.hit = driver.poll() is None
+    for pid in pids:
         kill(pid)
 
 
 def kill_child(scene: Scene, driver: Driver) -> None:
     """SIGKILL to one of the processes that it started: the supervisor, a worker or a command."""
     scene.sleep(driver)
-    if found := scene.children(driver):
+    found = scene.children(driver)
+    scene.hit = driver.poll() is None
+    if found:
         kill(scene.draw.choice(found))
 
 
@@ -103,25 +110,53 @@ def limit_memory(scene: Scene, driver: Driver) -> None:
     """From some moment on it gets only a few MiB more."""
     scene.sleep(driver)
     room = scene.draw.randrange(8 * _KIB)
-    _limit(driver, resource.RLIMIT_AS, (status(driver.pid, "VmSize") + room) * _KIB)
+    _limit(driver.pid, resource.RLIMIT_AS, (status(driver.pid, "VmSize") + room) * _KIB)
+
+
+def limit_all_memory(scene: Scene, driver: Driver) -> None:
+    """The same for the driver and each process that it has started."""
+    scene.sleep(driver)
+    for pid in (driver.pid, *scene.children(driver)):
+        most = (status(pid, "VmSize") + scene.draw.randrange(8 * _KIB)) * _KIB
+        _limit(pid, resource.RLIMIT_AS, most)
+
+
+def limit_group(scene: Scene, driver: Driver) -> None:
+    """From some moment on the driver and its processes share a few MiB more, by a control group.
+
+    The kernel kills one of them when these are used up.
+    """
+    scene.sleep(driver)
+    scene.group = MemoryGroup.make(scene.draw.randint(64, 3 * _KIB) * _KIB)
+    if scene.group is not None:
+        for pid in (driver.pid, *scene.children(driver)):
+            scene.group.add(pid)
+
+
+def leave_group(scene: Scene) -> None:
+    """Remove the group, once nothing of the job is in it."""
+    if scene.group is not None:
+        scene.hit = scene.group.kills() > 0
+        wait_for_processes(scene.place.folder)
+        scene.group.remove()
 
 
 def limit_files(scene: Scene, driver: Driver) -> None:
     """From some moment on it can open only a few files more."""
     scene.sleep(driver)
-    _limit(driver, resource.RLIMIT_NOFILE, open_files(driver.pid) + scene.draw.randrange(4))
+    _limit(driver.pid, resource.RLIMIT_NOFILE, open_files(driver.pid) + scene.draw.randrange(4))
 
 
 def limit_file_size(scene: Scene, driver: Driver) -> None:
     """From some moment on no file can grow by more than some KiB, as over a quota."""
     scene.sleep(driver)
     size = max((path.stat().st_size for path in scene.store_files()), default=0)
-    _limit(driver, resource.RLIMIT_FSIZE, size + scene.draw.randrange(64) * _KIB)
+    _limit(driver.pid, resource.RLIMIT_FSIZE, size + scene.draw.randrange(64) * _KIB)
 
 
-def _limit(driver: Driver, what: int, most: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        resource.prlimit(driver.pid, what, (most, most))
+def _limit(pid: int, what: int, most: int) -> None:
+    with suppress(ProcessLookupError, PermissionError, ValueError):
+        resource.prlimit(pid, what, (most, most))
 
 
 # --- the disk and the clock
@@ -145,13 +180,15 @@ def disk(action: str, call: str = "write") -> Callable[[Scene], dict[str, str]]:
 
     def environment(scene: Scene) -> dict[str, str]:
         # Mostly after the store was made.
-        first = scene.calls[call] // 3 if scene.draw.random() < WHILE_IT_WORKS else 1
+        last = max(1, int(scene.aim * scene.calls[call]))
+        first = last // 3 if scene.draw.random() < WHILE_IT_WORKS else 1
+        drawn = scene.draw.randint(max(1, first), last)
         return _shim(
             scene,
             CHAOS_FILES=scene.place.store,
             CHAOS_CALL=call,
             CHAOS_DO=action,
-            CHAOS_AT=str(scene.draw.randint(first, scene.calls[call])),
+            CHAOS_AT=str(scene.at or drawn),
             CHAOS_DELAY=str(scene.draw.randint(5, 60)),
         )
 
@@ -162,7 +199,7 @@ def clock(sign: int) -> Callable[[Scene], dict[str, str]]:
     """The time of day jumps by up to a month, by the shim."""
 
     def environment(scene: Scene) -> dict[str, str]:
-        after = scene.draw.uniform(0.0, scene.seconds)
+        after = scene.draw.uniform(0.0, scene.aim * scene.seconds)
         jump = sign * scene.draw.choice([90, 3_600, 86_400, 2_592_000])
         return _shim(scene, CHAOS_JUMP=str(jump), CHAOS_AFTER=str(int(1000 * after)))
 
@@ -170,7 +207,7 @@ def clock(sign: int) -> Callable[[Scene], dict[str, str]]:
 
 
 def _shim(scene: Scene, **settings: str) -> dict[str, str]:
-    return {"LD_PRELOAD": str(scene.shim), **settings}
+    return {"LD_PRELOAD": str(scene.shim), "CHAOS_HIT": str(scene.hit_file), **settings}
 
 
 # --- stdout
@@ -189,6 +226,7 @@ def read_slowly(scene: Scene, driver: Driver) -> None:
         scene.sleep(driver, 0.02)
         with suppress(BlockingIOError):
             os.read(scene.reader, 64)
+    scene.hit = True
 
 
 # --- the store, between two drivers
@@ -218,6 +256,7 @@ def _recover(scene: Scene) -> None:
     scene.repeatable = _ALL
     checked = scene.place.run("store", "check", scene.place.store)
     scene.errors.append(checked.err)
+    scene.hit = checked.code != 0
     if checked.code == 0:
         return
     exported = scene.place.run("export", "last")
@@ -250,6 +289,7 @@ def back_up(scene: Scene, driver: Driver) -> None:
 def restore(scene: Scene) -> None:
     """The older copy takes the place of the store."""
     backup = scene.place.folder / "backup.db"
+    scene.hit = backup.exists()
     if not backup.exists():
         return
     scene.repeatable = _ALL
@@ -281,9 +321,11 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "Ctrl-C twice": Fault(signal_driver(signal.SIGINT, times=2)),
     "SIGTERM": Fault(signal_driver(signal.SIGTERM)),
     "hang-up": Fault(signal_driver(signal.SIGHUP)),
-    "memory": Fault(limit_memory),
-    "descriptors": Fault(limit_files),
-    "file size": Fault(limit_file_size),
+    "memory": Fault(limit_memory, limits=True),
+    "memory of all": Fault(limit_all_memory, limits=True),
+    "memory group": Fault(limit_group, leave_group),
+    "descriptors": Fault(limit_files, limits=True),
+    "file size": Fault(limit_file_size, limits=True),
     "disk full": Fault(fill_disk, empty_disk, small_disk=True),
     "store full": Fault(environment=disk("full"), store="sqlite"),
     "read-only": Fault(environment=disk("readonly"), store="sqlite"),

@@ -29,10 +29,13 @@ class Said(NamedTuple):
 class Place:
     """A project, its store and a log of what was executed, in an environment of its own."""
 
-    def __init__(self, folder: Path, store: str = "", storm: str = "") -> None:
-        """The `log` is beside the folder that is disturbed, so that nothing of it is lost."""
+    def __init__(
+        self, folder: Path, store: str = "", storm: str = "", log: Path | None = None
+    ) -> None:
+        """The `log` is outside of the disk that is disturbed, so that nothing of it is lost."""
         self.folder, self.project = folder, folder / "project"
-        self.log = folder.with_name(f"{folder.name}.log")
+        self.log = log or folder.with_name(f"{folder.name}.log")
+        self._output_to = folder.with_name(folder.name)
         self.storm = storm
         self.patience = PATIENCE
         self.store = store or str(folder / "runs.db")
@@ -98,12 +101,12 @@ class Place:
 
     def run(self, *arguments: str, beside: bool = False) -> Said:
         """Run abreast to its end, perhaps `beside` another that keeps the files of its output."""
-        log = self.log
-        self.log = log.with_suffix(".beside.log") if beside else log
+        usual = self._output_to
+        self._output_to = usual.with_name(f"{usual.name}-beside") if beside else usual
         try:
             return self.wait(self.start(*arguments))
         finally:
-            self.log = log
+            self._output_to = usual
 
     def executed(self) -> list[str]:
         """What commands wrote when they began, in that order."""
@@ -129,7 +132,7 @@ class Place:
         return {str(path.relative_to(self.folder)) for path in left if not path.is_dir()}
 
     def _output(self, name: str) -> Path:
-        return self.log.with_suffix(f".{name}")
+        return self._output_to.with_name(f"{self._output_to.name}.{name}")
 
 
 def processes_of(folder: Path) -> list[int]:

@@ -38,6 +38,8 @@ class Calm:
     left: frozenset[str]
     calls: Mapping[str, int]
     """How many times the store's files were written, and fsynced."""
+    steps: int
+    """How many commands and calls it made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,14 @@ class Report:
     first: Said
     last: Said
     history: History
+    hit: bool = True
+    """Whether the fault met the job while it could still disturb it."""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the fault has a moment, so that it can come too late."""
+        fault = FAULTS[self.fault]
+        return bool(fault.act or fault.environment)
 
 
 @dataclass(slots=True)
@@ -74,17 +84,31 @@ class Arena:
             self._calm[name] = self._run_calm(name)
         return self._calm[name]
 
-    def play(self, name: str, fault_name: str, store: str, seed: int) -> Report:
-        """Play a round; everything in it is drawn from `seed`."""
+    def play(
+        self,
+        name: str,
+        fault_name: str,
+        store: str,
+        seed: int,
+        *,
+        aim: float = 1.0,
+        at: int | None = None,
+    ) -> Report:
+        """Play a round; everything in it is drawn from `seed`. `aim` and `at` are as in `Scene`."""
         job, fault, calm = JOBS[name], FAULTS[fault_name], self.calm(name)
         expected = self.calm("prompts").answers if job.budget else calm.answers
         folder = Path(tempfile.mkdtemp(prefix="round-", dir=self.home))
         began = time.monotonic()
-        with _disk_of_its_own(folder, wanted=fault.small_disk), self._no_process_left(folder):
-            place = Place(folder / "place", self._store(store, seed), self.storm.url)
+        disk = folder / "disk"
+        disk.mkdir()
+        with _disk_of_its_own(disk, wanted=fault.small_disk), self._no_process_left(folder):
+            place = Place(
+                disk / "place", self._store(store, seed), self.storm.url, folder / "place.log"
+            )
             since = len(self.storm.log())
-            scene = Scene(place, Random(seed), self.storm, since, calm.seconds, calm.calls)
+            scene = Scene(place, Random(seed), self.storm, since, calm.seconds, calls=calm.calls)
             scene.shim, scene.database = self.shim, self.database
+            scene.steps, scene.aim, scene.at = calm.steps, aim, at
             arguments = job.prepare(place)
             tree = place.tree()
             place.patience = self.patience
@@ -93,6 +117,7 @@ class Arena:
                 place.environment["PYTHONPATH"] = os.pathsep.join(paths)
             first = self._disturb(scene, fault, arguments)
             journal = read_journal(place.store)
+            scene.hit = self._is_hit(scene, job, fault, first, journal)
             before = len(place.executed())
             last = self._finish(scene, job, journal, first, arguments)
             scene.errors += [first.err, last.err]
@@ -122,6 +147,7 @@ class Arena:
             first,
             last,
             history,
+            scene.hit,
         )
 
     def _run_calm(self, name: str) -> Calm:
@@ -144,7 +170,8 @@ class Arena:
             answers |= job.more(place) if job.more else {}
             counts = report.read_text().split() if report.exists() else ("100", "10")
             calls = dict(zip(("write", "sync"), map(int, counts), strict=True))
-            return Calm(answers, seconds, frozenset(place.files()), calls)
+            left = frozenset(place.files())
+            return Calm(answers, seconds, left, calls, scene.made())
 
     def _answers(self, place: Place, said: Said, job: Job) -> dict[str, object]:
         found = answers_of(place, said, job)
@@ -175,6 +202,19 @@ class Arena:
         if fault.between:
             fault.between(scene)
         return said
+
+    def _is_hit(
+        self, scene: Scene, job: Job, fault: Fault, first: Said, journal: RunJournal
+    ) -> bool:
+        """Whether the fault disturbed the job, as far as that can be told."""
+        if fault.environment:
+            return scene.hit_file.exists()
+        if fault.limits:
+            failed = any(event.state == "failed" for event in journal.events)
+            return first.code != job.code or failed
+        if fault.requests and not fault.act:
+            return any(entry.fault for entry in self.storm.log(scene.since))
+        return scene.hit
 
     def _finish(
         self,
@@ -258,7 +298,7 @@ def _disk_of_its_own(folder: Path, *, wanted: bool) -> Iterator[None]:
     finally:
         with suppress(OSError):
             subprocess.run(["umount", "-l", str(folder)], check=False)
-            folder.rmdir()
+            shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 def build_shim(folder: Path) -> Path | None:

@@ -13,9 +13,11 @@ from random import Random
 from typing import Protocol
 
 from abreast.testing.storm import StormProcess
+from benchmarks.chaos.memory_group import MemoryGroup
 from benchmarks.chaos.place import Place, processes_of
 
 WHILE_IT_WORKS = 0.85  # the share of faults that do not come while Python starts
+ONE_STEP = 0.05  # seconds, about what a command or a call takes
 
 
 class DatabaseServer(Protocol):
@@ -43,6 +45,14 @@ class Scene:
     """How many requests the model's server had before."""
     seconds: float = 0.0
     """How long the job works undisturbed."""
+    steps: int = 0
+    """How many commands and calls it makes undisturbed."""
+    aim: float = 1.0
+    """The part of its work after which no fault comes: less, if one came too late before."""
+    at: int | None = None
+    """The number of the write or fsync at which a fault comes; drawn if None."""
+    hit: bool = False
+    """Whether the fault met the job while it could still disturb it."""
     calls: Mapping[str, int] = field(default_factory=dict)
     """How many writes and fsyncs its store takes undisturbed."""
     shim: Path | None = None
@@ -52,17 +62,45 @@ class Scene:
     repeatable: int | None = None
     errors: list[str] = field(default_factory=list)
     """What commands wrote to stderr."""
+    group: MemoryGroup | None = None
     exported: str | None = None
     """What a damaged store gave as its results, if it gave any without an error."""
 
+    @property
+    def hit_file(self) -> Path:
+        """Made by the shim when its fault happens."""
+        return self.place.log.with_suffix(".hit")
+
     def sleep(self, driver: subprocess.Popen[bytes], seconds: float | None = None) -> None:
-        """Wait so long; or until a random moment, mostly while it works; or for its end."""
+        """Wait so long; or until a random moment, mostly while it works; or for its end.
+
+        That moment is a number of commands and calls, if the job makes any, as the time that they
+        take depends on the machine.
+        """
+        aims = seconds is None
         if seconds is None:
-            seconds = self.draw.uniform(0.0, self.seconds)
+            seconds = self.draw.uniform(0.0, self.aim * self.seconds)
             if self.draw.random() < WHILE_IT_WORKS:
                 self.wait_for_work(driver)
+                if self.steps:
+                    seconds = self.draw.uniform(0.0, ONE_STEP)
+                    self.wait_for_steps(driver, self.draw.randint(1, self._last_step()))
         with suppress(subprocess.TimeoutExpired):
             driver.wait(seconds)
+        if aims:
+            self.hit = driver.poll() is None
+
+    def _last_step(self) -> int:
+        return max(1, int(self.aim * self.steps))
+
+    def wait_for_steps(self, driver: subprocess.Popen[bytes], number: int) -> None:
+        """Wait until so many commands and calls have begun, or until the driver has ended."""
+        while driver.poll() is None and self.made() < number:
+            time.sleep(0.01)
+
+    def made(self) -> int:
+        """How many commands and calls have begun."""
+        return len(self.place.executed()) + len(self.storm.log(self.since))
 
     def wait_for_work(self, driver: subprocess.Popen[bytes]) -> None:
         """Wait until something is executed or asked, or until the driver has ended."""

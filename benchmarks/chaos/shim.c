@@ -6,6 +6,7 @@
    CHAOS_DO=kill|torn|eio|full|readonly|slow
        kill: SIGKILL before the call; torn: half of it is written, then SIGKILL; eio: this call fails;
        full, readonly: this one and all later writes fail; slow: each call takes CHAOS_DELAY more ms
+   CHAOS_HIT=FILE          is made when it happens
    CHAOS_REPORT=FILE       how many writes and fsyncs there were is written to it at the end
    CHAOS_JUMP=SECONDS      the time of day jumps by so much, CHAOS_AFTER ms after the start */
 #define _GNU_SOURCE
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/types.h>
 #include <time.h>
@@ -28,7 +30,7 @@ enum { WRITES, SYNCS };
 static const char *prefix, *action;
 static int counted, delay_ms;
 static long at, jump, after_ms;
-static const char *report;
+static const char *report, *hit;
 static atomic_long counts[2];
 static atomic_int broken; /* no write succeeds any more */
 static struct timespec began;
@@ -56,6 +58,7 @@ __attribute__((constructor)) static void begin(void) {
     jump = atol(setting("CHAOS_JUMP", "0"));
     after_ms = atol(setting("CHAOS_AFTER", "0"));
     report = setting("CHAOS_REPORT", "");
+    hit = setting("CHAOS_HIT", "");
     now(CLOCK_MONOTONIC, &began);
     unsetenv("LD_PRELOAD");
 }
@@ -65,6 +68,11 @@ __attribute__((destructor)) static void end(void) {
     if (!file) return;
     fprintf(file, "%ld %ld\n", atomic_load(&counts[WRITES]), atomic_load(&counts[SYNCS]));
     fclose(file);
+}
+
+/* Say that it happens. A system call of its own: `open` is one of ours. */
+static void tell(void) {
+    if (*hit) close(syscall(SYS_openat, AT_FDCWD, hit, O_CREAT | O_WRONLY, 0600));
 }
 
 static int concerns(int file) {
@@ -82,8 +90,11 @@ static int disturb(int file, int kind) {
     if (*action && concerns(file)) {
         long number = atomic_fetch_add(&counts[kind], 1) + 1;
         if (kind == counted) {
-            if (!strcmp(action, "slow")) usleep(1000 * delay_ms);
-            else if (number == at) {
+            if (!strcmp(action, "slow")) {
+                if (number == 1) tell();
+                usleep(1000 * delay_ms);
+            } else if (number == at) {
+                tell();
                 if (!strcmp(action, "kill")) raise(SIGKILL);
                 else if (!strcmp(action, "torn")) found = 1;
                 else if (!strcmp(action, "eio")) found = -1;
@@ -173,7 +184,11 @@ int clock_gettime(clockid_t clock, struct timespec *to) {
         struct timespec here;
         now(CLOCK_MONOTONIC, &here);
         long passed = (here.tv_sec - began.tv_sec) * 1000 + (here.tv_nsec - began.tv_nsec) / 1000000;
-        if (passed >= after_ms) to->tv_sec += jump;
+        if (passed >= after_ms) {
+            static atomic_int told;
+            if (!atomic_exchange(&told, 1)) tell();
+            to->tv_sec += jump;
+        }
     }
     return failed;
 }

@@ -1,0 +1,1 @@
+"""Broken input of every kind, made by changing a corpus at random."""
