@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 # Seconds for a node to come or to go, and between two looks.
-_PATIENCE, _INTERVAL = 90.0, 0.05
+_PATIENCE, _INTERVAL = 300.0, 0.05
 BOTH = 2
 _SMALL = (f"--object-store-memory={80 << 20}", "--block", "--disable-usage-stats")
 
@@ -109,6 +109,21 @@ class TwoNodes:
         """Whether an agent is on the second node."""
         return parent_of(agent) == self.second.raylet
 
+    def work(self) -> dict[int, int]:
+        """The processes that work for agents of these nodes, and the process of each's agent.
+
+        Other clusters on this machine have other caches.
+        """
+        own = {str(cache) for cache in self.caches}
+        found = {
+            pid: variable_of(pid, "ABREAST_AGENT") or ""
+            for pid in processes()
+            if variable_of(pid, "ABREAST_CACHE") in own
+        }
+        return {
+            pid: int(agent) for pid, agent in found.items() if agent.isdecimal() and name_of(pid)
+        }
+
     def wait_for_nodes(self, before: Collection[str] = ()) -> None:
         """Wait until both nodes are there; this process must be connected.
 
@@ -150,6 +165,8 @@ def open_nodes(cpus: int = 4) -> Iterator[TwoNodes]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
+        # Ray's own is 15: beside other programs, agents would hardly run.
+        "RAY_worker_niceness": "0",
     }
     os.environ.update(settings)
     directory = tempfile.mkdtemp(prefix="ray-")
@@ -168,13 +185,15 @@ def open_nodes(cpus: int = 4) -> Iterator[TwoNodes]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = _PATIENCE) -> None:
+def wait_until(
+    holds: Callable[[], bool], seconds: float = _PATIENCE, interval: float = _INTERVAL
+) -> None:
     """Look until something holds that no event tells of; TimeoutError after `seconds`."""
     last = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > last:
             raise TimeoutError
-        time.sleep(_INTERVAL)
+        time.sleep(interval)
 
 
 def hiding(place: str) -> list[str]:
@@ -220,13 +239,3 @@ def variable_of(pid: int, name: str) -> str | None:
             if key == name:
                 return value
     return None
-
-
-def work_of_agents() -> dict[int, int]:
-    """The processes that work for agents, and the process of the agent of each."""
-    found = {pid: variable_of(pid, "ABREAST_AGENT") for pid in processes()}
-    return {
-        pid: int(agent)
-        for pid, agent in found.items()
-        if agent is not None and agent.isdecimal() and name_of(pid)
-    }

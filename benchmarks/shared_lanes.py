@@ -19,12 +19,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from abreast.assembly.names import find_store
+from abreast.limits.shared.ledger import read_ledger
 from abreast.testing.storm import StormProcess, start_process
 
 SLOTS, RPM, LATENCY = 12, 600, 1.5  # seconds
+PATIENCE = 300.0  # seconds
 _LANE = """
 [lanes.team]
 base_url = "{url}/v1"
@@ -110,12 +114,13 @@ def _together(folder: Path, store: str, drivers: int, calls: int, *, shared: boo
 
 def _after_kill(folder: Path, store: str) -> float:
     """Seconds from a SIGKILL of the driver that has all permits to the first call of another."""
-    with start_process(latency=30.0) as storm:
+    with start_process(latency=2 * PATIENCE) as storm:
         _configure(folder, storm, "shared = true")
         one = _driver(folder, store, SLOTS)
         _until(lambda: len(storm.log()) == SLOTS)
         other = _driver(folder, store, 1)
         try:
+            _until(lambda: _holders(store) == 2)
             os.kill(one.pid, signal.SIGKILL)
             one.wait()
             began = time.monotonic()
@@ -124,6 +129,14 @@ def _after_kill(folder: Path, store: str) -> float:
         finally:
             other.kill()
             other.wait()
+
+
+def _holders(store: str) -> int:
+    """How many drivers hold or want permits of the lane."""
+    with closing(find_store(store)) as opened:
+        return max(
+            (len(read_ledger(text).holders) for text in opened.ledgers().values()), default=0
+        )
 
 
 def _one_budget(folder: Path, store: str, drivers: int) -> float:
@@ -138,10 +151,10 @@ def _one_budget(folder: Path, store: str, drivers: int) -> float:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         if time.monotonic() > deadline:
-            raise RuntimeError("it did not happen within a minute")
+            raise RuntimeError(f"it did not happen within {PATIENCE:g} s")
         time.sleep(0.05)
 
 

@@ -1,6 +1,6 @@
 """Jobs on two nodes of Ray with a PostgreSQL, while one after another is killed.
 
-    python -m benchmarks.cluster [--rounds 20] [--seed N] [--items 40] [--width 4]
+    python -m benchmarks.cluster [--rounds 20] [--seed N] [--items 18] [--width 3]
 
 In every round a map, a study, `optimize` on an example and a plan run, and each meets one kill: of
 an agent with its work, of a node, of the driver, which is then resumed, or of the database, which
@@ -27,8 +27,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--items", type=int, default=40)
-    parser.add_argument("--width", type=int, default=4)
+    parser.add_argument("--items", type=int, default=18)
+    parser.add_argument("--width", type=int, default=3)
     parser.add_argument("--jobs", nargs="+", default=list(PREPARE), choices=list(PREPARE))
     given = parser.parse_args()
     seed = Random().randrange(1 << 32) if given.seed is None else given.seed

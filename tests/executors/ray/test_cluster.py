@@ -24,7 +24,14 @@ def test_kills_lose_nothing_and_change_no_result(ray_cluster):
 
 @pytest.mark.parametrize(
     "broken",
-    [{"lost": 1}, {"recorded_repeated": 1}, {"repeated": 4}, {"equal": False}, {"left": 1}],
+    [
+        {"lost": 1},
+        {"recorded_repeated": 1},
+        {"repeated": 4},
+        {"equal": False},
+        {"left": 1},
+        {"late": True},
+    ],
 )
 def test_a_promise_that_is_broken_is_seen(broken):
     kept = Report("map", "node", 0, 0, 3, equal=True, left=0, seconds=1.0)
