@@ -4,9 +4,9 @@
 #   seq 3 | docker run --rm -i --init -v "$PWD:/work" --user "$(id -u):$(id -g)" abreast map -- echo {}
 
 FROM python:3.11-slim AS build
-COPY requirements/run.txt /build/requirements/
+COPY requirements/image.txt /build/requirements/
 RUN python -m venv /opt/abreast \
- && /opt/abreast/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r /build/requirements/run.txt
+ && /opt/abreast/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r /build/requirements/image.txt
 COPY pyproject.toml README.md LICENSE /build/
 COPY src /build/src
 # The build backend stays in this stage.

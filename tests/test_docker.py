@@ -21,7 +21,7 @@ WANTED = (
     "pyproject.toml",
     "README.md",
     "LICENSE",
-    "requirements/run.txt",
+    "requirements/image.txt",
     "src/abreast/cli/commands/map.py",
     "src/abreast/py.typed",
 )
@@ -223,7 +223,10 @@ def test_what_is_copied_is_enough_to_build_the_package(patterns, dockerfile, tmp
     with zipfile.ZipFile(wheel) as packed:
         held = set(packed.namelist())
     assert {"abreast/cli/main.py", "abreast/py.typed"} <= held
-    assert [name for name in held if name.endswith(".sql")]
+    sources = [path for path in (ROOT / "src").rglob("*") if path.suffix not in (".py", ".pyc")]
+    data = {path.relative_to(ROOT / "src").as_posix() for path in sources if path.is_file()}
+    assert len(data) > 100
+    assert data <= held
 
 
 def test_everything_that_is_sent_is_copied(tree, patterns, dockerfile):
