@@ -150,6 +150,7 @@ def environment(folder):
     (tools / "timeout").chmod(0o755)
     ours = (
         "ABREAST_",
+        "CI",
         "COVERAGE_",
     )  # measuring takes half of the time, and reaches nothing that other tests don't
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}

@@ -11,6 +11,7 @@ from tests.docs.pages import ROOT, Block, blocks_of, differs, project, run
 
 PAGES = (
     "docs/tutorial.md",
+    "docs/tutorial-tickets.md",
     "docs/howto.md",
     "docs/models.md",
     "docs/sample.md",

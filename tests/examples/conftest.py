@@ -46,6 +46,7 @@ def here(tmp_path, monkeypatch):
         name for name in os.environ if name.startswith("ABREAST_") and name != "ABREAST_CACHE"
     ]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("CI", raising=False)  # where workflows say more
     monkeypatch.setenv(RUN_VARIABLE, "")  # which a run sets, and which is as it was afterwards
     monkeypatch.chdir(folder)
     return folder
