@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-ray chaos fuzz check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus postgres served-clients live-agents agent-kills soak lock clean
+.PHONY: help demo test test-ray test-python release-check first-result chaos fuzz load check static lint types contract tree coverage requirements reference check-reference commits compare format docs screenshots bench bench-asv bench-limits bench-peers bench-regression cluster corpus corpus-packages postgres served-clients live-agents agent-kills soak lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,7 @@ endef
 test: $(DEV) ## the suite but for its slowest tests; with CI set, all of them, measured
 ifdef CI
 	@$(MAKE) --no-print-directory .venv/.ray
+	@$(PY) -m benchmarks.peers specify-cli  # its own projects and workflows are run
 	$(run_suite)
 else
 	$(BIN)/pytest -n 4 --dist worksteal --short --hypothesis-profile=quick
@@ -90,6 +91,17 @@ endif
 
 test-ray: .venv/.ray ## the tests of the Ray executor, with a cluster of two nodes on this machine
 	$(BIN)/pytest -m 'ray and not soak' --hypothesis-profile=quick
+
+# PYTHON=3.13, or the path of an interpreter; a version that isn't here is downloaded by uv. Warnings are errors, as always.
+OTHER := build/env/python-$(notdir $(PYTHON))
+
+test-python: ## the suite on another Python: PYTHON=3.13; TESTS=tests/run for a part of it
+	@$(MAKE) --no-print-directory PYTHON=python3 build/env/release/.made
+	@test -x $(OTHER)/bin/python || build/env/release/bin/uv venv --quiet --seed --python $(PYTHON) $(OTHER)
+	@build/env/release/bin/uv pip install --quiet --python $(OTHER)/bin/python --require-hashes -r requirements/dev.txt
+	@build/env/release/bin/uv pip install --quiet --python $(OTHER)/bin/python --no-deps --no-build-isolation --editable .
+	$(OTHER)/bin/python --version
+	$(OTHER)/bin/python -m pytest -n 2 --dist worksteal --short --hypothesis-profile=quick $(TESTS)
 
 # --- what must hold
 
@@ -165,6 +177,9 @@ bench-regression: $(DEV) ## measure against an earlier commit, and fail if this 
 corpus: $(DEV) ## candidates of every kind for functions of our own: who is taken for what
 	$(PY) -m benchmarks.corpus
 
+corpus-packages: $(DEV) ## candidates for functions of real packages, which pip fetches, by their own tests
+	$(PY) -m benchmarks.packages
+
 bench-peers: $(DEV) ## install the peers, each in an environment of its own
 	$(PY) -m benchmarks.peers
 
@@ -179,6 +194,14 @@ build/env/%/.made: requirements/%.txt
 	@$(PYTHON) -m venv --clear build/env/$*
 	@build/env/$*/bin/python -m pip install --quiet --no-compile --no-deps --require-hashes --only-binary :all: -r $<
 	@touch $@
+
+# FLAGS=--cpu on a machine with much else to do.
+first-result: ## how long a newcomer waits for a first useful result: from a clone, and from a wheel
+	$(PYTHON) scripts/first_result.py $(FLAGS)
+
+# PYTHONS="3.12 /opt/python3.14/bin/python3", FLAGS=--strict: a Python that can't be had is then a failure. docs/releasing.md
+release-check: build/env/release/.made ## build wheel and sdist, look into them, install them by pip, uv and pipx on every Python
+	build/env/release/bin/python scripts/release_check.py $(PYTHONS) $(FLAGS)
 
 served-clients: $(DEV) build/env/clients/.made build/env/clients-openai2/.made ## real SDKs through `abreast serve`, recorded and replayed
 	$(PY) -m benchmarks.served_clients
@@ -207,9 +230,12 @@ cluster: .venv/.ray ## a map, a study, optimize and a plan on PostgreSQL and two
 chaos: $(DEV) ## every job under every fault on both durable stores: what is lost, repeated, changed or left
 	$(PY) -m benchmarks.chaos --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) $(FLAGS)
 
-fuzz: $(DEV) ## broken job files, settings, arguments and agents' output; a store that is damaged at random
-	$(PY) -m benchmarks.chaos.fuzz --tries 10000
-	$(PY) -m benchmarks.chaos.damages --tries 1000
+fuzz: $(DEV) ## broken files, arguments, agents' output, replies, HTTP, stores and patches: no traceback, no hang
+	$(PY) -W ignore -m benchmarks.fuzz --tries 10000 --commands 200 $(if $(SEED),--seed $(SEED))
+
+# MINUTES=3 for a shorter one.
+load: $(DEV) ## a million items, 2,000 commands at once, 1,000 calls in flight for ten minutes, 200 readers
+	$(PY) -m benchmarks.load --minutes $(or $(MINUTES),10)
 
 batches: $(DEV) ## a map in batches, killed 30 times: each item is paid for once, at half the price
 	$(PY) -m benchmarks.batch_kills
@@ -219,8 +245,10 @@ LOCK = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --f
 
 lock: build/uv/bin/uv ## make requirements/*.txt again (LOCK_FLAGS=--upgrade for newer versions)
 	$(LOCK) --output-file requirements/run.txt requirements/run.in
+	$(LOCK) --output-file requirements/image.txt requirements/image.in
 	$(LOCK) --output-file requirements/build.txt requirements/build.in
 	$(LOCK) --output-file requirements/dev.txt requirements/dev.in
+	$(LOCK) --output-file requirements/release.txt requirements/release.in
 	$(LOCK) --output-file requirements/asv.txt requirements/asv.in
 	$(LOCK) --output-file requirements/ray.txt requirements/ray.in
 	$(LOCK) --output-file requirements/clients.txt requirements/clients.in
