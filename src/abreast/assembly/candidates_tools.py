@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +23,7 @@ from abreast.jobs.candidates.author import (
     PromptAuthor,
     blocks_of,
     proposals_of,
+    propose_calls,
 )
 from abreast.jobs.candidates.behaviour.evidence import EvidenceSources
 from abreast.jobs.candidates.behaviour.traced_run import LIMITS, Tests
@@ -107,6 +109,10 @@ class CandidatesTools:
     def use_agent(self, agent: EditingAgent) -> None:
         """Have a coding agent propose candidates, or repair and refine those that are given."""
         self.author = AgentAuthor(self.target, self.original, agent)
+
+    def use_calls(self, model: AskableModel) -> None:
+        """Have a model propose calls of the target."""
+        self._evaluator.ask_for_calls = partial(propose_calls, model, self.target, self.original)
 
     def facts(self) -> dict[str, Any]:
         """What a manifest records."""
@@ -247,7 +253,7 @@ def find_evidence(
 ) -> EvidenceSources:
     """What calls the target besides the tests. Raises ValueError."""
     scripts = tuple(_find_file(one, cwd, root, spell("workload")) for one in spec.workload)
-    return EvidenceSources(spec.doctests, scripts, spec.trace, spec.hints)
+    return EvidenceSources(spec.doctests, scripts, spec.trace, spec.hints, spec.calls_by)
 
 
 def _find_file(given: str, cwd: Path, root: Path, word: str) -> str:

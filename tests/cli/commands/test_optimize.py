@@ -841,7 +841,7 @@ def test_fewer_than_six_blocks_are_refused(project):
 def test_without_tests_the_alternatives_are_named(project):
     said = project("optimize", "sums.py::pairs", *drafts(project, a=FAST))
     assert said.code == 2
-    for option in ("--tests", "--doctests", "--workload", "--trace", "--hints"):
+    for option in ("--tests", "--doctests", "--workload", "--trace", "--hints", "--calls-by"):
         assert option in said.err
 
 
@@ -855,3 +855,26 @@ def test_a_verdict_says_which_evidence_it_stands_on(project):
     assert one["verdict"] == "same"
     assert one["behaviour"]["evidence"] == ["trace"]
     assert "of trace (1 of 1 items pass)" in one["reason"]
+
+
+async def test_a_model_proposes_calls_which_are_asked_for_once(project):
+    def reply(request):
+        return "```python\npairs([1, 2, 3], 4)\npairs([], 0)\npairs(None, 1)\n```"
+
+    async with open_storm(script=reply) as storm:
+        project.file("abreast.toml", LANES.format(url=storm.url))
+        project.environment["STORM_KEY"] = "sk-none"
+        words = ("--calls-by", "storm/any", "--behaviour-only", "--generated", "0", "--json")
+        given = (
+            "sums.py::pairs",
+            *drafts(project, a=FAST, b=SLOW.replace("found += 1", "found = 2")),
+            *words,
+        )
+        said = await asyncio.to_thread(patiently, project, "optimize", *given)
+        assert said.code == 0, said.err
+        (found,) = said.rows
+        verdicts = [one["verdict"] for one in found["candidates"]]
+        assert verdicts == ["same", "wrong"]
+        assert found["candidates"][0]["behaviour"]["evidence"] == ["proposed calls"]
+        assert found["candidates"][0]["behaviour"]["invocations"] == 2
+        assert len(storm.log) == 1

@@ -54,6 +54,7 @@ async def optimize(
     workload: PathText | Sequence[PathText] = (),
     trace: str | None = None,
     hints: bool = False,
+    calls_by: str | None = None,
     candidates: PathText | Sequence[PathText] | None = None,
     author: str | Model | Caller | Author | WriteCandidate | None = None,
     model: str | None = None,
@@ -95,12 +96,14 @@ async def optimize(
     Args:
         function: the function, or its place as `"file.py::name"` or `"file.py::Class.method"`.
         tests: what calls it: files, directories or node ids of pytest. At least one of this and
-            the next four is needed.
+            the next five is needed.
         doctests: whether the doctests of its file are run.
         workload: Python scripts that call it.
         trace: a command of yours, such as `"python app.py"`; its calls are recorded once, without
             confinement, and made again for each candidate.
         hints: whether it is called with what Hypothesis makes of its type hints.
+        calls_by: the name of a model that proposes calls; they are tried with the original first,
+            and those that raise an error are left out.
         candidates: a directory of Python files, or a list of source texts and of paths to Python
             files, patches and directories. A text is the whole file anew or only the function; a
             text has a line break or the word `def` in it, anything else is a path.
@@ -168,6 +171,7 @@ async def optimize(
             "workload": [fspath(one) for one in _listed(workload)],
             "trace": trace,
             "hints": hints,
+            "calls_by": calls_by,
             "candidates": given if isinstance(given, str) else None,
             "model": author if kind == "name" else model,
             "author": author if kind == "agent" else None,
@@ -205,6 +209,9 @@ async def optimize(
             agent, lanes = await _open_agent(stack, tools, opened, found.run_id, budget)
         else:
             await _open_author(stack, tools, author, kind, opened)
+        if spec.calls_by is not None:
+            caller = open_model(spec.calls_by, store=opened)
+            tools.use_calls(await stack.enter_async_context(caller))
         run = await stack.enter_async_context(
             open_run(
                 name,
@@ -416,8 +423,16 @@ def _is_same(facts: dict[str, Any], row: RunRow) -> bool:
     words = ("target", "original", "program")
     sources = ("candidates", "model", "author", "timing", *EVIDENCE)
     # Runs of before always measured, and had tests.
-    others = {"doctests": False, "workload": [], "trace": None, "hints": False, "author": None}
-    before = {"timing": True, **others, **recorded["spec"]}
+    before = {
+        "timing": True,
+        "doctests": False,
+        "workload": [],
+        "trace": None,
+        "hints": False,
+        "calls_by": None,
+        "author": None,
+        **recorded["spec"],
+    }
     return all(recorded.get(word) == facts[word] for word in words) and all(
         before.get(word) == facts["spec"][word] for word in sources
     )

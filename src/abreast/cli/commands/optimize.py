@@ -28,6 +28,11 @@ candidate_options = options.group_of(
     ),
     click.option("--hints", is_flag=True, help="Call it with what Hypothesis makes of its hints."),
     click.option(
+        "--calls-by",
+        metavar="MODEL",
+        help="A model that proposes calls, which are tried with the original first.",
+    ),
+    click.option(
         "--python", metavar="PATH", help="The project's Python, with its pytest.  [this one]"
     ),
     click.option(

@@ -145,6 +145,20 @@ class ModelAuthor(PromptAuthor):
         return (await self._model.ask(prompt, system=system)).text
 
 
+async def propose_calls(model: AskableModel, target: Target, original: str) -> str:
+    """Ask a model for calls of the target; return its reply's code, one expression to a line."""
+    reply = await model.ask(
+        f"Write 40 different calls of `{target.qualname}` in this Python file, as its callers "
+        "would make them: ordinary arguments, empty ones, limits and special cases, and three "
+        "with arguments so large that the call takes as long as it ever will.\n\n"
+        f"{_code_block(original)}\n\n"
+        "Answer with one Python code block: each line is an expression that makes one call, with "
+        "literals, built-ins and names of that file alone. Do not import it.",
+        system="You write inputs that show what a Python function does.",
+    )
+    return "\n".join(blocks_of(reply.text)[:1])
+
+
 class EditingAgent(Protocol):
     """A coding agent that works in a tree of its own for each request."""
 

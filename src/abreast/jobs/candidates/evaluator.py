@@ -12,9 +12,10 @@ from typing import Any, Final, TypeAlias
 from abreast.jobs.candidates.behaviour.evidence import (
     EvidenceSources,
     calls_workload,
-    hinted_calls,
     hinted_workload,
+    proposed_workload,
     traced_calls,
+    usable_calls,
 )
 from abreast.jobs.candidates.behaviour.on_node import TraceOnNode
 from abreast.jobs.candidates.behaviour.traced_run import (
@@ -125,12 +126,14 @@ class Evaluator:
     ) -> None:
         """`source` is the text of the target's file. Nothing starts before `begin`.
 
-        `sources` are calls besides those of the tests; a command is run in `cwd`.
+        `sources` are calls besides those of the tests; a command is run in `cwd`. If a model is
+        to propose calls, `ask_for_calls` is set before `begin`: it returns Python.
         """
         self.target, self._source, self._bounds = target, source, bounds
         self._sources, self._cwd = sources or EvidenceSources(), cwd or Path.cwd()
         self._tests = replace(tests, workloads=self._sources.workloads())
         self.kinds = (*(("tests",) if tests.names else ()), *self._sources.kinds)
+        self.ask_for_calls: Callable[[], Awaitable[str]] | None = None
         self._probe: Probe | None = None
         self._slot_lock, self._probe_lock = asyncio.Lock(), asyncio.Lock()
         self._parents: WarmParents | None = None
@@ -216,8 +219,8 @@ class Evaluator:
         return OriginalTrace(watched.to_plain(), inputs, json.dumps(recorded))
 
     async def _record_calls(self, slot: Slot) -> list[dict[str, Any]]:
-        """Record the calls of a program, and those that type hints allow. Raises BaselineFailed."""
-        recorded = []
+        """Record calls of a program, by type hints and of a model. Raises `BaselineFailed`."""
+        name, recorded = self.target.qualname, []
         if self._sources.trace is not None and slot.commands is not None:
             calls = await traced_calls(
                 self._sources.trace,
@@ -229,12 +232,21 @@ class Evaluator:
             )
             recorded.append(calls_workload("trace", calls))
         if self._sources.hints:
-            drawing = replace(self._tests, names=(), workloads=(hinted_workload(),))
-            drawn = await watch(slot, self.target, drawing, limits=self._bounds.limits)
-            await slot.reset()
-            calls = hinted_calls(drawn, self.target.qualname)
-            recorded.append(calls_workload("type hints", calls))
+            drawn = await self._try_out(slot, hinted_workload())
+            none = f"{name} raises an error for all that its type hints allow"
+            recorded.append(calls_workload("type hints", usable_calls(drawn, none)))
+        if self._sources.calls_by is not None and self.ask_for_calls is not None:
+            tried = await self._try_out(slot, proposed_workload(await self.ask_for_calls()))
+            none = f"{self._sources.calls_by} proposes no call that {name} answers without an error"
+            recorded.append(calls_workload("proposed calls", usable_calls(tried, none)))
         return recorded
+
+    async def _try_out(self, slot: Slot, workload: dict[str, Any]) -> Watched:
+        """Run a workload alone, with the original."""
+        trying = replace(self._tests, names=(), workloads=(workload,))
+        watched = await watch(slot, self.target, trying, limits=self._bounds.limits)
+        await slot.reset()
+        return watched
 
     async def _choose_inputs(self, slot: Slot) -> TimedCalls:
         seconds = self._bounds.limits.seconds

@@ -90,7 +90,8 @@ class Checked:
         notes: What was not compared: generated inputs left out, by reason, and calls beyond the
             limit.
         generated: How many generated inputs were compared.
-        kinds: The kinds of evidence: tests, doctests, workload, trace, type hints.
+        kinds: The kinds of evidence: tests, doctests, workload, trace, type hints,
+            proposed calls.
     """
 
     verdict: Literal["same", "wrong", "undecided", "refused", "timeout", "error"]

@@ -11,7 +11,7 @@ from abreast.models.port import full_name
 
 _MAX_SHARE: Final = 10
 # What calls the target; a run has at least one of these.
-EVIDENCE: Final = ("tests", "doctests", "workload", "trace", "hints")
+EVIDENCE: Final = ("tests", "doctests", "workload", "trace", "hints", "calls_by")
 _LISTS: Final = ("tests", "refs", "workload", "allow")
 # Where candidates may come from; a run has one of these.
 SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "author", "model")
@@ -19,11 +19,11 @@ SOURCES: Final = ("candidates", "patches", "patch", "refs", "command", "author",
 
 def no_evidence(spell: Callable[[str], str]) -> str:
     """The sentence for a specification without anything that calls the target."""
-    tests, doctests, workload, trace, hints = map(spell, EVIDENCE)
+    tests, doctests, workload, trace, hints, calls_by = map(spell, EVIDENCE)
     return (
         f"nothing calls the target: give {tests}, or {doctests} (those of its file), {workload} "
-        f"(a script), {trace} (a command whose calls are recorded) or {hints} (calls made from "
-        "its type hints)"
+        f"(a script), {trace} (a command whose calls are recorded), {hints} (calls made from "
+        f"its type hints) or {calls_by} (calls that a model proposes)"
     )
 
 
@@ -59,6 +59,7 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "workload": (_is_list, "a list of scripts that call it"),
     "trace": (_is_text, "a command that calls it, such as python app.py"),
     "hints": (lambda given: isinstance(given, bool), "true or false"),
+    "calls_by": (_is_text, "a model such as openai/gpt-4o-mini"),
     "candidates": (_is_text, "a directory with Python files"),
     "patches": (_is_text, "a directory with patches"),
     "patch": (_is_text, "a patch, or a Python file"),
@@ -103,6 +104,8 @@ class CandidatesSpec:
     workload: tuple[str, ...] = ()
     trace: str | None = None
     hints: bool = False
+    calls_by: str | None = None
+    """A model that proposes calls."""
     candidates: str | None = None
     patches: str | None = None
     patch: str | None = None
@@ -160,6 +163,8 @@ class CandidatesSpec:
             raise ValueError(f"{where}: branch is for a winner, and without timing there is none")
         if given.get("model") and not given.get("author"):
             given["model"] = full_name(given["model"])
+        if given.get("calls_by"):
+            given["calls_by"] = full_name(given["calls_by"])
         return cls(**given)
 
     def plain(self) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from abreast.executors.commands import Commands
 from abreast.jobs.candidates.behaviour.evidence import (
     EvidenceSources,
     calls_workload,
-    hinted_calls,
+    expressions_in,
     hinted_workload,
+    proposed_workload,
     traced_calls,
+    usable_calls,
 )
 from abreast.jobs.candidates.behaviour.traced_run import judge_behaviour
 from abreast.jobs.candidates.behaviour.verdict import BaselineFailed
@@ -193,7 +195,7 @@ async def test_the_program_keeps_its_own_start_up_module(tmp_path, monkeypatch):
 async def test_calls_are_drawn_from_type_hints(tmp_path):
     pytest.importorskip("hypothesis")
     async with project_of(tmp_path) as project:
-        drawn = hinted_calls(await with_workloads(project, hinted_workload()), "double")
+        drawn = usable_calls(await with_workloads(project, hinted_workload()), "none")
         assert len(drawn) > 20
         watched = await with_workloads(project, calls_workload("type hints", drawn))
         assert len(watched.invocations) == len(drawn)
@@ -207,12 +209,63 @@ async def test_without_usable_hints_the_reason_is_said(tmp_path):
     async with project_of(tmp_path, "other") as project:
         project.tests = replace(project.tests, workloads=(hinted_workload(),))
         with pytest.raises(BaselineFailed, match="number has no type hint"):
-            hinted_calls(await project.watch(), "other")
+            usable_calls(await project.watch(), "none")
     raising = "def f(a: int) -> int:\n    raise ValueError\n"
     async with open_project(tmp_path / "q", {"f.py": raising}, "f.py::f", ()) as project:
         project.tests = replace(project.tests, workloads=(hinted_workload(),))
-        with pytest.raises(BaselineFailed, match="raises an error for all"):
-            hinted_calls(await project.watch(), "f")
+        with pytest.raises(BaselineFailed, match="raises an error"):
+            usable_calls(await project.watch(), "f raises an error")
+
+
+PROPOSED = """
+double([1, 2])
+double([1,  2])
+assert double([3], times=5) == [99]
+answer = double([])
+double("no", None)
+import os
+[double([one]) for one in range(3)]
+"""
+
+
+def test_calls_are_read_from_a_reply_as_expressions_each_once():
+    assert expressions_in(PROPOSED) == [
+        "double([1, 2])",
+        "double([3], times=5)",
+        "double([])",
+        "double('no', None)",
+        "[double([one]) for one in range(3)]",
+    ]
+    assert expressions_in("Here you are:\n>>> double([1])\n1. double([2])\ndouble([3]") == [
+        "double([1])"
+    ]
+    assert expressions_in("a" * 10 + "(" * 100_000) == []
+
+
+async def test_calls_that_a_model_proposes_are_made_with_the_original_first(tmp_path):
+    async with project_of(tmp_path) as project:
+        tried = await with_workloads(project, proposed_workload(PROPOSED))
+        assert len(tried.invocations) == 7
+        calls = usable_calls(tried, "none")
+        assert len(calls) == 6  # all but the one that raises
+        watched = await with_workloads(project, calls_workload("proposed calls", calls))
+        assert len(watched.invocations) == 6
+        wrong = await project.watch(SUMS.replace("one * times]", "one + one]"))
+        assert judge_behaviour(watched, wrong, STRICT).verdict == "wrong"
+
+
+async def test_a_proposal_without_a_call_that_works_is_an_error_that_names_the_model(tmp_path):
+    async with project_of(tmp_path) as project:
+        sources = EvidenceSources(calls_by="storm/any")
+        arguments = (project.target, SUMS, project.tests, Bounds(timing=False, generated=0))
+        evaluator = Evaluator(*arguments, sources, cwd=tmp_path)
+
+        async def ask():
+            return "double(None)\nundefined(1)"
+
+        evaluator.ask_for_calls = ask
+        with pytest.raises(BaselineFailed, match="storm/any proposes no call that double answers"):
+            await evaluator.begin(project.slot)
 
 
 async def test_a_resumed_run_makes_the_calls_that_were_recorded(tmp_path):

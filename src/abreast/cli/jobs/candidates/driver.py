@@ -103,9 +103,7 @@ class CandidatesDriver(JobDriver):
         self._profile = profile
         try:
             make = FunctionsTools if spec.all else CandidatesTools
-            self._tools: CandidatesTools | FunctionsTools = make(
-                spec, self._cwd, spell=lambda word: f"--{word}"
-            )
+            self._tools: CandidatesTools | FunctionsTools = make(spec, self._cwd, spell=_spell)
         except ValueError as error:
             raise UsageError(one_line(str(error))) from None
         self._resumed_run = request.run_id
@@ -113,11 +111,12 @@ class CandidatesDriver(JobDriver):
         self._check_branch()
         self._lanes: dict[str, LaneSettings] = configured_lanes(Config.load(self._cwd))
         self._agent: AuthorAgent | None = None
-        if spec.model is not None and spec.author is None:
+        names = {"model": None if spec.author else spec.model, "calls_by": spec.calls_by}
+        for word, name in names.items():
             try:
-                check_keys([split_name(spec.model, self._lanes)[0]])
+                check_keys([split_name(name, self._lanes)[0]] if name else [])
             except ValueError as error:
-                raise UsageError(f"--model: {error}") from None
+                raise UsageError(f"{_spell(word)}: {error}") from None
         self._failed = False
 
     def _check_branch(self) -> None:
@@ -220,6 +219,9 @@ class CandidatesDriver(JobDriver):
                 open_model(spec.model, lanes=self._lanes, store=store)
             )
             self._tools.use_model(model)
+        if spec.calls_by is not None:
+            caller = open_model(spec.calls_by, lanes=self._lanes, store=store)
+            self._tools.use_calls(await stack.enter_async_context(caller))
         facts = {**self._tools.facts(), "must_win": self._must_win}
         return {"budget": spec.budget, "manifest": {self.kind: facts}, **lanes}
 
@@ -363,12 +365,12 @@ def drive_candidates(
         "all": True if given.get("all_functions") else None,
         "timing": False if given.get("behaviour_only") else None,
         **{word: list(given.get(word) or ()) or None for word in ("tests", "workload", "allow")},
-        **{word: given.get(word) or None for word in ("doctests", "hints", "trace")},
+        **{word: given.get(word) or None for word in ("doctests", "hints", "trace", "calls_by")},
         "budget": config.get(BUDGET, given.get("budget")) or None,
     }
     facts = facts | {word: value for word, value in flags.items() if value is not None}
     if not where and not any(facts.get(word) for word in EVIDENCE):
-        raise UsageError(no_evidence(lambda word: f"--{word}"))
+        raise UsageError(no_evidence(_spell))
     try:
         spec = CandidatesSpec.of(facts, where or name)
         units.duration(spec.timeout)
@@ -384,13 +386,18 @@ def drive_candidates(
     return drive(driver, replace(request, dry_run=request.dry_run or request.check_only))
 
 
+def _spell(word: str) -> str:
+    """How an option is written."""
+    return f"--{word.replace('_', '-')}"
+
+
 def _tolerance(word: str, given: str | None) -> float | None:
     try:
         found = None if given is None else float(given)
     except ValueError:
         found = math.nan
     if found is not None and not 0 <= found < math.inf:
-        raise UsageError(f"--{word.replace('_', '-')}: {given!r} is no number such as 1e-9")
+        raise UsageError(f"{_spell(word)}: {given!r} is no number such as 1e-9")
     return found
 
 

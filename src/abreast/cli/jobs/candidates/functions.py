@@ -68,6 +68,7 @@ class FunctionsTools:
         self.branch = None if spec.branch is None else CandidateBranch(self.root, spec.branch)
         self._model: AskableModel | None = None
         self._agent: EditingAgent | None = None
+        self._calls_by: AskableModel | None = None
         self._ranked: list[RankedFunction] = []
         self._parts: list[tuple[RankedFunction, CandidatesTools]] = []
         self._skipped: dict[str, str] = {}
@@ -82,6 +83,10 @@ class FunctionsTools:
     def use_agent(self, agent: EditingAgent) -> None:
         """Have a coding agent propose candidates, or repair and refine those that are given."""
         self._agent = agent
+
+    def use_calls(self, model: AskableModel) -> None:
+        """Have a model propose calls of each function."""
+        self._calls_by = model
 
     def facts(self) -> dict[str, Any]:
         """What a manifest records."""
@@ -175,6 +180,8 @@ class FunctionsTools:
             tools.use_model(self._model)
         if self._agent is not None:
             tools.use_agent(self._agent)
+        if self._calls_by is not None:
+            tools.use_calls(self._calls_by)
         return tools
 
     def _merge(self) -> None:

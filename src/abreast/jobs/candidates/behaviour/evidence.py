@@ -1,9 +1,10 @@
-"""Finds calls of the target where there are no tests: in a program of the user, or by type hints.
+"""Finds calls of the target without tests: of a program, by type hints, or by a model.
 
 The calls are recorded once, with the original. The confined child makes them again, as it runs
 tests.
 """
 
+import ast
 import json
 import os
 import tempfile
@@ -24,6 +25,7 @@ from abreast.jobs.candidates.values.snapshot import from_plain
 from abreast.worktrees.background import run_in_thread
 
 HINTED_CALLS: Final = 120  # that are drawn from type hints
+PROPOSED_CALLS: Final = 60  # of a model that are tried
 _MAX_CALLS: Final = 200  # of a trace that are kept
 _LONGEST_CALLS: Final = 40  # of these: the ones that took longest; the others are the first ones
 _MAX_LOG_BYTES: Final = 64 << 20
@@ -58,12 +60,14 @@ class EvidenceSources:
         scripts: Programs that call it, from the directory of the project.
         trace: A command; its calls of the target are recorded, and made again.
         hints: Whether it is called with what Hypothesis makes of its type hints.
+        calls_by: The name of a model that proposes calls.
     """
 
     doctests: bool = False
     scripts: tuple[str, ...] = ()
     trace: str | None = None
     hints: bool = False
+    calls_by: str | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -73,6 +77,7 @@ class EvidenceSources:
             "workload": bool(self.scripts),
             "trace": self.trace is not None,
             "type hints": self.hints,
+            "proposed calls": self.calls_by is not None,
         }
         return tuple(name for name, given in named.items() if given)
 
@@ -87,16 +92,49 @@ def hinted_workload() -> dict[str, Any]:
     return {"kind": "hints", "count": HINTED_CALLS}
 
 
+def proposed_workload(reply: str) -> dict[str, Any]:
+    """The workload that makes the calls of a model's reply, for a run of the original."""
+    return {"kind": "expressions", "texts": expressions_in(reply)[:PROPOSED_CALLS]}
+
+
+def expressions_in(code: str) -> list[str]:
+    """Return the expressions of a Python text that have a call in them, each once.
+
+    Of a text that is no Python as a whole, its lines are read one by one.
+    """
+    try:
+        bodies = [ast.parse(code).body]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        bodies = list(map(_statements_in, code.splitlines()))
+    found: dict[str, None] = {}
+    for statement in (one for body in bodies for one in body):
+        if isinstance(statement, ast.Expr | ast.Assign | ast.Assert):
+            # What the model believes the result to be is no evidence.
+            called = statement.test if isinstance(statement, ast.Assert) else statement.value
+            if isinstance(called, ast.Compare):
+                called = called.left
+            if any(isinstance(node, ast.Call) for node in ast.walk(called)):
+                found[ast.unparse(called)] = None
+    return list(found)
+
+
+def _statements_in(line: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(line.strip().removeprefix(">>> ")).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
 def calls_workload(label: str, calls: Sequence[Plain]) -> dict[str, Any]:
     """The workload that makes recorded calls again."""
     made = [GeneratedCall(str(number), one).to_json() for number, one in enumerate(calls)]
     return {"kind": "calls", "label": label, "calls": made}
 
 
-def hinted_calls(watched: Watched, qualname: str) -> list[Plain]:
-    """Return the calls that were drawn from type hints and on which the original raised nothing.
+def usable_calls(watched: Watched, none: str) -> list[Plain]:
+    """Return the calls of a run on which the original raised nothing, each once.
 
-    Raises `BaselineFailed` if there are none.
+    Raises `BaselineFailed` if there are none; `none` is then the reason.
     """
     if watched.failure:
         raise BaselineFailed(watched.reason)
@@ -108,7 +146,7 @@ def hinted_calls(watched: Watched, qualname: str) -> list[Plain]:
             except NotPlain:
                 continue
     if not found:
-        raise BaselineFailed(f"{qualname} raises an error for all that its type hints allow")
+        raise BaselineFailed(none)
     return list(found)
 
 

@@ -1,4 +1,4 @@
-"""Runs what calls the target where there are no tests: doctests, scripts, and recorded calls.
+"""Runs what calls the target without tests: doctests, scripts, recorded and proposed calls.
 
 Each is reported like a test, with a name and an outcome, so that all else is the same.
 """
@@ -47,6 +47,7 @@ class WorkloadRunner:
             "script": self._run_script,
             "calls": self._run_calls,
             "hints": self._call_by_hints,
+            "expressions": self._evaluate,
         }
         for one in workloads:
             kinds[one["kind"]](one)
@@ -131,6 +132,16 @@ class WorkloadRunner:
             for call in drawn:
                 with contextlib.suppress(Exception, SystemExit):
                     _exhaust(call())
+
+    # --- expressions
+
+    def _evaluate(self, workload: dict[str, Any]) -> None:
+        """Evaluate expressions, which call the target, with the names of its module."""
+        names = vars(self.import_target())
+        with self._item("proposed calls"):
+            for text in workload["texts"]:
+                with contextlib.suppress(Exception, SystemExit):
+                    _exhaust(eval(text, dict(names)))  # noqa: S307 - in the confined child
 
 
 def run_suite(
