@@ -4,7 +4,7 @@ import { brief, count, money, span } from "./format.js";
 import { choices, cut, facts, fit, press, stage } from "./stage.js";
 
 const PRICES = { usd: ["Cost", "dollars per cell", money], tokens: ["Tokens", "tokens per cell", brief], seconds: ["Latency", "median seconds", span] };
-const WIDTH = 460, HEIGHT = 280, LEFT = 46, RIGHT = 20, TOP = 14, BOTTOM = 40;
+const WIDTH = 460, HEIGHT = 280, LEFT = 46, RIGHT = 34, TOP = 14, BOTTOM = 40;
 
 export function draw(container, data, page) {
   stage(container, data, page, picture);
