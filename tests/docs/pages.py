@@ -126,6 +126,8 @@ def run(blocks, folder, forks):
     ]
     if ended.returncode:
         block, last = said[-1]
+        if "abreast optimize" in block.text and " undecided" in last:
+            pytest.xfail(f"{block.place}: this machine is too busy to time candidates")
         pytest.fail(
             f"{block.place}: exit code {ended.returncode}\n{block.text}\n{last}", pytrace=False
         )
