@@ -30,6 +30,8 @@ class Recorded:
     """Input and output of a call."""
     usd: float = 0.0
     wall: float = 0.0
+    estimated: bool = False
+    """Whether a part of what a call used is an estimate, as of an attempt that was cut off."""
 
     @property
     def is_done(self) -> bool:
@@ -188,14 +190,15 @@ def _budget_passed(history: History) -> int:
 def _miscounted(history: History) -> int:
     """Calls that were booked otherwise than billed, and bills that nothing was booked for.
 
-    Of an answer that was on its way when the driver died the journal can't know.
+    Of an answer that was on its way when the driver died the journal can't know. A call that is
+    marked as an estimate stands for one bill, whatever that is.
     """
     calls = [event for event in history.ended if event.kind == "call-settled" and event.is_done]
-    booked = Counter(event.tokens for event in calls)
+    booked = Counter(event.tokens for event in calls if not event.estimated)
     billed = Counter(one.tokens for one in history.answered if one.whole)
     wrong = sum((booked - billed).values())
     unbooked = sum((billed - booked).values())
-    allowed = _repeatable(history)
+    allowed = _repeatable(history) + sum(event.estimated for event in calls)
     prices = sum(
         abs(event.usd - Answered("", event.tokens).usd) > _PRECISION
         for event in calls

@@ -69,6 +69,7 @@ def _recorded(event: Event) -> Recorded:
         tokens,
         float(usd) if isinstance(usd, (int, float)) else 0.0,
         event.wall,
+        bool(facts.get("estimate")),
     )
 
 
