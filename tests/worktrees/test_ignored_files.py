@@ -34,6 +34,7 @@ NEVER = {
     "other/.git/HEAD": "",
     "other/file": "",
     "build/lib/stale.pyc": "",
+    "build/lib/.coverage.host.1": "",
 }
 
 
@@ -70,6 +71,15 @@ def test_the_largest_are_left_out_first_and_that_is_said_with_how_much(repositor
     (note,) = notes
     assert note.startswith("generated/: 2 ignored files of 7.0 MB left out of the slots")
     assert "add them to git" in note
+
+
+def test_only_a_few_that_are_left_out_are_named(repository):
+    write(repository, {f"{number:03}.log": bytes(number) for number in range(100, 140)})
+    names, notes = listed(repository, size=0)
+    assert names == []
+    named = [note.partition(":")[0] for note in notes]
+    assert named[:4] == ["136.log", "137.log", "138.log", "139.log"]
+    assert named[4:] == ["41 other names that git ignores"]
 
 
 def test_very_many_files_are_bounded_as_well(repository):

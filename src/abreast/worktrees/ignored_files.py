@@ -3,14 +3,13 @@
 Such files are generated modules, built extensions and data.
 
 They are chosen by kind and size. Left out without a note: git's own directories, virtual
-environments, `node_modules`, caches (by name or by their `CACHEDIR.TAG`), abreast's store, and
-files of secrets. Of all others the smallest are taken first, up to a bound on bytes and on files; a
-note names what is beyond it. They are copied like all other files, never linked: a candidate that
-writes to one must not reach the main tree.
+environments, `node_modules`, caches (by name or by their `CACHEDIR.TAG`), abreast's store, data of
+coverage, and files of secrets. Of all others the smallest are taken first, up to a bound on bytes
+and on files; notes name the largest beyond it. They are copied like all other files, never linked:
+a candidate that writes to one must not reach the main tree.
 """
 
 import os
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +54,9 @@ _SKIPPED_DIRECTORIES: Final = frozenset(
         ),
     }
 )
-_SECRET_FILES: Final = (".env", ".envrc", ".netrc", ".pypirc")
+_SKIPPED_FILES: Final = (".env", ".envrc", ".netrc", ".pypirc", ".coverage")
+_SKIPPED_PREFIXES: Final = (".env.", ".coverage.")
+_MAX_NAMED: Final = 5  # entries with a note of their own
 _BYTECODE_SUFFIXES: Final = (".pyc", ".pyo")
 _IMPORTED_SUFFIXES: Final = (".py", ".so", ".pyd", ".dylib")
 
@@ -101,22 +102,33 @@ def _choose(
     A note names those that do not fit by their entry in git's list.
     """
     taken: list[str] = []
-    beyond: dict[str, list[int]] = defaultdict(list)
+    beyond: dict[str, list[int]] = {}
     room = bound.size
     for size, name, entry in sorted(found):
         if size <= room and len(taken) < bound.files:
             taken.append(name)
             room -= size
         else:
-            beyond[entry].append(size)
-    for entry, sizes in sorted(beyond.items()):
-        files = "an ignored file" if len(sizes) == 1 else f"{len(sizes)} ignored files"
-        notes.append(
-            f"{entry}: {files} of {_megabytes(sum(sizes))} left out of the slots, "
-            f"which take at most {bound.files} such files of {_megabytes(bound.size)}; "
-            "if the tests need them, add them to git"
-        )
+            beyond.setdefault(entry, []).append(size)
+    if len(beyond) > _MAX_NAMED:
+        largest = sorted(beyond, key=lambda entry: -sum(beyond[entry]))[: _MAX_NAMED - 1]
+        others = [size for entry in beyond.keys() - set(largest) for size in beyond[entry]]
+        number = len(beyond) - len(largest)
+        beyond = {entry: beyond[entry] for entry in sorted(largest)}
+        beyond[f"{number} other names that git ignores"] = others
+    else:
+        beyond = dict(sorted(beyond.items()))
+    notes += (_left_out(entry, sizes, bound) for entry, sizes in beyond.items())
     return sorted(taken), notes
+
+
+def _left_out(entry: str, sizes: list[int], bound: IgnoredBound) -> str:
+    files = "an ignored file" if len(sizes) == 1 else f"{len(sizes)} ignored files"
+    return (
+        f"{entry}: {files} of {_megabytes(sum(sizes))} left out of the slots, "
+        f"which take at most {bound.files} such files of {_megabytes(bound.size)}; "
+        "if the tests need them, add them to git"
+    )
 
 
 def _walk_entry(top: Path, entry: str) -> Iterator[tuple[str, int]]:
@@ -144,7 +156,9 @@ def _walk_entry(top: Path, entry: str) -> Iterator[tuple[str, int]]:
 
 def _file_size(path: Path, name: str) -> Iterator[tuple[str, int]]:
     base = name.rpartition("/")[2]
-    if base in _SECRET_FILES or base.startswith(".env.") or base.endswith(_BYTECODE_SUFFIXES):
+    if base in _SKIPPED_FILES or base.startswith(_SKIPPED_PREFIXES):
+        return
+    if base.endswith(_BYTECODE_SUFFIXES):
         return
     try:
         facts = path.lstat()
