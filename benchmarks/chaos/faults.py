@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from benchmarks.chaos.memory_group import MemoryGroup
 from benchmarks.chaos.place import kill, wait_for_processes
-from benchmarks.chaos.scene import WHILE_IT_WORKS, Scene, open_files, status
+from benchmarks.chaos.scene import WHILE_IT_WORKS, Scene, open_files, parent_name, status
 
 Driver: TypeAlias = "subprocess.Popen[bytes]"
 _KIB: Final = 1024
@@ -64,9 +64,12 @@ def kill_session(scene: Scene, driver: Driver) -> None:
 
 
 def kill_child(scene: Scene, driver: Driver) -> None:
-    """SIGKILL to one of the processes that it started: the supervisor, a worker or a command."""
+    """SIGKILL to one of the processes that it started: the supervisor, a worker or a command.
+
+    Not to what a command has started: the command goes on without it, and prints what it likes.
+    """
     scene.sleep(driver)
-    found = scene.children(driver)
+    found = [pid for pid in scene.children(driver) if parent_name(pid) != "sh"]
     scene.hit = driver.poll() is None
     if found:
         kill(scene.draw.choice(found))

@@ -147,6 +147,13 @@ def status(pid: int, name: str) -> int:
     return 0
 
 
+def parent_name(pid: int) -> str:
+    """The name of the program that started a process; empty if one of them has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{status(pid, 'PPid')}/comm").read_text().strip()
+    return ""
+
+
 def open_files(pid: int) -> int:
     """How many descriptors a process has; 0 if it has ended."""
     try:
