@@ -73,13 +73,23 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
     )
 
 
-def restore(recorded: Recorded, types: Mapping[str, type] = codec.NO_TYPES) -> Outcome[Any]:
+def restore(
+    recorded: Recorded,
+    types: Mapping[str, type] = codec.NO_TYPES,
+    *,
+    index: int | None = None,
+    key: str | None = None,
+) -> Outcome[Any]:
     """The recorded outcome: its value decoded, a failure as a `RecordedError`.
 
-    `types` are the user's types for decoding, by `module:qualname`.
+    `types` are the user's types for decoding, by `module:qualname`; `index` and `key` are those of
+    the item now, where they may differ from those recorded.
     """
     data: Mapping[str, Any] = recorded.data
-    index, key = int(data["index"]), unescape(recorded.path.rpartition("/")[2])
+    if index is None:
+        index = int(data["index"])
+    if key is None:
+        key = unescape(recorded.path.rpartition("/")[2])
     usage, times = usage_of(data), _times(data)
     if data["state"] == "done":
         value = codec.decode(recorded.body or "null", types)

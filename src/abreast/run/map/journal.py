@@ -4,7 +4,6 @@ import hashlib
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -191,8 +190,8 @@ class MapJournal:
                 if not self._reruns:
                     changed.append(item.key)
             elif is_final(recorded, retry_failed=self._retries(item.key)):
-                known[item.index] = replace(
-                    restore(recorded, self._context.types), index=item.index, key=item.key
+                known[item.index] = restore(
+                    recorded, self._context.types, index=item.index, key=item.key
                 )
             else:
                 item.ignores_recorded_calls = recorded.data["state"] == "failed"
@@ -259,7 +258,7 @@ class MapJournal:
         found = await self._read(lambda store, run: store.recorded(run, list(paths)))
         types = self._context.types
         return {
-            paths[path].index: replace(restore(recorded, types), key=paths[path].key)
+            paths[path].index: restore(recorded, types, key=paths[path].key)
             for path, recorded in found.items()
         }
 
