@@ -801,3 +801,13 @@ def test_a_fault_of_ours_is_one_line_and_its_traceback_for_those_who_ask(abreast
     )
     said = abreast("map", "-v", "--", "true", given="x\n", PYTHONPATH=path)
     assert "Traceback (most recent call last)" in said.err
+
+
+@pytest.mark.parametrize("key", ["inputs", "strategies: {a: {prompt: x, schema: %s}}, inputs"])
+def test_a_name_that_is_too_long_for_any_file_is_a_usage_error(abreast, key):
+    long = "a" * 300
+    body = key % long if "%s" in key else key
+    abreast.file("job.yaml", f"matrix: {{models: [local/smollm2], {body}: {long}.jsonl}}\n")
+    said = abreast("run", "job.yaml", "--dry-run")
+    assert said.code == 2
+    assert "internal" not in said.err

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from errno import EBADF, EDQUOT, EFBIG, EIO, ENOSPC, EPIPE
+from errno import EBADF, EDQUOT, EFBIG, EIO, ENAMETOOLONG, ENOSPC, EPIPE
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -64,6 +64,7 @@ _COMMANDS: Final = {
 
 
 _COMMANDS_FOLDER: Final = Path(__file__).with_name("commands")
+_NAME_SHOWN: Final = 60  # characters of a name that is too long
 _OUTPUT_ERRNOS: Final = (
     EPIPE,
     ENOSPC,
@@ -148,6 +149,12 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _exit_code_of(error: BaseException, *, verbose: bool) -> int:
+    if isinstance(error, OSError) and error.errno == ENAMETOOLONG:
+        # A long text stands where a file is named: wherever that is looked for, it is not there.
+        name = os.fsdecode(error.filename or "")
+        error = UsageError(
+            f"there is no file with a name as long as that of {name[:_NAME_SHOWN]}..."
+        )
     if isinstance(error, (AbreastError, UsageError, click.ClickException)):
         sentence, code = _sentence_and_code(error)
         if sentence:
