@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.jobs.candidates.behaviour.trace import Watched
+from abreast.jobs.candidates.behaviour.trace import KILLED, Watched
 from abreast.jobs.candidates.behaviour.traced_run import Tests
 from abreast.jobs.candidates.behaviour.verdict import Behaviour
 from abreast.jobs.candidates.evaluator import BaselineFailed, Bounds, Evaluator, limits_for
@@ -69,6 +69,31 @@ async def test_several_are_checked_at_once_and_what_each_did_is_its_own(project)
     }
     assert all(one.layers for one in found)
     assert fingerprint(project) == before
+
+
+async def test_a_run_that_was_killed_is_made_once_more_and_not_twice(project):
+    class Killed(Evaluator):
+        kills = 0
+
+        async def _trace_candidate(self, slot, inputs=None, wanted=None):
+            found = await super()._trace_candidate(slot, inputs, wanted)
+            assert slot.path.joinpath(TARGET.file).read_text() == text
+            if not self.kills:
+                return found
+            self.kills -= 1
+            slot.write_candidate(TARGET.file, "what a killed run has left\n")
+            return replace(found, failure="refused", reason=f"{KILLED}, in a test")
+
+    text = candidate_text(SLOW, TARGET, FAST)
+    evaluator = Killed(TARGET, SLOW, TESTS, Bounds(limits=ResourceLimits(seconds=30), generated=0))
+    async with open_worktrees(project, 2) as trees:
+        slot, original = trees.slots
+        evaluator.ready(await evaluator.begin(original), original)
+        for kills, verdict in ((1, "same"), (2, "refused")):
+            await slot.reset()
+            slot.write_candidate(TARGET.file, text)
+            evaluator.kills = kills
+            assert (await evaluator.check(slot, text)).verdict == verdict
 
 
 async def test_the_machine_is_shared_while_checking_and_held_alone_while_measuring(

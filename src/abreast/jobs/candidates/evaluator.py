@@ -346,19 +346,30 @@ class Evaluator:
             self._source, text, self.target, files
         ):
             return _checked_from(refused, len(self.original.invocations))
+
+        async def stage_again() -> None:
+            await slot.reset()
+            await stage_source(slot, self.target, CandidateSource(text, tuple(files)))
+
+        async def trace(inputs: bytes | None = None, wanted: Places | None = None) -> Watched:
+            found = await self._trace_candidate(slot, inputs, wanted)
+            if not found.was_killed:
+                return found
+            # Once more: the machine may have run out of memory, or an operator have killed it.
+            await stage_again()
+            return await self._trace_candidate(slot, inputs, wanted)
+
+        async def candidate_again(wanted: Places) -> Watched:
+            await stage_again()
+            return await trace(wanted=wanted)
+
         async with machine(alone=False):
-            watched = await self._trace_candidate(slot)
-
-            async def candidate_again(wanted: Places) -> Watched:
-                await slot.reset()
-                await stage_source(slot, self.target, CandidateSource(text, tuple(files)))
-                return await self._trace_candidate(slot, wanted=wanted)
-
+            watched = await trace()
             behaviour = await self._compare_traces(
                 self.original, watched, self._original_again, candidate_again
             )
             if behaviour.verdict in {"same", "undecided"} and self._bounds.generated:
-                probed = await self._try_generated_inputs(slot)
+                probed = await self._try_generated_inputs(trace)
                 behaviour = behaviour if probed.verdict == "same" else probed
             if behaviour.verdict == "same":
                 behaviour = _unknown_files(files, watched) or behaviour
@@ -374,10 +385,9 @@ class Evaluator:
             generated=len(self._probe.inputs.calls) if self._probe else 0,
         )
 
-    async def _try_generated_inputs(self, slot: Slot) -> Behaviour:
-        async def candidate(inputs: bytes) -> Watched:
-            return await self._trace_candidate(slot, inputs)
-
+    async def _try_generated_inputs(
+        self, trace: Callable[[bytes], Awaitable[Watched]]
+    ) -> Behaviour:
         async with self._probe_lock:  # the first candidate to get here has the inputs generated
             if self._probe is None:
                 self._probe = await prepare(
@@ -387,7 +397,7 @@ class Evaluator:
                     self.target,
                     count=self._bounds.generated,
                 )
-        return await self._probe.check(candidate, self._trace_original_inputs, self._bounds.rules)
+        return await self._probe.check(trace, self._trace_original_inputs, self._bounds.rules)
 
     async def time(self, original: Slot, candidate: Slot, text: str, seed: int) -> Timed:
         """Measure a candidate, staged in `candidate`, while nothing else runs on the machine."""

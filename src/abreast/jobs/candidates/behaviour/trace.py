@@ -24,6 +24,8 @@ _READ_SEPARATELY = frozenset(
         *("contents", "modules", "loaded"),
     }
 )
+KILLED = "it was ended by signal 9"
+"""How the reason of a run begins that was ended by SIGKILL."""
 _MAX_DIGITS = 20  # of the number of a call; longer ones are not parsed
 
 
@@ -111,6 +113,11 @@ class Watched:
     contents: AllContents = field(default_factory=dict)
     modules: tuple[str, ...] = ()
     loaded: tuple[str, ...] = ()
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it was ended by SIGKILL, for no limit of its own: perhaps from outside."""
+        return self.failure == "refused" and self.reason.startswith(KILLED)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the trace as JSON data."""

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from abreast.executors.commands import CommandMissing, CommandRefused
 from abreast.jobs.candidates.behaviour.bundle import PROGRAM, write_bundle
-from abreast.jobs.candidates.behaviour.trace import Failure, Signs, Tests, Trace, Watched
+from abreast.jobs.candidates.behaviour.trace import KILLED, Failure, Signs, Tests, Trace, Watched
 from abreast.jobs.candidates.behaviour.verdict import (
     CRASH,
     PYTEST_EXITS,
@@ -256,8 +256,9 @@ def _failure_before_end(
     if ran.why in wants:
         return "refused", wants[ran.why]
     if ran.signal is not None:
-        hint = "; memory may have run out" if ran.signal == signal.SIGKILL else ""
-        return "refused", f"it was ended by signal {ran.signal}{at}{hint}"
+        if ran.signal == signal.SIGKILL:
+            return "refused", f"{KILLED}{at}; memory may have run out"
+        return "refused", f"it was ended by signal {ran.signal}{at}"
     if ran.exit_code == 0:
         return "refused", f"it left with success before the tests had ended{at}"
     if not trace.last and not trace.outcomes:
