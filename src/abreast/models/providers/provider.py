@@ -17,6 +17,7 @@ from abreast.core.errors import (
     ReplyInvalid,
     RequestRefused,
 )
+from abreast.core.json_writer import json_writer
 from abreast.core.outcome import Usage
 from abreast.models.estimate import media_tokens_in, tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
@@ -56,7 +57,7 @@ _WAY_IN_WORDS: dict[Structured, str] = {
     "json_object": "json mode and the prompt",
     "none": "the prompt",
 }
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_to_json = json_writer(ascii_only=True)
 _now = SYSTEM_CLOCK.now
 
 
@@ -229,7 +230,11 @@ class Provider(ABC):
         if hear is not None:
             return await self._complete_streaming(request, body, hear)
         start = _now()
-        answer = await self._http.post(self._url, body)
+        exchange = await self._http.open(self._url, body)
+        try:
+            answer = await exchange.answer()
+        finally:
+            exchange.close()
         seconds = _now() - start
         return self._reply(
             request, self._read(answer, request), answer.body, answer.headers, seconds=seconds
@@ -361,7 +366,7 @@ class Provider(ABC):
 
     def _encode(self, body: Document) -> bytes:
         try:
-            return _encode(body).encode()
+            return _to_json(body).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise self._unsendable(error) from None
 
