@@ -10,8 +10,8 @@ from typing import Any, Final
 from abreast.core.errors import NoSuchRun, NotRecorded
 from abreast.core.frozen import record
 from abreast.core.item import escape
-from abreast.core.json_writer import json_writer
 from abreast.serve.answers.outlet import AnswerHead, Outlet
+from abreast.store.codec.json_text import json_writer
 from abreast.store.port import RunRow, Store, each_outcome
 from abreast.views.served import call_facts
 

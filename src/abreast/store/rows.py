@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from abreast.core.errors import DriverReplaced, NoSuchRun, RunBusy
 from abreast.core.events import CALL_SETTLED, ITEM_READ, ITEMS_COMPLETE, MAP_STARTED, Event
-from abreast.core.json_writer import json_writer
 from abreast.store.codec.codec import decode_facts, encode
+from abreast.store.codec.json_text import json_writer
 from abreast.store.port import Driver, Recorded, RunRow
 
 SEQ_BITS: Final = 40  # bits of an event's id that hold its seq; the run's number is above them

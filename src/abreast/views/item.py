@@ -16,8 +16,8 @@ from abreast.core.events import (
     items_read,
 )
 from abreast.core.item import unescape
-from abreast.core.json_writer import json_writer
 from abreast.store.codec.codec import decode_plain
+from abreast.store.codec.json_text import json_writer
 from abreast.store.port import Recorded, RunRow, Store
 from abreast.views.job_view import listed, mapping, number, short, whole
 from abreast.views.run_reader import error_of, value_of

@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.core.errors import CannotStore, RecordedError, StoreCorrupt, StoreError
-from abreast.core.json_writer import json_writer
 from abreast.store.codec import codec, json_text
 from abreast.store.codec.codec import (
     decode,
@@ -616,7 +615,7 @@ def test_an_interpreter_without_the_c_encoder_writes_the_same(monkeypatch):
     monkeypatch.setattr("json.encoder.c_make_encoder", None)
     for options in ({}, {"ascii_only": True}, {"sort_keys": True}):
         monkeypatch.setattr("json.encoder.c_make_encoder", None)
-        slow = json_writer(**options)
+        slow = json_text.json_writer(**options)
         monkeypatch.undo()
         value = {"b": [1.5, "é"], "a": None}
-        assert slow(value) == json_writer(**options)(value)
+        assert slow(value) == json_text.json_writer(**options)(value)

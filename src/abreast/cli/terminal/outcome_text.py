@@ -9,9 +9,9 @@ from abreast.cli.errors import one_line
 from abreast.cli.terminal.printer import STDERR, STDOUT, Piece
 from abreast.cli.terminal.visible import visible_json
 from abreast.core.errors import RecordedError, command_output, type_name
-from abreast.core.json_writer import json_writer
 from abreast.core.outcome import NO_USAGE, Cancelled, Done, Failed, Outcome
 from abreast.store.codec import codec
+from abreast.store.codec.json_text import json_writer
 
 Row: TypeAlias = dict[str, Any]
 

@@ -17,7 +17,6 @@ from abreast.core.errors import (
     ReplyInvalid,
     RequestRefused,
 )
-from abreast.core.json_writer import json_writer
 from abreast.core.outcome import Usage
 from abreast.models.estimate import media_tokens_in, tokens_of
 from abreast.models.http.client import Exchange, HttpAnswer, HttpClient, endpoint
@@ -57,7 +56,7 @@ _WAY_IN_WORDS: dict[Structured, str] = {
     "json_object": "json mode and the prompt",
     "none": "the prompt",
 }
-_to_json = json_writer(ascii_only=True)
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _now = SYSTEM_CLOCK.now
 
 
@@ -366,7 +365,7 @@ class Provider(ABC):
 
     def _encode(self, body: Document) -> bytes:
         try:
-            return _to_json(body).encode()
+            return _encode(body).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise self._unsendable(error) from None
 

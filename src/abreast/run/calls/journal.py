@@ -11,7 +11,6 @@ from typing import Any, Final
 from abreast.core import errors
 from abreast.core.errors import CallFailed
 from abreast.core.events import CALL_SETTLED, CALL_STARTED, Event, Plain
-from abreast.core.json_writer import json_writer
 from abreast.core.outcome import Usage
 from abreast.limits.limit import Need
 from abreast.models.port import Json, Reply, Request, ToolCall
@@ -19,6 +18,7 @@ from abreast.run.item_state import Calls, ItemState
 from abreast.run.journal import Journal
 from abreast.run.outcome_record import usage_facts, usage_of
 from abreast.store.codec import codec
+from abreast.store.codec.json_text import json_writer
 
 CALL: Final = "call"  # the part of a path beneath which an item's calls are
 WHOLE_ITEM: Final = "item"  # in place of a digest, for the call that an item consists of

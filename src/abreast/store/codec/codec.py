@@ -20,8 +20,7 @@ from abreast.core.errors import (
     StoreError,
     type_name,
 )
-from abreast.core.json_writer import json_writer
-from abreast.store.codec.json_text import MAX_BYTES, MAX_INT_BITS, TAG, is_text
+from abreast.store.codec.json_text import MAX_BYTES, MAX_INT_BITS, TAG, is_text, json_writer
 
 MAX_TRACE_CHARACTERS: Final = 64 * 1024
 SHORT_TEXT_CHARACTERS: Final = 600  # a text this short can't contain an int past MAX_INT_BITS

@@ -12,10 +12,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from abreast.core.errors import StoreError, TypeNotLoaded, type_name
-from abreast.core.json_writer import json_writer
 from abreast.store.codec import named_types
 from abreast.store.codec.encoder import Encoder, Form, ValueRefused, Writer, tagged
-from abreast.store.codec.json_text import TAG, is_text
+from abreast.store.codec.json_text import TAG, is_text, json_writer
 
 _to_sorted_json: Final = json_writer(sort_keys=True)
 _PATHS: Final = {
