@@ -41,15 +41,16 @@ class LimitGate:
         """
         thread = get_ident()
         for _, limit, _ in ticket.needs:
-            if limit.line.thread != thread:
+            line = limit.line
+            if line.thread != thread:
                 # It belongs to one event loop at a time: its waiters are woken by plain calls,
                 # which are not safe across threads.
-                if limit.line.users:
+                if line.users:
                     raise RuntimeError(
                         f"{limit!r} is in use on another event loop's thread; "
                         "give each loop limits of its own"
                     )
-                limit.line.thread = thread
+                line.thread = thread
         ticket.parked = None
         refused = self._take_all(ticket)
         if refused is None:
@@ -69,15 +70,16 @@ class LimitGate:
 
     def give(self, holds: Iterable[Hold], used: Usage | None = None) -> None:
         """Give limits back, and grant them to the tickets that waited for them."""
-        held = tuple(holds)
         now = self._clock.now()
-        for hold in held:
-            hold.limit.give(hold.need, hold.handed, used, now)
-            hold.limit.line.users -= 1
-        for hold in held:
-            line = hold.limit.line
+        waited_for: list[Limit] = []
+        for _, limit, need, handed in holds:
+            limit.give(need, handed, used, now)
+            line = limit.line
+            line.users -= 1
             if line.heap or line.timer is not None:
-                self.serve(hold.limit)
+                waited_for.append(limit)
+        for limit in waited_for:  # once all are given back: their tickets may need several
+            self.serve(limit)
 
     def serve(self, limit: Limit) -> None:
         """Grant `limit` to the tickets that wait for it, oldest first, as far as it has room.

@@ -38,7 +38,7 @@ from abreast.serve.routes import Route, Routes
 
 WIDTH: Final = 1024
 """Calls under way at once, those that wait at a lane included."""
-COMMIT_GATHER: Final = 0.02
+COMMIT_GATHER: Final = 0.05
 """Seconds for which records of calls wait for others to be committed with, as no client waits for
 it. Before a call that a budget limits, its reservation must be written, so there it is 0."""
 PARKED_SECONDS: Final = 60.0

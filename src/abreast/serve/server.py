@@ -169,7 +169,7 @@ class GatewayServer:
             most = f"the body has more than {MAX_BODY_BYTES >> 20} MB"
             raise Unsupported("body", most) from None
         try:
-            body = json.loads(raw.decode(), parse_constant=_finite, parse_float=_finite)
+            body = _decode(raw.decode())
         except (ValueError, RecursionError):
             raise Unsupported("body", "the body is not JSON in UTF-8") from None
         if not isinstance(body, dict):
@@ -302,6 +302,10 @@ def _finite(text: str) -> float:
     if not isfinite(number):
         raise ValueError(f"{text} is no number of JSON")
     return number
+
+
+# Made once: `json.loads` makes a decoder for each text if it is given any of these.
+_decode: Final = json.JSONDecoder(parse_constant=_finite, parse_float=_finite).decode
 
 
 def _key(headers: Mapping[str, str]) -> str:

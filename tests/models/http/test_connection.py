@@ -94,7 +94,11 @@ async def client(**options):
 
 
 async def posted(http, url, body=b"{}"):
-    return await http.post(endpoint(url), body)
+    exchange = await http.open(endpoint(url), body)
+    try:
+        return await exchange.answer()
+    finally:
+        exchange.close()
 
 
 async def streamed(http, url):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
 from http import HTTPStatus
@@ -193,18 +193,7 @@ class HttpClient:
         """Shows the provider and the number of event loops."""
         return f"<Http of {self.name}, {len(self._sessions)} sessions>"
 
-    async def post(self, url: URL, body: bytes) -> HttpAnswer:
-        """Send a body and read the whole answer, whatever its status.
-
-        Raises a subclass of CallFailed if there is none.
-        """
-        exchange = await self.open(url, body)
-        try:
-            return await exchange.answer()
-        finally:
-            exchange.close()
-
-    async def open(
+    def open(
         self,
         url: URL,
         body: bytes,
@@ -212,7 +201,7 @@ class HttpClient:
         stream: bool = False,
         headers: Mapping[str, str] | None = None,
         method: str = "POST",
-    ) -> Exchange:
+    ) -> Awaitable[Exchange]:
         """Send a body and read the headers of the answer; the caller must close the exchange.
 
         `headers` are further ones of this request. A key of a command that is refused is renewed,
@@ -220,14 +209,25 @@ class HttpClient:
         """
         first_byte = self._first_byte_of_stream if stream else self._first_byte
         if self._key_command is None:
-            return await self._send(url, body, headers, first_byte, method)
+            return self._send(url, body, headers, first_byte, method)
+        return self._send_with_key(self._key_command, url, body, headers, first_byte, method)
+
+    async def _send_with_key(  # noqa: PLR0917 - as `_send`
+        self,
+        command: KeyCommand,
+        url: URL,
+        body: bytes,
+        headers: Mapping[str, str] | None,
+        first_byte: float,
+        method: str,
+    ) -> Exchange:
         more = dict(headers or {})
-        key = await self._key_command.key()
+        key = await command.key()
         exchange = await self._send(url, body, more | self._headers_with(key), first_byte, method)
         if exchange.status != HTTPStatus.UNAUTHORIZED:
             return exchange
         try:
-            renewed = await self._key_command.key(refused=key)
+            renewed = await command.key(refused=key)
         except BaseException:
             exchange.close()
             raise
@@ -255,7 +255,7 @@ class HttpClient:
                     response = await self._session().request(
                         method,
                         url,
-                        data=body or None,
+                        data=aiohttp.BytesPayload(body) if body else None,
                         headers=headers,
                         allow_redirects=False,
                         proxy=proxy,

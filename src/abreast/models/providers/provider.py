@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -229,22 +229,26 @@ class Provider(ABC):
         if hear is not None:
             return await self._complete_streaming(request, body, hear)
         start = _now()
-        answer = await self._http.post(self._url, body)
+        exchange = await self._http.open(self._url, body)
+        try:
+            answer = await exchange.answer()
+        finally:
+            exchange.close()
         seconds = _now() - start
         return self._reply(
             request, self._read(answer, request), answer.body, answer.headers, seconds=seconds
         )
 
-    async def send_raw(
+    def send_raw(
         self, body: bytes, headers: Mapping[str, str], *, stream: bool, beneath: str = ""
-    ) -> Exchange:
+    ) -> Awaitable[Exchange]:
         """Send a body as it is, with further headers; the caller must close the exchange.
 
         `beneath` is a path below the address of requests. Raises subclasses of CallFailed if there
         is no answer; one of any status is returned.
         """
         url = self._stream_url if stream else self._url
-        return await self._http.open(
+        return self._http.open(
             url / beneath if beneath else url, body, stream=stream, headers=headers
         )
 

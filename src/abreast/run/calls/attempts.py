@@ -30,6 +30,7 @@ MORE_ROOM: Final = 4096
 """Tokens more, beside four times as many, for a call whose thinking used up `max_tokens`."""
 _ONE_REQUEST: Final = Usage(requests=1)
 _END_TOKENS: Final = 16  # of a reply: those that are no text, such as its end
+_NO_TOKENS: Final = TokenEstimate(0, 0)
 
 
 class _Grant:
@@ -83,7 +84,7 @@ class CallAttempts:
         self._gate = caller.gate_for(item)
         self._budgets = caller.budgets_for(item)
         self._is_capped = limits_spending(self._budgets)
-        self._most = TokenEstimate(0, 0)
+        self._most = _NO_TOKENS
         self._request = caller.capped(request) if self._is_capped else request
         self._reserve()
         self._order: int | None = None
@@ -91,7 +92,7 @@ class CallAttempts:
         self._backoff = 0.0
         self._service: list[float] = []
         self._used = NO_USAGE  # by failed attempts
-        self._outage = CallOutage()
+        self._outage: CallOutage | None = None
         self._has_more_room = False
         self._has_streamed = False  # text was passed on, so a retry would repeat it
         self._heard = 0  # bytes of text in this attempt
@@ -113,8 +114,15 @@ class CallAttempts:
 
     async def _try(self, listen: OnText | None) -> tuple[Reply | None, float | None]:
         """Wait for admission and make one attempt; returns as `_attempt` does."""
+        grant = _Grant()
         try:
-            grant = await self._admit()
+            ticket = self._ticket(grant)
+            if not self._gate.ask(ticket):
+                await self._wait_admitted(grant, ticket)
+            else:
+                grant.holds, item = ticket.holds, self._item
+                if item is not None and item.holds:
+                    grant.borrowed = borrow(item, self._caller.limits_for(item))
         except BaseException as stopped:
             if self._service:  # earlier attempts have used something
                 self._fail(stopped)
@@ -165,15 +173,9 @@ class CallAttempts:
 
     # --- admission ---
 
-    async def _admit(self) -> _Grant:
+    async def _wait_admitted(self, grant: _Grant, ticket: Ticket) -> None:
         """Wait for the lane and the budgets; meanwhile the item's own slots are lent."""
-        item, grant = self._item, _Grant()
-        ticket = self._ticket(grant)
-        if self._gate.ask(ticket):
-            grant.holds = ticket.holds
-            if item is not None and item.holds:
-                grant.borrowed = borrow(item, self._caller.limits_for(item))
-            return grant
+        item = self._item
         if item is not None and lends(item):
             self._gate.withdraw(ticket)
             self._restore_credit(grant)
@@ -181,14 +183,13 @@ class CallAttempts:
             ticket = self._ticket(grant)
             if self._gate.ask(ticket):
                 grant.holds = ticket.holds
-                return grant
+                return
         try:
             await wait_granted(self._gate, ticket)
         except BaseException:
             self._abandon_lent(grant)
             raise
         grant.holds = ticket.holds
-        return grant
 
     def _ticket(self, grant: _Grant) -> Ticket:
         ticket = Ticket(self._needs(grant), order=self._order)
@@ -475,6 +476,7 @@ class CallAttempts:
         """Give back what is held; returns the seconds to wait, None if the lane is held."""
         now = self._clock.now()
         self._backoff += now - sent
+        self._outage = self._outage or CallOutage()
         try:  # before the slot is given back, or the next waiting call would be sent
             waiting = self._caller.lane.outage.begun(self._outage, error, sent_in, now)
         except AbreastError as ended:

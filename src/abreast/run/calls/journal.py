@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from abreast.core import errors
@@ -33,15 +34,21 @@ _DIGESTED: Final = (
 )
 
 
+_digested_of: Final = attrgetter(*_DIGESTED)
+_NONE_GIVEN: Final = (None,) * len(_DIGESTED)
+
+
 def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) -> str:
     """A short name for a request to a model: the same for equal requests, in every process."""
     content: dict[str, object] = {
         "model": model,
         "messages": [_turn(message) for message in request.messages],
     }
-    for name in _DIGESTED:
-        if (value := getattr(request, name)) is not None:
-            content[name] = value
+    given = _digested_of(request)
+    if given != _NONE_GIVEN:
+        content.update(
+            (name, value) for name, value in zip(_DIGESTED, given, strict=True) if value is not None
+        )
     if request.stop:
         content["stop"] = list(request.stop)
     if request.tools:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -287,46 +288,42 @@ class Caller(PricedModel):
                 if call_journal is not None
                 else found
             )
-        if (
-            item is not None
-            and (task := asyncio.current_task()) is not item.task
-            and task is not None
-        ):
-            return await self._call_in_own_task(item, task, request, hear, call_journal)
-        return await self._call_model(item, request, hear, call_journal)
-
-    async def _call_in_own_task(
-        self,
-        item: ItemState,
-        task: asyncio.Task[Any],
-        request: Request,
-        hear: OnText | None,
-        call_journal: CallJournal | None,
-    ) -> Reply:
-        """Call the model from a task that the item's code started: it must end with the item."""
-        own_tasks = item.own_tasks = item.own_tasks or set()
-        own_tasks.add(task)
+        task = asyncio.current_task() if item is not None else None
+        own_tasks: set[asyncio.Task[Any]] | None = None
+        if item is not None and task is not None and task is not item.task:
+            # The item's code started this task: it must end with the item.
+            own_tasks = item.own_tasks = item.own_tasks or set()
+            own_tasks.add(task)
         try:
-            return await self._call_model(item, request, hear, call_journal)
+            reply = await self._call_model(item, request, hear, call_journal)
+            if self._cache is not None:
+                await self._cache.keep(self.name, request, reply)
         finally:
-            own_tasks.discard(task)
+            if own_tasks is not None and task is not None:
+                own_tasks.discard(task)
+        return reply
 
-    async def _call_model(
+    def _call_model(
         self,
         item: ItemState | None,
         request: Request,
         hear: OnText | None,
         call_journal: CallJournal | None,
-    ) -> Reply:
+    ) -> Awaitable[Reply]:
         sent = with_item_seed(request, item) if self.seeded else request
         if self.warm_prefixes is None:
-            reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
-        else:
-            async with self.warm_prefixes.turn(request, item):
-                reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
-        if self._cache is not None:
-            await self._cache.keep(self.name, request, reply)
-        return reply
+            return CallAttempts(self, sent, item, call_journal).answer(hear)
+        turn = self.warm_prefixes.turn(request, item)
+        return self._call_in_turn(turn, partial(CallAttempts, self, sent, item, call_journal), hear)
+
+    @staticmethod
+    async def _call_in_turn(
+        turn: AbstractAsyncContextManager[None],
+        begin: Callable[[], CallAttempts],
+        hear: OnText | None,
+    ) -> Reply:
+        async with turn:
+            return await begin().answer(hear)
 
 
 class ForwardedCaller(Caller):

@@ -1,7 +1,7 @@
 """Passes a request on to a provider of the same API, and the answer back, byte for byte."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -88,13 +88,18 @@ class RelayedModel:
             headers=exchange.headers,
         )
 
-    async def _send(self, max_tokens: int | None) -> Exchange:
-        """Send the body; once more without asking for usage, if a provider refuses that."""
+    def _send(self, max_tokens: int | None) -> Awaitable[Exchange]:
         usage = self._usage
-        asks = usage is not None and not usage.refused
-        body = self._body(max_tokens, usage=asks)
+        if usage is not None and not usage.refused:
+            return self._send_asking_usage(max_tokens, usage)
+        body = self._body(max_tokens, usage=False)
+        return self._provider.send_raw(body, self._headers, stream=self._stream)
+
+    async def _send_asking_usage(self, max_tokens: int | None, usage: StreamUsage) -> Exchange:
+        """Send the body; once more without asking for usage, if a provider refuses that."""
+        body = self._body(max_tokens, usage=True)
         exchange = await self._provider.send_raw(body, self._headers, stream=self._stream)
-        if usage is None or not asks or exchange.status not in _INVALID:
+        if exchange.status not in _INVALID:
             return exchange
         try:
             refusal = await exchange.answer()

@@ -97,12 +97,9 @@ class BatchCaller(Caller):
         sent = with_item_seed(request, item)
         batched = _BatchedCall(self, item, call_journal, gatherer)
         try:
-            reply = await CallAttempts(batched, sent, item, call_journal).answer(hear)
+            return await CallAttempts(batched, sent, item, call_journal).answer(hear)
         except _GoesDirect:
-            reply = await CallAttempts(self, sent, item, call_journal).answer(hear)
-        if self._cache is not None:
-            await self._cache.keep(self.name, request, reply)
-        return reply
+            return await CallAttempts(self, sent, item, call_journal).answer(hear)
 
 
 class _BatchedCall(PricedModel):
