@@ -132,7 +132,8 @@ def fuzz_commands(target: str, tries: int, seed: int) -> Fuzzed:
 
 
 def _run(found: Fuzzed, arguments: list[str], text: str) -> None:
-    out, err, began = io.StringIO(), io.StringIO(), time.process_time()
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")  # exports write bytes, beneath the text
+    err, began = io.StringIO(), time.process_time()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = run(arguments)
