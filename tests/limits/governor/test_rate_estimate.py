@@ -146,6 +146,20 @@ def test_headers_with_enough_left_for_a_rejected_call_are_not_believed_again():
     assert estimate.copy.anchor_serial == 2
 
 
+def test_headers_are_not_believed_after_three_rejections_soon_after_each_other():
+    estimate = started(HeaderFacts(600, 599, 0.1))
+    for serial in (2, 3):
+        estimate.reject(send(estimate, serial, float(serial)), serial + 0.1, 0.5, None)
+        assert estimate.trusted
+    for serial in range(4, 24):
+        send(estimate, serial, 4.0)
+    estimate.reject(send(estimate, 24, 5.0), 5.1, 0.5, None)
+    assert estimate.trusted  # many calls were accepted in between
+    for serial in (25, 26):
+        estimate.reject(send(estimate, serial, float(serial)), serial + 0.1, 0.5, None)
+    assert not estimate.trusted
+
+
 def test_a_rejection_that_headers_did_not_predict_leaves_a_reserve():
     estimate = started(HeaderFacts(600, 599, 0.1))
     call = send(estimate, 2, 1.0)

@@ -22,10 +22,12 @@ _WINDOW_SPEED = 12  # times the rate: how fast a new minute is used
 _WINDOW_RESERVE = 0.02  # of what a minute allows
 _GROWTH = 0.01  # how much faster than measured, doubled with each sample of accepted calls
 _FAST_GROWTH = 0.25  # if next to nothing was measured
-_BIG_CALL = 4  # times the mean
+BIG_CALL = 4  # times the mean
 _FEWER = 0.7  # of what a minute had: if less is too much, it is counted in another way
 _REJECTIONS = 6  # that are explained together at most
+_MOST_SURPRISES = 3  # rejections in spite of headers
 _SLACK = 0.5  # calls by which what was admitted may seem more than what was rejected
+_SAMPLE_PER_REJECTION = 15  # calls, for each rejection that a counter explains
 _SMALL_SAMPLE, _LARGE_SAMPLE = 8, 50  # calls
 
 
@@ -79,6 +81,8 @@ class RateEstimate:
         self._to_explain: tuple[SentCall, float | None] | None = None
         self._long_wait_end: float | None = None
         self._is_no_window = False  # minutes have proved wrong
+        self._surprises = 0  # rejections in spite of headers, each soon after the one before
+        self.unexplained = 0  # rejections in a row that no counter explains
         self._passed = 0  # calls sent since nothing was left
         self._is_expected = True  # the last rejection came after as many calls as usual
         self._sample = 0.0  # calls of the measurement by rejections
@@ -177,7 +181,7 @@ class RateEstimate:
         self.copy.add(serial, cost, now)
         self._last_serial = serial
         self._passed += 1
-        usual = min(cost, _BIG_CALL * self.mean) if self.mean else cost
+        usual = min(cost, BIG_CALL * self.mean) if self.mean else cost
         self.mean = self.mean + 0.05 * (usual - self.mean) if self.mean else cost
         if self._first_sent is None:
             self._first_sent = now
@@ -355,8 +359,10 @@ class RateEstimate:
             self._doubt(header, cost)
         self._to_explain = None
         if self._follows_headers:
+            self._count_surprise()
+        if self._follows_headers:
             self._correct(call, self.copy.left_after(serial, sent), header, wait)
-        elif not self._even and cost > _BIG_CALL * self.mean:
+        elif not self._even and cost > BIG_CALL * self.mean:
             self.copy.sent.refuse(serial, 0.0)  # says nothing of the others
         else:
             self._to_explain = (call, wait)
@@ -377,6 +383,12 @@ class RateEstimate:
             )
         self._hold_for(wait, now, header)
         return True
+
+    def _count_surprise(self) -> None:
+        """Do not believe headers if calls are rejected again and again in spite of them."""
+        self._surprises = self._surprises + 1 if self._passed < 2 * _SMALL_SAMPLE else 1
+        if self._surprises >= _MOST_SURPRISES:
+            self.trusted = False
 
     def _doubt(self, header: HeaderFacts, cost: float) -> None:
         """Do not believe headers that say of a rejected call that there was enough left for it.
@@ -441,6 +453,7 @@ class RateEstimate:
             is_whole=calls[0].serial == 1,
             most_rejections=_REJECTIONS if self._is_expected else 2,
         )
+        self.unexplained = self.unexplained + 1 if found is None else 0
         if found is None:
             used = copy.sent.used_until(call.serial, call.at)
             if not copy.is_bucket and used > 0.5 * copy.amount:
@@ -454,7 +467,7 @@ class RateEstimate:
         copy.is_bucket, copy.sent.boundary = found.kind == "bucket", found.boundary
         if copy.is_bucket:
             self._set_rate(found.rate, amount)
-            self._sample = min(2 * _LARGE_SAMPLE, 1 / max(found.doubt, 1e-3))
+            self._sample = min(_SAMPLE_PER_REJECTION * found.explains, 1 / max(found.doubt, 1e-3))
         else:
             copy.amount = amount
             self._set_rate(amount / self.minute)
