@@ -112,7 +112,13 @@ def fit_counter(
         least = max(most / _MOST_CHANGE, _LEAST_CALLS * assumed.mean)
         fits = [fit for fit in fits if fit.bounds.rejected > least]
         if "bucket" not in found:
-            fits.append(_fit_bucket(span, minute, assumed, least_rate, is_full=is_full))
+            # It was full at first, or it was empty, and held as much as was assumed, or more.
+            for minutes, used in (
+                ((0.0, 0.0),) if is_full else ((0.0, assumed.capacity), (1.0, 0.0))
+            ):
+                fits.append(_fit_bucket(span, minute, assumed, least_rate, (minutes, used)))
+                if fits[-1].bounds.excess <= slack:
+                    break
         for fit in sorted(fits, key=lambda fit: max(0.0, fit.bounds.excess)):
             if fit.kind not in found and fit.bounds.excess <= slack:
                 found[fit.kind] = fit._replace(explains=explains)
@@ -162,21 +168,23 @@ def _readmissions(calls: Sequence[SentCall]) -> list[float]:
 
 
 def _fit_bucket(
-    calls: Sequence[SentCall], minute: float, assumed: Assumed, low: float, *, is_full: bool
+    calls: Sequence[SentCall],
+    minute: float,
+    assumed: Assumed,
+    low: float,
+    used: tuple[float, float],
 ) -> CounterFit:
     """The rate that tells rejected calls from admitted ones best, and how exactly it is known.
 
-    At first the bucket was full, or empty: then it holds as much as was assumed, or a minute's
-    worth.
+    At first was used what comes back in so many minutes, and so much more.
     """
 
     def bounds(rate: float) -> Bounds:
-        used = (0.0,) if is_full else (assumed.capacity, minute * rate)
-        found = [_bounds_of_bucket(calls, each, rate, assumed.mean) for each in used]
-        best = min(found, key=lambda each: each.excess)
+        first = used[0] * minute * rate + used[1]
+        found = _bounds_of_bucket(calls, first, rate, assumed.mean)
         # No bucket holds more than a minute's worth.
-        too_much = is_full and best.admitted > rate * minute + assumed.mean
-        return Bounds(inf, 0.0) if too_much else best
+        too_much = not first and found.admitted > rate * minute + assumed.mean
+        return Bounds(inf, 0.0) if too_much else found
 
     def excess(rate: float) -> float:
         return bounds(rate).excess
