@@ -17,6 +17,8 @@ from abreast.limits.governor.sent_calls import SentCall
 Kind = Literal["bucket", "sliding", "fixed"]
 
 _LEAST_REJECTIONS = 2
+_MOST_CALLS = 500  # that are looked back at, unless there is one rejection in more
+_PHASES = 6  # of fixed minutes that are tried
 _LEAST_CALLS = 2  # that a minute has: with fewer, nothing tells it from a bucket
 _OLD_KIND = 0.5  # rejections: by so many more another kind must explain
 _NEW_KIND = 0.5
@@ -91,32 +93,30 @@ def fit_counter(
     if len(rejections) < _LEAST_REJECTIONS:
         return None
     calls = calls[: rejections[-1] + 1]
-    most = max(need for need, _ in _needs_in_minute(calls, minute, assumed.mean))
-    phases = {round(each % minute, 3): each for each in (*boundaries, *_readmissions(calls))}
+    phases = [*boundaries, *_readmissions(calls)[-_PHASES:]]
+    needs = {each: _needs_in_minute(calls, minute, assumed.mean, each) for each in (None, *phases)}
+    most = max(need for need, _ in needs[None])
     starts = rejections[:-1]
+    if is_whole and len(rejections) < most_rejections:
+        starts = [0, *starts]
     found: dict[Kind, CounterFit] = {}
-    for first in [0, *starts] if is_whole and len(rejections) < most_rejections else starts:
+    for first in [each for each in starts if each >= len(calls) - _MOST_CALLS] or starts[-1:]:
         span = calls[first:]
         slack = assumed.slack + _sent_together(span)
         is_full = not span[0].refused
         # That nothing was used at first is one more fact.
         explains = sum(1 for call in span if call.refused) + is_full
-        # No bucket holds more than a minute's worth: no minute admits more than two of them.
-        least_rate = most / (2 * minute) / (_MOST_CHANGE if first else 1)
-        fits = [_fit_minute(calls, first, minute, None, assumed.mean)]
-        if explains - is_full > _LEAST_REJECTIONS:  # two are explained by any boundary between them
-            fits += [
-                _fit_minute(calls, first, minute, boundary, assumed.mean)
-                for boundary in phases.values()
-            ]
+        # Two rejections are explained by any boundary between them.
+        windows = needs if explains - is_full > _LEAST_REJECTIONS else (None,)
+        fits = [_fit_minute(needs[each][first:], minute, each) for each in windows]
         least = max(most / _MOST_CHANGE, _LEAST_CALLS * assumed.mean)
         fits = [fit for fit in fits if fit.bounds.rejected > least]
         if "bucket" not in found:
+            # No bucket holds more than a minute's worth: no minute admits more than two of them.
+            least_rate = most / (2 * minute) / (_MOST_CHANGE if first else 1)
             # It was full at first, or it was empty, and held as much as was assumed, or more.
-            for minutes, used in (
-                ((0.0, 0.0),) if is_full else ((0.0, assumed.capacity), (1.0, 0.0))
-            ):
-                fits.append(_fit_bucket(span, minute, assumed, least_rate, (minutes, used)))
+            for used in ((0.0, 0.0),) if is_full else ((0.0, assumed.capacity), (1.0, 0.0)):
+                fits.append(_fit_bucket(span, minute, assumed, least_rate, used))
                 if fits[-1].bounds.excess <= slack:
                     break
         for fit in sorted(fits, key=lambda fit: max(0.0, fit.bounds.excess)):
@@ -242,16 +242,15 @@ def _bounds_of_bucket(calls: Sequence[SentCall], used: float, rate: float, mean:
 
 
 def _fit_minute(
-    calls: Sequence[SentCall], first: int, minute: float, boundary: float | None, mean: float
+    needs: Sequence[tuple[float, SentCall]], minute: float, boundary: float | None
 ) -> CounterFit:
-    """What a minute has, by the calls from the `first` on; it slides if it has no boundary."""
-    needs = _needs_in_minute(calls, minute, mean, boundary)[first:]
+    """What a minute has, by what calls needed of it; it slides if it has no boundary."""
     bounds = Bounds(
         max((need for need, call in needs if not call.refused), default=0.0),
         min((need for need, call in needs if call.refused), default=inf),
     )
-    rate = max(bounds.admitted, mean) / minute
-    return CounterFit("sliding" if boundary is None else "fixed", bounds, rate, boundary)
+    kind: Kind = "sliding" if boundary is None else "fixed"
+    return CounterFit(kind, bounds, bounds.admitted / minute, boundary)
 
 
 def _needs_in_minute(
