@@ -290,6 +290,17 @@ def test_a_wait_of_more_than_a_minute_is_tried_after_one_and_then_obeyed():
     assert estimate.hold == pytest.approx(260.2)
 
 
+def test_a_wait_far_longer_than_a_known_bucket_needs_is_cut_short_once():
+    estimate = RateEstimate()
+    estimate.expect(60.0)
+    for serial in range(1, 4):
+        send(estimate, serial, float(serial))
+    estimate.reject(send(estimate, 4, 4.0), 4.0, 50.0)
+    assert estimate.hold == pytest.approx(6.0)  # in that time two more calls are admitted
+    estimate.reject(send(estimate, 5, 6.0), 6.0, 50.0)
+    assert estimate.hold == pytest.approx(56.0)
+
+
 def test_a_copy_whose_rate_is_zero_admits_nothing_more():
     copy = CounterCopy(60.0, 0.0)
     copy.capacity = 1.0

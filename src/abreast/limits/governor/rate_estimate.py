@@ -521,6 +521,8 @@ class RateEstimate:
             if header is None or not self.trusted or not header.reset
             else min(self.minute, header.reset + 0.1 * self.second)
         )
+        if self.copy.is_bucket and not self._follows_headers and self._sample >= _SMALL_SAMPLE:
+            longest = min(longest, max(self.second, 2 * self.mean / (self.rate or inf)))
         if self._probe_is_early and self._rejections_in_row > 1:
             self._obeys_wait = True
         self._probe_is_early = not self._obeys_wait and wait > longest
