@@ -301,6 +301,28 @@ def test_a_wait_far_longer_than_a_known_bucket_needs_is_cut_short_once():
     assert estimate.hold == pytest.approx(56.0)
 
 
+def test_rates_of_one_server_are_counted_alike():
+    tokens = started(HeaderFacts(10_000, 0, 60.0), even=False, cost=12_000.0)
+    assert tokens.copy.is_bucket  # a call bigger than a minute tells nothing of it
+    tokens.count_like(started(HeaderFacts(60, 10, 40.0)))
+    assert tokens.copy.is_bucket
+    tokens.count_like(started(HeaderFacts(60, 59, 20.0)))
+    assert tokens.copy.is_fixed
+    assert tokens.copy.sent.boundary == pytest.approx(20.0)
+
+
+def test_what_calls_may_take_beyond_what_was_expected_stays_in_a_bucket():
+    estimate = started(HeaderFacts(60_000, 59_000, 1.0), even=False, cost=1_000.0)
+    for serial in range(2, 60):
+        send(estimate, serial, 0.0, 1_000.0)
+        estimate.settle(serial, 1_000.0)
+    sure = estimate._unused(1_000.0)
+    for serial in range(60, 120):
+        send(estimate, serial, 0.0, 1_000.0)
+        estimate.settle(serial, 200.0 if serial % 2 else 1_800.0)
+    assert estimate._unused(1_000.0) > 2 * sure
+
+
 def test_a_copy_whose_rate_is_zero_admits_nothing_more():
     copy = CounterCopy(60.0, 0.0)
     copy.capacity = 1.0

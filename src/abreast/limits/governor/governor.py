@@ -157,7 +157,10 @@ class Governor:
             self._headers_read_at = permit.sent
         for name, facts in told.items():
             if self._is_per_minute(facts):
-                self._rate_estimate(name).update_from_header(facts, permit.serial, permit.sent)
+                estimate = self._rate_estimate(name)
+                estimate.update_from_header(facts, permit.serial, permit.sent)
+                for other in told:
+                    self._rate_estimate(other).count_like(estimate)
         self.failed(permit, now)
 
     def listens(self, permit: CallPermit) -> bool:

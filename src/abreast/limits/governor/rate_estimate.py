@@ -245,6 +245,14 @@ class RateEstimate:
         self._find_kind(header, serial, sent)
         self._believe(header, serial, sent)
 
+    def count_like(self, other: Self) -> None:
+        """Count minutes if another rate of the server does: all its rates are counted alike."""
+        if not self._follows_headers or not other._follows_headers or not self.copy.is_bucket:
+            return
+        if not other.copy.is_bucket:
+            self.copy.is_bucket, self.copy.amount = False, self.limit or inf
+            self.copy.sent.boundary = other.copy.sent.boundary
+
     def _believe(self, header: HeaderFacts, serial: int, sent: float) -> None:
         copy = self.copy
         if copy.is_bucket:
