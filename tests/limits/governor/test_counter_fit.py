@@ -80,12 +80,11 @@ def test_rejections_of_before_a_limit_has_changed_are_left_out():
     assert found.rate * MINUTE == pytest.approx(20.0, rel=0.15)
 
 
-def test_what_was_used_before_the_first_remembered_call_is_not_known():
-    quota = Sliding(30.0, MINUTE)
-    calls = decisions(quota, [number * 1.5 for number in range(400)])
-    found = fit(calls[20:], kind="sliding", is_whole=False)
-    assert found.kind == "sliding"
-    assert found.bounds.rejected == 31
+def test_a_rejection_soon_after_the_first_remembered_call_says_nothing():
+    times = burst_and_probes(31, 0.1, [63.2 + number * 0.1 for number in range(31)])
+    calls = decisions(Sliding(30.0, MINUTE), times)[20:]  # of the first minute, ten are left
+    assert fit(calls, kind="sliding", is_whole=True) is not None
+    assert fit(calls, kind="sliding", is_whole=False) is None  # one rejection is too few
 
 
 def test_a_full_bucket_does_not_explain_a_rejection():
