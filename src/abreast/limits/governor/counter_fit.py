@@ -21,7 +21,7 @@ _MOST_CALLS = 500  # that are looked back at, unless there is one rejection in m
 _PHASES = 6  # of fixed minutes that are tried
 _LEAST_CALLS = 2  # that a minute has: with fewer, nothing tells it from a bucket
 _OLD_KIND = 0.5  # rejections: by so many more another kind must explain
-_NEW_KIND = 0.5
+_EXCESS_WEIGHT = 0.5  # rejections that count less if the bounds overlap by all of the slack
 _ZOOMS, _RATES = 3, 16  # the search for a bucket's rate: so many rates, so often
 _REFINEMENTS = 8
 _TOLERANCE = 0.1  # calls: differences of less are noise
@@ -127,7 +127,7 @@ def fit_counter(
         key=lambda fit: (
             fit.explains
             + (_OLD_KIND if fit.kind == assumed.kind else 0.0)
-            - max(0.0, fit.bounds.excess) / assumed.slack * _NEW_KIND
+            - max(0.0, fit.bounds.excess) / assumed.slack * _EXCESS_WEIGHT
         ),
         default=None,
     )

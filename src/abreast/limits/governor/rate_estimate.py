@@ -23,7 +23,6 @@ _WINDOW_RESERVE = 0.02  # of what a minute allows
 _GROWTH = 0.01  # how much faster than measured, doubled with each sample of accepted calls
 _FAST_GROWTH = 0.25  # if next to nothing was measured
 BIG_CALL = 4  # times the mean
-_FEWER = 0.7  # of what a minute had: if less is too much, it is counted in another way
 _REJECTIONS = 6  # that are explained together at most
 _MOST_SURPRISES = 3  # rejections in spite of headers
 _SLACK = 0.5  # calls by which what was admitted may seem more than what was rejected
@@ -80,7 +79,6 @@ class RateEstimate:
         # all calls of the episode are known.
         self._to_explain: tuple[SentCall, float | None] | None = None
         self._long_wait_end: float | None = None
-        self._is_no_window = False  # minutes have proved wrong
         self._surprises = 0  # rejections in spite of headers, each soon after the one before
         self.unexplained = 0  # rejections in a row that no counter explains
         self._passed = 0  # calls sent since nothing was left

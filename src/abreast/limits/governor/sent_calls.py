@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from math import floor, inf
+from math import floor
 
 _REMEMBERED_MINUTES = 3
 _REMEMBERED_CALLS = 200  # even if they are older than that
@@ -139,16 +139,6 @@ class SentCalls:
             later.append(entry)
         later.reverse()
         return later
-
-    def recent(self, serial: int, calls: int) -> tuple[float, float]:
-        """What the last calls up to that one took, and when the first of them was sent."""
-        taken, since = 0.0, inf
-        for entry in chain(reversed(self._entries), reversed(self._past)):
-            if entry.serial <= serial and entry.cost:
-                taken, since, calls = taken + entry.cost, entry.at, calls - 1
-                if not calls:
-                    break
-        return taken, since
 
     def used_until(self, serial: int, at: float) -> float:
         """What counted at that time, of the calls up to that one."""
