@@ -31,7 +31,7 @@ _ARRIVAL = 0.05  # seconds: calls sent within them may arrive in another order
 _BIG_CALL = 4  # times the mean: one that may have been admitted though it did not fit
 
 
-class Bounds(NamedTuple):
+class NeedBounds(NamedTuple):
     """The most that an admitted call needed, and the least that a rejected one would have."""
 
     admitted: float
@@ -51,7 +51,7 @@ class CounterFit(NamedTuple):
     """
 
     kind: Kind
-    bounds: Bounds
+    bounds: NeedBounds
     rate: float
     boundary: float | None = None
     explains: int = 0
@@ -179,12 +179,12 @@ def _fit_bucket(
     At first was used what comes back in so many minutes, and so much more.
     """
 
-    def bounds(rate: float) -> Bounds:
+    def bounds(rate: float) -> NeedBounds:
         first = used[0] * minute * rate + used[1]
         found = _bounds_of_bucket(calls, first, rate, assumed.mean)
         # No bucket holds more than a minute's worth.
         too_much = not first and found.admitted > rate * minute + assumed.mean
-        return Bounds(inf, 0.0) if too_much else found
+        return NeedBounds(inf, 0.0) if too_much else found
 
     def excess(rate: float) -> float:
         return bounds(rate).excess
@@ -222,7 +222,9 @@ def _edge(excess: Callable[[float], float], most: float, inside: float, limit: f
     return inside
 
 
-def _bounds_of_bucket(calls: Sequence[SentCall], used: float, rate: float, mean: float) -> Bounds:
+def _bounds_of_bucket(
+    calls: Sequence[SentCall], used: float, rate: float, mean: float
+) -> NeedBounds:
     """How much a bucket of that rate must hold, of which `used` was used at first."""
     at, big = calls[0].at, _BIG_CALL * mean
     admitted, rejected = 0.0, inf
@@ -232,20 +234,20 @@ def _bounds_of_bucket(calls: Sequence[SentCall], used: float, rate: float, mean:
         at = call.at
         if call.refused:
             if used < _LEAST_USED * call.refused:  # a full bucket admits any call
-                return Bounds(inf, 0.0)
+                return NeedBounds(inf, 0.0)
             rejected = min(rejected, used + call.refused)
         else:
             used += call.cost
             if used > admitted and call.cost < big:
                 admitted = used
-    return Bounds(admitted, rejected)
+    return NeedBounds(admitted, rejected)
 
 
 def _fit_minute(
     needs: Sequence[tuple[float, SentCall]], minute: float, boundary: float | None
 ) -> CounterFit:
     """What a minute has, by what calls needed of it; it slides if it has no boundary."""
-    bounds = Bounds(
+    bounds = NeedBounds(
         max((need for need, call in needs if not call.refused), default=0.0),
         min((need for need, call in needs if call.refused), default=inf),
     )
