@@ -268,6 +268,7 @@ def _recover(scene: Scene) -> None:
     saved = scene.place.folder / "saved.db"
     said = scene.place.run("store", "recover", scene.place.store, "-o", str(saved))
     scene.errors.append(said.err)
+    scene.recovered = True
     scene.use_store(saved)
 
 

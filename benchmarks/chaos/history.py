@@ -76,6 +76,8 @@ class History:
     """Whether answers may be missing, as a budget that is spent allows."""
     budget: float | None = None
     trees: tuple[Mapping[str, str], Mapping[str, str]] = field(default_factory=lambda: ({}, {}))
+    recovered: bool = False
+    """Whether the store was damaged and what was whole of it was saved."""
     left: Sequence[str] = ()
     errors: Sequence[str] = ()
     hung: int = 0
@@ -129,7 +131,15 @@ def _lost(history: History) -> int:
     kept = Counter(history.ended)
     events = sum((Counter(history.disturbed) - kept).values())
     missing = [] if history.partial else history.expected.keys() - history.answers.keys()
+    if history.recovered:
+        # What was damaged beneath a result that is whole is told, and not needed any more.
+        missing = [path for path in missing if not _is_beneath(path, history.answers)]
     return events + len(missing)
+
+
+def _is_beneath(path: str, answers: Mapping[str, object]) -> bool:
+    parts = path.split("/")
+    return any("/".join(parts[:end]) in answers for end in range(1, len(parts)))
 
 
 def _recorded_repeated(history: History) -> int:

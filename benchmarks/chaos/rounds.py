@@ -132,6 +132,7 @@ class Arena:
                 repeatable=scene.repeatable,
                 partial=job.budget is not None,
                 budget=job.budget,
+                recovered=scene.recovered,
                 trees=(tree, place.tree()),
                 hung=first.hung + last.hung,
             )

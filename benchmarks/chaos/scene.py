@@ -51,6 +51,8 @@ class Scene:
     """The part of its work after which no fault comes: less, if one came too late before."""
     at: int | None = None
     """The number of the write or fsync at which a fault comes; drawn if None."""
+    recovered: bool = False
+    """Whether the store was damaged and what was whole of it was saved."""
     hit: bool = False
     """Whether the fault met the job while it could still disturb it."""
     calls: Mapping[str, int] = field(default_factory=dict)
