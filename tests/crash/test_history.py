@@ -109,3 +109,19 @@ def test_after_an_older_copy_was_restored_its_loss_may_be_repeated():
 
 def test_counts_add_up():
     assert Counts(lost=1) + Counts(lost=2, hung=1) == Counts(lost=3, hung=1)
+
+
+def test_a_call_that_is_marked_as_an_estimate_stands_for_one_bill():
+    guessed = replace(CALL, tokens=(57, 53), usd=57e-6 + 106e-6)
+    exact = tuple(guessed if event is CALL else event for event in WELL.ended)
+    marked = tuple(replace(event, estimated=True) if event is guessed else event for event in exact)
+    assert check(replace(WELL, ended=exact, disturbed=exact[:3])).miscounted
+    assert not check(replace(WELL, ended=marked, disturbed=marked[:3])).miscounted
+
+
+def test_of_a_damaged_store_only_what_is_beneath_a_whole_result_may_be_missing():
+    expected = {**WELL.expected, "map/items/a/step": 3}
+    assert check(replace(WELL, expected=expected)).lost == 1
+    assert not check(replace(WELL, expected=expected, recovered=True)).lost
+    gone = {"map/items/b": 2}
+    assert check(replace(WELL, expected=expected, answers=gone, recovered=True)).lost == 2
