@@ -93,7 +93,7 @@ test-ray: .venv/.ray ## the tests of the Ray executor, with a cluster of two nod
 	$(BIN)/pytest -m 'ray and not soak' --hypothesis-profile=quick
 
 # PYTHON=3.13, or the path of an interpreter; a version that isn't here is downloaded by uv. Warnings are errors, as always.
-OTHER := build/env/python-$(notdir $(PYTHON))
+OTHER := build/env/python-$(subst /,-,$(PYTHON))
 
 test-python: ## the suite on another Python: PYTHON=3.13; TESTS=tests/run for a part of it
 	@$(MAKE) --no-print-directory PYTHON=python3 build/env/release/.made
