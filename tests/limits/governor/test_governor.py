@@ -242,25 +242,6 @@ def test_a_rejection_that_names_no_limit_but_a_wait_is_about_a_rate():
     assert other.resolve(None, permit, {}, None) == "concurrency"
 
 
-def test_a_big_call_that_is_rejected_without_a_name_had_too_many_tokens():
-    governor = Governor(known=KnownLimits(flying=9))
-    permits = [sent(governor, 0.5 * number, 1)[0] for number in range(4)]
-    assert governor.resolve(None, permits[-1], {}, 7.0) == "requests"
-    big = governor.send({"requests": 1.0, "tokens": 5_000.0}, 3.0)
-    assert governor.resolve(None, big, {}, 7.0) == "tokens"
-
-
-def test_rejections_without_a_name_that_no_counter_of_requests_explains_are_about_tokens():
-    governor = Governor(known=KnownLimits(flying=9))
-    permit = sent(governor, 0.0, 1)[0]
-    assert governor.resolve(None, permit, {}, 7.0) == "requests"
-    governor.paces["requests"].unexplained = 2
-    assert governor.resolve(None, permit, {}, 7.0) == "tokens"
-    assert governor.paces["requests"].rate is None  # what it had learned was wrong
-    governor.paces["tokens"].unexplained = 2
-    assert governor.resolve(None, permit, {}, 7.0) == "concurrency"
-
-
 def test_a_rate_that_shows_late_knows_what_was_sent_before():
     governor = Governor(known=KnownLimits(flying=50))
     costs = {"requests": 1.0, "tokens": 100.0, "input": 80.0, "output": 20.0}

@@ -140,24 +140,9 @@ def test_headers_with_enough_left_for_a_rejected_call_are_not_believed_again():
     estimate.reject(call, 1.1, 1.0, HeaderFacts(60, 30, 30.0))
     assert not estimate.trusted
     assert estimate.rate is not None  # they are old, but the limit may be right
-    estimate.refusal(1.0, estimate.hold)
     send(estimate, 3, 3.0)
     estimate.update_from_header(HeaderFacts(60, 50, 10.0), 3, 3.0)
     assert estimate.copy.anchor_serial == 2
-
-
-def test_headers_are_not_believed_after_three_rejections_soon_after_each_other():
-    estimate = started(HeaderFacts(600, 599, 0.1))
-    for serial in (2, 3):
-        estimate.reject(send(estimate, serial, float(serial)), serial + 0.1, 0.5, None)
-        assert estimate.trusted
-    for serial in range(4, 24):
-        send(estimate, serial, 4.0)
-    estimate.reject(send(estimate, 24, 5.0), 5.1, 0.5, None)
-    assert estimate.trusted  # many calls were accepted in between
-    for serial in (25, 26):
-        estimate.reject(send(estimate, serial, float(serial)), serial + 0.1, 0.5, None)
-    assert not estimate.trusted
 
 
 def test_a_rejection_that_headers_did_not_predict_leaves_a_reserve():
@@ -169,25 +154,25 @@ def test_a_rejection_that_headers_did_not_predict_leaves_a_reserve():
     assert not estimate.reject(call, 1.2, 2.0, None)  # no news
 
 
-def rejected_at(estimate, serial, now, wait):
-    """A rejection, which is explained when the hold is over."""
-    estimate.reject(send(estimate, serial, now), now, wait)
-    estimate.refusal(1.0, estimate.hold)
-
-
 def test_without_headers_the_rate_is_what_was_accepted_between_two_rejections():
     estimate, serial, now = RateEstimate(), 0, 0.0
     for _ in range(30):
         serial, now = serial + 1, now + 0.1
         send(estimate, serial, now)
+    call = send(estimate, serial + 1, now)
+    estimate.reject(call, now, 1.0)
     serial, empty = serial + 1, now
-    rejected_at(estimate, serial, now, 1.0)
     for _ in range(40):
         serial, now = serial + 1, now + 0.5
         send(estimate, serial, now)
         estimate.passed(now)
-    rejected_at(estimate, serial + 1, now, 1.0)
+    call = send(estimate, serial + 1, now)
+    estimate.reject(call, now, 1.0)
     assert estimate.per_minute == pytest.approx(60 * 40 / (now - empty), rel=0.1)
+
+
+def rejected_at(estimate, serial, now, wait):
+    estimate.reject(send(estimate, serial, now), now, wait)
 
 
 def test_without_headers_a_wait_until_the_oldest_call_is_a_minute_old_is_a_sliding_minute():
@@ -226,30 +211,31 @@ def test_without_headers_and_waits_a_long_time_with_nothing_back_is_a_minute():
     assert estimate.per_minute == pytest.approx(20)
 
 
-def test_a_minute_found_by_rejections_is_tried_larger_after_many_calls():
+def test_a_minute_found_by_rejections_is_tried_larger_after_quiet_minutes():
     estimate = RateEstimate()
     for serial in range(1, 21):
         send(estimate, serial, serial * 0.1)
     rejected_at(estimate, 21, 2.2, 58.0)
-    estimate.refusal(1.0, 130.0)
-    assert estimate.per_minute == 20  # the minutes were quiet, but few calls went
-    for serial in range(22, 75):
-        send(estimate, serial, 130.0 + serial)
-    estimate.refusal(1.0, 210.0)
-    assert estimate.per_minute == 21
-    estimate.refusal(1.0, 271.0)
-    assert estimate.per_minute > 22
+    estimate.refusal(1.0, 70.0)
+    assert 20 < estimate.per_minute < 21
+    estimate.refusal(1.0, 131.0)
+    assert estimate.per_minute > 21
 
 
-def test_calls_rejected_together_are_explained_by_the_first_of_them():
+def test_a_minute_that_proves_wrong_is_given_up_and_its_amount_is_no_limit():
     estimate = RateEstimate()
-    calls = [send(estimate, serial, serial * 0.1) for serial in range(1, 31)]
-    assert estimate.reject(calls[27], 3.1, 1.0)  # its reply overtook the others
-    for call in (calls[24], calls[29], calls[25], calls[26], calls[28]):
-        assert not estimate.reject(call, 3.1, 1.0)
-    estimate.refusal(1.0, estimate.hold)
-    assert [call.serial for call in estimate.copy.sent if call.refused] == [25]
-    assert estimate.copy.sent.used == 24
+    for serial in range(1, 21):
+        send(estimate, serial, serial * 0.1)
+    rejected_at(estimate, 21, 2.2, 58.0)
+    assert not estimate.copy.is_bucket
+    for serial in range(22, 25):
+        send(estimate, serial, 100.0)
+        estimate.passed(100.0)
+    rejected_at(estimate, 25, 101.0, 4.0)  # after three
+    assert estimate.copy.is_bucket
+    assert estimate.per_minute >= 3
+    rejected_at(estimate, 26, 170.0, 58.0)
+    assert estimate.copy.is_bucket
 
 
 def test_a_call_far_bigger_than_the_others_says_nothing_of_the_rate():
@@ -261,7 +247,6 @@ def test_a_call_far_bigger_than_the_others_says_nothing_of_the_rate():
             estimate.passed(now)
         serial += 1
         estimate.reject(send(estimate, serial, now, 100.0), now, wait)
-        estimate.refusal(100.0, estimate.hold)
     measured = estimate.per_minute
     for _ in range(8):
         serial, now = serial + 1, now + 2.0
@@ -269,16 +254,18 @@ def test_a_call_far_bigger_than_the_others_says_nothing_of_the_rate():
         estimate.passed(now)
     serial += 1
     estimate.reject(send(estimate, serial, now, 5_000.0), now, 30.0)
-    assert estimate.hold == now + 30.0
-    estimate.refusal(100.0, estimate.hold)
     assert estimate.per_minute == measured
+    assert estimate.hold == now + 30.0
 
 
-def test_a_rejection_that_nothing_explains_at_most_halves_the_rate():
+def test_an_outlier_lowers_the_rate_only_a_little():
     estimate = RateEstimate()
     estimate.expect(600.0)
     rejected_at(estimate, 1, 1.0, 1.0)
-    assert 300 <= estimate.per_minute < 600
+    rate = estimate.per_minute
+    send(estimate, 2, 3.0)
+    rejected_at(estimate, 3, 3.1, 1.0)
+    assert 0.9 * rate < estimate.per_minute < rate
 
 
 def test_a_wait_of_more_than_a_minute_is_tried_after_one_and_then_obeyed():
@@ -288,39 +275,6 @@ def test_a_wait_of_more_than_a_minute_is_tried_after_one_and_then_obeyed():
     assert estimate.hold == pytest.approx(60.1)
     rejected_at(estimate, 3, 60.2, 200.0)
     assert estimate.hold == pytest.approx(260.2)
-
-
-def test_a_wait_far_longer_than_a_known_bucket_needs_is_cut_short_once():
-    estimate = RateEstimate()
-    estimate.expect(60.0)
-    for serial in range(1, 4):
-        send(estimate, serial, float(serial))
-    estimate.reject(send(estimate, 4, 4.0), 4.0, 50.0)
-    assert estimate.hold == pytest.approx(6.0)  # in that time two more calls are admitted
-    estimate.reject(send(estimate, 5, 6.0), 6.0, 50.0)
-    assert estimate.hold == pytest.approx(56.0)
-
-
-def test_rates_of_one_server_are_counted_alike():
-    tokens = started(HeaderFacts(10_000, 0, 60.0), even=False, cost=12_000.0)
-    assert tokens.copy.is_bucket  # a call bigger than a minute tells nothing of it
-    tokens.count_like(started(HeaderFacts(60, 10, 40.0)))
-    assert tokens.copy.is_bucket
-    tokens.count_like(started(HeaderFacts(60, 59, 20.0)))
-    assert tokens.copy.is_fixed
-    assert tokens.copy.sent.boundary == pytest.approx(20.0)
-
-
-def test_what_calls_may_take_beyond_what_was_expected_stays_in_a_bucket():
-    estimate = started(HeaderFacts(60_000, 59_000, 1.0), even=False, cost=1_000.0)
-    for serial in range(2, 60):
-        send(estimate, serial, 0.0, 1_000.0)
-        estimate.settle(serial, 1_000.0)
-    sure = estimate._unused(1_000.0)
-    for serial in range(60, 120):
-        send(estimate, serial, 0.0, 1_000.0)
-        estimate.settle(serial, 200.0 if serial % 2 else 1_800.0)
-    assert estimate._unused(1_000.0) > 2 * sure
 
 
 def test_a_copy_whose_rate_is_zero_admits_nothing_more():
@@ -363,7 +317,7 @@ def test_calls_of_long_ago_are_forgotten():
     assert copy.sent.used_until(1, 30.0) == 5.0  # as it was counted then
     copy.settle(1, 7.0)
     assert copy.sent.used == 5.0
-    for serial in range(3, 300):
-        copy.add(serial, 5.0, 300.0 + serial)
+    copy.add(3, 5.0, 300.0)
     copy.settle(1, 9.0)
     assert copy.sent.cost_of(1) == 0.0
+    assert copy.sent.spent == 17.0

@@ -13,12 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from abreast.core.outcome import Usage
 from abreast.limits.governor.concurrency_search import ConcurrencySearch
-from abreast.limits.governor.rate_estimate import (
-    BIG_CALL,
-    HEADER_INTERVAL,
-    HeaderFacts,
-    RateEstimate,
-)
+from abreast.limits.governor.rate_estimate import HEADER_INTERVAL, HeaderFacts, RateEstimate
 from abreast.limits.governor.sent_calls import SentCall
 from abreast.limits.limit import Need, WaitingLine
 
@@ -30,7 +25,6 @@ LimitHeaders: TypeAlias = Mapping[Dimension, HeaderFacts]
 CONCURRENCY: Literal["concurrency"] = "concurrency"
 _FIRST_CALL_TIMEOUT = 4.0  # seconds to wait for the first call, before others follow it
 _FEWER = 0.7  # of the calls accepted at once: if fewer are too many, headers are wrong
-_MOST_UNEXPLAINED = 2  # rejections in a row that no counter of a rate explains
 _REPORTED_GROWTH = 0.1  # smaller relative growth of the number in flight is not reported
 
 
@@ -109,7 +103,6 @@ class Governor:
         self._undecided: dict[int, CallPermit] = {}  # may still be rejected; the oldest first
         self._serial = 0
         self._unnamed_is_rate = False  # rejections that name no limit have proved to be of a rate
-        self._unnamed: tuple[Hit, ...] = ("requests", "tokens", CONCURRENCY)  # as they are tried
         self._headers_read_at = -inf
         self._first_accepted = known.flying is not None
         self._reported: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
@@ -157,10 +150,7 @@ class Governor:
             self._headers_read_at = permit.sent
         for name, facts in told.items():
             if self._is_per_minute(facts):
-                estimate = self._rate_estimate(name)
-                estimate.update_from_header(facts, permit.serial, permit.sent)
-                for other in told:
-                    self._rate_estimate(other).count_like(estimate)
+                self._rate_estimate(name).update_from_header(facts, permit.serial, permit.sent)
         self.failed(permit, now)
 
     def listens(self, permit: CallPermit) -> bool:
@@ -229,9 +219,6 @@ class Governor:
             return missing[0] if is_wrong and missing else hit
         if missing:
             return missing[0]
-        tokens = self.paces["tokens"]
-        if permit.costs.get("tokens", 0.0) > BIG_CALL * tokens.mean and not told:
-            return "tokens"
         accepted = self.search.accepts(permit.beside, permit.serial)
         if any(self._rate_estimate(name).trusted for name in told) and not (
             accepted and permit.beside < _FEWER * self.search.limit
@@ -241,21 +228,8 @@ class Governor:
             if not self._unnamed_is_rate:
                 self._unnamed_is_rate = True
                 self.search.forgive()
-            return self._unnamed_limit()
+            return "requests"
         return CONCURRENCY
-
-    def _unnamed_limit(self) -> Hit:
-        """What rejections without a name are about: another limit if this one explains nothing."""
-        hit = self._unnamed[0]
-        if hit != CONCURRENCY and self._rate_estimate(hit).unexplained >= _MOST_UNEXPLAINED:
-            before, self.paces[hit] = (
-                self.paces[hit],
-                RateEstimate(self._minute, even=hit == "requests"),
-            )
-            self.paces[hit].remember(before, 1.0)
-            self._gates = (*self.paces.items(), *self._allowed.items())
-            self._unnamed = (*self._unnamed[1:], hit)
-        return self._unnamed[0]
 
     def held_until(self, hit: Hit) -> float:
         """The time when the next call may go, as far as that gate is concerned."""
@@ -321,14 +295,14 @@ class Governor:
 
     def _accept(self, permit: CallPermit, now: float) -> None:
         ended = permit.serial not in self._flying
-        self.search.accept(permit.serial, permit.sent, permit.beside, ended=ended)
+        self.search.accept(permit.sent, ended=ended)
         for estimate in self.paces.values():
             estimate.passed(permit.sent)
             if not self._first_accepted:
                 took = max(now - permit.sent, 0.05 * self._second)
                 # If answers take long, rejections do too: then the speed grows slowly.
                 doubling_time = (
-                    min(6 * self._second, max(took / 4, min(1.5 * self._second, 16 * took)))
+                    min(6 * self._second, max(took / 4, min(1.5 * self._second, 3 * took)))
                     if ended
                     else 6 * self._second
                 )

@@ -4,11 +4,10 @@ What is known comes from the user, from headers as long as they prove right, and
 after each of them nothing was left, and what was accepted between two of them is the rate.
 """
 
-from math import exp2, inf, sqrt
+from math import exp2, inf
 from typing import NamedTuple, Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
-from abreast.limits.governor.counter_fit import Assumed, Kind, fit_counter, rate_of_bucket
 from abreast.limits.governor.sent_calls import SentCall
 from abreast.limits.governor.slow_start import SlowStart
 
@@ -22,11 +21,8 @@ _WINDOW_SPEED = 12  # times the rate: how fast a new minute is used
 _WINDOW_RESERVE = 0.02  # of what a minute allows
 _GROWTH = 0.01  # how much faster than measured, doubled with each sample of accepted calls
 _FAST_GROWTH = 0.25  # if next to nothing was measured
-BIG_CALL = 4  # times the mean
-_REJECTIONS = 6  # that are explained together at most
-_MOST_SURPRISES = 3  # rejections in spite of headers
-_SLACK = 0.5  # calls by which what was admitted may seem more than what was rejected
-_SAMPLE_PER_REJECTION = 15  # calls, for each rejection that a counter explains
+_BIG_CALL = 4  # times the mean
+_FEWER = 0.7  # of what a minute had: if less is too much, it is counted in another way
 _SMALL_SAMPLE, _LARGE_SAMPLE = 8, 50  # calls
 
 
@@ -58,7 +54,6 @@ class RateEstimate:
         self.trusted = True  # headers have proved right so far
         self.hold = -inf  # no call goes before this time
         self.mean = 0.0  # of the costs of calls
-        self._error = 0.0  # of what calls were expected to take, on the average
         self._spaced_until = -inf
         self._slow_start: SlowStart | None = None
         self._first_sent: float | None = None
@@ -74,18 +69,14 @@ class RateEstimate:
         # Rejections: one is news only for a call sent after `_rejected_up_to`.
         self._rejected_up_to = 0
         self._rejections_in_row = 0
-        self._last_empty: float | None = None  # when the last rejected call was sent
-        # The first call of the last episode, and the server's wait: explained after the hold, when
-        # all calls of the episode are known.
-        self._to_explain: tuple[SentCall, float | None] | None = None
+        self._last_empty: tuple[float, float] | None = None  # when, and what was spent until then
+        self._first_burst = 0.0  # what was accepted before the first rejection, and in what time
+        self._first_burst_seconds = 0.0
         self._long_wait_end: float | None = None
-        self._surprises = 0  # rejections in spite of headers, each soon after the one before
-        self.unexplained = 0  # rejections in a row that no counter explains
+        self._is_no_window = False  # minutes have proved wrong
         self._passed = 0  # calls sent since nothing was left
-        self._is_expected = True  # the last rejection came after as many calls as usual
         self._sample = 0.0  # calls of the measurement by rejections
         self._quiet_since = 0.0
-        self._calls_before_trial = _LARGE_SAMPLE  # accepted ones, if minutes are counted
         self._quiet_minutes = 0  # in a row without a rejection, if minutes are counted
         # After a hold one call goes alone: when it was sent, and whether it is still to be sent.
         self._probe: float | None = None
@@ -124,7 +115,6 @@ class RateEstimate:
         """None if so much may go now, else the time when it might."""
         if now < self.hold:
             return self.hold
-        self._explain_rejection()
         if self._probe is not None and now < self._probe + self.second:
             return self._probe + self.second
         if self._even and self._slow_start is not None:
@@ -145,7 +135,7 @@ class RateEstimate:
             return 0.0
         usual = 0.0 if not self.copy.is_bucket else min(1.0, (self.rate or 0.0) * self.second)
         if not self._even:
-            usual = max(0.5 * self.mean, 3 * self._error)
+            usual = 0.5 * self.mean
         copy = self.copy
         # What is not used of a minute is lost, what is left in a bucket is not.
         room = 0.2 * copy.capacity if copy.is_bucket else _WINDOW_RESERVE * copy.amount
@@ -157,16 +147,15 @@ class RateEstimate:
             return
         if self.copy.is_bucket:
             least = _SMALL_SAMPLE if self._sample else _SMALL_SAMPLE / 3  # nothing was measured
-            sample = min(2 * _LARGE_SAMPLE, max(least, self._sample))
+            sample = min(_LARGE_SAMPLE, max(least, self._sample))
             # The fewer calls were measured, the less is known.
             unknown = min(_FAST_GROWTH, max(_GROWTH, 0.5 / max(1.0, self._sample)))
-            growth = unknown * (exp2(min(10.0, (self._passed / sample) ** 1.5)) - 1.0)
+            growth = unknown * (exp2(min(10.0, self._passed / sample)) - 1.0)
             self.copy.speed = (self.rate or 0.0) * (1.0 + growth)
-        elif now >= self._quiet_since + self.minute and self._passed >= self._calls_before_trial:
+        elif now >= self._quiet_since + self.minute:
             self._quiet_since = now
-            self._quiet_minutes = min(self._quiet_minutes + 1, 3)
-            more = _GROWTH / 2 * 4.0**self._quiet_minutes * self.copy.amount
-            self.copy.amount += max(more, self.mean)
+            self._quiet_minutes = min(self._quiet_minutes + 1, 6)
+            self.copy.amount *= 1.0 + _GROWTH * 2.0**self._quiet_minutes
 
     # --- observations
 
@@ -179,8 +168,7 @@ class RateEstimate:
         self.copy.add(serial, cost, now)
         self._last_serial = serial
         self._passed += 1
-        usual = min(cost, BIG_CALL * self.mean) if self.mean else cost
-        self.mean = self.mean + 0.05 * (usual - self.mean) if self.mean else cost
+        self.mean = self.mean + 0.05 * (cost - self.mean) if self.mean else cost
         if self._first_sent is None:
             self._first_sent = now
         most = self.per_minute
@@ -203,13 +191,11 @@ class RateEstimate:
 
     def settle(self, serial: int, cost: float) -> None:
         """Record what a call has really taken."""
-        if cost and not self._even:
-            self._error += 0.05 * (abs(cost - self.copy.sent.cost_of(serial)) - self._error)
         self.copy.settle(serial, cost)
 
     def passed(self, sent: float) -> None:
         """Record that a call sent at that time was accepted."""
-        if self._last_empty is None or sent > self._last_empty:
+        if self._last_empty is None or sent > self._last_empty[0]:
             self._rejections_in_row = 0
         if self._probe is not None and sent >= self._probe:
             self._probe = None
@@ -242,14 +228,6 @@ class RateEstimate:
             return
         self._find_kind(header, serial, sent)
         self._believe(header, serial, sent)
-
-    def count_like(self, other: Self) -> None:
-        """Count minutes if another rate of the server does: all its rates are counted alike."""
-        if not self._follows_headers or not other._follows_headers or not self.copy.is_bucket:
-            return
-        if not other.copy.is_bucket:
-            self.copy.is_bucket, self.copy.amount = False, self.limit or inf
-            self.copy.sent.boundary = other.copy.sent.boundary
 
     def _believe(self, header: HeaderFacts, serial: int, sent: float) -> None:
         copy = self.copy
@@ -346,40 +324,29 @@ class RateEstimate:
         seconds; after that one call goes alone, as a probe.
         """
         serial, sent, cost = call.serial, call.at, call.cost
-        is_news = serial > self._rejected_up_to
-        if is_news or (self._to_explain is not None and serial < self._to_explain[0].serial):
-            # Of calls that were rejected together, the first counts.
-            if not is_news and self._to_explain is not None:
-                self.copy.sent.refuse(self._to_explain[0].serial, 0.0)
-                self._to_explain = (call, self._to_explain[1])
-            self.copy.sent.refuse(serial, cost)
         self.settle(serial, 0.0)
         if self._probe is not None and sent >= self._probe:
             self._probe = None
-        if not is_news:
+        if serial <= self._rejected_up_to:
             return False
         self._rejected_up_to = self._last_serial
         self._rejections_in_row += 1
+        expected = self.copy.left_after(serial, sent)
+        spent = self.copy.sent.spent_until(serial)
         enough = cost if self._even else 3 * max(cost, self.mean)
         if header is not None and self.trusted and header.left > enough:
             self._doubt(header, cost)
-        self._to_explain = None
         if self._follows_headers:
-            self._count_surprise()
-        if self._follows_headers:
-            self._correct(call, self.copy.left_after(serial, sent), header, wait)
-        elif not self._even and cost > BIG_CALL * self.mean:
-            self.copy.sent.refuse(serial, 0.0)  # says nothing of the others
+            self._correct(call, expected, header, wait)
+        elif not self._even and cost > _BIG_CALL * self.mean and self.rate is not None:
+            pass  # there was too little for this one, which says nothing of the others
         else:
-            self._to_explain = (call, wait)
-        self._last_empty = sent
-        self._calls_before_trial = (
-            min(2 * self._calls_before_trial, 8 * _LARGE_SAMPLE)
-            if self._quiet_minutes
-            else _LARGE_SAMPLE
-        )
-        is_early = _SMALL_SAMPLE / 3 < self._passed < _SMALL_SAMPLE
-        self._is_expected = not is_early or self._sample < _SMALL_SAMPLE
+            if self._last_empty is None or self.rate is None or spent > self._last_empty[1]:
+                self._measure_by_rejections(call, spent, wait)
+            self._find_window(sent, wait, cost)
+            self.copy.anchor(serial, sent, 0.0)
+        if self._last_empty is None or spent > self._last_empty[1]:
+            self._last_empty = (sent, spent)
         self._passed = 0
         self._quiet_since = now
         self._quiet_minutes = 0
@@ -389,12 +356,6 @@ class RateEstimate:
             )
         self._hold_for(wait, now, header)
         return True
-
-    def _count_surprise(self) -> None:
-        """Do not believe headers if calls are rejected again and again in spite of them."""
-        self._surprises = self._surprises + 1 if self._passed < 2 * _SMALL_SAMPLE else 1
-        if self._surprises >= _MOST_SURPRISES:
-            self.trusted = False
 
     def _doubt(self, header: HeaderFacts, cost: float) -> None:
         """Do not believe headers that say of a rejected call that there was enough left for it.
@@ -428,66 +389,42 @@ class RateEstimate:
             if not copy.is_bucket:
                 copy.amount = max(copy.amount, 0.5 * before)
 
-    def _explain_rejection(self) -> None:
-        """Take the counter that explains most of the rejections so far, without headers."""
-        if self._to_explain is None:
-            return
-        call, wait = self._to_explain
-        self._to_explain = None
-        if self.rate is None:
-            self._guess(call, wait)
-            self._find_window(call.at, wait, call.cost)
-        else:
-            self._explain(call, wait)
-            self._find_window(call.at, wait, call.cost)
-        if self.copy.is_bucket:
-            self.copy.anchor(call.serial, call.at, 0.0)
+    def _measure_by_rejections(self, call: SentCall, spent: float, wait: float | None) -> None:
+        """Measure the rate, by what was accepted since nothing was left the last time."""
+        serial, sent, cost = call.serial, call.at, call.cost
+        empty = self._last_empty
+        if empty is None or self.rate is None:
+            first = sent if self._first_sent is None else self._first_sent
+            took = min(max(sent - first, self.second), self.minute)
+            used = self.copy.sent.used_until(serial, sent)
+            self._first_burst, self._first_burst_seconds = used, took
+            self._set_rate(max(used, cost) / (took + min(wait or self.second, self.minute)))
+            self._sample = 0.0
+        elif sent > empty[0]:
+            took, used = sent - empty[0], spent - empty[1]
+            calls, seen = used / max(self.mean, cost), used / took
+            recent, since = self.copy.sent.recent(serial, 3 * _SMALL_SAMPLE)
+            if sent > since > empty[0]:  # before that, more may have come back than was used
+                seen = max(seen, (recent - self.copy.capacity) / (sent - since))
+            # No bucket holds more than a minute's worth.
+            least = self._first_burst / (self.minute + self._first_burst_seconds)
+            self._combine(max(seen, least) if calls < _SMALL_SAMPLE else seen, calls)
+        rate = self.rate or 0.0
+        saved = self._first_burst - rate * self._first_burst_seconds
+        self.copy.capacity = max(cost, saved, rate * _JITTER * self.second)
 
-    def _explain(self, call: SentCall, wait: float | None) -> None:
-        copy, mean = self.copy, max(self.mean, 1e-9)
-        kind: Kind = "bucket" if copy.is_bucket else "fixed" if copy.is_fixed else "sliding"
-        slack = (_SLACK if self._even else 2 * _SLACK) * mean
-        assumed = Assumed(kind, self.rate or 0.0, copy.capacity, mean, slack)
-        ends = [] if copy.sent.boundary is None else [copy.sent.boundary]
-        ends += [] if wait is None else [call.at + wait]
-        calls = copy.sent.until(call.serial)
-        found = fit_counter(
-            calls,
-            self.minute,
-            assumed,
-            ends,
-            is_whole=calls[0].serial == 1,
-            most_rejections=_REJECTIONS if self._is_expected else 2,
-        )
-        self.unexplained = self.unexplained + 1 if found is None else 0
-        if found is None:
-            used = copy.sent.used_until(call.serial, call.at)
-            if not copy.is_bucket and used > 0.5 * copy.amount:
-                copy.amount = used
-                return
-            copy.is_bucket, copy.sent.boundary = True, None
-            self._set_rate(rate_of_bucket(calls, assumed))
-            return
-        admitted, rejected = found.bounds
-        amount = max(rejected - call.cost, admitted if admitted < rejected else 0.0, mean)
-        copy.is_bucket, copy.sent.boundary = found.kind == "bucket", found.boundary
-        if copy.is_bucket:
-            self._set_rate(found.rate, amount)
-            self._sample = min(_SAMPLE_PER_REJECTION * found.explains, 1 / max(found.doubt, 1e-3))
+    def _combine(self, seen: float, calls: float) -> None:
+        """Combine a measurement over so many calls with the earlier ones, by their weight."""
+        rate = self.rate or seen
+        if 4 * calls < self._sample:  # an outlier, or a change that the next one will confirm
+            self._set_rate(0.97 * rate)
+            self._sample /= 2
+        elif abs(seen - rate) > 0.15 * rate or not self._sample:
+            self._set_rate(seen)
+            self._sample = calls
         else:
-            copy.amount = amount
-            self._set_rate(amount / self.minute)
-
-    def _guess(self, call: SentCall, wait: float | None) -> None:
-        """Guess the rate after the first rejection: no bucket holds more than a minute's worth."""
-        first = call.at if self._first_sent is None else self._first_sent
-        took = min(max(call.at - first, self.second), self.minute)
-        used = max(self.copy.sent.used_until(call.serial, call.at), call.cost)
-        waited = min(wait or self.second, self.minute)
-        most, least = used / (took + waited), used / (took + self.minute)
-        rate = sqrt(least * most)
-        self._set_rate(rate, max(call.cost, used - rate * took))
-        self._sample = 0.0
+            self._set_rate(rate + (seen - rate) * calls / (calls + self._sample))
+            self._sample = min(_LARGE_SAMPLE, self._sample + calls)
 
     def _find_window(self, sent: float, wait: float | None, cost: float) -> None:
         """Find out by long waits that a server counts minutes: a bucket needs no long ones.
@@ -496,6 +433,16 @@ class RateEstimate:
         """
         rate, oldest = self.rate or 0.0, self.copy.sent.oldest
         if not self.copy.is_bucket:
+            self._correct_minute(cost)
+            return
+        if self._is_no_window:
+            return
+        empty = self._last_empty
+        if wait is None and empty is not None and self._rejections_in_row > 1:
+            took = sent - empty[0]
+            if took > self.minute / 6 and took * rate > 3 * self.mean:  # and nothing came back
+                self.copy.is_bucket = False
+                self.copy.amount = max(self.copy.sent.used, cost)
             return
         if wait is None or oldest is None or wait < 3 * self.second or wait * rate < 3 * self.mean:
             return
@@ -512,8 +459,15 @@ class RateEstimate:
                     False,
                     min(ends, before + self.minute),
                 )
-        if not self.copy.is_bucket:
-            self.copy.amount = max(self.copy.sent.used, cost)
+
+    def _correct_minute(self, cost: float) -> None:
+        """A minute has what was counted in it; if that is far less than before, none is counted."""
+        used = max(self.copy.sent.used, cost)
+        if used < _FEWER * self.copy.amount:
+            self.copy.is_bucket, self.copy.sent.boundary = True, None
+            self._is_no_window = True
+        else:
+            self.copy.amount = used
 
     def _hold_for(self, wait: float, now: float, header: HeaderFacts | None) -> None:
         """Let no call go for so long, and then one call alone.
@@ -527,8 +481,6 @@ class RateEstimate:
             if header is None or not self.trusted or not header.reset
             else min(self.minute, header.reset + 0.1 * self.second)
         )
-        if self.copy.is_bucket and not self._follows_headers and self._sample >= _SMALL_SAMPLE:
-            longest = min(longest, max(self.second, 2 * self.mean / (self.rate or inf)))
         if self._probe_is_early and self._rejections_in_row > 1:
             self._obeys_wait = True
         self._probe_is_early = not self._obeys_wait and wait > longest

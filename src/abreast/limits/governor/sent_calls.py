@@ -4,24 +4,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from math import floor
+from math import floor, inf
 
 _REMEMBERED_MINUTES = 3
-_REMEMBERED_CALLS = 200  # even if they are older than that
 
 
 @dataclass(slots=True)
 class SentCall:
-    """A call that was sent: when, how much of the rate it takes, and whether it still counts.
-
-    `refused` is what a call would have taken for which too little was left; its cost is 0.
-    """
+    """A call that was sent: when, how much of the rate it takes, and whether it still counts."""
 
     serial: int
     at: float
     cost: float
     counts: bool = True
-    refused: float = 0.0
 
 
 class SentCalls:
@@ -99,16 +94,6 @@ class SentCalls:
         self.spent += more
         return more
 
-    def refuse(self, serial: int, cost: float) -> None:
-        """Record that too little was left for a call."""
-        entry = self._by_serial.get(serial)
-        if entry is not None:
-            entry.refused = cost
-
-    def until(self, serial: int) -> list[SentCall]:
-        """The calls up to that one that are remembered, the oldest first."""
-        return [entry for entry in self.remembered() if entry.serial <= serial]
-
     def cost_of(self, serial: int) -> float:
         """What a call takes; 0 if it was sent long ago."""
         entry = self._by_serial.get(serial)
@@ -122,9 +107,7 @@ class SentCalls:
             entry.counts = False
             self.used -= entry.cost
             past.append(entry)
-        while (
-            len(past) > _REMEMBERED_CALLS and past[0].at + _REMEMBERED_MINUTES * self._minute <= now
-        ):
+        while past and past[0].at + _REMEMBERED_MINUTES * self._minute <= now:
             self._by_serial.pop(past.popleft().serial, None)
 
     def after(self, serial: int) -> list[SentCall]:
@@ -139,6 +122,16 @@ class SentCalls:
             later.append(entry)
         later.reverse()
         return later
+
+    def recent(self, serial: int, calls: int) -> tuple[float, float]:
+        """What the last calls up to that one took, and when the first of them was sent."""
+        taken, since = 0.0, inf
+        for entry in chain(reversed(self._entries), reversed(self._past)):
+            if entry.serial <= serial and entry.cost:
+                taken, since, calls = taken + entry.cost, entry.at, calls - 1
+                if not calls:
+                    break
+        return taken, since
 
     def used_until(self, serial: int, at: float) -> float:
         """What counted at that time, of the calls up to that one."""
