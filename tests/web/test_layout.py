@@ -48,6 +48,22 @@ def test_nothing_moves_while_runs_are_drawn(store, served, open_page):
     assert {place: part for place, part in moved.items() if part >= MOST} == {}
 
 
+def test_names_can_be_read_on_a_phone(store, served, open_page):
+    reviews(store)
+    study = made_matrix(store)
+    page = open_page(served)
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(served.address("/"))
+    for name in page.locator("tr[data-run] th a").all():
+        box = name.bounding_box()
+        assert box["width"] > 1.5 * box["height"], f"{name.text_content()}: {box}"
+    page.goto(served.address(f"/run/{study}"))
+    first = page.locator("#items tbody tr .open").first
+    expect(first).to_be_visible()
+    shown, needed = first.evaluate("(name) => [name.clientHeight, name.scrollHeight]")
+    assert shown >= needed
+
+
 def test_a_click_while_the_page_loads_is_not_lost(store, served, open_page):
     run = reviews(store)
     page = open_page(served)
