@@ -28,6 +28,8 @@ _weakref_offset: Callable[[type], int] = type.__dict__["__weakrefoffset__"].__ge
 _POINTER_SIZE = 8  # bytes
 # Bits of `__flags__`.
 _MANAGED_WEAKREF, _MANAGED_DICT, _IMMUTABLE, _HEAP = 1 << 3, 1 << 4, 1 << 8, 1 << 9
+# Where Python 3.13 alone keeps classes that are found by another name.
+_PUBLIC_MODULES = {"pathlib._local": "pathlib"}
 
 T = TypeVar("T")
 
@@ -105,7 +107,8 @@ def fields_of(
 
 def label_of(cls: type) -> str:
     """Return `module.qualname` of a class, whatever its metaclass says."""
-    return f"{module_of(cls) or '?'}.{_qualname(cls)}"
+    module = module_of(cls) or "?"
+    return f"{_PUBLIC_MODULES.get(module, module)}.{_qualname(cls)}"
 
 
 def module_of(cls: type) -> str | None:
