@@ -145,7 +145,13 @@ class CandidatesTools:
         """The report of what is known so far."""
         trials, evaluator = self._trials, self._evaluator
         tried = trials.tried if trials else ()
-        found = CandidatesReport(self.target, self.original, tried, timing=self.spec.timing)
+        found = CandidatesReport(
+            self.target,
+            self.original,
+            tried,
+            timing=self.spec.timing,
+            failures=len(trials.failed) if trials else 0,
+        )
         if trials is None or not evaluator.seen:
             return found
         return replace(

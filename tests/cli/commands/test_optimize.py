@@ -10,6 +10,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 from collections import Counter
 from contextlib import closing, suppress
 
@@ -823,6 +824,49 @@ def test_floats_may_be_apart_as_far_as_a_flag_or_a_comment_allows(project):
     project.file("sums.py", f"# abreast: close\n{MEAN}")
     assert verdict() == "same"
     assert verdict("--rel-tol", "0") == "wrong"
+
+
+NO_DESCRIPTOR = """
+from abreast.cli.main import main
+from abreast.jobs.candidates.evaluator import Evaluator
+
+check = Evaluator.check
+
+
+async def fail_for_one(self, slot, text, *more):
+    if "count" in text:
+        raise OSError(24, "Too many open files")
+    return await check(self, slot, text, *more)
+
+
+Evaluator.check = fail_for_one
+main()
+"""
+
+
+@pytest.mark.timeout(700)
+def test_a_candidate_that_the_machine_failed_to_check_is_told_and_tried_again(project):
+    words = ("optimize", *TARGET, *drafts(project, counted=COUNTED, fast=FAST))
+    command = [sys.executable, "-c", NO_DESCRIPTOR, *words, "--behaviour-only", "--generated", "5"]
+    ended = subprocess.run(
+        command,
+        cwd=project.folder,
+        env=unmeasured(project.environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=MINUTES,
+        check=False,
+    )
+    again = "abreast resume optimize-1 --retry-failed"
+    assert f"a candidate could not be tried; once more: {again}" in ended.stderr
+    assert ended.returncode == 1
+    said = project("resume", "optimize-1", "--retry-failed", "--json")
+    assert said.code == 0, said.err
+    assert {name: verdict for name, (verdict, _) in reasons(said).items()} == {
+        "counted": "same",
+        "fast": "same",
+    }
 
 
 @pytest.mark.parametrize("given", ["-1", "inf", "a"])

@@ -49,6 +49,11 @@ class FunctionsReport:
         return [WinnerCommit(self.parts[at][1].message(run), files) for at, files in self.steps]
 
     @property
+    def failures(self) -> int:
+        """Candidates of which nothing is known, as the machine failed to try them."""
+        return sum(report.failures for _, report in self.parts)
+
+    @property
     def tried(self) -> list[Tried]:
         """All candidates, each named after its function."""
         return [

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 from abreast.core.errors import AbreastError, RecordedError, Stopped
-from abreast.core.outcome import Cancelled, Done, Failed
+from abreast.core.outcome import Cancelled, Done, Failed, Outcome
 from abreast.jobs.candidates.author import request_step
 from abreast.jobs.candidates.registry import (
     Link,
@@ -155,6 +155,8 @@ class CandidateRun:
         # The line profile of the winner; empty if it could not be made.
         self.profile: tuple[ProfiledLine, ...] = ()
         self._profiles: dict[str, tuple[ProfiledLine, ...]] = {}
+        # Candidates whose check or measurement has failed: not by themselves, but by the machine.
+        self.failed: set[str] = set()
 
     @property
     def tried(self) -> list[Tried]:
@@ -278,12 +280,17 @@ class CandidateRun:
         )
         async with mapped:
             async for outcome in mapped:
+                self._note_failure(outcome)
                 links = (
                     outcome.value
                     if isinstance(outcome, Done)
                     else [Link("", _failed_check(outcome))]
                 )
                 self._registry.settle(outcome.key, links)
+
+    def _note_failure(self, outcome: Outcome[Any]) -> None:
+        if isinstance(outcome, Failed):
+            self.failed.add(outcome.key)
 
     async def _check_with_repairs(self, name: str, source: CandidateSource) -> list[Link]:
         """Check a candidate and its repairs.
@@ -363,6 +370,7 @@ class CandidateRun:
         )
         async with mapped:
             async for outcome in mapped:
+                self._note_failure(outcome)
                 timed = (
                     outcome.value
                     if isinstance(outcome, Done)

@@ -44,6 +44,7 @@ class CandidatesReport:
         processes: How runs were started: forked, or as new ones and why; empty if it is not known.
         costs: What each phase took.
         branch: The branch that was made of the winner.
+        failures: Candidates of which nothing is known, as the machine failed to try them.
     """
 
     target: Target
@@ -56,6 +57,7 @@ class CandidatesReport:
     processes: str = ""
     costs: PhaseCosts = field(default_factory=PhaseCosts)
     branch: MadeBranch | None = None
+    failures: int = 0
 
     def commits(self, run: str) -> list[WinnerCommit]:
         """The winner as a commit, with the evidence in its message; none without a winner."""

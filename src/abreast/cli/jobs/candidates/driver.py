@@ -261,8 +261,12 @@ class CandidatesDriver(JobDriver):
             tell(f"the branch {self._made.name} has the winner: git log {self._made.name}")
         elif unmade:
             tell(one_line(unmade))
+        if report.failures:
+            some = "a candidate" if report.failures == 1 else f"{report.failures} candidates"
+            again = f"abreast resume {self.run_id} --retry-failed{self.choice.flag}"
+            tell(f"{some} could not be tried; once more: {again}")
         won = report.winner is not None if self._spec.timing else report.behaves
-        failed = self._failed or (unmade and report.winner is not None)
+        failed = self._failed or report.failures or (unmade and report.winner is not None)
         return FAILED if failed or (self._must_win and not won) else DONE
 
     def _make_branch(self) -> str:
