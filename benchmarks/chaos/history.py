@@ -75,6 +75,8 @@ class History:
     partial: bool = False
     """Whether answers may be missing, as a budget that is spent allows."""
     budget: float | None = None
+    forgotten: float = 0.0
+    """The dollars that were spent and are in no record, as records were taken away."""
     trees: tuple[Mapping[str, str], Mapping[str, str]] = field(default_factory=lambda: ({}, {}))
     recovered: bool = False
     """Whether the store was damaged and what was whole of it was saved."""
@@ -194,7 +196,13 @@ def _budget_passed(history: History) -> int:
     if history.budget is None:
         return 0
     billed = sum(one.usd for one in history.answered)
-    return int(billed > history.budget + _PRECISION)
+    return int(billed > history.budget + history.forgotten + _PRECISION)
+
+
+def unrecorded_usd(journal: Sequence[Recorded], answered: Sequence[Answered]) -> float:
+    """What the server has billed beyond what the journal has booked, in dollars."""
+    booked = sum(event.usd for event in journal if event.kind == "call-settled" and event.is_done)
+    return max(0.0, sum(one.usd for one in answered) - booked)
 
 
 def _miscounted(history: History) -> int:

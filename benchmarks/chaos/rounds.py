@@ -15,7 +15,7 @@ from random import Random
 
 from abreast.testing.storm import StormProcess
 from benchmarks.chaos.faults import FAULTS, Fault
-from benchmarks.chaos.history import Answered, Counts, History, check
+from benchmarks.chaos.history import Answered, Counts, History, check, unrecorded_usd
 from benchmarks.chaos.jobs import JOBS, Job, answers_of
 from benchmarks.chaos.journal import RunJournal, read_journal
 from benchmarks.chaos.mutants import Mutant
@@ -119,6 +119,8 @@ class Arena:
             journal = read_journal(place.store)
             scene.hit = self._is_hit(scene, job, fault, first, journal)
             before = len(place.executed())
+            taken = scene.repeatable is not None  # records were taken away
+            forgotten = unrecorded_usd(journal.events, self._answered(since)) if taken else 0.0
             last = self._finish(scene, job, journal, first, arguments)
             scene.errors += [first.err, last.err]
             history = History(
@@ -132,6 +134,7 @@ class Arena:
                 repeatable=scene.repeatable,
                 partial=job.budget is not None,
                 budget=job.budget,
+                forgotten=forgotten,
                 recovered=scene.recovered,
                 trees=(tree, place.tree()),
                 hung=first.hung + last.hung,

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from benchmarks.chaos.history import Answered, Counts, History, Recorded, check
+from benchmarks.chaos.history import Answered, Counts, History, Recorded, check, unrecorded_usd
 
 SETTLED = {"kind": "item-settled", "state": "done"}
 FIRST = Recorded(path="map/items/a", body="1", **SETTLED)
@@ -105,6 +105,15 @@ def test_a_traceback_of_pythons_own_start_is_none_of_ours():
 def test_after_an_older_copy_was_restored_its_loss_may_be_repeated():
     often = replace(WELL, executed=("a", "b", "b", "b"), repeatable=10)
     assert not check(often)
+
+
+def test_what_no_record_has_any_more_does_not_pass_a_budget():
+    spent = unrecorded_usd((), WELL.answered)
+    over = replace(WELL, budget=spent / 2, partial=True)
+    assert spent > 0
+    assert check(over).budget_passed
+    assert not check(replace(over, forgotten=spent)).budget_passed
+    assert unrecorded_usd(WELL.ended, WELL.answered) == pytest.approx(0)
 
 
 def test_counts_add_up():

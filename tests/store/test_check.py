@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+import abreast
 from abreast.core.errors import NoSuchRun, RunBusy, RunExists, StoreDamaged
 from abreast.core.events import ITEM_READ, ITEMS_COMPLETE, MAP_ENDED
 from abreast.core.run_end import is_over
@@ -192,6 +193,37 @@ def test_whole_input_stays_complete(path):
     with closing(MemoryStore()) as target:
         recovered(path, target)
         assert len(target.events("job-1", kinds={ITEM_READ, ITEMS_COMPLETE})) == PAGES + 1
+
+
+async def test_an_item_that_lost_a_part_is_made_again_of_the_parts_that_are_left(tmp_path):
+    path, saved, asked = tmp_path / "runs.db", tmp_path / "saved.db", []
+
+    async def ask(x):
+        asked.append(x)
+        return f"reply {x}"
+
+    async def cell(x):
+        return len(await abreast.current().run.step("reply", ask, x))
+
+    async def study(store, **more):
+        async with abreast.open_run("study", store=store, **more) as run:
+            async with run.map(cell, range(8), width=1, name="cells") as cells:
+                return [one.value async for one in cells]
+
+    first = await study(path)
+    alter(
+        path, "DELETE FROM events WHERE path = 'study/cells/0003/reply' AND kind = 'item-settled'"
+    )
+    with closing(SqliteStore(path)) as damaged, closing(SqliteStore(saved)) as target:
+        recover_store(damaged, target, 1000.0, {"script": "reply"})
+        cells = {one.path for one in each_outcome(target, "study-1")}
+        assert "study/cells/0003" not in cells
+        assert "study/cells/0002" in cells
+    assert await study(saved, resume="must") == first
+    assert asked == [*range(8), 3]
+    with closing(SqliteStore(saved)) as target:
+        found = {one.path for one in each_outcome(target, "study-1")}
+    assert found == {f"study/cells/000{n}{part}" for n in range(8) for part in ("", "/reply")}
 
 
 def test_a_damaged_row_of_a_run_is_mended_as_far_as_it_can_be(path):

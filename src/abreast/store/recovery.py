@@ -1,7 +1,8 @@
 """Takes what is whole out of a damaged store into a new one."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from abreast.core.events import ITEM_READ, ITEM_SETTLED, ITEMS_COMPLETE, RUN_ENDED
@@ -22,6 +23,7 @@ from abreast.store.totals import without_totals
 
 RUN_RECOVERED: Final = "run-recovered"
 RECOVERED: Final = "recovered from a damaged store"
+_ITEM_DEPTH: Final = 2  # the path of an item is run, map, key
 
 
 @record(frozen=True, slots=True)
@@ -33,24 +35,33 @@ class RecoveredRun:
     check: RunCheck
 
 
-def recover_store(damaged: Store, target: Store, at: float) -> list[RecoveredRun]:
+def recover_store(
+    damaged: Store, target: Store, at: float, parts: Mapping[str, str] = MappingProxyType({})
+) -> list[RecoveredRun]:
     """Take all runs of a damaged store into a new one; returns what was kept of each.
 
     A run without damage is copied byte for byte. Of a damaged one the whole events are kept, and
     numbered anew. It is `interrupted` at the time `at`, so that a resume runs what is missing.
-    Ledgers of shared lanes are taken along: what is spent stays spent.
+    Ledgers of shared lanes are taken along: what is spent stays spent. `parts` says by kind of run
+    which record beneath an item belongs to its result: without it, the result is not kept.
     """
     for name, text in damaged.ledgers().items():
         target.change_ledger(name, lambda _, __, text=text: text)  # type: ignore[misc]
-    return [_recover_run(damaged, run, target, at) for run in damaged.stored_runs()]
+    return [
+        _recover_run(damaged, run, target, at, parts.get(run.kind)) for run in damaged.stored_runs()
+    ]
 
 
-def _recover_run(damaged: Store, run: StoredRun, target: Store, at: float) -> RecoveredRun:
+def _recover_run(
+    damaged: Store, run: StoredRun, target: Store, at: float, part: str | None
+) -> RecoveredRun:
     sieve = RunSieve(run)
     events = list(sieve.whole(damaged.stored_events(run.id)))
     check = sieve.result()
     if check.faults:
         events = list(_without_broken_input(events))
+        if part:
+            events = _without_incomplete(events, part)
         marked = _recovered_event(run, check, at)
         run, events = _numbered_anew(_mended(run, check, at), [*events, marked])
     target.add_copy(run, events)
@@ -79,6 +90,24 @@ def _json_or(text: str, empty: str) -> str:
     except (TypeError, ValueError):
         return empty
     return text
+
+
+def _without_incomplete(events: list[StoredEvent], part: str) -> list[StoredEvent]:
+    """Leave out results of items whose record of that `part` is lost: a resume makes them again.
+
+    Such an item would seem to be done, and a part of its answer would be empty.
+    """
+    settled = {event.path for event in events if event.kind == ITEM_SETTLED}
+
+    def is_incomplete(event: StoredEvent) -> bool:
+        return (
+            event.kind == ITEM_SETTLED
+            and event.path.count("/") == _ITEM_DEPTH
+            and facts_of(event.data).get("state") == "done"
+            and f"{event.path}/{part}" not in settled
+        )
+
+    return [event for event in events if not is_incomplete(event)]
 
 
 def _without_broken_input(events: list[StoredEvent]) -> Iterator[StoredEvent]:

@@ -11,6 +11,7 @@ from abreast.assembly.names import find_damaged_store, find_store
 from abreast.cli import options
 from abreast.cli.config import Config
 from abreast.cli.errors import DONE, FAILED, UsageError, explain, refusing, tell
+from abreast.cli.jobs.table import JOBS
 from abreast.cli.stores import StoreChoice, find_run
 from abreast.cli.terminal.tables import say, say_json, say_table
 from abreast.core.clock import SYSTEM_CLOCK
@@ -69,7 +70,8 @@ def recover(*, place: str | None, output: str, as_json: bool) -> int:
         closing(find_damaged_store(choice.place)) as damaged,
         _new_store(output) as target,
     ):
-        kept = recover_store(damaged, target, SYSTEM_CLOCK.wall())
+        parts = {name: job.part for name, job in JOBS.items() if job.part}
+        kept = recover_store(damaged, target, SYSTEM_CLOCK.wall(), parts)
     for one in kept:
         if as_json:
             say_json({**_facts(one.check), "kept": one.kept})

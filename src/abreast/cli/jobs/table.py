@@ -32,6 +32,8 @@ class JobEntry:
     """The command that runs failed items of an ended run again; {run} is the run's id."""
     schema: str | None = None
     """The function that returns the JSON Schema of its file, as `module:function`."""
+    part: str | None = None
+    """The record beneath each item that belongs to its result, such as the reply of a cell."""
 
     def load(self) -> type[JobDriver]:
         """Import the driver's class."""
@@ -67,6 +69,7 @@ JOBS: Final[Mapping[str, JobEntry]] = {
         refused=("check_only", "simulate", "outputs_of", "name", "wait"),
         refusal="is not for a matrix; `abreast matrix run --help` says what is",
         retried_by=_AGAIN,
+        part="reply",
     ),
     "plan": JobEntry(
         "abreast.cli.jobs.plan.driver:PlanDriver",
