@@ -70,7 +70,7 @@ define run_suite
 	@rm -f .coverage .coverage.*
 	.ci/beside \
 	  "$(BIN)/coverage run -m pytest -n 3 --dist worksteal --short --hypothesis-profile=quick" \
-	  "$(BIN)/pytest -n 2 --dist worksteal --slow" \
+	  "$(BIN)/pytest -n 3 --dist worksteal --slow" \
 	  "$(BIN)/coverage run -m pytest -m 'ray and not soak' --hypothesis-profile=quick"
 	@$(BIN)/coverage combine --quiet
 endef
