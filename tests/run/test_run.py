@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import gc
 import threading
 
 import pytest
@@ -497,3 +498,31 @@ async def test_what_current_returns_can_only_be_read():
     async with abreast.open_run("r") as run:
         [seen] = await run.map(work, [1], width=1).values()
     assert seen == (0, "work", "<item r/work/0000, attempt 1>")
+
+
+@pytest.fixture
+def thresholds():
+    """Sets the collector's thresholds, which are restored afterwards."""
+    before = gc.get_threshold()
+    yield gc.set_threshold
+    gc.set_threshold(*before)
+
+
+async def test_the_collector_searches_less_often_while_a_run_is_open(thresholds):
+    thresholds(700, 10, 10)
+    async with abreast.open_run("outer"):
+        assert gc.get_threshold() == (700, 30, 10)
+        async with abreast.open_run("beside it"):
+            pass
+        assert gc.get_threshold() == (700, 30, 10)
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+async def test_thresholds_of_the_collector_that_the_program_has_set_are_kept(thresholds):
+    thresholds(5_000, 7, 7)
+    async with abreast.open_run("a"):
+        assert gc.get_threshold() == (5_000, 7, 7)
+    thresholds(700, 10, 10)
+    async with abreast.open_run("b"):
+        thresholds(0, 10, 10)
+    assert gc.get_threshold() == (0, 10, 10)

@@ -56,7 +56,8 @@ _WAY_IN_WORDS: dict[Structured, str] = {
     "json_object": "json mode and the prompt",
     "none": "the prompt",
 }
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+# Without the search for circles, which is a dict entry per object: one is a RecursionError.
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 _now = SYSTEM_CLOCK.now
 
 

@@ -7,7 +7,7 @@ admit (hold, slots, rates, budgets) -> one attempt -> settle
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -90,7 +90,7 @@ class CallAttempts:
         self._order: int | None = None
         self._began = self._clock.now()
         self._backoff = 0.0
-        self._service: list[float] = []
+        self._service: tuple[float, ...] = ()
         self._used = NO_USAGE  # by failed attempts
         self._outage: CallOutage | None = None
         self._has_more_room = False
@@ -112,20 +112,33 @@ class CallAttempts:
             if pause is not None:
                 await self._back_off(pause)
 
-    async def _try(self, listen: OnText | None) -> tuple[Reply | None, float | None]:
-        """Wait for admission and make one attempt; returns as `_attempt` does."""
+    def _try(self, listen: OnText | None) -> Awaitable[tuple[Reply | None, float | None]]:
+        """Wait for admission and make one attempt; returns as `_attempt` does.
+
+        No coroutine of its own and no ticket, which the search for garbage cycles would visit in
+        every call in flight, unless the call has to wait.
+        """
         grant = _Grant()
         try:
             ticket = self._ticket(grant)
             if not self._gate.ask(ticket):
-                await self._wait_admitted(grant, ticket)
-            else:
-                grant.holds, item = ticket.holds, self._item
-                if item is not None and item.holds:
-                    grant.borrowed = borrow(item, self._caller.limits_for(item))
+                return self._try_waiting(grant, ticket, listen)
+            grant.holds, item = ticket.holds, self._item
+            if item is not None and item.holds:
+                grant.borrowed = borrow(item, self._caller.limits_for(item))
         except BaseException as stopped:
-            if self._service:  # earlier attempts have used something
-                self._fail(stopped)
+            self._fail_earlier(stopped)
+            raise
+        return self._attempt(grant, listen)
+
+    async def _try_waiting(
+        self, grant: _Grant, ticket: Ticket, listen: OnText | None
+    ) -> tuple[Reply | None, float | None]:
+        """The same for a call that is not admitted at once; its item may lend slots meanwhile."""
+        try:
+            await self._wait_admitted(grant, ticket)
+        except BaseException as stopped:
+            self._fail_earlier(stopped)
             raise
         try:
             reply, pause = await self._attempt(grant, listen)
@@ -135,9 +148,13 @@ class CallAttempts:
         except BaseException:
             await self._reclaim_lent(grant)
             raise
-        if grant.lent:
-            await self._reclaim_lent(grant)
+        await self._reclaim_lent(grant)
         return reply, pause
+
+    def _fail_earlier(self, stopped: BaseException) -> None:
+        """Record the failure of a call that is not admitted, if earlier attempts used something."""
+        if self._service:
+            self._fail(stopped)
 
     @asynccontextmanager
     async def _lending(self, turn: CallTurn) -> AsyncIterator[None]:
@@ -149,8 +166,7 @@ class CallAttempts:
                 await entered.enter_async_context(turn)
             except BaseException as stopped:
                 self._abandon_lent(waiting)
-                if self._service:  # earlier attempts have used something
-                    self._fail(stopped)
+                self._fail_earlier(stopped)
                 raise
             await self._reclaim_lent(waiting)
             yield
@@ -286,7 +302,7 @@ class CallAttempts:
             if isinstance(known := getattr(error, "usage", None), Usage):
                 used = caller.priced(known)
             self._settle(grant, used)
-            self._service.append(clock.now() - sent if sent else 0.0)
+            self._service += (clock.now() - sent if sent else 0.0,)
             self._used += used
             self._fail(error)
             raise
@@ -327,7 +343,7 @@ class CallAttempts:
             return
         used = self._caller.priced(error.usage)
         self._settle(grant, used)
-        self._service.append(seconds)
+        self._service += (seconds,)
         self._used += used
 
     def _throttled(self, error: Throttled, sent_in: int, now: float) -> list[Facts]:
@@ -351,7 +367,7 @@ class CallAttempts:
             self._caller.lane.outage.got_through(sent_in, now)
         used = self._used_by(error)
         self._settle(grant, used)
-        self._service.append(now - sent)
+        self._service += (now - sent,)
         self._used += used
         if error.wants_room and not self._has_more_room and self._request.max_tokens:
             self._give_more_room(self._request.max_tokens)
@@ -429,7 +445,7 @@ class CallAttempts:
         self._settle(grant, used)
         caller.lane.got_through()
         caller.estimates.learn(self._request, reply)
-        self._service.append(reply.seconds)
+        self._service += (reply.seconds,)
         total = used if self._used is NO_USAGE else self._used + used
         # Constructed directly: dataclasses.replace takes four times as long.
         reply = Reply(

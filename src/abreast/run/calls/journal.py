@@ -18,7 +18,7 @@ from abreast.run.item_state import Calls, ItemState
 from abreast.run.journal import Journal
 from abreast.run.outcome_record import usage_facts, usage_of
 from abreast.store.codec import codec
-from abreast.store.codec.json_text import json_writer
+from abreast.store.codec.json_text import is_text, json_writer
 
 CALL: Final = "call"  # the part of a path beneath which an item's calls are
 WHOLE_ITEM: Final = "item"  # in place of a digest, for the call that an item consists of
@@ -60,6 +60,7 @@ def digest_of(model: str, request: Request, size: int = REQUEST_DIGEST_BYTES) ->
 
 
 _canonical_json: Final = json_writer(sort_keys=True)
+_plain_json: Final = json_writer()
 # In characters, for one turn of a request. Longer texts exist elsewhere too, such as in a file.
 MAX_RECORDED_TURN: Final = 20_000
 
@@ -272,10 +273,11 @@ def request_text(
     ]
     if redact is not None:
         turns = [(role, str(redact(where, text))) for role, text in turns]
-    written = [
-        codec.encode([role, text[:MAX_RECORDED_TURN], len(text)], where) for role, text in turns
-    ]
-    return f"[{','.join(written)}]"
+    cut = [[role, text[:MAX_RECORDED_TURN], len(text)] for role, text in turns]
+    written = _plain_json(cut)
+    if is_text(written):
+        return written
+    return f"[{','.join(codec.encode(turn, where) for turn in cut)}]"
 
 
 def reply_text(reply: Reply, where: str) -> str:
