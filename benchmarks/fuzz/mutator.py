@@ -100,7 +100,10 @@ def write_json(document: Any, draw: Random) -> str:  # noqa: ANN401 - JSON
     """The document as text, sometimes changed there, or deeper than can be read."""
     if draw.random() < 0.01:
         return "[" * draw.randint(_MOST_DEPTH, 100 * _MOST_DEPTH)
-    text = json.dumps(document, ensure_ascii=draw.random() < 0.5)
+    try:
+        text = json.dumps(document, ensure_ascii=draw.random() < 0.5)
+    except RecursionError:  # it was made deeper again and again
+        return "[" * draw.randint(_MOST_DEPTH, 100 * _MOST_DEPTH)
     return change(text, draw) if draw.random() < 0.2 else text
 
 
