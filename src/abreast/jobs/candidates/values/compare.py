@@ -97,6 +97,8 @@ def compare_snapshots(
     `contents` has the slices that were read again, of both, where a value is too large to be
     recorded. `at` are the nodes where the comparison begins.
     """
+    if at == (0, 0) and _is_one_graph(original, candidate):
+        return ValueVerdict("same")
     table: dict[object, int] = {}
     mine, yours = GraphSide(original, rules, table), GraphSide(candidate, rules, table)
     match = GraphMatch(mine, yours, rules, contents=contents)
@@ -111,6 +113,20 @@ def compare_snapshots(
         _verdict("cannot_compare", mine, yours, found),
         others=tuple(others),
         unread=tuple(match.unread),
+    )
+
+
+def _is_one_graph(original: ValueSnapshot, candidate: ValueSnapshot) -> bool:
+    """Whether two snapshots are equal node by node, and all of them can be compared.
+
+    Then each node is the partner of the one with its index, by any rules. Most calls are such:
+    matching them took 2 of 8 s of this process in an `optimize` of six candidates.
+    """
+    return (
+        original.nodes == candidate.nodes
+        and not original.classes
+        and not candidate.classes
+        and not any(node.kind == "unknown" for node in original.nodes)
     )
 
 
