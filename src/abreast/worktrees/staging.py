@@ -10,6 +10,7 @@ object, ref, stash or index entry.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -223,7 +224,7 @@ def _has_parents(top: str, copy: str, name: str, pieces: dict[str, Piece]) -> bo
     piece = _piece(f"{top}/{above}")
     if piece.kind != stat.S_IFDIR:
         return False
-    os.mkdir(f"{copy}/{above}", 0o700)
+    _make_directory(f"{copy}/{above}")
     pieces[above] = piece
     return True
 
@@ -238,17 +239,23 @@ def _piece(path: str) -> Piece:
 def _copy_piece(source: str, target: str, name: str, pieces: dict[str, Piece]) -> None:
     piece = _piece(source)
     if piece.kind == stat.S_IFREG:
-        for attempt in range(_COPY_ATTEMPTS + 1):  # the last copy is as good as any other
-            if attempt:
+        for _ in range(_COPY_ATTEMPTS + 1):  # the last copy is as good as any other
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(target)
             copy_bytes(source, target)
             before, piece = piece, _piece(source)
             if before == piece:
                 break
     elif piece.kind == stat.S_IFDIR and name not in pieces:
-        os.mkdir(target, 0o700)
+        _make_directory(target)
     if piece.kind in {stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR}:
         pieces.setdefault(name, piece)
+
+
+def _make_directory(path: str) -> None:
+    # Where two names differ by case alone, the file system may take them for one.
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
 
 
 def copy_bytes(
