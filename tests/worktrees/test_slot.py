@@ -182,7 +182,7 @@ async def test_reset_leaves_alone_what_did_not_change(slot, monkeypatch):
 async def test_reset_does_not_read_files_whose_looks_have_settled(slot, monkeypatch):
     module = sys.modules[type(slot).__module__]
     later = type("Later", (), {"wall": staticmethod(lambda: 4e9)})
-    monkeypatch.setattr("abreast.worktrees.staging.SYSTEM_CLOCK", later)
+    monkeypatch.setattr(module, "SYSTEM_CLOCK", later)
     await slot.reset()  # from now on they are older than a clock tick
     monkeypatch.setattr(module, "_same_content", lambda *_: pytest.fail("read"))
     await slot.reset()
@@ -190,6 +190,25 @@ async def test_reset_does_not_read_files_whose_looks_have_settled(slot, monkeypa
     (slot.path / "README").write_text("raed\n")
     await slot.reset()
     assert (slot.path / "README").read_text() == "read\n"
+
+
+async def test_a_slot_that_was_made_a_tick_ago_is_not_read_by_its_first_reset(
+    repository, monkeypatch
+):
+    later = type("Later", (), {"wall": staticmethod(lambda: 4e9)})
+    monkeypatch.setattr("abreast.worktrees.slot.SYSTEM_CLOCK", later)
+    async with open_worktrees(repository, 1) as trees:
+        slot = trees.slots[0]
+        monkeypatch.setattr("abreast.worktrees.slot._same_content", lambda *_: pytest.fail("read"))
+        await slot.reset()
+        monkeypatch.undo()
+        (slot.path / "README").write_text("raed\n")
+        (slot.path / "pkg").chmod(0o777)
+        os.utime(slot.path / "pkg", (7, 7))
+        await slot.reset()
+        assert (slot.path / "README").read_text() == "read\n"
+        found, wanted = (slot.path / "pkg").stat(), (repository / "pkg").stat()
+        assert (found.st_mode, found.st_mtime_ns) == (wanted.st_mode, wanted.st_mtime_ns)
 
 
 async def test_reset_heals_what_git_knows_of_the_slot(slot, repository):

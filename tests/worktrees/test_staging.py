@@ -5,6 +5,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -282,7 +283,7 @@ def test_a_file_that_changes_while_it_is_copied_is_copied_again_a_few_times(
         copy(source, target)
         done.append(source)
         if len(done) <= changes:
-            source.write_text("0" * len(done) + "1")
+            Path(source).write_text("0" * len(done) + "1")
 
     monkeypatch.setattr(staging, "copy_bytes", change)
     top = Repository(tmp_path / "top", tmp_path / "top")

@@ -48,3 +48,9 @@ def replace_file(path: Path, text: str) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def short_path(path: Path) -> str:
+    """The path, relative to the working directory if it is inside."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

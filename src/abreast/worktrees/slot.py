@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from abreast.core.clock import SYSTEM_CLOCK
 from abreast.executors.commands import CommandRunner
 from abreast.worktrees.background import StopRequest, run_in_thread
 from abreast.worktrees.errors import OutsideRepository, SlotClosed
@@ -146,7 +147,7 @@ class Slot:
         path.parent.chmod(above | stat.S_IRWXU)
         path.unlink(missing_ok=True)
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(path, flags, 0o600), "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - opens a descriptor
+        with open(os.open(path, flags, 0o600), "w", encoding="utf-8", newline="") as file:
             file.write(text)
         path.chmod(mode)
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
@@ -234,51 +235,58 @@ class Slot:
         if self.path.is_symlink() or not self.path.is_dir():
             remove_tree(self.path)
             self.path.mkdir(mode=0o700)
-        self._clear(stop)
-        for name in sorted(self._snapshot.pieces):
+        known = self._clear(stop)
+        top = str(self.path)
+        for name in sorted(self._snapshot.pieces.keys() - known.keys() - {""}):
             stop.check()
-            if name not in self._states and name:
-                make_piece(self._snapshot, name, self.path / name)
-                self._states[name] = FileState.at(self.path / name)
-        finish_directories(self._snapshot, self.path)
+            known[name] = make_piece(self._snapshot, name, f"{top}/{name}")
+        finish_directories(self._snapshot, top)
+        # Nothing else has worked in the slot until now, so what is settled now was so all the time.
+        now = SYSTEM_CLOCK.wall()
+        self._states = {name: FileState.of(facts, now) for name, facts in known.items()}
         if self._own_git is not None:
             self._own_git.install(self.path, Git(self.repository.top, stop))
         self._restore_git()
 
-    def _clear(self, stop: StopRequest) -> None:
-        """Remove all that differs from the snapshot; `_states` has what remains."""
-        left: dict[str, FileState] = {}
-        waiting = [""]
+    def _clear(self, stop: StopRequest) -> dict[str, os.stat_result]:
+        """Remove all that differs from the snapshot; returns the facts of what remains."""
+        left: dict[str, os.stat_result] = {}
+        top, now = str(self.path), SYSTEM_CLOCK.wall()
+        has_git = self._git is not None or self._own_git is not None
+        waiting = [("", os.lstat(top).st_mode)]
         while waiting:
-            above = waiting.pop()
-            place = self.path / above
-            place.chmod(0o700)
-            for entry in list(os.scandir(place)):
+            above, mode = waiting.pop()
+            place = f"{top}/{above}" if above else top
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(place, 0o700)
+            with os.scandir(place) as entries:
+                found = list(entries)
+            for entry in found:
                 stop.check()
                 name = f"{above}/{entry.name}" if above else entry.name
-                if name == ".git" and (self._git is not None or self._own_git is not None):
+                if name == ".git" and has_git:
                     continue
-                state = FileState.at(Path(entry.path))
-                if self._matches_snapshot(name, state):
-                    left[name] = state
-                    if stat.S_ISDIR(state.mode):
-                        waiting.append(name)
+                facts = entry.stat(follow_symlinks=False)
+                if self._matches_snapshot(name, facts, now):
+                    left[name] = facts
+                    if stat.S_ISDIR(facts.st_mode):
+                        waiting.append((name, facts.st_mode))
                 else:
                     remove_tree(Path(entry.path))
-        self._states = left
+        return left
 
-    def _matches_snapshot(self, name: str, state: FileState) -> bool:
+    def _matches_snapshot(self, name: str, facts: os.stat_result, now: float) -> bool:
         piece = self._snapshot.pieces.get(name)
-        if piece is None or piece.kind != stat.S_IFMT(state.mode):
+        if piece is None or piece.kind != stat.S_IFMT(facts.st_mode):
             return False
         if piece.kind == stat.S_IFDIR:
             return True
         if piece.kind == stat.S_IFLNK:
-            return os.readlink(self.path / name) == piece.target  # noqa: PTH115 - a Path drops "./"
+            return os.readlink(f"{self.path}/{name}") == piece.target
         before = self._states.get(name)
-        if before is not None and before.proves_unchanged(state):
+        if before is not None and before.proves_unchanged(FileState.of(facts, now)):
             return True
-        same = (state.mtime_ns, stat.S_IMODE(state.mode)) == (piece.mtime_ns, piece.mode)
+        same = (facts.st_mtime_ns, stat.S_IMODE(facts.st_mode)) == (piece.mtime_ns, piece.mode)
         return same and _same_content(self.path / name, self._snapshot.place / name)
 
     def _restore_git(self) -> None:

@@ -10,6 +10,7 @@ object, ref, stash or index entry.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -18,7 +19,7 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from abreast.core.clock import SYSTEM_CLOCK
@@ -51,8 +52,15 @@ class FileState:
     @classmethod
     def at(cls, path: Path) -> FileState:
         """The state of the file at `path` now."""
-        facts = path.lstat()
-        settled = SYSTEM_CLOCK.wall() * 1e9 - facts.st_ctime_ns > _TIMESTAMP_GRANULARITY
+        return cls.of(path.lstat(), SYSTEM_CLOCK.wall())
+
+    @classmethod
+    def of(cls, facts: os.stat_result, wall: float) -> FileState:
+        """The state by what `lstat` returned; nothing has changed the file until `wall`, seconds.
+
+        A change after that has a later `ctime` if the last change was settled by then.
+        """
+        settled = wall * 1e9 - facts.st_ctime_ns > _TIMESTAMP_GRANULARITY
         return cls(
             facts.st_ino,
             facts.st_size,
@@ -122,7 +130,7 @@ class Snapshot:
             whole.update(f"{len(path)}:{piece.kind:o}:{piece.mode:o}:{len(target)}:".encode())
             whole.update(path + target)
             if piece.kind == stat.S_IFREG:
-                with (self.place / name).open("rb") as file:
+                with open(f"{self.place}/{name}", "rb") as file:
                     whole.update(hashlib.file_digest(file, "sha256").digest())
         return whole.hexdigest()
 
@@ -176,15 +184,16 @@ def take_snapshot(
     A listed file that does not exist has been deleted, and is skipped.
     """
     place.mkdir(mode=0o700)
-    pieces: dict[str, Piece] = {"": _piece(repository.top)}
+    top, copy = str(repository.top), str(place)
+    pieces: dict[str, Piece] = {"": _piece(top)}
     notes = list(listing.notes)
     for ignored, names in ((False, listing.names), (True, listing.ignored)):
         known = frozenset(pieces)
         for name in names:
             stop.check()
             try:
-                if _has_parents(repository.top, name, pieces):
-                    _copy_piece(repository.top / name, place / name, name, pieces)
+                if _has_parents(top, copy, name, pieces):
+                    _copy_piece(f"{top}/{name}", f"{copy}/{name}", name, pieces)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -201,83 +210,116 @@ def take_snapshot(
     return Snapshot(place, pieces, tuple(notes), listing.index, frozenset(pieces.keys() - known))
 
 
-def _has_parents(top: Path, name: str, pieces: dict[str, Piece]) -> bool:
-    """Record the directories above `name`; returns whether all of them are directories.
+def _has_parents(top: str, copy: str, name: str, pieces: dict[str, Piece]) -> bool:
+    """Record and make the directories above `name`; returns whether all of them are directories.
 
     A link in the place of one would lead elsewhere.
     """
-    for above in map(str, reversed(PurePosixPath(name).parents[:-1])):
-        piece = pieces.get(above) or _piece(top / above)
-        if piece.kind != stat.S_IFDIR:
-            return False
-        pieces[above] = piece
+    above = name.rpartition("/")[0]
+    known = pieces.get(above)
+    if known is not None:
+        return known.kind == stat.S_IFDIR
+    if not _has_parents(top, copy, above, pieces):
+        return False
+    piece = _piece(f"{top}/{above}")
+    if piece.kind != stat.S_IFDIR:
+        return False
+    _make_directory(f"{copy}/{above}")
+    pieces[above] = piece
     return True
 
 
-def _piece(path: Path) -> Piece:
-    facts = path.lstat()
+def _piece(path: str) -> Piece:
+    facts = os.lstat(path)
     kind = stat.S_IFMT(facts.st_mode)
-    target = os.readlink(path) if kind == stat.S_IFLNK else ""  # noqa: PTH115 - a Path would forget "./"
+    target = os.readlink(path) if kind == stat.S_IFLNK else ""
     return Piece(kind, stat.S_IMODE(facts.st_mode), facts.st_mtime_ns, target)
 
 
-def _copy_piece(source: Path, target: Path, name: str, pieces: dict[str, Piece]) -> None:
+def _copy_piece(source: str, target: str, name: str, pieces: dict[str, Piece]) -> None:
     piece = _piece(source)
     if piece.kind == stat.S_IFREG:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for _ in range(_COPY_ATTEMPTS + 1):  # the last copy is as good as any other
-            target.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(target)
             copy_bytes(source, target)
             before, piece = piece, _piece(source)
             if before == piece:
                 break
+    elif piece.kind == stat.S_IFDIR and name not in pieces:
+        _make_directory(target)
     if piece.kind in {stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR}:
         pieces.setdefault(name, piece)
 
 
-def copy_bytes(source: Path, target: Path) -> None:
-    """Copy a file's content into a new file.
+def _make_directory(path: str) -> None:
+    # Where two names differ by case alone, the file system may take them for one.
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+
+
+def copy_bytes(
+    source: str | Path, target: str | Path, *, mode: int = 0o600, mtime_ns: int | None = None
+) -> os.stat_result:
+    """Copy a file's content into a new file; returns what `lstat` returns for that.
 
     Where the file system can share the blocks, it does.
     """
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with (
-        source.open("rb") as reading,
-        open(os.open(target, flags, 0o600), "wb") as writing,  # noqa: PTH123 - opens a descriptor
-    ):
+    reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        writing = os.open(target, flags, 0o600)
         try:
-            while os.copy_file_range(reading.fileno(), writing.fileno(), 1 << 30):
-                pass
-        except (AttributeError, OSError):  # another file system or operating system
-            shutil.copyfileobj(reading, writing, _CHUNK_BYTES)
+            _copy_content(reading, writing)
+            os.fchmod(writing, mode)
+            if mtime_ns is not None:
+                os.utime(writing, ns=(mtime_ns, mtime_ns))
+            return os.fstat(writing)
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
 
 
-def make_piece(snapshot: Snapshot, name: str, path: Path) -> None:
+def _copy_content(reading: int, writing: int) -> None:
+    try:
+        while os.copy_file_range(reading, writing, 1 << 30):
+            pass
+    except (AttributeError, OSError):  # another file system or operating system
+        with open(reading, "rb", closefd=False) as source, open(writing, "wb", closefd=False) as to:
+            shutil.copyfileobj(source, to, _CHUNK_BYTES)
+
+
+def make_piece(snapshot: Snapshot, name: str, path: str) -> os.stat_result:
     """Make a file, link or directory of the snapshot at `path`, where nothing exists.
 
-    A directory is made writable, so that it can be filled; see `finish_directories`.
+    Returns what `lstat` returns for it. A directory is made writable, so that it can be filled; see
+    `finish_directories`.
     """
     piece = snapshot.pieces[name]
+    if piece.kind == stat.S_IFREG:
+        source = f"{snapshot.place}/{name}"
+        return copy_bytes(source, path, mode=piece.mode, mtime_ns=piece.mtime_ns)
     if piece.kind == stat.S_IFDIR:
-        path.mkdir(mode=0o700)
-    elif piece.kind == stat.S_IFLNK:
-        path.symlink_to(piece.target)
-        os.utime(path, ns=(piece.mtime_ns, piece.mtime_ns), follow_symlinks=False)
+        os.mkdir(path, 0o700)
     else:
-        copy_bytes(snapshot.place / name, path)
-        path.chmod(piece.mode)
-        os.utime(path, ns=(piece.mtime_ns, piece.mtime_ns))
+        os.symlink(piece.target, path)
+        os.utime(path, ns=(piece.mtime_ns, piece.mtime_ns), follow_symlinks=False)
+    return os.lstat(path)
 
 
-def finish_directories(snapshot: Snapshot, top: Path) -> None:
+def finish_directories(snapshot: Snapshot, top: str) -> None:
     """Give directories their modes and times, the deepest first.
 
     This is the last step, as a read-only directory can't be filled.
     """
     for name, piece in sorted(snapshot.pieces.items(), key=itemgetter(0), reverse=True):
         if piece.kind == stat.S_IFDIR:
-            (top / name).chmod(piece.mode)
-            os.utime(top / name, ns=(piece.mtime_ns, piece.mtime_ns))
+            path = f"{top}/{name}"
+            facts = os.lstat(path)
+            if (stat.S_IMODE(facts.st_mode), facts.st_mtime_ns) != (piece.mode, piece.mtime_ns):
+                os.chmod(path, piece.mode)
+                os.utime(path, ns=(piece.mtime_ns, piece.mtime_ns))
 
 
 def remove_tree(path: Path) -> None:

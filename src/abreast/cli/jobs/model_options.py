@@ -18,7 +18,6 @@ from abreast.models.lanes import LaneSettings, price_names, refuses_files, split
 from abreast.models.media import MediaFile, read_files
 from abreast.models.port import Reply, check_effort, full_name
 from abreast.models.price import Price, find_price
-from abreast.run.calls.batch.caller import BatchCaller
 from abreast.run.calls.model import Caller
 from abreast.store.port import Store
 
@@ -60,6 +59,9 @@ def with_wait(calls: Mapping[str, Any], wait: float | None) -> dict[str, Any]:
 
 def batch_share(caller: Caller) -> float | None:
     """The share of the usual price that a model's calls cost in batches; None if not in batches."""
+    # Imported here, as it needs the HTTP client: most jobs make no call in batches.
+    from abreast.run.calls.batch.caller import BatchCaller
+
     return caller.share if isinstance(caller, BatchCaller) else None
 
 

@@ -74,8 +74,7 @@ class NodeCache:
             stop.check()
             path = top / name
             if entry.kind == stat.S_IFREG:
-                copy_bytes(self.file(entry.content), path)
-                path.chmod(entry.mode)
+                copy_bytes(self.file(entry.content), path, mode=entry.mode)
             else:
                 make_entry(path, entry, b"")
             if entry.kind != stat.S_IFDIR:

@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from abreast.jobs.candidates.timing.intervals import Interval, interval, student_t
 from abreast.jobs.candidates.timing.measure import (
     ARMS,
-    Interval,
     MeasurePlan,
     TimedTurn,
-    interval,
     is_hopeless,
     judge_times,
     measure,
-    student_t,
     turns_of,
 )
 from tests.jobs.candidates.machine import NOISES, Machine
@@ -39,20 +37,21 @@ def verdicts(runs, speedup):
 
 
 def test_a_block_runs_each_arm_there_and_back_with_one_seed():
-    orders = set()
+    orders, drawn_again = set(), 0
     for block in range(60):
         turns = turns_of(block, 7)
         assert [turn.which for turn in turns] == [turn.which for turn in turns[::-1]]
         assert [turn.lap for turn in turns] == [0, 0, 0, 1, 1, 1]
         longer = turns_of(block, 7, 4)
         assert longer[:6] == turns
-        assert [(turn.which, turn.lap) for turn in longer[6:]] == [
-            (turn.which, turn.lap + 2) for turn in turns
-        ]
+        assert [turn.which for turn in longer[6:]] == [turn.which for turn in longer[:5:-1]]
+        assert [turn.lap for turn in longer[6:]] == [2, 2, 2, 3, 3, 3]
+        drawn_again += longer[6].which != turns[0].which
         assert sorted(turn.which for turn in turns) == sorted(ARMS * 2)
         assert len({(turn.block, turn.seed) for turn in turns}) == 1
         orders.add(tuple(turn.which for turn in turns[:3]))
     assert len(orders) == 6
+    assert 20 < drawn_again < 60  # two of three on average
     assert len({turns_of(block, 7)[0].seed for block in range(60)}) == 60
     assert turns_of(3, 7) == turns_of(3, 7) != turns_of(3, 8)
 

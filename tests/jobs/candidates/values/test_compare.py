@@ -14,6 +14,7 @@ import pathlib
 import random
 import re
 import struct
+import sys
 import textwrap
 import types
 import uuid
@@ -501,6 +502,15 @@ def test_what_is_not_the_same_is_different(make, other):
     assert verdict.reason
     assert 0 < len(verdict.original) <= 100
     assert both_ways(lambda: Point(make()), lambda: Point(other())).outcome == "different"
+
+
+def test_equal_snapshots_of_what_cannot_be_compared_are_not_the_same():
+    frame = sys._getframe()
+    first, second = (unpack(pack(take_snapshot([1, one]))) for one in (frame, frame))
+    assert first == second
+    assert compare_snapshots(first, second).outcome == "cannot_compare"
+    first, second = (unpack(pack(take_snapshot({"a": [1, (2.0, None)]}))) for _ in range(2))
+    assert compare_snapshots(first, second).outcome == "same"
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from abreast.assembly.candidates_tools import KIND, CandidatesTools
 from abreast.assembly.names import open_model
-from abreast.assembly.trees.agents import ChosenAgent
-from abreast.assembly.trees.author_agent import AuthorAgent
 from abreast.cli.config import BUDGET, Config
 from abreast.cli.errors import DONE, FAILED, USAGE, UsageError, one_line, os_error_text, tell
-from abreast.cli.jobs.agent_options import check_installed, find_chosen
 from abreast.cli.jobs.candidates.functions import FunctionsTools
 from abreast.cli.jobs.driver import EarlyExit, JobDriver, drive
 from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
-from abreast.cli.jobs.matrix.page import short_path
 from abreast.cli.jobs.model_options import configured_lanes
 from abreast.cli.jobs.request import RunRequest, new_request, read_number, recorded_facts
 from abreast.cli.signals import Interrupts
@@ -48,8 +44,12 @@ from abreast.models.lanes import LaneSettings, check_keys, split_name
 from abreast.run.run import Run
 from abreast.store.port import RunRow, Store
 from abreast.system.file_names import file_name
-from abreast.system.paths import make_ignored_folder
+from abreast.system.paths import make_ignored_folder, short_path
 from abreast.worktrees.git import GitFailed
+
+if TYPE_CHECKING:
+    from abreast.assembly.trees.agents import ChosenAgent
+    from abreast.assembly.trees.author_agent import AuthorAgent
 
 _WORDS: Final = (
     "candidates",
@@ -185,9 +185,13 @@ class CandidatesDriver(JobDriver):
         if self.wait and author is None:
             raise UsageError("--wait is for --author: it waits for the end of an agent's limit")
         if author is not None:
+            from abreast.cli.jobs.agent_options import check_installed
+
             check_installed(self._chosen(author).runner, str(self._cwd))
 
-    def _chosen(self, author: str) -> ChosenAgent:
+    def _chosen(self, author: str) -> "ChosenAgent":
+        from abreast.cli.jobs.agent_options import find_chosen  # only jobs with an agent need it
+
         spec = self._spec
         return find_chosen(author, spec.allow, spec.model, str(self._cwd), "--author")
 
@@ -200,6 +204,8 @@ class CandidatesDriver(JobDriver):
         spec = self._spec
         lanes: dict[str, Any] = {}
         if spec.author is not None:
+            from abreast.assembly.trees.author_agent import AuthorAgent
+
             chosen = self._chosen(spec.author)
             self._agent = await AuthorAgent.open(stack, chosen, self.groups)
             self.wait_for_limits(self._agent.caller)

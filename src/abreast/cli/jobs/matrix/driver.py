@@ -16,7 +16,7 @@ from abreast.cli.jobs.driver import JobDriver, drive
 from abreast.cli.jobs.executors import check_executor
 from abreast.cli.jobs.job_file import JobFile
 from abreast.cli.jobs.matrix.dry_run import DryRun, print_dry_run
-from abreast.cli.jobs.matrix.page import report_path, short_path, write_page
+from abreast.cli.jobs.matrix.page import report_path, write_page
 from abreast.cli.jobs.matrix.verdict import NO_VERDICT, VerdictOptions
 from abreast.cli.jobs.model_options import (
     configured_lanes,
@@ -40,6 +40,7 @@ from abreast.jobs.matrix.view import MatrixLive
 from abreast.run.run import Run
 from abreast.store.port import RunRow, Store
 from abreast.system.installation import install_hint
+from abreast.system.paths import short_path
 
 _MAX_NAMES: Final = 5  # of cells in a message
 

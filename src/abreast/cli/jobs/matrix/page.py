@@ -27,9 +27,3 @@ def write_page(store: Store, row: RunRow, path: Path, *, every: bool = False) ->
         make_ignored_folder(Path(FOLDER))
     write_rows(rows, facts, path)
     return len(rows)
-
-
-def short_path(path: Path) -> str:
-    """The path, relative to the working directory if it is inside."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)

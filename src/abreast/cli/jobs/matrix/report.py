@@ -12,7 +12,7 @@ from abreast.cli.commands.export import pyarrow_modules, target
 from abreast.cli.config import Config
 from abreast.cli.errors import UsageError, os_error_text, refusing, tell
 from abreast.cli.jobs.matrix.driver import MatrixDriver, recorded_file, resume_study
-from abreast.cli.jobs.matrix.page import report_path, short_path, write_page
+from abreast.cli.jobs.matrix.page import report_path, write_page
 from abreast.cli.jobs.matrix.verdict import VerdictOptions
 from abreast.cli.jobs.request import new_request
 from abreast.cli.stores import StoreChoice, find_run
@@ -23,6 +23,7 @@ from abreast.jobs.matrix.recorded_rows import rows_of
 from abreast.jobs.matrix.recorded_study import KIND, StudyFile, design_of, newest_study
 from abreast.jobs.matrix.rows import flat_rows
 from abreast.store.port import RunRow, Store
+from abreast.system.paths import short_path
 
 
 def study_run(store: Store, wanted: str) -> RunRow:

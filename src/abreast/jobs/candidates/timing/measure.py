@@ -1,45 +1,44 @@
 """Decides whether a candidate is faster, from interleaved runs and the machine's own noise.
 
 The plan. A block runs three arms: the original (A), the candidate (B), and the original once more
-as the control (C). Each block draws an order and runs it forward and backward (A B C C B A: ABBA
-for three arms), so that no arm is always first. Where runs are short compared with the start of
-interpreters, it runs forward and backward again, up to four times. Every lap begins on another CPU,
-the same for all arms, since on a shared machine one CPU may be slower than another for a while.
-Each run is a fresh process, and the interpreters from which a block's processes are forked are
-fresh too: memory layout makes one interpreter faster than another by a percent or so for its whole
-life. The result of a block is the log-ratio of the quickest runs, A to B and A to C: other load on
-the machine can only make a run slower.
-
-The statistics. Location is the mean with a fifth of the blocks trimmed at either end, since a
-machine has bursts of other work. Its standard error is bootstrapped over stretches of neighbouring
-blocks, since they are correlated; the interval is that error times a quantile of Student's t. It is
-written here instead of using SciPy: a percentile interval can't reach the 0.03% tail that is needed
-here from a dozen blocks, and the standard library has all the rest. It is seeded: the same times
-give the same interval.
+as the control (C). It draws an order and runs it forward and backward (A B C C B A: ABBA for three
+arms), so that no arm is always first. Where runs are short compared with the start of interpreters,
+it draws again and runs forward and backward again, up to four times. Every lap begins on another
+CPU, the same for all arms, since on a shared machine one CPU may be slower than another for a
+while. Each run is a fresh process, and the interpreters from which a block's processes are forked
+are fresh too: memory layout makes one interpreter faster than another by a percent or so for its
+whole life. The result of a block is the log-ratio of the quickest runs, A to B and A to C: other
+load on the machine can only make a run slower. `intervals` has the statistics.
 
 The decision. The noise floor is the largest ratio that the interval of A to C still allows, where
 the truth is 1. Faster: the lower bound of A to B passes max(threshold, noise floor). Slower: the
 same in the other direction. Looks are taken after 6 blocks, 8, 11, and so on up to a fixed number;
-the permitted share of false "faster" (0.2%) is divided among them. The same: the interval of the
-ratio by ordinary confidence (97.5% on either side) is within the threshold, and the control's is
-within 5%. This may miss a gain of a percent or two, which is a small loss; to be as sure as for
-"faster" would need four times as many blocks. Futility: once the interval's upper bound is below 1,
-the candidate is slower whatever the noise, and once it is below the threshold and the ratio within
-5% of 1, the same: it can't become faster any more. At the last look, a ratio within the noise floor
-is also the same, if the floor is under 5%. Otherwise undecided. A candidate of which every run
-takes many times as long as every other run is slower at once.
+the permitted share of false "faster" (0.2%) is divided among them and the look at laps. The same:
+the interval of the ratio by ordinary confidence (97.5% on either side) is within the threshold, and
+the control's is within 5%. This may miss a gain of a percent or two, which is a small loss; to be
+as sure as for "faster" would need four times as many blocks. Futility: once the interval's upper
+bound is below 1, the candidate is slower whatever the noise, and once it is below the threshold and
+the ratio within 5% of 1, the same: it can't become faster any more. At the last look, a ratio
+within the noise floor is also the same, if the floor is under 5%. Otherwise undecided.
+
+What is plain is decided earlier, after any block. A candidate that is more than twice as fast as
+both others in every one of 8 laps is faster, and one that is the slowest of the three in 8 of 8
+laps, or 15 of 20, and slower by more than 5%, is slower: chance would give either to an equal
+candidate in less than one of 4,000 cases, as an equal one is first in a third of the laps, and last
+in a third, whatever the noise (`laps`). A candidate of which every run takes many times as long as
+every other run is slower at once.
 """
 
-import hashlib
 import math
-from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from statistics import fmean, pstdev
+from itertools import chain
+from statistics import fmean
 from typing import Literal, TypeAlias
 
 from abreast.core.seeds import derive_seed
+from abreast.jobs.candidates.timing.intervals import Interval, interval
+from abreast.jobs.candidates.timing.laps import Lap, judge_laps
 
 Which: TypeAlias = Literal["original", "candidate", "control"]
 Speed: TypeAlias = Literal["faster", "slower", "same", "undecided"]
@@ -54,7 +53,6 @@ _ORDERS: tuple[tuple[int, int, int], ...] = (
     (2, 0, 1),
     (2, 1, 0),
 )
-_TRIMMED_SHARE = 0.2  # of the blocks, at either end
 # A candidate is slower at once if all its runs take this many times as long as all others.
 _HOPELESS_RATIO_FIRST_BLOCK = 8.0
 _HOPELESS_RATIO = 2.0  # after further blocks
@@ -123,19 +121,10 @@ class MeasurePlan:
             found.append(min(self.most, max(found[-1] + 1, round(found[-1] * self.growth))))
         return tuple(found)
 
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A ratio of times, original to other, with its bounds: 2 is twice as fast."""
-
-    ratio: float
-    low: float
-    high: float
-
     @property
-    def spread(self) -> float:
-        """How far from 1 the ratio may be, in either direction, as a share."""
-        return max(self.high, 1 / self.low) - 1
+    def false_faster_share(self) -> float:
+        """The permitted share of false "faster" at one look, or by all laps."""
+        return self.false_faster / (len(self.looks) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +165,8 @@ async def measure(
                 times[which].append(tuple(taken[which]))
             if is_hopeless(times):
                 return _slower_measurement(times)
+            if (plain := _judge_laps(times, plan)) is not None:
+                return plain
         measurement = judge_times(times, plan, seed)
         if measurement.verdict != "undecided":
             return measurement
@@ -183,13 +174,18 @@ async def measure(
 
 
 def turns_of(block: int, seed: int, laps: int = 2) -> list[TimedTurn]:
-    """Return the runs of one block: an order drawn by the seed, forward, backward, and so on."""
+    """Return the runs of one block: by an order that the seed draws, forward and backward.
+
+    Every two laps have an order of their own.
+    """
     inner = derive_seed(seed, f"block/{block}")
-    order = _ORDERS[inner % len(_ORDERS)]
+    orders = [
+        _ORDERS[derive_seed(inner, f"laps/{pair}") % len(_ORDERS)] for pair in range(-(-laps // 2))
+    ]
     return [
         TimedTurn(ARMS[at], block, inner, lap)
         for lap in range(laps)
-        for at in (order if lap % 2 == 0 else order[::-1])
+        for at in (orders[lap // 2] if lap % 2 == 0 else orders[lap // 2][::-1])
     ]
 
 
@@ -210,6 +206,25 @@ def is_hopeless(times: Times) -> bool:
     )
 
 
+def _judge_laps(times: Times, plan: MeasurePlan) -> Measurement | None:
+    """Return the verdict if all laps so far make it plain, else None."""
+    found = judge_laps(
+        [Lap(*lap) for lap in zip(*(chain(*times[which]) for which in ARMS), strict=True)],
+        threshold=plan.threshold,
+        alike=plan.alike,
+        false_faster=plan.false_faster_share,
+    )
+    if found is None:
+        return None
+    return Measurement(
+        found.speed, found.candidate, found.control, len(times["original"]), _kept(times)
+    )
+
+
+def _kept(times: Times) -> dict[Which, tuple[tuple[float, ...], ...]]:
+    return {which: tuple(all_) for which, all_ in times.items()}
+
+
 def _slower_measurement(times: Times) -> Measurement:
     """Return `slower` with the extremes as bounds: there are too few blocks for an interval."""
 
@@ -217,14 +232,14 @@ def _slower_measurement(times: Times) -> Measurement:
         logs = _log_ratios(times["original"], times[which])
         return Interval(math.exp(fmean(logs)), math.exp(min(logs)), math.exp(max(logs)))
 
-    kept = {which: tuple(all_) for which, all_ in times.items()}
-    return Measurement("slower", seen("candidate"), seen("control"), len(times["original"]), kept)
+    blocks = len(times["original"])
+    return Measurement("slower", seen("candidate"), seen("control"), blocks, _kept(times))
 
 
 def judge_times(times: Times, plan: MeasurePlan, seed: int = 0) -> Measurement:
     """Decide by the times so far. Pure: the same times, plan and seed give the same verdict."""
     # One-sided; the permitted share of false alarms is divided among the looks.
-    confidence = 1 - plan.false_faster / len(plan.looks)
+    confidence = 1 - plan.false_faster_share
     logs = {which: _log_ratios(times["original"], times[which]) for which in ARMS[1:]}
 
     def bounds(which: Which, confidence: float) -> Interval:
@@ -234,9 +249,7 @@ def judge_times(times: Times, plan: MeasurePlan, seed: int = 0) -> Measurement:
     likely = [bounds(which, plan.sure_same).spread for which in ARMS[1:]]
     blocks = len(times["original"])
     verdict = _verdict((candidate, control), (likely[0], likely[1]), plan, last=blocks >= plan.most)
-    return Measurement(
-        verdict, candidate, control, blocks, {which: tuple(all_) for which, all_ in times.items()}
-    )
+    return Measurement(verdict, candidate, control, blocks, _kept(times))
 
 
 def _verdict(
@@ -263,80 +276,3 @@ def _log_ratios(
     ours: Sequence[tuple[float, ...]], theirs: Sequence[tuple[float, ...]]
 ) -> list[float]:
     return [math.log(min(our) / min(their)) for our, their in zip(ours, theirs, strict=True)]
-
-
-# --- statistics
-
-
-def interval(logs: Sequence[float], confidence: float, resamples: int, seed: int) -> Interval:
-    """Return the trimmed mean of log-ratios and its bounds, as ratios.
-
-    The true value is beyond either bound with probability 1 - `confidence`.
-    """
-    n = len(logs)
-    cut = max(1, int(n * _TRIMMED_SHARE))
-    kept = sorted(logs)[cut : n - cut]
-    low, high = kept[0], kept[-1]
-    # Tukey and McLaughlin: the error of a trimmed mean is that of the winsorised one, over the
-    # share that is kept.
-    error = (
-        _bootstrap_error([min(max(one, low), high) for one in logs], resamples, seed)
-        * n
-        / len(kept)
-    )
-    centre = fmean(kept)
-    width = student_t(confidence, len(kept) - 1) * error
-    return Interval(math.exp(centre), math.exp(centre - width), math.exp(centre + width))
-
-
-def _bootstrap_error(values: Sequence[float], resamples: int, seed: int) -> float:
-    """Return the standard error of the mean by a circular block bootstrap."""
-    n = len(values)
-    length = max(1, round(n ** (1 / 3)))
-    twice = [*values, *values]
-    sums = [math.fsum(twice[at : at + length]) for at in range(n)]
-    draws = -(-n // length)
-    stream = array("I")
-    stream.frombytes(
-        hashlib.shake_256(str(seed).encode()).digest(stream.itemsize * draws * resamples)
-    )
-    size = draws * length
-    means = [
-        math.fsum(sums[one % n] for one in stream[at : at + draws]) / size
-        for at in range(0, len(stream), draws)
-    ]
-    # Whole blocks are a few more than n values, and a bootstrap has only (n - length) / n of the
-    # variance.
-    spread: float = pstdev(means)
-    return spread * math.sqrt(size / max(1, n - length))
-
-
-@cache
-def student_t(confidence: float, freedom: int) -> float:
-    """Return the quantile of Student's t for a confidence above a half.
-
-    Found by bisection: the central probability is a finite sum.
-    """
-    low, high = 0.0, 1.0
-    while _central_probability(high, freedom) < 2 * confidence - 1:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high)
-            if _central_probability(middle, freedom) < 2 * confidence - 1
-            else (low, middle)
-        )
-    return high
-
-
-def _central_probability(t: float, freedom: int) -> float:
-    """The probability that a value of Student's t lies between -t and t."""
-    angle = math.atan(t / math.sqrt(freedom))
-    square = math.cos(angle) ** 2
-    odd = freedom % 2
-    term, terms = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
-    for at in range(2 if odd else 1, freedom, 2):
-        terms += term
-        term *= square * at / (at + 1)
-    return 2 / math.pi * (angle + math.sin(angle) * terms) if odd else math.sin(angle) * terms

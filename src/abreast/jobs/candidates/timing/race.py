@@ -22,6 +22,7 @@ from abreast.core.seeds import derive_seed
 from abreast.jobs.candidates.behaviour.trace import Tests
 from abreast.jobs.candidates.rules import STRICT, Rules
 from abreast.jobs.candidates.source.target import Target
+from abreast.jobs.candidates.timing.laps import FIRST_BY_CHANCE, chance_of
 from abreast.jobs.candidates.timing.measure import ARMS, MeasurePlan, TimedTurn
 from abreast.jobs.candidates.timing.timed_calls import TimedCall, TimedCalls, in_words
 from abreast.jobs.candidates.timing.timed_process import (
@@ -39,14 +40,13 @@ from abreast.worktrees.slot import Slot
 
 _MAX_GENERATION_BLOCKS: Final = 10
 _LARGE_RATIO: Final = 1.3  # of medians, in either direction: layout of memory does not matter
-_LARGE_RATIO_BLOCKS: Final = 3  # of a generation then
+_LARGE_RATIO_BLOCKS: Final = 4  # of a generation then
 _GENERATION_SECONDS: Final = 300.0  # for the blocks of a generation, unless one takes longer
 _CANDIDATE_SLOWDOWN: Final = 10  # a candidate's process lives long enough for this factor
 _MIN_FIRST_CALL_SAVING: Final = 1 / 4  # of a first call; a smaller saving can't be seen in it
 _COUNT_REPEATS: Final = 3
 _COUNTING_SLOWDOWN: Final = 2  # a call may take this many times as long while something is counted
 _LONG_CALL_SECONDS: Final = 1.0  # the instructions of a longer call are counted once
-_FIRST_BY_CHANCE: Final = 1 / 3  # of a lap: that one of three equal arms is the first, or the last
 # The share of those that save nothing on the whole and are believed, and of those that save all
 # that they seem to and are refused.
 _FALSE_TRUST: Final = 1e-4
@@ -358,15 +358,7 @@ class Race:
         ]
         first = sum(mine + saved / 2 < min(ours, other) for ours, mine, other in laps)
         last = sum(mine - saved / 2 > max(ours, other) for ours, mine, other in around)
-        if chance_of(range(first, len(laps) + 1), len(laps), _FIRST_BY_CHANCE) <= _FALSE_TRUST:
+        if chance_of(range(first, len(laps) + 1), len(laps), FIRST_BY_CHANCE) <= _FALSE_TRUST:
             return False
-        moved = chance_of(range(last, len(laps) + 1), len(laps), _FIRST_BY_CHANCE)
+        moved = chance_of(range(last, len(laps) + 1), len(laps), FIRST_BY_CHANCE)
         return True if moved <= _FALSE_DISTRUST else None
-
-
-def chance_of(counts: range, tries: int, chance: float) -> float:
-    """The probability of one of these counts of successes in so many tries."""
-    return math.fsum(
-        math.comb(tries, count) * chance**count * (1 - chance) ** (tries - count)
-        for count in counts
-    )

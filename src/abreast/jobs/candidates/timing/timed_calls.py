@@ -10,7 +10,7 @@ from typing import Any, Final
 from abreast.jobs.candidates.timing.measure import ARMS, MeasurePlan
 
 MOST_INPUTS: Final = 6
-MAX_ROUND_SECONDS: Final = 0.06  # of a round over all inputs, except a long one
+MAX_ROUND_SECONDS: Final = 0.03  # of a round over all inputs, except a long one
 _MIN_ROUND_SECONDS: Final = 0.001  # of a round, so that communication is a small part of it
 # Of each input in a turn. The quickest counts: other load can only make a chunk slower.
 _MAX_CHUNKS: Final = 20

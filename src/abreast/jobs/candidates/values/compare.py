@@ -33,6 +33,7 @@ from abreast.jobs.candidates.values.large import Contents
 from abreast.jobs.candidates.values.snapshot import ValueSnapshot, show
 from abreast.jobs.candidates.values.take_snapshot import MAX_NODES, MAX_YIELDED, take_snapshot
 
+_DOUBTFUL_KINDS = frozenset({"unknown", "set"})
 Outcome: TypeAlias = Literal["same", "different", "cannot_compare"]
 
 
@@ -97,6 +98,8 @@ def compare_snapshots(
     `contents` has the slices that were read again, of both, where a value is too large to be
     recorded. `at` are the nodes where the comparison begins.
     """
+    if at == (0, 0) and _is_one_graph(original, candidate):
+        return ValueVerdict("same")
     table: dict[object, int] = {}
     mine, yours = GraphSide(original, rules, table), GraphSide(candidate, rules, table)
     match = GraphMatch(mine, yours, rules, contents=contents)
@@ -111,6 +114,21 @@ def compare_snapshots(
         _verdict("cannot_compare", mine, yours, found),
         others=tuple(others),
         unread=tuple(match.unread),
+    )
+
+
+def _is_one_graph(original: ValueSnapshot, candidate: ValueSnapshot) -> bool:
+    """Whether two snapshots are equal node by node, and have nothing that may leave a doubt.
+
+    Then each node is the partner of the one with its index, by any rules. Members of sets are left
+    to the match: which belong together may be in doubt. Most calls have equal snapshots; to match
+    them took 2 of 8 s of this process in an `optimize` of six candidates.
+    """
+    return (
+        original.nodes == candidate.nodes
+        and not original.classes
+        and not candidate.classes
+        and not any(node.kind in _DOUBTFUL_KINDS for node in original.nodes)
     )
 
 

@@ -83,25 +83,24 @@ def _node(raw: object, size: int) -> SnapshotNode:
     if type(raw) is not list or len(raw) != _NODE_FIELDS:
         raise SnapshotInvalid("not a snapshot: a node has seven fields")
     kind, label, value, items, names, attributes, identity = raw
-    _require(
-        "a node without kind or type",
-        type(kind) is str and type(label) is str and type(identity) is bool,
-    )
-    _require("the value of a node is text", value is None or type(value) is str)
-    for part in (items, attributes):
-        _require(
-            "a part that isn't there",
-            type(part) is list and all(type(one) is int and 0 <= one < size for one in part),
-        )
-    _require(
-        "a name that is no text", type(names) is list and all(type(one) is str for one in names)
-    )
+    if not (type(kind) is str and type(label) is str and type(identity) is bool):
+        raise SnapshotInvalid("not a snapshot: a node without kind or type")
+    if not (value is None or type(value) is str):
+        raise SnapshotInvalid("not a snapshot: the value of a node is text")
+    if not (_are_parts(items, size) and _are_parts(attributes, size)):
+        raise SnapshotInvalid("not a snapshot: a part that isn't there")
+    if type(names) is not list or not all(type(one) is str for one in names):
+        raise SnapshotInvalid("not a snapshot: a name that is no text")
     node = SnapshotNode(kind, label, value, tuple(items), tuple(names), tuple(attributes), identity)
     try:
         _check(node)
     except (ValueError, OverflowError, struct.error, ZeroDivisionError) as error:
         raise SnapshotInvalid(f"not a snapshot: {error}") from None
     return node
+
+
+def _are_parts(raw: object, size: int) -> bool:
+    return type(raw) is list and all(type(one) is int and 0 <= one < size for one in raw)
 
 
 def _require(wrong: str, fits: bool) -> None:  # noqa: FBT001 - what is wrong, unless it fits
