@@ -69,7 +69,7 @@ def parse(
     except (ValueError, RecursionError) as error:
         where = str(error) if isinstance(error, ValueError) else "nested too deeply"
         raise ReplyInvalid(f"{who} is no JSON: {clean(where)}", raw=clean(text)) from None
-    if text.count("[") + text.count("{") > _DEEPEST and _is_deeper(value):
+    if text.count("[") + text.count("{") > _DEEPEST and is_deeper(value):
         fault: str | None = _TOO_DEEP
     else:
         fault = _checker(_encode(schema))(value)
@@ -123,10 +123,10 @@ def _checker(written: str) -> Callable[[Json], str | None]:
     return fault
 
 
-def _is_deeper(value: object) -> bool:
-    """Whether a value is nested more deeply than it can be checked."""
+def is_deeper(value: object, most: int = _DEEPEST) -> bool:
+    """Whether a value is nested more deeply than it can be checked, or than `most`."""
     level = [value]
-    for _ in range(_DEEPEST + 1):
+    for _ in range(most + 1):
         insides = [
             one.values() if isinstance(one, dict) else one for one in level if _has_parts(one)
         ]
@@ -148,7 +148,7 @@ def _compiled(schema: dict[str, Any]) -> "jsonschema_rs.Validator":
     """
     import jsonschema_rs
 
-    if _is_deeper(schema):
+    if is_deeper(schema):
         raise ValueError("the schema can't be used: it is nested too deeply")
     try:
         return jsonschema_rs.validator_for(schema, **_OPTIONS)

@@ -103,6 +103,17 @@ async def test_a_reply_to_a_request_without_tools_keeps_nothing():
     assert (await responses.asked(answer))[0].kept == ()
 
 
+async def test_what_is_nested_too_deep_to_be_recorded_is_not_kept():
+    deep = "text"
+    for _ in range(300):
+        deep = [deep]
+    answer = Recorded(
+        responses.response(responses.thought(summary=deep), responses.thought(2), responses.call(1))
+    )
+    reply, _ = await responses.asked(answer, ask(tools=(chat.WEATHER,)))
+    assert [each.get("item") for each in reply.kept] == [responses.thought(2), None]
+
+
 async def test_a_key_in_what_is_kept_is_not_kept():
     planted = responses.thought(summary=[{"type": "summary_text", "text": f"It is {KEY}."}])
     answer = Recorded(responses.response(planted, responses.thought(2), responses.call(1)))

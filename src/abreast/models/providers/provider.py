@@ -45,7 +45,7 @@ from abreast.models.providers.reply_draft import (
     replace_surrogates,
 )
 from abreast.models.providers.thinking import Kept
-from abreast.models.schema import boxed, check_schema, parse, unboxed
+from abreast.models.schema import boxed, check_schema, is_deeper, parse, unboxed
 
 Document = dict[str, Any]
 DONE = b"[DONE]"
@@ -56,6 +56,7 @@ _WAY_IN_WORDS: dict[Structured, str] = {
     "json_object": "json mode and the prompt",
     "none": "the prompt",
 }
+_MOST_KEPT_DEPTH = 100  # of thinking that is sent back; half of what can be recorded
 # Without the search for circles, which is a dict entry per object: one is a RecursionError.
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 _now = SYSTEM_CLOCK.now
@@ -551,6 +552,8 @@ class Provider(ABC):
         """What can be recorded of it; the rest is dropped, as it may not be changed."""
         found = []
         for each in kept:
+            if is_deeper(each, _MOST_KEPT_DEPTH):
+                continue
             text = json.dumps(each, ensure_ascii=False)
             if self._http.clean(replace_surrogates(text)) == text:
                 found.append(each)
