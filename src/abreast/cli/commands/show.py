@@ -227,7 +227,7 @@ def _show_run(store: Store, row: RunRow, choice: StoreChoice) -> None:
             "commit": row.manifest.get("commit"),
         }
     )
-    failed = [found for found in each_result(store, row.id) if found.data["state"] == "failed"]
+    failed = list(each_result(store, row.id, ("failed",))) if counts["failed"] else []
     steps = step_paths_of(store, row) if failed else None
     for found in failed[:_MAX_FAILED]:
         error = row_of_recorded(found)["error"]

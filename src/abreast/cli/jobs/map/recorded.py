@@ -23,13 +23,11 @@ class _MapState:
     stopped_at: int | None = None
 
 
-def each_result(store: Store, run_id: str) -> Iterator[Recorded]:
+def each_result(
+    store: Store, run_id: str, states: Collection[str] = ("done", "failed")
+) -> Iterator[Recorded]:
     """The outcomes of the run's result so far, in item order; of each item only the newest."""
-    places = [
-        (path, index)
-        for path, index, kind in _classified(store, run_id)
-        if kind in ("done", "failed")
-    ]
+    places = [(path, index) for path, index, kind in _classified(store, run_id) if kind in states]
     places.sort(key=lambda place: (place[0].rpartition("/")[0], place[1]))
     for at in range(0, len(places), _PATHS_PER_PAGE):
         page = [path for path, _ in places[at : at + _PATHS_PER_PAGE]]
@@ -39,7 +37,13 @@ def each_result(store: Store, run_id: str) -> Iterator[Recorded]:
 
 def tally(store: Store, run_id: str) -> Counter[str]:
     """How many items of the run are done, failed, cancelled or speculative."""
-    return Counter(kind for _, _, kind in _classified(store, run_id))
+    maps = _map_states(store, run_id)
+    count: Counter[str] = Counter()
+    for recorded in each_outcome(store, run_id):
+        if _is_past_stop(recorded, maps):
+            return Counter(kind for _, _, kind in _classified(store, run_id))
+        count[str(recorded.data["state"])] += 1
+    return count
 
 
 def row_of_recorded(recorded: Recorded) -> Row:
