@@ -260,7 +260,7 @@ def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     measured = [
         "coverage run -m pytest -m ray and not soak --hypothesis-profile=quick",
         "coverage run -m pytest -n 3 --dist worksteal --short --hypothesis-profile=quick",
-        "pytest -n 2 --dist worksteal --slow",
+        "pytest -n 3 --dist worksteal --slow",
     ]
     quick = ["pytest -n 4 --dist worksteal --short --hypothesis-profile=quick"]
     for ci, commands in (("true", measured), ("", quick)):

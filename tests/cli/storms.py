@@ -52,6 +52,16 @@ class ThreadStorm:
             assert process.poll() is None, process.returncode
         reached.result()
 
+    def rest(self):
+        """Let it read all that was sent up to now, and be done with it."""
+
+        async def read():
+            for _ in range(100):  # turns of its loop, each of which looks at all sockets
+                await asyncio.sleep(0)
+            await self._storm.until(lambda stats: stats.in_flight == 0, PATIENCE)
+
+        asyncio.run_coroutine_threadsafe(read(), self._loop).result()
+
     @contextmanager
     def killing(self, process, wanted):
         """Kill the process as soon as so many requests have arrived, if it is there then."""

@@ -233,7 +233,7 @@ _MOVED: Final[Mapping[str, str]] = {
     "abreast:candidates.Finding": "abreast.jobs.candidates.values.invocation:BehaviourFinding",
     "abreast:candidates.Input": "abreast.jobs.candidates.timing.timed_calls:TimedCall",
     "abreast:candidates.Inputs": "abreast.jobs.candidates.timing.timed_calls:TimedCalls",
-    "abreast:candidates.Interval": "abreast.jobs.candidates.timing.measure:Interval",
+    "abreast:candidates.Interval": "abreast.jobs.candidates.timing.intervals:Interval",
     "abreast:candidates.Invocation": "abreast.jobs.candidates.values.invocation:Invocation",
     "abreast:candidates.Line": "abreast.jobs.candidates.results:ProfiledLine",
     "abreast:candidates.Link": "abreast.jobs.candidates.registry:Link",
