@@ -288,7 +288,7 @@ def _resident() -> float:
 def measure_readers(folder: Path) -> list[Figure]:
     """A writer alone, and beside many readers, each a process that reads the run as it grows."""
     store = folder / "readers.db"
-    alone = _write(store, "alone", folder)
+    alone = _write(folder / "alone.db", "alone", folder)
     (folder / "writing").touch()
     for _ in range(READERS):
         if not os.fork():
@@ -343,9 +343,9 @@ def _be_reader(store: Path, folder: Path) -> None:
     try:
         with closing(SqliteStore(store)) as opened, (folder / "reads").open("ab") as reads:
             while (folder / "writing").exists():
-                (row,) = opened.runs(limit=1)
-                sum(1 for _ in islice(each_event(opened, row.id), 200))
-                os.write(reads.fileno(), b".")
+                for row in opened.runs(limit=1):  # none before the writer has begun
+                    sum(1 for _ in islice(each_event(opened, row.id), 200))
+                    os.write(reads.fileno(), b".")
                 time.sleep(_PAUSE)
         code = 0
     finally:
