@@ -83,13 +83,13 @@ def project(abreast, tmp_path):
     return abreast
 
 
-def patiently(project, *words, under=()):
+def patiently(project, *words, under=(), command=ABREAST):
     """Run it to its end; as it measures, that takes long on a busy machine.
 
     `under` is a command that runs it.
     """
     ended = subprocess.run(
-        [*under, *ABREAST, *words],
+        [*under, *command, *words],
         cwd=project.folder,
         env=unmeasured(project.environment),
         stdin=subprocess.DEVNULL,
@@ -847,20 +847,11 @@ main()
 @pytest.mark.timeout(700)
 def test_a_candidate_that_the_machine_failed_to_check_is_told_and_tried_again(project):
     words = ("optimize", *TARGET, *drafts(project, counted=COUNTED, fast=FAST))
-    command = [sys.executable, "-c", NO_DESCRIPTOR, *words, "--behaviour-only", "--generated", "5"]
-    ended = subprocess.run(
-        command,
-        cwd=project.folder,
-        env=unmeasured(project.environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=MINUTES,
-        check=False,
-    )
+    given = (*words, "--behaviour-only", "--generated", "5")
+    ended = patiently(project, *given, command=(sys.executable, "-c", NO_DESCRIPTOR))
     again = "abreast resume optimize-1 --retry-failed"
-    assert f"a candidate could not be tried; once more: {again}" in ended.stderr
-    assert ended.returncode == 1
+    assert f"a candidate could not be tried; once more: {again}" in ended.err
+    assert ended.code == 1
     said = project("resume", "optimize-1", "--retry-failed", "--json")
     assert said.code == 0, said.err
     assert {name: verdict for name, (verdict, _) in reasons(said).items()} == {
