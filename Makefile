@@ -36,27 +36,34 @@ help: ## print this list
 	@$(PYTHON) -m venv --clear .venv
 	@touch $@
 
-# What the command line, the demo and its page stand on, with the command itself: small wheels but for the engine of the
-# embedded model. They are compiled when they are imported: few of their modules are.
-.venv/.run: requirements/run.txt requirements/build.txt pyproject.toml .venv/.made
-	@echo "Fetching the packages of the demo into .venv (once): 45 MB, half a minute"
-	@$(PY) -m pip install --quiet --no-compile --no-deps --require-hashes --only-binary :all: -r requirements/run.txt -r requirements/build.txt
-	@$(PY) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
+# uv installs in a fifth of pip's time, but knows nothing of pip's settings (a mirror, a certificate): where it can't, pip does.
+.venv/.uv: requirements/uv.txt .venv/.made
+	@$(PY) -m pip install --quiet --no-compile --no-deps --require-hashes --only-binary :all: -r requirements/uv.txt || true
 	@touch $@
 
-.venv/.tools: requirements/dev.txt .venv/.made
+install = $(BIN)/uv pip install --quiet --python $(PY) $(1) 2>/dev/null || $(PY) -m pip install --quiet --no-compile $(1)
+
+# What the command line, the demo and its page stand on, with the command itself: small wheels but for the engine of the
+# embedded model. They are compiled when they are imported: few of their modules are.
+.venv/.run: requirements/run.txt requirements/build.txt pyproject.toml .venv/.uv
+	@echo "Fetching the packages of the demo into .venv (once): 45 MB, some seconds"
+	@$(call install,--no-deps --require-hashes --only-binary :all: -r requirements/run.txt -r requirements/build.txt)
+	@$(call install,--no-index --no-deps --no-build-isolation --editable .)
+	@touch $@
+
+.venv/.tools: requirements/dev.txt .venv/.uv
 	@echo "Installing the tools of development into .venv (once)"
-	@$(PY) -m pip install --quiet --require-hashes -r requirements/dev.txt
+	@$(call install,--require-hashes -r requirements/dev.txt)
 	@touch $@
 
 $(DEV): pyproject.toml .venv/.tools
-	@$(PY) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
+	@$(call install,--no-index --no-deps --no-build-isolation --editable .)
 	@touch $@
 
 # Ray is 70 MB: only its own tests need it, and CI.
 .venv/.ray: requirements/ray.txt $(DEV)
-	@echo "Installing Ray into .venv (once): 70 MB, half a minute"
-	@$(PY) -m pip install --quiet --require-hashes -r requirements/ray.txt
+	@echo "Installing Ray into .venv (once): 70 MB, some seconds"
+	@$(call install,--require-hashes -r requirements/ray.txt)
 	@touch $@
 
 # --- the two commands
@@ -240,10 +247,11 @@ load: $(DEV) ## a million items, 2,000 commands at once, 1,000 calls in flight f
 batches: $(DEV) ## a map in batches, killed 30 times: each item is paid for once, at half the price
 	$(PY) -m benchmarks.batch_kills
 
-LOCK = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(LOCK_FLAGS)
 
-lock: build/uv/bin/uv ## make requirements/*.txt again (LOCK_FLAGS=--upgrade for newer versions)
+lock: .venv/.uv ## make requirements/*.txt again (LOCK_FLAGS=--upgrade for newer versions)
+	$(LOCK) --output-file requirements/uv.txt requirements/uv.in
 	$(LOCK) --output-file requirements/run.txt requirements/run.in
 	$(LOCK) --output-file requirements/image.txt requirements/image.in
 	$(LOCK) --output-file requirements/build.txt requirements/build.in
@@ -259,10 +267,6 @@ build/asv/.made: requirements/asv.txt requirements/run.txt
 	build/asv/bin/pip install --quiet --require-hashes -r requirements/asv.txt
 	@printf '%s\n' '$(CURDIR)/src' '$(CURDIR)' > "$$(build/asv/bin/python -c 'import site; print(site.getsitepackages()[0])')/abreast.pth"
 	@touch $@
-
-build/uv/bin/uv:
-	$(PYTHON) -m venv build/uv
-	build/uv/bin/pip install --quiet uv
 
 clean: ## remove what was built and measured; .venv stays
 	rm -rf build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
