@@ -100,11 +100,11 @@ def test_so_many_of_more_laps_are_enough_and_the_bounds_are_below_one():
 @pytest.mark.parametrize(("laps", "blocks"), [(2, 20), (8, 8)])
 def test_equal_candidates_are_neither_faster_nor_slower_however_loud_the_machine(laps, blocks):
     found = Counter(
-        speed_by_laps(seed, speedup=1.0, laps=laps, blocks=blocks)[0] for seed in range(1_000)
+        speed_by_laps(seed, speedup=1.0, laps=laps, blocks=blocks)[0] for seed in range(300)
     )
-    print(f"1,000 A/A runs by laps: {dict(found)}")  # noqa: T201 - the numbers are what it is run for
+    print(f"300 A/A runs by laps: {dict(found)}")  # noqa: T201 - the numbers are what it is run for
     assert found["faster"] == 0
-    assert found["slower"] <= 6
+    assert found["slower"] <= 2
 
 
 @pytest.mark.parametrize(("speedup", "speed"), [(0.75, "slower"), (30.0, "faster")])
