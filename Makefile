@@ -41,29 +41,30 @@ help: ## print this list
 	@$(PY) -m pip install --quiet --no-compile --no-deps --require-hashes --only-binary :all: -r requirements/uv.txt || true
 	@touch $@
 
-install = $(BIN)/uv pip install --quiet --python $(PY) $(1) 2>/dev/null || $(PY) -m pip install --quiet --no-compile $(1)
+# $(call install,the interpreter,what)
+install = $(BIN)/uv pip install --quiet --python $(1) $(2) 2>/dev/null || $(1) -m pip install --quiet --no-compile $(2)
 
 # What the command line, the demo and its page stand on, with the command itself: small wheels but for the engine of the
 # embedded model. They are compiled when they are imported: few of their modules are.
 .venv/.run: requirements/run.txt requirements/build.txt pyproject.toml .venv/.uv
 	@echo "Fetching the packages of the demo into .venv (once): 45 MB, some seconds"
-	@$(call install,--no-deps --require-hashes --only-binary :all: -r requirements/run.txt -r requirements/build.txt)
-	@$(call install,--no-index --no-deps --no-build-isolation --editable .)
+	@$(call install,$(PY),--no-deps --require-hashes --only-binary :all: -r requirements/run.txt -r requirements/build.txt)
+	@$(call install,$(PY),--no-index --no-deps --no-build-isolation --editable .)
 	@touch $@
 
 .venv/.tools: requirements/dev.txt .venv/.uv
 	@echo "Installing the tools of development into .venv (once)"
-	@$(call install,--require-hashes -r requirements/dev.txt)
+	@$(call install,$(PY),--require-hashes -r requirements/dev.txt)
 	@touch $@
 
 $(DEV): pyproject.toml .venv/.tools
-	@$(call install,--no-index --no-deps --no-build-isolation --editable .)
+	@$(call install,$(PY),--no-index --no-deps --no-build-isolation --editable .)
 	@touch $@
 
 # Ray is 70 MB: only its own tests need it, and CI.
 .venv/.ray: requirements/ray.txt $(DEV)
 	@echo "Installing Ray into .venv (once): 70 MB, some seconds"
-	@$(call install,--require-hashes -r requirements/ray.txt)
+	@$(call install,$(PY),--require-hashes -r requirements/ray.txt)
 	@touch $@
 
 # --- the two commands
@@ -103,10 +104,10 @@ test-ray: .venv/.ray ## the tests of the Ray executor, with a cluster of two nod
 OTHER := build/env/python-$(subst /,-,$(PYTHON))
 
 test-python: ## the suite on another Python: PYTHON=3.13; TESTS=tests/run for a part of it
-	@$(MAKE) --no-print-directory PYTHON=python3 build/env/release/.made
-	@test -x $(OTHER)/bin/python || build/env/release/bin/uv venv --quiet --seed --python $(PYTHON) $(OTHER)
-	@build/env/release/bin/uv pip install --quiet --python $(OTHER)/bin/python --require-hashes -r requirements/dev.txt
-	@build/env/release/bin/uv pip install --quiet --python $(OTHER)/bin/python --no-deps --no-build-isolation --editable .
+	@$(MAKE) --no-print-directory PYTHON=python3 .venv/.uv
+	@test -x $(OTHER)/bin/python || $(BIN)/uv venv --quiet --seed --python $(PYTHON) $(OTHER)
+	@$(call install,$(OTHER)/bin/python,--require-hashes -r requirements/dev.txt)
+	@$(call install,$(OTHER)/bin/python,--no-deps --no-build-isolation --editable .)
 	$(OTHER)/bin/python --version
 	$(OTHER)/bin/python -m pytest -n 2 --dist worksteal --short --hypothesis-profile=quick $(TESTS)
 
@@ -196,10 +197,10 @@ postgres: $(DEV) ## the tests over PostgreSQL and PgBouncer, which are installed
 	$(BIN)/pytest -n 2 --dist worksteal tests/store/postgres tests/store/test_contract.py tests/laws/test_over_postgres.py tests/crash/test_postgres.py
 
 # Clients of `abreast serve`, in two environments beside ours: some want openai 2, some openai 3.
-build/env/%/.made: requirements/%.txt
-	@echo "Installing $* into build/env/$* (once): half a minute"
+build/env/%/.made: requirements/%.txt | .venv/.uv
+	@echo "Installing $* into build/env/$* (once): some seconds"
 	@$(PYTHON) -m venv --clear build/env/$*
-	@build/env/$*/bin/python -m pip install --quiet --no-compile --no-deps --require-hashes --only-binary :all: -r $<
+	@$(call install,build/env/$*/bin/python,--no-deps --require-hashes --only-binary :all: -r $<)
 	@touch $@
 
 # FLAGS=--cpu on a machine with much else to do.
@@ -262,9 +263,9 @@ lock: .venv/.uv ## make requirements/*.txt again (LOCK_FLAGS=--upgrade for newer
 	$(LOCK) --output-file requirements/clients.txt requirements/clients.in
 	$(LOCK) --output-file requirements/clients-openai2.txt requirements/clients-openai2.in
 
-build/asv/.made: requirements/asv.txt requirements/run.txt
+build/asv/.made: requirements/asv.txt requirements/run.txt | .venv/.uv
 	$(PYTHON) -m venv build/asv
-	build/asv/bin/pip install --quiet --require-hashes -r requirements/asv.txt
+	@$(call install,build/asv/bin/python,--require-hashes -r requirements/asv.txt)
 	@printf '%s\n' '$(CURDIR)/src' '$(CURDIR)' > "$$(build/asv/bin/python -c 'import site; print(site.getsitepackages()[0])')/abreast.pth"
 	@touch $@
 
