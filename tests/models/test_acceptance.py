@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 import abreast
-from abreast.core.errors import BudgetSpent, KeysMissing, LaneParked
+from abreast.core.errors import BudgetSpent, KeysMissing, LaneParked, NoSuchRun
 from abreast.models.lanes import check_keys, read_lanes, split_name
 from abreast.store.sqlite.store import SqliteStore
 from abreast.testing import open_storm
@@ -591,6 +591,35 @@ async def test_a_key_is_in_no_file_event_log_or_error_whatever_the_server_sends_
     assert KEY not in caplog.text
     assert KEY not in "".join(said)
     grep(tmp_path)
+
+
+def descriptors_of(path):
+    return [
+        entry
+        for entry in Path("/proc/self/fd").iterdir()
+        if entry.exists() and str(entry.readlink()).startswith(str(path))
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are read from /proc")
+async def test_a_model_closes_the_store_that_it_has_opened_and_no_other(tmp_path):
+    async with echo() as url:
+        lanes = read_lanes({"mine": {"base_url": f"{url}/v1", "api_key_env": "STORM_KEY"}}, "here")
+        path = tmp_path / "by path.db"
+        model = abreast.open_model("mine/m", lanes=lanes, store=path, cache=True)
+        assert descriptors_of(path)
+        await model.close()
+        await model.close()
+        assert descriptors_of(path) == []
+
+        with closing(SqliteStore(tmp_path / "given.db")) as store:
+            async with abreast.open_model("mine/m", lanes=lanes, store=store, cache=True):
+                pass
+            assert list(store.runs()) == []  # it can still be read
+
+        with pytest.raises(NoSuchRun):
+            abreast.open_model("replay/nothing", store=path)
+        assert descriptors_of(path) == []
 
 
 def grep(folder):

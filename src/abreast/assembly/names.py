@@ -259,16 +259,22 @@ def open_model(
     settings, model = split_name(name, find_lanes() if lanes is None else lanes)
     settings = CallMode(mode, batch_fallback, batch_wait, tier).lane(settings)
     check_keys([settings])
-    opened_store = find_store(store) if store is not None else None
     price: Price | None = settings.price
     if price is None and settings.kind in HTTP_KINDS:
         price = find_price(*price_names(settings, model))
     prices = price_names(settings, model)
     if tier_of(settings) is not None:
         price = reduced_price(price, *prices, FLEX)
-    if cache and opened_store is None:
+    if cache and store is None:
         raise ValueError("a cache is in a store: give store=")
-    bare = find_model(name, settings, model, opened_store)
+    opened_store = find_store(store) if store is not None else None
+    own_store = opened_store if isinstance(store, (str, PathLike)) else None
+    try:
+        bare = find_model(name, settings, model, opened_store)
+    except BaseException:
+        if own_store is not None:
+            own_store.close()
+        raise
     caller = Caller(
         _traced(bare),
         lane_of(settings),
@@ -276,6 +282,7 @@ def open_model(
         retry=CALL_RETRY if retry is None else Retry.of(retry),
         paid=settings.kind not in ("local", "scripted", "replay"),
         cache=StoreCache(opened_store) if cache and opened_store is not None else None,
+        own_store=own_store,
         replays=bare.recorded_name if isinstance(bare, Replay) else None,
         warm=warm,
         reasoning=settings.reasoning,

@@ -48,6 +48,7 @@ from abreast.run.calls.warm_prefixes import WarmPrefixes
 from abreast.run.item_state import Calls, ItemState, current_state
 from abreast.run.outcome_record import usage_of
 from abreast.run.retry import Retry
+from abreast.store.port import Store
 
 # Retries after a 5xx, a lost connection or a timeout. A 429 does not count as an attempt.
 CALL_RETRY: Final = Retry(retries=4, base=0.5, cap=30.0)
@@ -92,12 +93,15 @@ class Caller(PricedModel):
         retry: Retry | None = CALL_RETRY,
         paid: bool = True,
         cache: StoreCache | None = None,
+        own_store: Store | None = None,
         replays: str | None = None,
         warm: bool = False,
         reasoning: Effort | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`paid` calls are recorded on disk with their reservation before they are sent.
+
+        `own_store` is closed with it.
 
         If the model answers with recorded replies, `replays` names the model that gave them: calls
         are recorded under that name, and come without the item's seed. `reasoning` is for requests
@@ -106,6 +110,7 @@ class Caller(PricedModel):
         """
         super().__init__(model, lane, price=price, retry=retry or Retry(0), paid=paid, clock=clock)
         self._cache = cache
+        self._own_store = own_store
         self.replays = replays
         self.seeded = replays is None
         self.warm_prefixes = WarmPrefixes() if warm else None
@@ -172,6 +177,8 @@ class Caller(PricedModel):
         """
         await self.model.close()
         self.lane.keep()
+        if self._own_store is not None:
+            self._own_store.close()
 
     async def ask(
         self,
