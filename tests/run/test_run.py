@@ -9,6 +9,7 @@ import pytest
 
 import abreast
 from abreast.core.errors import Halted, ItemsFailed, KeyReused, TimedOut, WouldBlock
+from abreast.run.lifetime import CollectorThreshold
 from abreast.testing import Gate, ManualClock, MemoryStore
 
 request_id = contextvars.ContextVar("request_id", default="none")
@@ -508,14 +509,35 @@ def thresholds():
     gc.set_threshold(*before)
 
 
-async def test_the_collector_searches_less_often_while_a_run_is_open(thresholds):
+async def test_the_collector_searches_less_often_while_it_finds_nothing(thresholds):
     thresholds(700, 10, 10)
     async with abreast.open_run("outer"):
-        assert gc.get_threshold() == (700, 30, 10)
+        gc.collect()
+        before = gc.get_threshold()[0]
+        gc.collect(0)
+        assert gc.get_threshold() == (2 * before, 10, 10)
         async with abreast.open_run("beside it"):
             pass
-        assert gc.get_threshold() == (700, 30, 10)
+        gc.collect()
+        for _ in range(10):
+            gc.collect(0)
+        assert gc.get_threshold() == (CollectorThreshold.MOST_NEW_OBJECTS, 10, 10)
     assert gc.get_threshold() == (700, 10, 10)
+    gc.collect(0)
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+async def test_the_collector_searches_as_often_as_by_default_once_it_finds_garbage(thresholds):
+    thresholds(700, 10, 10)
+    async with abreast.open_run("a"):
+        gc.collect()
+        gc.collect(0)
+        assert gc.get_threshold()[0] > 700
+        for _ in range(100):
+            cycle = []
+            cycle.append(cycle)
+        gc.collect(0)
+        assert gc.get_threshold() == (700, 10, 10)
 
 
 async def test_thresholds_of_the_collector_that_the_program_has_set_are_kept(thresholds):
@@ -525,4 +547,6 @@ async def test_thresholds_of_the_collector_that_the_program_has_set_are_kept(thr
     thresholds(700, 10, 10)
     async with abreast.open_run("b"):
         thresholds(0, 10, 10)
+        gc.collect(0)
+        assert gc.get_threshold() == (0, 10, 10)
     assert gc.get_threshold() == (0, 10, 10)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from abreast.core.errors import BudgetSpent, CancelRequested, Halted, Paused, StoreError
@@ -26,21 +27,24 @@ OBSERVER_GRACE = 1.0  # seconds for each observer to receive the last events
 
 
 class CollectorThreshold:
-    """While a run is open, the garbage collector visits middle-aged objects a third as often.
+    """While a run is open, the garbage collector searches less often, as long as it finds nothing.
 
-    A model call in flight is about 90 objects, none of them garbage, and visiting them again and
-    again was a tenth of the CPU time of a call; now it is half as much. Young objects are visited
-    as often as before: a higher threshold there saves as much again, but cycles with large values
-    in them then took three to seven times the memory. Thresholds set by the program are kept.
+    A model call in flight is about 90 objects, none of them garbage, and to visit them again and
+    again was a tenth of the CPU time of a call. So each search that finds no garbage doubles the
+    number of new objects before the next one. The first that finds some restores the default: items
+    that leave cycles with large values behind are searched as often as without a run, after a first
+    time. Thresholds set by the program are kept.
     """
 
     DEFAULTS: Final = ((700, 10, 10), (2000, 10, 10))  # of Python up to 3.12, and after
-    YOUNG_COLLECTIONS: Final = 30  # before one of the middle generation
+    MOST_NEW_OBJECTS: Final = 20_000  # between two searches: those of 200 calls in flight
+    GARBAGE_PART: Final = 0.01  # of the new objects; less than that counts as none
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # loops in several threads may open runs
         self._open_runs = 0
         self._default: tuple[int, int, int] | None = None  # what to restore
+        self._new_objects = 0  # between two searches, as it was set last
 
     def open(self) -> None:
         """A run opens."""
@@ -48,8 +52,8 @@ class CollectorThreshold:
             self._open_runs += 1
             present = gc.get_threshold()
             if self._default is None and present in self.DEFAULTS:
-                self._default = present
-                gc.set_threshold(present[0], self.YOUNG_COLLECTIONS, present[2])
+                self._default, self._new_objects = present, present[0]
+                gc.callbacks.append(self._adapt)
 
     def close(self) -> None:
         """A run closes; after the last one all is as it was, unless the program has changed it."""
@@ -57,9 +61,20 @@ class CollectorThreshold:
             self._open_runs -= 1
             if self._open_runs or self._default is None:
                 return
-            if gc.get_threshold()[1] == self.YOUNG_COLLECTIONS:
+            gc.callbacks.remove(self._adapt)
+            if gc.get_threshold()[0] == self._new_objects:
                 gc.set_threshold(*self._default)
             self._default = None
+
+    def _adapt(self, phase: str, info: Mapping[str, int]) -> None:
+        """The collector begins or ends a search; without the lock, as it may do so anywhere."""
+        default = self._default
+        if phase != "stop" or default is None or gc.get_threshold()[0] != self._new_objects:
+            return
+        is_clean = info["collected"] <= self.GARBAGE_PART * self._new_objects
+        most = min(2 * self._new_objects, self.MOST_NEW_OBJECTS)
+        self._new_objects = most if is_clean else default[0]
+        gc.set_threshold(self._new_objects, *default[1:])
 
 
 COLLECTOR_THRESHOLD: Final = CollectorThreshold()  # one for the process, as the collector is
