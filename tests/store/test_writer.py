@@ -332,3 +332,15 @@ async def test_events_that_are_gathered_share_a_commit_and_a_close_does_not_wait
     await writer.close()
     assert heard == [1, 2, 3]
     assert [len(commit) for commit in store.commits] == [3]
+
+
+async def test_an_urgent_event_is_committed_at_once_with_those_that_are_gathered():
+    store, done = Watched(), asyncio.Event()
+    writer = open_writer(store)
+    writer.gather = 3600.0
+    writer.write(event(1, "settled"), written=lambda: None)
+    await asyncio.sleep(0)
+    writer.write(event(2, "started"), written=done.set, urgent=True)
+    await asyncio.wait_for(done.wait(), 60)
+    assert [len(commit) for commit in store.commits] == [2]
+    await writer.close()

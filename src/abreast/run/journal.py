@@ -60,11 +60,13 @@ class Journal:
         body: str | None = None,
         written: Callable[[], None] | None = None,
         durable: Callable[[], None] | None = None,
+        urgent: bool = False,
     ) -> None:
         """Record an event.
 
         `written` is called once the event survives the end of this process, `durable` once it
-        survives a crash of the machine. Without a store both are called at once.
+        survives a crash of the machine. Without a store both are called at once. An `urgent` event
+        is committed at the end of this turn of the loop, also where others are gathered for longer.
         """
         self.seq += 1
         clock = self._clock
@@ -75,7 +77,7 @@ class Journal:
             for observer in self.observers:
                 observer.queue(event)
         if self.writer is not None:
-            self.writer.write(event, written, durable)
+            self.writer.write(event, written, durable, urgent=urgent)
             return
         if written is not None:
             written()

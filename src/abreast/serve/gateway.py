@@ -13,7 +13,6 @@ from abreast.core.errors import AbreastError, BudgetSpent, Halted, LaneParked, N
 from abreast.core.outcome import Cancelled, Done, Outcome
 from abreast.models.http.client import HttpAnswer
 from abreast.run.calls.model import Caller
-from abreast.run.calls.priced_model import limits_spending
 from abreast.run.current import current
 from abreast.run.map.outcomes import Map
 from abreast.run.run import Run
@@ -40,7 +39,7 @@ WIDTH: Final = 1024
 """Calls under way at once, those that wait at a lane included."""
 COMMIT_GATHER: Final = 0.05
 """Seconds for which records of calls wait for others to be committed with, as no client waits for
-it. Before a call that a budget limits, its reservation must be written, so there it is 0."""
+them. What a call itself waits for, its reservation under a budget, is committed at once."""
 PARKED_SECONDS: Final = 60.0
 """After so long a parked lane is tried again, if its provider did not say when."""
 MAX_CLIENTS: Final = 200  # with a lane of their own; further ones share one
@@ -257,7 +256,7 @@ class Gateway:
         A spent budget does not end it: requests are answered with that error from then on.
         """
         context = self._run.context
-        if context.writer is not None and not limits_spending(self._run.lanes.budgets):
+        if context.writer is not None:
             context.writer.gather = COMMIT_GATHER
         try:
             async with self._run.map(

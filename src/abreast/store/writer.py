@@ -45,6 +45,7 @@ class _Batch:
     events: list[Event] = field(default_factory=list)
     written: list[Callback] = field(default_factory=list)
     durable: list[Callback] = field(default_factory=list)
+    is_due: bool = False  # it is queued at the end of this turn of the loop
 
 
 @record(frozen=True, slots=True)
@@ -84,10 +85,10 @@ class CommitWriter:
         self._spent = spent
         self._loop = asyncio.get_running_loop()
         self._batch = _Batch()
-        # Seconds for which events wait for others to share their commit. It is for those whose
-        # callers do not wait for it; 0 means until the end of this turn of the loop.
+        # Seconds for which events wait for others to share their commit, unless they are urgent; 0
+        # means until the end of this turn of the loop.
         self.gather = 0.0
-        self._commit_timer: asyncio.Handle | None = None  # queues events without callbacks
+        self._commit_timer: asyncio.Handle | None = None  # queues events that may wait
         self.broken = False
         # The first error of a commit or an fsync; nothing was written after it.
         self.failure: AbreastError | None = None
@@ -108,28 +109,32 @@ class CommitWriter:
         self._flusher.start()
 
     def write(
-        self, event: Event, written: Callback | None = None, durable: Callback | None = None
+        self,
+        event: Event,
+        written: Callback | None = None,
+        durable: Callback | None = None,
+        *,
+        urgent: bool = False,
     ) -> None:
         """Write `event` later; never waits.
 
         On the loop, `written` is called once the event survives a kill of this process, and
-        `durable` once it is on disk.
+        `durable` once it is on disk. An `urgent` event does not wait for others to `gather`.
         """
         batch = self._batch
         batch.events.append(event)
-        if written is None and durable is None:
-            if self._commit_timer is None:
-                self._commit_timer = self._loop.call_later(self._intervals.alone, self._queue_batch)
-            return
-        if not batch.written and not batch.durable:
-            if self.gather:
-                self._loop.call_later(self.gather, self._queue_batch)
-            else:
-                self._loop.call_soon(self._queue_batch)
         if written is not None:
             batch.written.append(written)
         if durable is not None:
             batch.durable.append(durable)
+        has_callback = written is not None or durable is not None
+        if urgent or (has_callback and not self.gather):
+            if not batch.is_due:
+                batch.is_due = True
+                self._loop.call_soon(self._queue_batch)
+        elif self._commit_timer is None:
+            wait = self.gather if has_callback else self._intervals.alone
+            self._commit_timer = self._loop.call_later(wait, self._queue_batch)
 
     def flush_soon(self) -> None:
         """Commit and fsync without delay: the caller can't go on before that."""

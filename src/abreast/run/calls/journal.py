@@ -143,6 +143,7 @@ class CallJournal:
             data=facts,
             body=body,
             written=None if written is None else partial(_set_done, written),
+            urgent=wait,
         )
         return written
 
