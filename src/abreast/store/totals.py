@@ -78,7 +78,7 @@ def _add_call(sums: dict[str, float], data: Mapping[str, object]) -> None:
 
 
 def _add(sums: dict[str, float], name: str, amount: object) -> None:
-    if amount and isinstance(amount, int | float):
+    if amount and isinstance(amount, (int, float)):
         sums[name] = sums.get(name, 0) + amount
 
 
