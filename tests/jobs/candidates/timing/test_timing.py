@@ -167,7 +167,8 @@ def test_short_calls_are_repeated_and_that_is_said():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "laps"), [(0.00001, 8), (0.001, 8), (0.01, 8), (0.02, 4), (0.2, 2), (5.0, 1)]
+    ("seconds", "laps"),
+    [(0.00001, 8), (0.001, 8), (0.01, 8), (0.03, 8), (0.05, 4), (0.2, 2), (5.0, 1)],
 )
 def test_short_turns_go_there_and_back_more_often(seconds, laps):
     assert choose([call(0, seconds, "a")]).laps == laps
@@ -325,6 +326,51 @@ async def test_where_the_ratio_is_large_they_are_used_for_four_blocks(speed, sta
     assert len(processes.seeds) == starts
 
 
+async def test_a_call_that_is_a_small_part_of_a_round_is_made_once_a_block_and_always_counted():
+    short = TimedCall("short", 0.00002, copyable=True)
+    inputs = TimedCalls((TimedCall("long", 0.03, copyable=True), short), 2, 1)
+    processes = Starts()
+    found = Race(processes, ("original", "other"), TARGET, TESTS, inputs, options=RaceOptions())
+    processes.seconds = {"original": 0.25, "other": 0.5}
+    work = {turn: await found.run_once(turn) for turn in turns_of(0, 0, 4)}
+    assert {turn.which: seconds for turn, seconds in work.items()} == {
+        "original": 0.5,
+        "candidate": 1.0,
+        "control": 0.5,
+    }
+    assert all(seconds in {0.5, 1.0} for seconds in work.values())
+    for arm in found.arms.values():
+        assert [len(arm.by_input[number]) for number in range(2)] == [4, 1]
+        assert len(arm.inside) == len(arm.outside) == 4
+    await found.run_once(turns_of(1, 0, 4)[0])
+    assert sum(len(arm.by_input[1]) for arm in found.arms.values()) == 4
+
+
+@pytest.mark.parametrize(
+    ("chunks", "seconds"), [((0.03, 0.02), 0.02), ((0.02, 0.05), 0.02), ((0.01, 0.03, 0.02), 0.02)]
+)
+async def test_of_two_calls_the_quicker_counts_and_of_more_none_that_was_the_first(chunks, seconds):
+    long = TimedCall("long", 0.03 / (len(chunks) - 1), copyable=True)
+    inputs = TimedCalls((long,), 1, 1)
+    assert inputs.chunks_of(long) == len(chunks) - 1
+    found = Race(Starts(), (None, None), TARGET, TESTS, inputs, options=RaceOptions())
+    turn = turns_of(0, 0, 2)[0]
+    await found.run_once(turn)  # starts the processes
+    found.arms[turn.which].process = Chunks(chunks)
+    assert await found.run_once(turn) == seconds
+
+
+class Chunks:
+    """A timed process whose chunks take these seconds."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    async def make(self, number, chunks, seconds, known, cpu):
+        assert len(chunks) == len(self.seconds)
+        return Made(self.seconds, 0.1, "as before", None)
+
+
 async def test_where_starting_takes_long_they_are_used_for_some_blocks():
     processes = Starts()
     found = Race(processes, (None, None), TARGET, TESTS, INPUTS, options=options())
@@ -427,6 +473,7 @@ async def test_where_noise_hides_its_first_calls_it_is_measured_for_longer_and_n
     assert found.verdict == ("refused" if hidden == 3 else "undecided"), found
     assert "only when a call is repeated" in found.reason
     assert asked == sorted(set(asked))  # after each further block
+    assert asked[1] - asked[0] == 2  # of which the first has two laps
     assert len(asked) == (4 if hidden == 3 else 1 + 12 - found.blocks)
 
 

@@ -131,7 +131,11 @@ class Race:
         arm.inside.append(0.0)
         arm.outside.append(0.0)
         cpu = self._cpus[(turn.block + turn.lap) % len(self._cpus)]
-        for number in range(len(self._inputs.chosen)):
+        for number, one in enumerate(self._inputs.chosen):
+            known = arm.by_input.get(number)
+            if turn.lap and known and self._inputs.is_minor(one):
+                work += known[-1]  # as in the first lap of this block
+                continue
             seconds, made = await self._make_call(arm, turn.which, number, cpu)
             work += seconds
             arm.inside[-1] += sum(made.chunks)
@@ -207,7 +211,9 @@ class Race:
             known.append(made.digest)
         first, *rest = made.chunks
         arm.first[number] = min(arm.first.get(number, math.inf), first)
-        return min(rest, default=first * self._inputs.rounds), made
+        # Where a call is made twice a turn, a burst of other work may hit the second one.
+        alike = [first] if self._inputs.rounds == 1 and len(rest) == 1 else []
+        return min([*rest, *alike], default=first * self._inputs.rounds), made
 
     def _judge(self, which: str, number: int, record: bytes) -> None:
         try:

@@ -16,11 +16,14 @@ _MIN_ROUND_SECONDS: Final = 0.001  # of a round, so that communication is a smal
 _MAX_CHUNKS: Final = 20
 _CHUNKS_SECONDS: Final = 0.03  # that the chunks of an input should take together
 _LONG_CALL_SECONDS: Final = 0.3  # a call that takes longer is made once a turn
+# Of a round: a call that takes less is made in the first lap of a block alone. Most of what such a
+# call costs is the fork that it is made in.
+_MINOR_SHARE: Final = 0.01
 _MOST_ROUNDS: Final = 200
 # On a shared machine a CPU is slower for a few tenths of a second, and then fast again.
 _MOST_LAPS: Final = 8
 # Of the turns of a block if they are short; interpreters take about as long to start.
-_BLOCK_SECONDS: Final = 1.0
+_BLOCK_SECONDS: Final = 1.5
 _LONG_TURN_SECONDS: Final = 1.0  # a block of longer turns runs each arm once
 # Of all long turns; beyond that, no more blocks are measured than the first look needs.
 _LONG_TURNS_SECONDS: Final = 300.0
@@ -61,11 +64,15 @@ class TimedCalls:
         seconds = self.rounds * sum(
             one.seconds for one in self.chosen if one.seconds <= _LONG_CALL_SECONDS
         )
-        return max(2, min(_MAX_CHUNKS, round(_CHUNKS_SECONDS / seconds))) if seconds else 0
+        return max(1, min(_MAX_CHUNKS, round(_CHUNKS_SECONDS / seconds))) if seconds else 0
 
     def chunks_of(self, one: TimedCall) -> int:
         """The chunks of one input; 0 if it is long or can't be copied: it is called once a turn."""
         return self.chunks if one.copyable and one.seconds <= _LONG_CALL_SECONDS else 0
+
+    def is_minor(self, one: TimedCall) -> bool:
+        """Whether it is so short a part of a round that one lap of a block is enough for it."""
+        return one.seconds < _MINOR_SHARE * self.seconds
 
     @property
     def turn(self) -> float:
