@@ -79,6 +79,18 @@ async def test_a_forked_run_finds_what_a_new_process_finds(tmp_path):
         )
 
 
+async def test_those_that_every_run_needs_get_warm_side_by_side(tmp_path):
+    async with opened(tmp_path) as (project, parents):
+        first = await parents.get(0)
+        count = len([*project.slot.scratch.glob("*warm-*")])
+        again = [await parents.get(0), await parents.get(0, 1), await parents.get(1)]
+        assert count == len([*project.slot.scratch.glob("*warm-*")]) == 3
+        assert again[0] is first
+        assert len({id(one) for one in again}) == 3
+        assert [one.hash_seed for one in again] == [0, 0, 1]
+        assert await parents.get(2) not in again
+
+
 async def test_a_candidate_runs_from_its_slot_and_is_judged(tmp_path):
     source = "def count():\n    return 1\n"
     async with opened(tmp_path, source) as (project, parents):
@@ -162,13 +174,15 @@ def processes_of(directory):
 async def test_a_run_that_is_cancelled_is_gone_and_its_parent_goes_on(tmp_path):
     async with opened(tmp_path, HANGS) as (project, parents):
         parent = await parents.get(0)
+        await parents.import_modules([])  # the others are warm too, and start nothing more
+        before = {*processes_of(tmp_path)}
         task = asyncio.ensure_future(project.watch(parent=parent))
         await until((project.slot.path / "begun").exists)
-        assert len(processes_of(tmp_path)) > 1
+        assert {*processes_of(tmp_path)} > before
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda: len(processes_of(tmp_path)) == 1)
+        await until(lambda: {*processes_of(tmp_path)} == before)
         found = await project.watch("def count():\n    return 1\n", parent=parent)
         assert found.passed == 1
     await until(lambda: not processes_of(tmp_path))
@@ -177,7 +191,8 @@ async def test_a_run_that_is_cancelled_is_gone_and_its_parent_goes_on(tmp_path):
 async def test_without_its_parent_a_run_is_a_new_process(tmp_path):
     async with opened(tmp_path) as (project, parents):
         parent = await parents.get(0)
-        os.kill(processes_of(tmp_path)[0], signal.SIGKILL)
+        for process in processes_of(tmp_path):
+            os.kill(process, signal.SIGKILL)
         found = await watch(
             project.slot, project.target, project.tests, limits=LIMITS, parent=parent
         )
@@ -203,7 +218,7 @@ async def test_with_the_driver_all_of_it_ends(tmp_path):
         sys.executable, "-c", DRIVER, str(tmp_path), env=environment
     )
     await until(lambda: any((tmp_path / "cache").glob("**/begun")))
-    assert len(processes_of(tmp_path)) > 2
+    assert len(processes_of(tmp_path)) > 4  # the driver, three parents and a run
     driver.kill()
     await driver.wait()
     await until(lambda: not processes_of(tmp_path))

@@ -39,6 +39,8 @@ _NUMBERS: Final = count()
 _RUN_NUMBERS: Final = count(1)
 _READY_SECONDS: Final = 60.0  # that a parent may take to get warm
 _POLL_MILLISECONDS: Final = 100  # between checks whether the parent has ended
+# By hash seed and number: every run needs these, so they get warm side by side.
+_FIRST_PARENTS: Final = ((0, 0), (0, 1), (1, 0))
 _GRACE_SECONDS: Final = 0.3  # between SIGTERM and SIGKILL for a run that is cancelled
 _CHUNK: Final = 1 << 16
 
@@ -108,14 +110,9 @@ class WarmProcess:
         """Wait until it is warm; return why it is of no use, or an empty text."""
         return await run_in_thread(self._read_answer)
 
-    async def import_modules(self, modules: Sequence[str]) -> str:
-        """Have it import these; return why it is of no use now, or an empty text."""
-
-        def work(stop: StopRequest) -> str:
-            self._send({"import": list(modules)})
-            return self._read_answer(stop)
-
-        return await run_in_thread(work)
+    async def order_import(self, modules: Sequence[str]) -> None:
+        """Have it import these; `wait_until_ready` waits for that."""
+        await run_in_thread(lambda _: self._send({"import": list(modules)}))
 
     def starter(self, program: Program, directory: Path) -> StartSandbox:
         """Return a function for `run_confined` that forks the program with its directory."""
@@ -267,6 +264,7 @@ class WarmParents:
         self._processes: dict[tuple[int, int], WarmProcess] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._starting = asyncio.Lock()
+        self._busy: set[tuple[int, int]] = set()  # getting warm: their answer was not read yet
         self._modules: tuple[str, ...] = ()
         # Called with the wall time and CPU time of each timed process that has ended.
         self.count: Callable[[float, float], None] = lambda _seconds, _cpu: None
@@ -281,22 +279,38 @@ class WarmParents:
         Several of one hash seed have different layouts of memory.
         """
         async with self._starting:
-            found = self._processes.get((hash_seed, number))
-            if self.unfit or found is not None or self._slot.commands is None:
-                return None if self.unfit else found
-            process = WarmProcess(self._slot, self._tests, hash_seed)
-            self._processes[hash_seed, number] = process
-            await run_in_thread(lambda _: process.prepare(self._modules))
-            self._tasks.append(self._group.create_task(process.live(self._slot.commands)))
-            self.unfit = await process.wait_until_ready()
-            return None if self.unfit else process
+            if self.unfit or (commands := self._slot.commands) is None:
+                return None
+            wanted = (hash_seed, number)
+            for key in (wanted,) if self._processes else (wanted, *_FIRST_PARENTS):
+                if key not in self._processes:
+                    await self._start(key, commands)
+            return None if await self._wait_for(wanted) else self._processes[wanted]
+
+    async def _start(self, key: tuple[int, int], commands: CommandRunner) -> None:
+        process = self._processes[key] = WarmProcess(self._slot, self._tests, key[0])
+        await run_in_thread(lambda _: process.prepare(self._modules))
+        self._tasks.append(self._group.create_task(process.live(commands)))
+        self._busy.add(key)
+
+    async def _wait_for(self, key: tuple[int, int]) -> str:
+        """Wait until it is warm; return why none of them is of any use, or an empty text."""
+        if key in self._busy:
+            self._busy.discard(key)
+            self.unfit = await self._processes[key].wait_until_ready() or self.unfit
+        return self.unfit
 
     async def import_modules(self, modules: Sequence[str]) -> None:
         """Have all of them import these too: what the original's run imported from elsewhere."""
         async with self._starting:
             self._modules = tuple(modules)
-            for process in self._processes.values():
-                self.unfit = self.unfit or await process.import_modules(modules)
+            for key in self._processes:
+                await self._wait_for(key)
+            for key, process in self._processes.items() if not self.unfit else ():
+                await process.order_import(modules)
+                self._busy.add(key)
+            for key in self._processes:
+                await self._wait_for(key)
 
     async def close(self) -> None:
         """End them all."""
