@@ -343,6 +343,15 @@ def test_what_is_no_json_is_no_record():
     assert str(unpack(pack(take_snapshot([1, 2.5])))) == "[1, 2.5]"
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_record_that_is_read_again_is_the_same_and_can_be_changed_by_no_reader(size):
+    data = encode([observe("call", str, "x" * size)])
+    first = decode(data)
+    expected = list(first)
+    first.clear()
+    assert decode(data) == expected != []
+
+
 def test_a_claim_of_being_beyond_comparison_is_never_the_same():
     for label in ("too large", "list", "abreast.jobs.candidates.values.object_layout.Beyond"):
         claim = from_plain([["unknown", label, "", [], [], [], False]])

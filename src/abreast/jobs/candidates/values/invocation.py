@@ -28,6 +28,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from io import StringIO
 from types import AsyncGeneratorType, CoroutineType, MethodType
 from typing import Self, TypeAlias, cast
@@ -47,6 +48,8 @@ from abreast.jobs.candidates.values.snapshot import (
 from abreast.jobs.candidates.values.take_snapshot import MAX_YIELDED, take_snapshot
 
 MAX_SLICES_READ_AGAIN = 512  # of one part of an invocation
+_CACHED_RECORDS = 1_024  # that were read last
+_CACHED_BYTES = 16 << 10  # of a record; a longer one is read every time
 _RECORD_FIELDS = {"name", "before", "after", "steps", "stdout"}
 _AFTER_PARTS = ("self", "arguments", "keywords", "returned", "raised", "yielded")
 
@@ -223,13 +226,21 @@ def decode(data: bytes) -> list[Invocation]:
 
     Nothing in it is run.
     """
+    return list((_decode_again if len(data) <= _CACHED_BYTES else _decode)(data))
+
+
+def _decode(data: bytes) -> tuple[Invocation, ...]:
     try:
         plain = json.loads(data)
         if type(plain) is not list:
             raise RecordInvalid("not a record: no list of invocations")
-        return [_invocation(one) for one in plain]
+        return tuple(map(_invocation, plain))
     except (ValueError, RecursionError) as error:
         raise RecordInvalid(str(error)) from None
+
+
+# What a candidate does is mostly what the original does, to the byte: that is read once.
+_decode_again = lru_cache(_CACHED_RECORDS)(_decode)
 
 
 def _invocation(raw: object) -> Invocation:
