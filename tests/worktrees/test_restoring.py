@@ -1,4 +1,6 @@
-"""Failures at the end: the first error is raised, and everything else is restored."""
+"""The end of a pool: the first error is raised, and everything else is restored."""
+
+import threading
 
 import pytest
 
@@ -62,4 +64,17 @@ async def test_a_slot_that_cannot_be_reset_is_its_own_error_and_the_others_go_on
         await trees.slots[0].reset()
         assert (trees.slots[0].path / "README").read_text() == "read\n"
     assert fingerprint(repository) == before
+    assert left_in(cache) == []
+
+
+async def test_slots_are_removed_side_by_side(repository, cache, monkeypatch):
+    remove, all_there = pool.remove_tree, threading.Barrier(3)
+
+    def remove_together(path):
+        if path.name.startswith("abreast-"):
+            all_there.wait(60)  # passes only if three threads are here at once
+        remove(path)
+
+    async with open_worktrees(repository, 3):
+        monkeypatch.setattr(pool, "remove_tree", remove_together)
     assert left_in(cache) == []

@@ -333,9 +333,11 @@ class _PoolStorage:
 
     def _remove(self, entries: list[OwnershipEntry]) -> list[NotRemoved]:
         """Remove slots: first their files, which is slow, then git's entries, under the lock."""
-        left = [failure for entry in entries if (failure := _remove_files(entry))]
         if not entries:
-            return left
+            return []
+        # Removing a file waits for the disk, so several slots are removed at once.
+        with ThreadPoolExecutor(min(len(entries), _PARALLEL_COPIES), "abreast-slot") as threads:
+            left = [failure for failure in threads.map(_remove_files, entries) if failure]
         stuck = {failure.path for failure in left}
         try:
             with self._git(StopRequest()) as git:  # a new request: this must not be interrupted

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from abreast.core.clock import SYSTEM_CLOCK
 from abreast.worktrees.background import StopRequest
@@ -37,9 +37,11 @@ _TIMESTAMP_GRANULARITY: Final = 50_000_000
 _COPY_ATTEMPTS: Final = 3  # for a file that another process is writing
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
-    """The metadata of a file at some moment; any change to the file changes its `ctime`."""
+class FileState(NamedTuple):
+    """The metadata of a file at some moment; any change to the file changes its `ctime`.
+
+    A tuple, as every reset of a slot makes two for each of its files.
+    """
 
     inode: int
     size: int
