@@ -152,17 +152,22 @@ def _prepare(place: Path, slot: Slot, orders: object, stop: StopRequest) -> set[
 def _file_states(top: Path, stop: StopRequest) -> set[_FileState]:
     """Return the state of every file except compiled ones; any change to a file changes it."""
     seen: set[_FileState] = set()
-    for above, directories, names in os.walk(top):
+    waiting = [""]
+    while waiting:
         stop.check()
-        directories[:] = [name for name in directories if name != "__pycache__"]
-        for name in names:
-            path = os.path.join(above, name)  # noqa: PTH118 - faster, for very many files
-            with contextlib.suppress(OSError):
-                now = os.lstat(path)
-                times = (now.st_mtime_ns, now.st_ctime_ns)
-                if not stat.S_ISSOCK(now.st_mode):
-                    state = (now.st_ino, now.st_mode, now.st_size, *times)
-                    seen.add((os.path.relpath(path, top), state))
+        above = waiting.pop()
+        with contextlib.suppress(OSError), os.scandir(f"{top}/{above}") as entries:
+            for entry in entries:
+                name = above + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != "__pycache__":
+                        waiting.append(f"{name}/")
+                    continue
+                with contextlib.suppress(OSError):
+                    now = entry.stat(follow_symlinks=False)
+                    times = (now.st_mtime_ns, now.st_ctime_ns)
+                    if not stat.S_ISSOCK(now.st_mode):
+                        seen.add((name, (now.st_ino, now.st_mode, now.st_size, *times)))
     return seen
 
 
