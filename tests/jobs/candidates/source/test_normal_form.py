@@ -1,5 +1,6 @@
 """The normal form: equal for the same code, never equal for code that may behave differently."""
 
+import copy
 import random
 import re
 import textwrap
@@ -357,7 +358,7 @@ def run(source, argument):
         exec(source, space)
     except SyntaxError:
         return None
-    first = observe("f", space["f"], argument)
+    first = observe("f", space["f"], copy.copy(argument))  # a list may be changed
     again = observe("x", lambda: space.get("x") if not callable(space.get("x")) else None)
     return [first, again]
 
