@@ -126,7 +126,7 @@ def test_inputs_that_differ_and_take_longest_are_chosen_as_far_as_a_round_stays_
     assert [one.name for one in found.chosen] == ["t#3", "t#4", "t#1", "t#0"]
     assert (found.of, found.rounds) == (4, 1)
     assert found.notes == ("t#3 takes long, and was called once a turn",)
-    assert [found.chunks_of(one) for one in found.chosen] == [0, 2, 2, 2]
+    assert [found.chunks_of(one) for one in found.chosen] == [0, 1, 1, 1]
 
 
 def test_what_is_left_out_is_named_the_longest_first():
