@@ -2,9 +2,13 @@
 
 from math import inf
 
-_CALLS_BEFORE_GROWTH = 50  # accepted calls at the limit, before one more is tried
-_MAX_CALLS_BEFORE_GROWTH = 1600
-_CALLS_BEFORE_NEXT_GROWTH = 8  # once the limit is higher than where a call was rejected
+_CALLS_BEFORE_TRIAL = 20  # accepted calls at the limit, before one more is tried
+_CALLS_BEFORE_TRIAL_OF_GUESS = 5  # after a cut to fewer than were rejected
+_TRIAL_INTERVAL_GROWTH = 3  # how much rarer trials become with each that fails
+_MAX_CALLS_BEFORE_TRIAL = 800
+_CALLS_OF_TRIAL = 4  # accepted beside one more, before still more are tried
+_RENEWED_GROWTH = 8  # an eighth more at once, after one more was accepted
+_ABOUT_THE_SAME = 0.17  # relative difference of two numbers in flight at which calls were rejected
 _CLEARLY_FEWER = 0.75  # some of the calls in flight may have ended at the server
 
 
@@ -24,9 +28,13 @@ class ConcurrencySearch:
         self._cap = cap
         self._peak = 0
         self._ceiling: int | None = None  # calls in flight when one more was rejected
+        self._last_ceiling: int | None = None  # also while more are tried
         self._rejected_up_to = 0
+        self._rejections_in_row = 0
         self._accepted_at_limit = 0
-        self._calls_before_growth = _CALLS_BEFORE_GROWTH
+        self._accepted_beyond = 0  # beside more than were rejected
+        self._step = 1  # by which the limit grows next, after one more was accepted
+        self._calls_before_trial = _CALLS_BEFORE_TRIAL
         self._limit_reached_at = -inf
         self._rejections_alone = 0  # rejections in a row while no other call was in flight
         self.hold = -inf
@@ -48,7 +56,7 @@ class ConcurrencySearch:
 
         Returns whether that was done.
         """
-        if self._ceiling is not None or (self._cap is not None and self.limit >= self._cap):
+        if self._last_ceiling is not None or (self._cap is not None and self.limit >= self._cap):
             return False
         self.limit = max(self.limit + 1, self._start)
         return True
@@ -57,26 +65,36 @@ class ConcurrencySearch:
         """Record how many calls are in flight now."""
         self._peak = max(self._peak, flying)
 
-    def accept(self, sent: float, *, ended: bool) -> None:
-        """Record that a call sent at that time was accepted.
+    def accept(self, serial: int, sent: float, beside: int, *, ended: bool) -> None:
+        """Record that a call sent at that time, beside so many others, was accepted.
 
         It counts only if the limit has been reached since.
         """
         self._rejections_alone = 0
+        if serial <= self._rejected_up_to:
+            return
+        self._rejections_in_row = 0
         if self._limit_reached_at < sent:
             return
-        if self._ceiling is None:
+        if self._last_ceiling is None:
             if self._cap is None or self.limit < self._cap:
                 self.limit = max(self.limit + (1 if ended else 2), self._start)
             return
+        if beside >= self.limit - 1 and self.limit > self._last_ceiling:
+            self._accepted_beyond += 1
+            if self._accepted_beyond < _CALLS_OF_TRIAL:
+                return
+            self._accepted_beyond = 0
+            self._ceiling = None
+            self.limit = min(self.limit + self._step, self._cap or self.limit + self._step)
+            self._step = min(2 * self._step, max(1, self.limit // _RENEWED_GROWTH))
+        if self._ceiling is None:
+            return
         self._accepted_at_limit += 1
-        if self._accepted_at_limit >= self._calls_before_growth:
+        if self._accepted_at_limit >= self._calls_before_trial:
             self._accepted_at_limit = 0
-            self.limit += 1
-            if self.limit > self._ceiling + 1:  # the provider accepts more than before
-                self._calls_before_growth = _CALLS_BEFORE_NEXT_GROWTH
-                if self.limit > 1.25 * self._ceiling + 2:
-                    self._ceiling = None
+            self.limit = self._ceiling + 1
+            self._step = 1
 
     def accepts(self, flying: int, serial: int) -> bool:
         """Whether a call beside so many others has been accepted since a rejection cut the limit.
@@ -91,7 +109,7 @@ class ConcurrencySearch:
 
     def forgive(self) -> None:
         """Forget the last rejection: it was not about the number in flight."""
-        self._ceiling = None
+        self._ceiling = self._last_ceiling = None
 
     def reject(
         self, serial: int, last: int, flying: int, pause: tuple[float, float | None, float]
@@ -110,17 +128,25 @@ class ConcurrencySearch:
             self._rejections_alone = min(self._rejections_alone + 1, 10)
         if serial <= self._rejected_up_to:
             # Those that were in flight beside the first one were rejected too, and count less.
-            self.limit = self._ceiling = max(1, min(self.limit, flying))
+            self._cut(min(self.limit, flying))
             return False
         self._rejected_up_to = last
+        before, self._accepted_at_limit, self._accepted_beyond = self._last_ceiling, 0, 0
         if self._ceiling is not None and self.limit > self._ceiling:
             flying = max(flying, self._ceiling)  # only what was tried is too much
-        again = self._ceiling is not None and abs(flying - self._ceiling) <= 1
-        self.limit = self._ceiling = max(1, flying)
-        self._accepted_at_limit = 0
-        self._calls_before_growth = (
-            min(_MAX_CALLS_BEFORE_GROWTH, 2 * self._calls_before_growth)
-            if again
-            else _CALLS_BEFORE_GROWTH
-        )
+        elif self._rejections_in_row:  # far fewer are accepted than before
+            flying -= min(flying // 2, 2 ** min(self._rejections_in_row, 10) - 1)
+        self._cut(flying)
+        if self._rejections_in_row:
+            self._calls_before_trial = _CALLS_BEFORE_TRIAL_OF_GUESS
+        elif before is not None and abs(flying - before) <= int(_ABOUT_THE_SAME * before):
+            self._calls_before_trial = min(
+                _MAX_CALLS_BEFORE_TRIAL, _TRIAL_INTERVAL_GROWTH * self._calls_before_trial
+            )
+        else:
+            self._calls_before_trial = _CALLS_BEFORE_TRIAL
+        self._rejections_in_row += 1
         return True
+
+    def _cut(self, flying: int) -> None:
+        self.limit = self._ceiling = self._last_ceiling = max(1, flying)

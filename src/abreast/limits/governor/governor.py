@@ -295,7 +295,7 @@ class Governor:
 
     def _accept(self, permit: CallPermit, now: float) -> None:
         ended = permit.serial not in self._flying
-        self.search.accept(permit.sent, ended=ended)
+        self.search.accept(permit.serial, permit.sent, permit.beside, ended=ended)
         for estimate in self.paces.values():
             estimate.passed(permit.sent)
             if not self._first_accepted:
