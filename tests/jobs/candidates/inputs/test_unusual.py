@@ -126,6 +126,12 @@ CASES = {
         "{4: '004', 11: '011', 202: '202'}.get(code) or str(code)",
         "str(code).zfill(3)",
     ),
+    "leaves": (
+        "def leaves(x):\n    return [x] if type(x) is int else [y for z in x for y in leaves(z)]",
+        [([1, (2, {3}), [4]],), ([5],)],
+        "[y for z in x for y in leaves(z)] if type(x) in (list, tuple, set) else [x]",
+        "[x] if isinstance(x, int) else sum(map(leaves, x), [])",
+    ),
     "greeting": (
         "def greeting(name: str | None) -> str:\n    return f'Hello {name}' if name else 'Hello'",
         [("A",), ("B",)],
@@ -317,3 +323,16 @@ def test_unusual_values_are_the_same_each_time_bounded_and_keep_what_holds_for_t
 def test_none_comes_only_where_a_hint_or_a_default_allows_it(source, allowed):
     found = generate(recorded((1,), (2,)), source, Target("f.py", "f"), count=10).calls
     assert any(one.whole.items[1].items[0].kind == "none" for one in found) == allowed
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "there"),
+    [
+        ("def f(x): ...", [1, (2, {3}), [4]], True),
+        ("def f(x): ...", [1, {"a": [4]}], False),  # as JSON has it
+        ("def f(x: list): ...", [1, (2, {3}), [4]], False),
+    ],
+)
+def test_other_containers_come_where_three_kinds_are_and_no_hint_is(source, given, there):
+    kinds = {part.kind for one in unusual(source, (given,)) for _, part in one.whole.walk()}
+    assert kinds & {"bytes", "frozenset"} == ({"bytes", "frozenset"} if there else set())

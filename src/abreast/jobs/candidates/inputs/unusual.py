@@ -118,6 +118,12 @@ _CALL_ARGUMENTS: Final[dict[str, tuple[tuple[int, ...], ...]]] = {
     "fractions.Fraction": ((0, 1), (1, 1), (-1, 3), (7, 2)),
     "range": ((0, 0, 1), (5, 0, -1), (0, 10, 3), (-3, 3, 1)),
 }
+_CONTAINERS: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", "dict"})
+_KINDS_OF_ANY: Final = 3  # kinds of containers in one argument: it seems to take any container
+_OTHER_CONTAINERS: Final = (
+    Plain("bytes", "ab"),
+    Plain("frozenset", "", (from_value(1), from_value(2))),
+)
 _DECIMALS: Final = ("NaN", "Infinity", "-Infinity", "-0", "0E+3", "1E-30", "1E+30", "1.10", "-2.5")
 
 
@@ -156,7 +162,12 @@ def unusual_calls(
         made.append(_put_into_calls(values, bases, profile))
         huge.append(_put_into_calls(large, bases, profile))
     related = (
-        [one for whole in list(wholes)[:1] for one in _related(whole)] if not forbidden else []
+        [
+            *(one for whole in list(wholes)[:1] for one in _related(whole)),
+            *_other_containers(wholes, hints),
+        ]
+        if not forbidden
+        else []
     )
     found = dict.fromkeys([*related, *_interleave(made), *_interleave(huge)])
     recorded = set(wholes)
@@ -193,6 +204,23 @@ def _related(whole: Plain) -> Iterator[Plain]:
         elif part.kind == second.kind and part.kind in {"int", "float"}:
             pairs += [(part, _other_sign(part)), (second, _other_sign(second))]
         yield from (whole.put(path, one).put(other, two) for one, two in pairs)
+
+
+def _other_containers(wholes: Sequence[Plain], hints: "Hints") -> Iterator[Plain]:
+    """Yield calls with a container of yet another kind, where an argument has several in it.
+
+    What takes lists, tuples and sets alike takes bytes and frozensets too, unless its hint says
+    otherwise.
+    """
+    found: dict[tuple[int, ...], dict[str, tuple[Plain, tuple[int, ...]]]] = {}
+    for whole in sorted(wholes, key=lambda one: one.size):
+        for path, _, part in _replaceable(whole):
+            if part.kind in _CONTAINERS and not hints.has(hints.parameter(whole, path)):
+                found.setdefault(path[:2], {}).setdefault(part.kind, (whole, path))
+    for bases in found.values():
+        if len(bases) >= _KINDS_OF_ANY:
+            for whole, path in bases.values():
+                yield from (whole.put(path, value) for value in _OTHER_CONTAINERS)
 
 
 def _interleave(rows: Sequence[Sequence[Plain]]) -> Iterator[Plain]:
@@ -341,6 +369,10 @@ class Hints:
         if path[0] == 1:
             return self._positional[path[1]] if path[1] < len(self._positional) else ""
         return whole.items[2].items[path[1] - 1].text
+
+    def has(self, name: str) -> bool:
+        """Whether the parameter has a hint."""
+        return self._hints.get(name) is not None
 
     def forbids(self, name: str) -> bool:
         """Whether the hint restricts the allowed values."""
