@@ -82,6 +82,7 @@ PACKAGES = (
             ("boltons/iterutils.py::chunk_ranges", "tests/test_iterutils.py"),
         ),
         wheel=False,
+        needs=("pytest<9",),  # its conftest.py takes an argument that pytest 9 has removed
     ),
     Package(
         "numpy-financial==1.0.0",
