@@ -59,8 +59,10 @@ class KeyCommand:
     async def _run(self) -> None:
         self._key = None
         try:
+            # Starting is not timed: one that is cancelled waits for the end of what it has started.
+            process = await self._start()
             async with asyncio.timeout(self._seconds):
-                code, output = await self._output()
+                code, output = await _output(process)
         except TimeoutError:
             self._fault = f"did not end in {self._seconds:g} s"
         except OSError as error:
@@ -70,8 +72,8 @@ class KeyCommand:
             self._key = None if self._fault else output.decode().strip()
         self._runs += 1
 
-    async def _output(self) -> tuple[int, bytes]:
-        process = await asyncio.create_subprocess_shell(
+    async def _start(self) -> Process:
+        return await asyncio.create_subprocess_shell(
             self._command,
             stdin=DEVNULL,
             stdout=PIPE,
@@ -79,14 +81,18 @@ class KeyCommand:
             cwd=self._folder,
             start_new_session=True,
         )
-        output = cast("asyncio.StreamReader", process.stdout)
-        try:
-            return 0, await output.readexactly(_LARGEST)
-        except asyncio.IncompleteReadError as error:
-            return await process.wait(), error.partial
-        finally:
-            if process.returncode is None:
-                await _kill(process, output)
+
+
+async def _output(process: Process) -> tuple[int, bytes]:
+    """Return its exit code and output; when this ends, so has the command."""
+    output = cast("asyncio.StreamReader", process.stdout)
+    try:
+        return 0, await output.readexactly(_LARGEST)
+    except asyncio.IncompleteReadError as error:
+        return await process.wait(), error.partial
+    finally:
+        if process.returncode is None:
+            await _kill(process, output)
 
 
 async def _kill(process: Process, output: asyncio.StreamReader) -> None:

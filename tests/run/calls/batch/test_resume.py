@@ -100,7 +100,10 @@ async def test_cancelling_a_run_cancels_its_batches_at_the_provider(tmp_path):
     async with open_batching(seconds=3600.0) as (storm, opened):
         place = tmp_path / "runs.db"
         submissions = Submissions()
-        running = asyncio.ensure_future(ask_all(opened(), place, SIZE, hooks=[submissions]))
+        terms = shorter(size=15, age=30.0)  # two batches, however slow the machine is
+        running = asyncio.ensure_future(
+            ask_all(opened(terms=terms), place, SIZE, hooks=[submissions])
+        )
         await submissions.reach(2)
         store = SqliteStore(place)
         store.ask(store.runs(limit=1)[0].id, "cancel", {}, 0.0)
