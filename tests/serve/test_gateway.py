@@ -1,6 +1,7 @@
 """Calls as items of a run: lanes, budgets, fairness between clients, waits, what is recorded."""
 
 import asyncio
+import threading
 from collections import Counter
 from contextlib import closing
 
@@ -292,6 +293,24 @@ async def test_equal_requests_are_answered_from_the_cache_only_if_that_is_asked_
         streamed = await client.chat("same", stream=True)
     assert (again.body, len(upstream.requests)) == (first.body, 2)
     assert streamed.body == first.body  # this provider does not stream
+
+
+async def test_an_answer_is_in_the_cache_while_it_is_still_being_stored(upstream, monkeypatch):
+    from abreast.serve.answer_cache import AnswerCache
+
+    store, may_store = MemoryStore(), threading.Event()
+    keep = store.keep_reply
+
+    def keep_late(*facts):
+        assert may_store.wait(60)
+        keep(*facts)
+
+    monkeypatch.setattr(store, "keep_reply", keep_late)
+    cached = {"cache": AnswerCache(store), "routes": {"cached": True}}
+    async with open_gateway(lanes(upstream.url), store=store, **cached) as client:
+        first, again = await client.chat("same"), await client.chat("same")
+        may_store.set()
+    assert (again.body, len(upstream.requests)) == (first.body, 1)
 
 
 def lane_of(client):

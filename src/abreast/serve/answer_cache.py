@@ -19,10 +19,13 @@ class AnswerCache:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # Answers on their way into the store: a client has its answer, and may ask again, before.
+        self._being_kept: dict[str, str] = {}
 
     def find(self, key: str, route: Route) -> Mapping[str, Any] | None:
         """The answer of the same models to an equal request, if there was one."""
-        text = self._store.find_reply(_name(key, route))
+        name = _name(key, route)
+        text = self._being_kept.get(name) or self._store.find_reply(name)
         try:
             found = None if text is None else codec.decode_plain(text)
         except StoreError:
@@ -32,10 +35,14 @@ class AnswerCache:
     async def keep(self, key: str, route: Route, facts: Mapping[str, object]) -> None:
         """Keep a whole answer; errors are not kept."""
         if facts["status"] == 200:  # noqa: PLR2004 - OK
-            body = codec.encode(dict(facts), "an answer")
-            await asyncio.to_thread(
-                self._store.keep_reply, _name(key, route), route.name, body, SYSTEM_CLOCK.wall()
-            )
+            name, body = _name(key, route), codec.encode(dict(facts), "an answer")
+            self._being_kept[name] = body
+            try:
+                await asyncio.to_thread(
+                    self._store.keep_reply, name, route.name, body, SYSTEM_CLOCK.wall()
+                )
+            finally:
+                self._being_kept.pop(name, None)
 
 
 def _name(key: str, route: Route) -> str:
