@@ -393,8 +393,9 @@ async def test_a_worker_that_even_the_kernel_cannot_end_is_named(monkeypatch):
     with monkeypatch.context() as patch:
         # As if it waited for a disk that doesn't answer.
         patch.setattr(WorkerProcess, "kill", lambda self: None)
-        bound.kill_timeout = 0.01
+        patch.setattr(bound, "kill_timeout", 0.01)
         assert await bound.close(0.01) == [f"worker process {pid}"]
+    bound.kill_timeout = 60
     assert await bound.close(0.01) == []
     assert repr(child) == f"<worker process {pid}, ended>"
 
