@@ -28,7 +28,7 @@ MARK: Final = "ABREAST_AGENT"
 OPTIONS: Final = "{options}"
 _KEPT_ERRORS: Final = 64 << 10  # bytes kept of stderr
 _ERROR_CHARACTERS: Final = 300
-_STRAY_ROUNDS: Final = 100
+_STRAY_ROUNDS: Final = 100  # a look at all processes takes milliseconds
 _STATUS_THROTTLED: Final = (429, 529)
 _STATUS_SIGNED_OUT: Final = (401, 403)
 
@@ -211,8 +211,9 @@ def end_strays(mark: str) -> int:
     wanted = f"{MARK}={mark}".encode()
     ended = 0
     for _ in range(_STRAY_ROUNDS):  # again, for processes that were forked meanwhile
-        found = [pid for pid in _processes() if _has(pid, wanted)]
-        if not found:
+        environments = {pid: _environment_of(pid) for pid in _processes()}
+        found = [pid for pid, given in environments.items() if given and wanted in given]
+        if not found and None not in environments.values():
             break
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
@@ -228,8 +229,16 @@ def _processes() -> list[int]:
         return []
 
 
-def _has(pid: int, variable: bytes) -> bool:
+def _environment_of(pid: int) -> list[bytes] | None:
+    """The variables of a process, none if it can't be asked; None while its program is loaded."""
+    place = Path(f"/proc/{pid}")
     try:
-        return variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # it has ended, or belongs to another user
-        return False
+        found = (place / "environ").read_bytes()
+        if not found:
+            if not (place / "cmdline").read_bytes():
+                (place / "exe").readlink()  # fails if it has ended, or is the kernel's
+                return None
+            found = (place / "environ").read_bytes()
+    except OSError:  # so also if it belongs to another user
+        return []
+    return found.split(b"\0")
