@@ -118,6 +118,29 @@ async def test_no_batch_is_larger_than_its_provider_takes():
     assert await end_all(gatherer, service, calls) == list(range(20))
 
 
+async def test_a_batch_that_is_just_being_submitted_is_cancelled_too():
+    clock = ManualClock()
+    gatherer, service = gatherer_of(clock, size=1)
+    create, answered = service.create, asyncio.Event()
+
+    async def create_slowly(name, prepared):
+        upstream = await create(name, prepared)
+        await answered.wait()
+        return upstream
+
+    service.create = create_slowly
+    (call,) = waiting(gatherer, 1)
+    await settle()
+    assert len(service.created) == 1
+    closing = asyncio.ensure_future(gatherer.close(cancel=True))
+    await settle()
+    assert not closing.done()
+    answered.set()
+    await closing
+    assert service.ended == {service.created[0][1]}
+    call.cancel()
+
+
 async def test_the_state_is_asked_for_at_growing_intervals():
     clock = ManualClock()
     gatherer, service = gatherer_of(clock, age=0.0, poll=10.0, longest_poll=40.0)

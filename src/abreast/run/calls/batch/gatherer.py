@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 POLL_GROWTH: Final = 1.5
 ENTRY_BYTES: Final = 200  # of a request in a batch, beside its body
+SUBMISSION_GRACE: Final = 10.0  # seconds for the answer to a submission whose run is cancelled
 MISSING: Final = BatchAnswer(0, MISSED, {}, "missing")
 CLIENT_ERRORS: Final = range(400, 500)
 REFUSALS: Final = (RequestRefused, KeyRefused, NoSuchModel, QuotaSpent)
@@ -78,6 +79,7 @@ class OpenBatch:
     answers: dict[int, BatchAnswer] | None = None
     failure: BaseException | None = None
     held: int = 0  # tokens that it holds of the lane's quota
+    submission: asyncio.Future[None] | None = None  # done when its request has an answer
 
 
 class Gatherer:
@@ -141,9 +143,15 @@ class Gatherer:
             self._queue.pop(call, None)
 
     async def close(self, *, cancel: bool) -> None:
-        """End all tasks; with `cancel`, cancel the batches at the provider."""
+        """End all tasks; with `cancel`, cancel the batches at the provider.
+
+        For that, one that is just being submitted is waited for: only the answer says which it is.
+        """
         if self._timer is not None:
             self._timer.cancel()
+        sent = [batch.submission for batch in self._open.values() if batch.submission is not None]
+        if cancel and sent:
+            await asyncio.wait(sent, timeout=SUBMISSION_GRACE)
         tasks = [batch.task for batch in self._open.values() if batch.task is not None]
         for task in tasks:
             task.cancel()
@@ -277,7 +285,7 @@ class Gatherer:
         while True:
             sent_at = self._clock.wall()
             try:
-                return await self.service.create(batch.name, prepared)
+                return await self._send(batch, prepared)
             except CallFailed as error:
                 not_sent = error.unsent or isinstance(error, Throttled)
                 if isinstance(error, REFUSALS) or (error.status in CLIENT_ERRORS and not not_sent):
@@ -286,6 +294,13 @@ class Gatherer:
             pause = min(pause * POLL_GROWTH, self.terms.longest_poll)
             if not not_sent and (found := await self._look_up(batch, sent_at)):
                 return found
+
+    async def _send(self, batch: OpenBatch, prepared: str | Document) -> str:
+        batch.submission = self._loop.create_future()
+        try:
+            return await self.service.create(batch.name, prepared)
+        finally:
+            batch.submission.set_result(None)
 
     async def _look_up(self, batch: OpenBatch, sent_at: float) -> str | None:
         """The id of a batch that may have been submitted; None once it is certain that it was not.
