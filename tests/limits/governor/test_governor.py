@@ -74,6 +74,11 @@ def test_other_worlds_than_those_are_used_well_too():
     assert statistics.median(each.share for each in found) >= 0.8
 
 
+@pytest.mark.parametrize("seed", [4711000133, 3101000166])
+def test_no_call_is_lost_where_a_minute_seemed_to_allow_nothing(seed):
+    assert play_random(seed).share > 0.5  # calls went at one a minute
+
+
 @pytest.mark.parametrize("window", ["bucket", "fixed", "sliding"])
 @pytest.mark.parametrize("headers", ["honest", "absent", "late", "lying"])
 @pytest.mark.parametrize("told", ["right", "absent", "short"])

@@ -199,6 +199,19 @@ def test_without_headers_waits_that_end_whole_minutes_apart_are_fixed_minutes():
     assert estimate.copy.sent.boundary == pytest.approx(92.2, abs=0.1)
 
 
+def test_a_call_rejected_as_a_fixed_minute_begins_does_not_mean_that_it_allows_nothing():
+    estimate = RateEstimate()
+    for serial in range(1, 21):
+        send(estimate, serial, serial * 0.1)
+    rejected_at(estimate, 21, 2.2, 30.0)
+    for serial in range(22, 42):
+        send(estimate, serial, 33.0 + (serial - 22) * 0.1)
+        estimate.passed(33.0)
+    rejected_at(estimate, 42, 92.21, 60.0)  # by the waits a minute begins at 92.2
+    assert estimate.copy.is_fixed
+    assert estimate.per_minute >= 10
+
+
 def test_without_headers_and_waits_a_long_time_with_nothing_back_is_a_minute():
     estimate = RateEstimate()
     for serial in range(1, 21):

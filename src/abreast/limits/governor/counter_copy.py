@@ -100,6 +100,23 @@ class CounterCopy:
         bucket = (self.rate, self.capacity)
         return replay(self._anchor_level, self._anchor_at, before, bucket, until=at)
 
+    def count_minutes(self, boundary: float | None = None) -> None:
+        """Count minutes from now on; each allows the most that was accepted in one of them."""
+        self.is_bucket = False
+        self.sent.boundary = boundary
+        self.amount = self.sent.most_in_a_minute()
+
+    def empty(self, serial: int, at: float, left: float = 0.0) -> None:
+        """Correct the count: that call was rejected, so no more than that was left.
+
+        One rejection takes no more than half of a minute's amount: it may have been sent in another
+        minute than was thought.
+        """
+        least = 0.5 * self.amount
+        self.anchor(serial, at, left)
+        if not self.is_bucket:
+            self.amount = max(self.amount, least)
+
     def anchor(self, serial: int, at: float, left: float) -> None:
         """Correct the count: so much was left after that call."""
         if not self.is_bucket:

@@ -344,7 +344,7 @@ class RateEstimate:
             if self._last_empty is None or self.rate is None or spent > self._last_empty[1]:
                 self._measure_by_rejections(call, spent, wait)
             self._find_window(sent, wait, cost)
-            self.copy.anchor(serial, sent, 0.0)
+            self.copy.empty(serial, sent)
         if self._last_empty is None or spent > self._last_empty[1]:
             self._last_empty = (sent, spent)
         self._passed = 0
@@ -384,10 +384,7 @@ class RateEstimate:
             self._reserve = min(max(2 * self._reserve, self.mean), 0.1 * room)
         left = 0.0 if header is None else min(header.left, call.cost)
         if copy.anchor_serial < call.serial:
-            before = copy.amount
-            copy.anchor(call.serial, call.at, left)
-            if not copy.is_bucket:
-                copy.amount = max(copy.amount, 0.5 * before)
+            copy.empty(call.serial, call.at, left)
 
     def _measure_by_rejections(self, call: SentCall, spent: float, wait: float | None) -> None:
         """Measure the rate, by what was accepted since nothing was left the last time."""
@@ -441,8 +438,7 @@ class RateEstimate:
         if wait is None and empty is not None and self._rejections_in_row > 1:
             took = sent - empty[0]
             if took > self.minute / 6 and took * rate > 3 * self.mean:  # and nothing came back
-                self.copy.is_bucket = False
-                self.copy.amount = max(self.copy.sent.used, cost)
+                self.copy.count_minutes()
             return
         if wait is None or oldest is None or wait < 3 * self.second or wait * rate < 3 * self.mean:
             return
@@ -451,14 +447,11 @@ class RateEstimate:
         ends, before, near = sent + wait, self._long_wait_end, 1.5 * self.second
         self._long_wait_end = ends
         if abs(ends - oldest - self.minute) < near:
-            self.copy.is_bucket = False
+            self.copy.count_minutes()
         elif before is not None and ends - before > self.minute / 2:
             shift = (ends - before) % self.minute
             if min(shift, self.minute - shift) < near:
-                self.copy.is_bucket, self.copy.sent.boundary = (
-                    False,
-                    min(ends, before + self.minute),
-                )
+                self.copy.count_minutes(min(ends, before + self.minute))
 
     def _correct_minute(self, cost: float) -> None:
         """A minute has what was counted in it; if that is far less than before, none is counted."""

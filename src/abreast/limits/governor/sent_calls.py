@@ -151,6 +151,18 @@ class SentCalls:
                 used += entry.cost
         return used
 
+    def most_in_a_minute(self) -> float:
+        """The most that counted at one time, of the calls that are remembered."""
+        counted: deque[SentCall] = deque()
+        used = most = 0.0
+        for entry in self.remembered():
+            while counted and self.leaves_at(counted[0].at) <= entry.at:
+                used -= counted.popleft().cost
+            counted.append(entry)
+            used += entry.cost
+            most = max(most, used)
+        return most
+
     def spent_until(self, serial: int) -> float:
         """What was taken since the beginning, by the calls up to that one."""
         return self.spent - sum(each.cost for each in self.after(serial))
