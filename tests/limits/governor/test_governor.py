@@ -79,6 +79,10 @@ def test_no_call_is_lost_where_a_minute_seemed_to_allow_nothing(seed):
     assert play_random(seed).share > 0.5  # calls went at one a minute
 
 
+def test_a_reserve_costs_no_call_of_a_small_minute():
+    assert play_random(3101000204).share > 0.95  # five a minute, of which four were used
+
+
 @pytest.mark.parametrize("window", ["bucket", "fixed", "sliding"])
 @pytest.mark.parametrize("headers", ["honest", "absent", "late", "lying"])
 @pytest.mark.parametrize("told", ["right", "absent", "short"])

@@ -121,6 +121,10 @@ class CounterCopy:
         """Correct the count: so much was left after that call."""
         if not self.is_bucket:
             self.amount = left + self.sent.used_until(serial, at)
+        self.anchor_bucket(serial, at, left)
+
+    def anchor_bucket(self, serial: int, at: float, left: float) -> None:
+        """Correct the level of a bucket."""
         self.anchor_serial, self._anchor_at, self._anchor_level = serial, at, left
         after = self.sent.after(serial)
         self._level = replay(left, at, after, (self.rate, self.capacity))

@@ -4,10 +4,12 @@ What is known comes from the user, from headers as long as they prove right, and
 after each of them nothing was left, and what was accepted between two of them is the rate.
 """
 
-from math import exp2, inf
+from math import exp2, floor, inf, sqrt
 from typing import NamedTuple, Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
+from abreast.limits.governor.rejection_fit import Explanation, Rejection
+from abreast.limits.governor.rejection_record import RejectionRecord
 from abreast.limits.governor.sent_calls import SentCall
 from abreast.limits.governor.slow_start import SlowStart
 
@@ -21,9 +23,11 @@ _WINDOW_SPEED = 12  # times the rate: how fast a new minute is used
 _WINDOW_RESERVE = 0.02  # of what a minute allows
 _GROWTH = 0.01  # how much faster than measured, doubled with each sample of accepted calls
 _FAST_GROWTH = 0.25  # if next to nothing was measured
-_BIG_CALL = 4  # times the mean
-_FEWER = 0.7  # of what a minute had: if less is too much, it is counted in another way
-_SMALL_SAMPLE, _LARGE_SAMPLE = 8, 50  # calls
+_MOST_SURPRISES, _SOON = 3, 50  # rejections in spite of headers, within so many calls each
+_PATIENCE, _MOST_PATIENCE = 16.0, 400.0  # calls that pass before a rate is tried faster
+_DOUBLINGS = 6  # of that growth, in so many calls
+_MORE = 2  # calls more than were possible: the rate is higher than it was
+_AGREES = 0.95  # of a rate: one that differs by less is the same
 
 
 class HeaderFacts(NamedTuple):
@@ -65,6 +69,10 @@ class RateEstimate:
         self._seen_rate: float | None = None  # by the last measurement
         self._window_end: tuple[float, float] | None = None  # sent, and the end by that header
         self._knows_kind = False
+        self._surprises = 0  # rejections that headers did not announce, one soon after the other
+        self._surprised_at = 0  # the call
+        self._trusted_from = inf  # the call whose headers are believed again
+        self._doubted_calls = _SOON
         self._most_left = 0.0  # by headers
         # Rejections: one is news only for a call sent after `_rejected_up_to`.
         self._rejected_up_to = 0
@@ -72,11 +80,18 @@ class RateEstimate:
         self._last_empty: tuple[float, float] | None = None  # when, and what was spent until then
         self._first_burst = 0.0  # what was accepted before the first rejection, and in what time
         self._first_burst_seconds = 0.0
-        self._long_wait_end: float | None = None
-        self._is_no_window = False  # minutes have proved wrong
-        self._passed = 0  # calls sent since nothing was left
-        self._sample = 0.0  # calls of the measurement by rejections
+        # What an answer takes is known only afterwards.
+        self._record = RejectionRecord(tolerance=0.02 if even else 0.05)
+        self._needs_fit = False
+        self._is_reached = False  # it makes the next call wait
+        self._was_reached = False  # it has made a call wait in the last minute
+        self._passed = 0  # calls that waited, since nothing was left
+        self._patience = _PATIENCE  # calls that pass before the speed grows by `_uncertainty`
+        self._highest = inf  # rate by which the last rejections are explained
+        self._uncertainty = _FAST_GROWTH  # how much faster than measured the rate may be
         self._quiet_since = 0.0
+        self._is_sure = True  # of a minute's amount: more than one rejection tells of it
+        self._minutes_before_trial = 1
         self._quiet_minutes = 0  # in a row without a rejection, if minutes are counted
         # After a hold one call goes alone: when it was sent, and whether it is still to be sent.
         self._probe: float | None = None
@@ -102,7 +117,7 @@ class RateEstimate:
         """Begin with a rate per minute that was accepted in an earlier run."""
         self._set_rate(rate / self.minute, max(1.0, rate / self.minute * self.second))
         self.copy.anchor(0, 0.0, self.copy.capacity)
-        self._sample = _LARGE_SAMPLE
+        self._patience, self._uncertainty = _MOST_PATIENCE, _GROWTH
 
     def _set_rate(self, rate: float, capacity: float | None = None) -> None:
         self.rate = self.copy.rate = self.copy.speed = rate
@@ -125,8 +140,11 @@ class RateEstimate:
             return None
         if now < self._spaced_until:
             return self._spaced_until
+        if self._needs_fit and self._record.last is not None:
+            self._fit(self._record.last)
         self._probe_for_more(now)
         when = self.copy.next_chance(cost, self._unused(cost), now)
+        self._is_reached |= when > now
         return None if when <= now else when
 
     def _unused(self, cost: float) -> float:
@@ -139,6 +157,8 @@ class RateEstimate:
         copy = self.copy
         # What is not used of a minute is lost, what is left in a bucket is not.
         room = 0.2 * copy.capacity if copy.is_bucket else _WINDOW_RESERVE * copy.amount
+        if self._even and not copy.is_bucket:
+            room = floor(room)  # a part of a call would cost a whole one each minute
         return max(0.0, min(usual + self._reserve, room, copy.capacity - cost))
 
     def _probe_for_more(self, now: float) -> None:
@@ -146,16 +166,43 @@ class RateEstimate:
         if self._is_given or self._follows_headers:
             return
         if self.copy.is_bucket:
-            least = _SMALL_SAMPLE if self._sample else _SMALL_SAMPLE / 3  # nothing was measured
-            sample = min(_LARGE_SAMPLE, max(least, self._sample))
-            # The fewer calls were measured, the less is known.
-            unknown = min(_FAST_GROWTH, max(_GROWTH, 0.5 / max(1.0, self._sample)))
-            growth = unknown * (exp2(min(10.0, self._passed / sample)) - 1.0)
-            self.copy.speed = (self.rate or 0.0) * (1.0 + growth)
+            self._notice_more(now)
+            doublings = min(10.0, _DOUBLINGS * self._passed / self._patience)
+            growth = max(self._uncertainty, 1 / self._patience) * (exp2(doublings) - 1.0)
+            if growth >= 1.0:
+                self._set_rate(2 * (self.rate or 0.0))
+                self._passed = 0
+                self._hurry()
+            else:
+                self.copy.speed = (self.rate or 0.0) * (1.0 + growth)
+        elif self._is_reached and not self._is_sure:
+            self._is_reached = False
+            self.copy.amount *= 2.0  # one rejection is little to go by
         elif now >= self._quiet_since + self.minute:
             self._quiet_since = now
-            self._quiet_minutes = min(self._quiet_minutes + 1, 6)
-            self.copy.amount *= 1.0 + _GROWTH * 2.0**self._quiet_minutes
+            if self._was_reached:
+                self._was_reached = False
+                self._quiet_minutes = min(self._quiet_minutes + 1, 20)
+                if self._quiet_minutes >= self._minutes_before_trial:
+                    more = self._quiet_minutes - self._minutes_before_trial
+                    self.copy.amount *= 1.0 + self._uncertainty * 2.0**more
+
+    def _notice_more(self, now: float) -> None:
+        """Try faster soon if more was accepted than a bucket of the highest rate would have had."""
+        if self._last_empty is not None and self._highest < inf:
+            since, spent = self._last_empty
+            spent = self.copy.sent.spent - spent
+            if spent > self._highest * (now - since) + _MORE * self.mean:
+                self._highest = inf
+                self._hurry()
+
+    def _hurry(self) -> None:
+        """Try much faster soon: next to nothing is known of the rate.
+
+        Before what was saved up is used, nothing is learned of it.
+        """
+        saved = self.copy.capacity / self.mean if self.copy.capacity < inf and self.mean else 0.0
+        self._patience, self._uncertainty = max(_PATIENCE, saved), _FAST_GROWTH
 
     # --- observations
 
@@ -167,10 +214,15 @@ class RateEstimate:
         """Record that a call is sent."""
         self.copy.add(serial, cost, now)
         self._last_serial = serial
-        self._passed += 1
+        if self._is_reached:
+            self._passed += 1
+            self._is_reached = False
+            self._was_reached = True
         self.mean = self.mean + 0.05 * (cost - self.mean) if self.mean else cost
         if self._first_sent is None:
             self._first_sent = now
+        if self._last_empty is not None and cost > self.copy.capacity:  # nothing is left after it
+            self._last_empty = (now, self.copy.sent.spent)
         most = self.per_minute
         if self._slow_start is not None:
             self._slow_start.sent(now)
@@ -182,12 +234,13 @@ class RateEstimate:
         if self._probe_pending and now >= self.hold:
             self._probe, self._probe_pending = now, False
 
-    def remember(self, other: Self, share: float) -> None:
+    def remember(self, other: Self, share: float) -> Self:
         """Take over the calls that another rate has counted, each with this share of its cost."""
         for call in other.copy.sent.remembered():
             self.copy.add(call.serial, share * call.cost, call.at)
         self._last_serial, self._first_sent = other._last_serial, other._first_sent
         self.mean = share * other.mean
+        return self
 
     def settle(self, serial: int, cost: float) -> None:
         """Record what a call has really taken."""
@@ -196,6 +249,9 @@ class RateEstimate:
     def passed(self, sent: float) -> None:
         """Record that a call sent at that time was accepted."""
         if self._last_empty is None or sent > self._last_empty[0]:
+            if self._rejections_in_row > 1:
+                self._record.accept_again(sent)
+                self._needs_fit = not self._follows_headers
             self._rejections_in_row = 0
         if self._probe is not None and sent >= self._probe:
             self._probe = None
@@ -219,6 +275,9 @@ class RateEstimate:
         if serial <= self._newest_header:
             return
         self._newest_header = serial
+        if serial >= self._trusted_from:
+            self.trusted, self._trusted_from = True, inf
+            self.limit = None
         self.update_limit(header.limit)
         if not self.trusted:
             return
@@ -336,15 +395,20 @@ class RateEstimate:
         enough = cost if self._even else 3 * max(cost, self.mean)
         if header is not None and self.trusted and header.left > enough:
             self._doubt(header, cost)
+        if self._follows_headers and expected >= cost:
+            self._count_surprise(serial)
+        if not self._follows_headers and self.rate is None:
+            self._guess(call, wait)
+        # What the answer would have taken is not known.
+        counted = cost if self._even else cost + 0.5 * self.mean
+        rejected = Rejection(serial, sent + self.copy.jitter, counted, wait)
+        self._record.add(rejected)
         if self._follows_headers:
             self._correct(call, expected, header, wait)
-        elif not self._even and cost > _BIG_CALL * self.mean and self.rate is not None:
-            pass  # there was too little for this one, which says nothing of the others
         else:
-            if self._last_empty is None or self.rate is None or spent > self._last_empty[1]:
-                self._measure_by_rejections(call, spent, wait)
-            self._find_window(sent, wait, cost)
-            self.copy.empty(serial, sent)
+            self._needs_fit = True
+            if self.copy.is_bucket:
+                self.copy.anchor_bucket(serial, sent, 0.0)
         if self._last_empty is None or spent > self._last_empty[1]:
             self._last_empty = (sent, spent)
         self._passed = 0
@@ -357,13 +421,27 @@ class RateEstimate:
         self._hold_for(wait, now, header)
         return True
 
+    def _count_surprise(self, serial: int) -> None:
+        """Do not believe headers for a time by which several calls should have been accepted.
+
+        Others may use the rate for a time; if headers prove wrong again, they are doubted for
+        twice as long.
+        """
+        is_soon = serial - self._surprised_at < _SOON
+        self._surprises = self._surprises + 1 if is_soon else 1
+        self._surprised_at = serial
+        if self._surprises >= _MOST_SURPRISES:
+            self.trusted = False
+            self._doubted_calls *= 2
+            self._trusted_from = serial + self._doubted_calls
+
     def _doubt(self, header: HeaderFacts, cost: float) -> None:
         """Do not believe headers that say of a rejected call that there was enough left for it.
 
         They are old, and the limit is right; or, if nothing at all was used by them, all is wrong.
         """
-        self.trusted = False
-        self._sample = _LARGE_SAMPLE / 2
+        self.trusted, self._trusted_from = False, inf
+        self._patience, self._uncertainty = _PATIENCE, _FAST_GROWTH
         if header.left >= 0.95 * header.limit - cost:
             self.rate = None
             self.copy.is_bucket, self.copy.capacity = True, inf
@@ -386,81 +464,69 @@ class RateEstimate:
         if copy.anchor_serial < call.serial:
             copy.empty(call.serial, call.at, left)
 
-    def _measure_by_rejections(self, call: SentCall, spent: float, wait: float | None) -> None:
-        """Measure the rate, by what was accepted since nothing was left the last time."""
-        serial, sent, cost = call.serial, call.at, call.cost
-        empty = self._last_empty
-        if empty is None or self.rate is None:
-            first = sent if self._first_sent is None else self._first_sent
-            took = min(max(sent - first, self.second), self.minute)
-            used = self.copy.sent.used_until(serial, sent)
-            self._first_burst, self._first_burst_seconds = used, took
-            self._set_rate(max(used, cost) / (took + min(wait or self.second, self.minute)))
-            self._sample = 0.0
-        elif sent > empty[0]:
-            took, used = sent - empty[0], spent - empty[1]
-            calls, seen = used / max(self.mean, cost), used / took
-            recent, since = self.copy.sent.recent(serial, 3 * _SMALL_SAMPLE)
-            if sent > since > empty[0]:  # before that, more may have come back than was used
-                seen = max(seen, (recent - self.copy.capacity) / (sent - since))
-            # No bucket holds more than a minute's worth.
-            least = self._first_burst / (self.minute + self._first_burst_seconds)
-            self._combine(max(seen, least) if calls < _SMALL_SAMPLE else seen, calls)
-        rate = self.rate or 0.0
-        saved = self._first_burst - rate * self._first_burst_seconds
-        self.copy.capacity = max(cost, saved, rate * _JITTER * self.second)
+    def _guess(self, call: SentCall, wait: float | None) -> None:
+        """Guess how the server counts, and what it allows, after the first rejection."""
+        sent, cost = call.at, call.cost
+        first = sent if self._first_sent is None else self._first_sent
+        used = max(self.copy.sent.used_until(call.serial, sent), cost)
+        took = min(sent - first, self.minute)
+        self._first_burst, self._first_burst_seconds = used, took
+        least = used / (self.minute + took)
+        # A wait is rounded up to whole seconds.
+        by_wait = least if wait is None else cost / max(wait - self.second / 2, self.second / 2)
+        fastest = used / max(took, self.second)
+        self._set_rate(min(max(by_wait, least), fastest) if wait else sqrt(least * fastest))
+        if wait is None or wait <= self._longest_refill(cost) + self.second:
+            return
+        # No bucket needs so long for a call.
+        ends, oldest = sent + wait, self.copy.sent.oldest
+        is_sliding = oldest is not None and abs(ends - oldest - self.minute) < 1.5 * self.second
+        if wait <= self.minute + self.second:
+            self.copy.count_minutes(None if is_sliding else ends)
 
-    def _combine(self, seen: float, calls: float) -> None:
-        """Combine a measurement over so many calls with the earlier ones, by their weight."""
-        rate = self.rate or seen
-        if 4 * calls < self._sample:  # an outlier, or a change that the next one will confirm
-            self._set_rate(0.97 * rate)
-            self._sample /= 2
-        elif abs(seen - rate) > 0.15 * rate or not self._sample:
-            self._set_rate(seen)
-            self._sample = calls
+    def _longest_refill(self, cost: float) -> float:
+        """In how many seconds any bucket has room for a call: none holds more than a minute's."""
+        return cost * (self.minute + self._first_burst_seconds) / max(self._first_burst, cost)
+
+    def _fit(self, last: Rejection) -> None:
+        """Believe the way of counting that explains the last rejections."""
+        self._needs_fit = False
+        rate, mean = self.rate or 1.0, max(self.mean, 1e-9)
+        belief = self._record.explain(self.copy, rate, mean)
+        if belief.is_bucket:
+            self._use_bucket(belief.found, belief.capacity)
         else:
-            self._set_rate(rate + (seen - rate) * calls / (calls + self._sample))
-            self._sample = min(_LARGE_SAMPLE, self._sample + calls)
+            self._use_minutes(belief.found, belief.boundary)
+        self.copy.anchor_bucket(last.serial, last.at - self.copy.jitter, 0.0)
 
-    def _find_window(self, sent: float, wait: float | None, cost: float) -> None:
-        """Find out by long waits that a server counts minutes: a bucket needs no long ones.
+    def _use_bucket(self, found: Explanation, capacity: float) -> None:
+        self.copy.is_bucket, self.copy.sent.boundary = True, None
+        before = self.rate or found.low
+        rate = min(max(before, found.low), found.high)
+        if found.rejections > 1 and found.high < inf:
+            rate = (found.low + found.high) / 2
+            self._be_patient(found, agrees=found.low * _AGREES <= before <= found.high / _AGREES)
+            self._uncertainty = min(_FAST_GROWTH, max(0.0, found.high - found.low) / rate / 2)
+        elif found.high < inf:
+            self._hurry()
+        self._highest = found.high
+        self._set_rate(rate)
+        self.copy.capacity = capacity
 
-        The wait ends when the oldest call is a minute old, or at whole minutes after another wait.
-        """
-        rate, oldest = self.rate or 0.0, self.copy.sent.oldest
-        if not self.copy.is_bucket:
-            self._correct_minute(cost)
-            return
-        if self._is_no_window:
-            return
-        empty = self._last_empty
-        if wait is None and empty is not None and self._rejections_in_row > 1:
-            took = sent - empty[0]
-            if took > self.minute / 6 and took * rate > 3 * self.mean:  # and nothing came back
-                self.copy.count_minutes()
-            return
-        if wait is None or oldest is None or wait < 3 * self.second or wait * rate < 3 * self.mean:
-            return
-        if self.copy.sent.used < 4 * self.mean:
-            return
-        ends, before, near = sent + wait, self._long_wait_end, 1.5 * self.second
-        self._long_wait_end = ends
-        if abs(ends - oldest - self.minute) < near:
-            self.copy.count_minutes()
-        elif before is not None and ends - before > self.minute / 2:
-            shift = (ends - before) % self.minute
-            if min(shift, self.minute - shift) < near:
-                self.copy.count_minutes(min(ends, before + self.minute))
+    def _be_patient(self, found: Explanation, *, agrees: bool) -> None:
+        """Try less often, the more rejections are explained by one limit."""
+        patience = 3 * self._patience if agrees else _PATIENCE * 3.0 ** (found.rejections - 2)
+        self._patience = min(patience, _MOST_PATIENCE)
 
-    def _correct_minute(self, cost: float) -> None:
-        """A minute has what was counted in it; if that is far less than before, none is counted."""
-        used = max(self.copy.sent.used, cost)
-        if used < _FEWER * self.copy.amount:
-            self.copy.is_bucket, self.copy.sent.boundary = True, None
-            self._is_no_window = True
-        else:
-            self.copy.amount = used
+    def _use_minutes(self, found: Explanation, boundary: float | None) -> None:
+        self.copy.is_bucket, self.copy.sent.boundary = False, boundary
+        amount = max(found.low, found.high / 2) if found.high < inf else found.low
+        # One rejection may have been sent in another minute than was thought.
+        is_sure = found.rejections > 1 or self.copy.amount == inf
+        self.copy.amount = amount if is_sure else max(amount, 0.5 * self.copy.amount)
+        self._minutes_before_trial = min(9, 3 * self._minutes_before_trial) if is_sure else 1
+        self._uncertainty = _GROWTH
+        self._is_sure = is_sure
 
     def _hold_for(self, wait: float, now: float, header: HeaderFacts | None) -> None:
         """Let no call go for so long, and then one call alone.

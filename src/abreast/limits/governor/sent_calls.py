@@ -4,9 +4,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from math import floor, inf
+from math import floor
 
 _REMEMBERED_MINUTES = 3
+_REMEMBERED_CALLS = 600  # at least
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class SentCalls:
         self._boundary: float | None = None
         self.used = 0.0  # what was taken in the minute
         self.spent = 0.0  # what was taken since the beginning
+        self.has_forgotten = False
 
     def __iter__(self) -> Iterator[SentCall]:
         """Those that count, the oldest first."""
@@ -70,9 +72,7 @@ class SentCalls:
 
     def leaves_at(self, at: float) -> float:
         """When a call that was sent then no longer counts."""
-        if self._boundary is None:
-            return at + self._minute
-        return self._boundary + (floor((at - self._boundary) / self._minute) + 1) * self._minute
+        return leaves_at(self._boundary, self._minute, at)
 
     def add(self, serial: int, cost: float, now: float) -> None:
         """Record a call that was sent."""
@@ -107,8 +107,11 @@ class SentCalls:
             entry.counts = False
             self.used -= entry.cost
             past.append(entry)
-        while past and past[0].at + _REMEMBERED_MINUTES * self._minute <= now:
+        while (
+            len(past) > _REMEMBERED_CALLS and past[0].at + _REMEMBERED_MINUTES * self._minute <= now
+        ):
             self._by_serial.pop(past.popleft().serial, None)
+            self.has_forgotten = True
 
     def after(self, serial: int) -> list[SentCall]:
         """The calls after that one.
@@ -122,16 +125,6 @@ class SentCalls:
             later.append(entry)
         later.reverse()
         return later
-
-    def recent(self, serial: int, calls: int) -> tuple[float, float]:
-        """What the last calls up to that one took, and when the first of them was sent."""
-        taken, since = 0.0, inf
-        for entry in chain(reversed(self._entries), reversed(self._past)):
-            if entry.serial <= serial and entry.cost:
-                taken, since, calls = taken + entry.cost, entry.at, calls - 1
-                if not calls:
-                    break
-        return taken, since
 
     def used_until(self, serial: int, at: float) -> float:
         """What counted at that time, of the calls up to that one."""
@@ -166,6 +159,13 @@ class SentCalls:
     def spent_until(self, serial: int) -> float:
         """What was taken since the beginning, by the calls up to that one."""
         return self.spent - sum(each.cost for each in self.after(serial))
+
+
+def leaves_at(boundary: float | None, minute: float, at: float) -> float:
+    """When a call that was sent then no longer counts."""
+    if boundary is None:
+        return at + minute
+    return boundary + (floor((at - boundary) / minute) + 1) * minute
 
 
 def replay(
