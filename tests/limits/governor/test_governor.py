@@ -79,6 +79,10 @@ def test_no_call_is_lost_where_a_minute_seemed_to_allow_nothing(seed):
     assert play_random(seed).share > 0.5  # calls went at one a minute
 
 
+def test_unnamed_rejections_beside_as_many_calls_each_time_are_about_the_number_in_flight():
+    assert play_random(3102000326).share > 0.3  # it crept at a rate that was never the limit
+
+
 def test_a_reserve_costs_no_call_of_a_small_minute():
     assert play_random(3101000204).share > 0.95  # five a minute, of which four were used
 

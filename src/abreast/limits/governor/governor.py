@@ -25,6 +25,9 @@ LimitHeaders: TypeAlias = Mapping[Dimension, HeaderFacts]
 CONCURRENCY: Literal["concurrency"] = "concurrency"
 _FIRST_CALL_TIMEOUT = 4.0  # seconds to wait for the first call, before others follow it
 _FEWER = 0.7  # of the calls accepted at once: if fewer are too many, headers are wrong
+_COMPARED = 3  # rejections that name no limit
+_LEAST_COMPARED = 2  # calls in flight; fewer are alike by chance
+_ALIKE, _DIFFERENT = 1.25, 1.5  # times the least of several numbers, for the greatest
 _REPORTED_GROWTH = 0.1  # smaller relative growth of the number in flight is not reported
 
 
@@ -103,6 +106,10 @@ class Governor:
         self._undecided: dict[int, CallPermit] = {}  # may still be rejected; the oldest first
         self._serial = 0
         self._unnamed_is_rate = False  # rejections that name no limit have proved to be of a rate
+        self._unnamed_is_flying = False  # or of the number in flight
+        # The last of them: calls in flight, and calls in the minute before; one for each herd.
+        self._unnamed: list[tuple[int, float]] = []
+        self._unnamed_up_to = 0
         self._headers_read_at = -inf
         self._first_accepted = known.flying is not None
         self._reported: dict[Hit, float | None] = {CONCURRENCY: float(self.search.limit)}
@@ -224,12 +231,38 @@ class Governor:
             accepted and permit.beside < _FEWER * self.search.limit
         ):
             return CONCURRENCY
+        if self._is_about_flying(permit) or (self._unnamed_is_flying and not accepted):
+            return CONCURRENCY
         if self._unnamed_is_rate or accepted or wait is not None:
             if not self._unnamed_is_rate:
-                self._unnamed_is_rate = True
+                self._unnamed_is_rate, self._unnamed_is_flying = True, False
                 self.search.forgive()
             return "requests"
         return CONCURRENCY
+
+    def _is_about_flying(self, permit: CallPermit) -> bool:
+        """Whether rejections without a name were alike in the number in flight, not in the rate.
+
+        What was learned of the rate by them is forgotten then.
+        """
+        if permit.serial <= self._unnamed_up_to:
+            return False
+        self._unnamed_up_to = self._serial
+        used = self.paces["requests"].copy.sent.used_until(permit.serial, permit.sent)
+        self._unnamed = [*self._unnamed, (permit.beside, used)][-_COMPARED:]
+        flying, rates = zip(*self._unnamed, strict=True)
+        if (
+            len(self._unnamed) < _COMPARED
+            or min(flying) < _LEAST_COMPARED
+            or max(flying) > _ALIKE * min(flying)
+            or max(rates) < _DIFFERENT * min(rates)
+        ):
+            return False
+        self._unnamed.clear()
+        self._unnamed_is_rate, self._unnamed_is_flying = False, True
+        self.paces["requests"] = RateEstimate(self._minute).remember(self.paces["requests"], 1.0)
+        self._gates = (*self.paces.items(), *self._allowed.items())
+        return True
 
     def held_until(self, hit: Hit) -> float:
         """The time when the next call may go, as far as that gate is concerned."""
@@ -276,7 +309,8 @@ class Governor:
         if name not in self.paces:  # most providers don't count input and output separately
             self.paces[name] = RateEstimate(self._minute, even=False)
             if costs and costs.get("tokens"):
-                self.paces[name].remember(self.paces["tokens"], costs[name] / costs["tokens"])
+                share = costs[name] / costs["tokens"]
+                self.paces[name].remember(self.paces["tokens"], share)
             self._gates = (*self.paces.items(), *self._allowed.items())
         return self.paces[name]
 
