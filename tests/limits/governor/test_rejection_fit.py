@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from abreast.limits.governor.rejection_fit import (
-    Rejection,
+    RejectedCall,
     buckets,
     explain_bucket,
     explain_minutes,
@@ -27,7 +27,7 @@ def bucket_of(rate, capacity, times):
             level -= 1.0
             accepted.append(SentCall(serial, now, 1.0))
         else:
-            rejected.append(Rejection(serial, now + JITTER, 1.0, None))
+            rejected.append(RejectedCall(serial, now + JITTER, 1.0, None))
     return accepted, rejected
 
 
@@ -56,7 +56,7 @@ def test_the_first_calls_tell_of_each_rate_how_much_a_bucket_holds():
 
 def test_a_minute_that_slides_explains_what_no_bucket_does():
     calls = [SentCall(each, 0.1 * each, 1.0) for each in range(30)]
-    rejections = [Rejection(100 + each, 3.0 + 10 * each, 1.0, None) for each in range(4)]
+    rejections = [RejectedCall(100 + each, 3.0 + 10 * each, 1.0, None) for each in range(4)]
     minutes = explain_minutes(calls, rejections, partial(leaves_at, None, 60.0), 1.5, 0.02)
     assert minutes.rejections == 4
     assert (minutes.low, minutes.high) == (30.0, 31.0)
@@ -68,6 +68,6 @@ def test_a_minute_that_slides_explains_what_no_bucket_does():
 
 
 def test_a_minute_that_has_just_begun_explains_no_rejection():
-    rejections = [Rejection(1, 100.0, 1.0, None)]
+    rejections = [RejectedCall(1, 100.0, 1.0, None)]
     found = explain_minutes([], rejections, partial(leaves_at, 90.0, 60.0), 1.5, 0.02)
     assert (found.rejections, found.high) == (0, inf)

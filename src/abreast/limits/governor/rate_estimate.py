@@ -8,7 +8,7 @@ from math import exp2, floor, inf, sqrt
 from typing import NamedTuple, Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
-from abreast.limits.governor.rejection_fit import Explanation, Rejection
+from abreast.limits.governor.rejection_fit import Explanation, RejectedCall
 from abreast.limits.governor.rejection_record import RejectionRecord
 from abreast.limits.governor.sent_calls import SentCall
 from abreast.limits.governor.slow_start import SlowStart
@@ -401,7 +401,7 @@ class RateEstimate:
             self._guess(call, wait)
         # What the answer would have taken is not known.
         counted = cost if self._even else cost + 0.5 * self.mean
-        rejected = Rejection(serial, sent + self.copy.jitter, counted, wait)
+        rejected = RejectedCall(serial, sent + self.copy.jitter, counted, wait)
         self._record.add(rejected)
         if self._follows_headers:
             self._correct(call, expected, header, wait)
@@ -488,7 +488,7 @@ class RateEstimate:
         """In how many seconds any bucket has room for a call: none holds more than a minute's."""
         return cost * (self.minute + self._first_burst_seconds) / max(self._first_burst, cost)
 
-    def _fit(self, last: Rejection) -> None:
+    def _fit(self, last: RejectedCall) -> None:
         """Believe the way of counting that explains the last rejections."""
         self._needs_fit = False
         rate, mean = self.rate or 1.0, max(self.mean, 1e-9)

@@ -19,7 +19,7 @@ _MOST_RATES = 30
 _NEARLY = 0.9
 
 
-class Rejection(NamedTuple):
+class RejectedCall(NamedTuple):
     """A call that was rejected: when it was sent, what it would have taken, and the wait.
 
     `at` is the latest time at which a call was sent that may have arrived before it.
@@ -45,7 +45,7 @@ class Explanation(NamedTuple):
 
 def explain_minutes(
     calls: Sequence[SentCall],
-    rejections: Sequence[Rejection],
+    rejections: Sequence[RejectedCall],
     leaves_at: Callable[[float], float],
     second: float,
     tolerance: float,
@@ -59,7 +59,7 @@ def explain_minutes(
     ranges: list[tuple[float, float, bool]] = []
     pending = deque(rejections)
 
-    def explain(rejected: Rejection) -> None:
+    def explain(rejected: RejectedCall) -> None:
         nonlocal used, most
         used -= _drop(counted, leaves_at, rejected.at)
         oldest = counted[0].at if counted else rejected.at
@@ -105,11 +105,11 @@ class Span(NamedTuple):
 
     since: float
     calls: Sequence[SentCall]
-    rejected: Rejection | None
+    rejected: RejectedCall | None
     rest: float
 
 
-def spans_of(calls: Sequence[SentCall], rejections: Sequence[Rejection]) -> list[Span]:
+def spans_of(calls: Sequence[SentCall], rejections: Sequence[RejectedCall]) -> list[Span]:
     """The calls between rejections; before the first of them the bucket may have been full."""
     between: list[list[SentCall]] = [[] for _ in range(len(rejections) + 1)]
     index = 0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from abreast.limits.governor.counter_copy import CounterCopy
 from abreast.limits.governor.rejection_fit import (
     Explanation,
-    Rejection,
+    RejectedCall,
     Span,
     buckets,
     explain_bucket,
@@ -39,16 +39,16 @@ class RejectionRecord:
     def __init__(self, *, tolerance: float) -> None:
         """`tolerance` is the part of a limit by which calls may be counted differently."""
         self._tolerance = tolerance
-        self._rejections: list[Rejection] = []
+        self._rejections: list[RejectedCall] = []
         self._count = 0
         self._accepted_again: list[float] = []
 
     @property
-    def last(self) -> Rejection | None:
+    def last(self) -> RejectedCall | None:
         """The last rejection."""
         return self._rejections[-1] if self._rejections else None
 
-    def add(self, rejected: Rejection) -> None:
+    def add(self, rejected: RejectedCall) -> None:
         """Record a rejection."""
         self._rejections = [*self._rejections, rejected][-_REMEMBERED:]
         self._count += 1
@@ -89,7 +89,7 @@ class RejectionRecord:
         best = max(ways, key=goodness)
         return believed if best.found.rejections < max(2, len(known)) else best
 
-    def _known(self, copy: CounterCopy, calls: Sequence[SentCall]) -> list[Rejection]:
+    def _known(self, copy: CounterCopy, calls: Sequence[SentCall]) -> list[RejectedCall]:
         """The rejections of which all calls of the minute before are remembered."""
         known = self._rejections
         if copy.sent.has_forgotten:
@@ -109,7 +109,7 @@ class RejectionRecord:
         self,
         copy: CounterCopy,
         calls: Sequence[SentCall],
-        known: Sequence[Rejection],
+        known: Sequence[RejectedCall],
         boundary: float | None,
     ) -> CountingBelief:
         found = explain_minutes(
@@ -125,7 +125,7 @@ class RejectionRecord:
         self,
         copy: CounterCopy,
         calls: Sequence[SentCall],
-        known: Sequence[Rejection],
+        known: Sequence[RejectedCall],
         believed: tuple[float, float],
     ) -> CountingBelief:
         """The best bucket; if several capacities are as good, the rate is between theirs.
