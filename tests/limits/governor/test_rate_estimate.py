@@ -185,6 +185,20 @@ def test_without_headers_a_wait_until_the_oldest_call_is_a_minute_old_is_a_slidi
     assert estimate.per_minute == pytest.approx(20)
 
 
+def test_without_headers_a_large_minute_is_found_though_its_calls_are_counted_together():
+    estimate = RateEstimate()
+    for serial in range(1, 5001):
+        send(estimate, serial, serial * 0.002)
+    rejected_at(estimate, 5001, 10.2, 50.0)
+    for serial in range(5002, 10002):
+        send(estimate, serial, 70.5 + (serial - 5002) * 0.002)
+        estimate.passed(70.5)
+    rejected_at(estimate, 10002, 80.6, 50.0)
+    estimate.refusal(1.0, 131.0)
+    assert not estimate.copy.is_bucket
+    assert estimate.per_minute == pytest.approx(5000, rel=0.02)
+
+
 def test_without_headers_a_wait_too_long_for_a_bucket_ends_a_fixed_minute():
     estimate = RateEstimate()
     for serial in range(1, 21):

@@ -176,9 +176,11 @@ def _has_room(span: Span, rate: float, capacity: float, jitter: float) -> bool:
     """Whether a bucket with that rate had room for all these calls, as they may have arrived."""
     holds = capacity + rate * jitter
     level, at = min(span.rest, holds), span.since - jitter
-    for call in span.calls:
-        level = min(holds, level + rate * (call.at - at))
-        if level < call.cost and level < holds:
+    for call in span.calls:  # without `min`, which takes half of the time of a fit
+        level += rate * (call.at - at)
+        if level >= holds:
+            level = holds
+        elif level < call.cost:
             return False
         level, at = level - call.cost, call.at
     return True

@@ -21,6 +21,8 @@ _REMEMBERED = 6  # rejections that one way of counting should explain
 _NEAR = 1.5  # seconds: waits are rounded up
 _FEW = 3  # spans of which little is known
 _CAPACITIES = (1.0, 0.5, 0.25, 2.0)  # times what a bucket was thought to hold
+_MOST_SINGLE_CALLS = 1_000  # further ones are counted together, so that a fit takes milliseconds
+_PARTS = 300  # of a minute, in which they are
 _PREFERENCE = 0.1  # of the way of counting that is believed, if another explains as much
 
 
@@ -65,10 +67,9 @@ class RejectionRecord:
         """
         calls = [call for call in copy.sent.remembered() if call.cost > 0]
         known = self._known(copy, calls)
-        ways = [
-            self._bucket(copy, calls, known, (rate, mean)),
-            *(self._minutes(copy, calls, known, each) for each in self._boundaries(copy)),
-        ]
+        ways = [self._bucket(copy, calls, known, (rate, mean))]
+        parts = _gathered(calls, copy.minute / _PARTS)
+        ways += [self._minutes(copy, parts, known, each) for each in self._boundaries(copy)]
         believed = next(
             each
             for each in ways
@@ -161,6 +162,19 @@ class RejectionRecord:
         capacity = min(best, key=lambda each: abs(log(each[1] / middle)))[2]
         explanation = Explanation(most, low, high, waits)
         return CountingBelief(explanation, is_bucket=True, capacity=capacity)
+
+
+def _gathered(calls: Sequence[SentCall], seconds: float) -> Sequence[SentCall]:
+    """The calls; if they are very many, those of so many seconds as one."""
+    if len(calls) <= _MOST_SINGLE_CALLS:
+        return calls
+    found: list[SentCall] = []
+    for call in calls:
+        if found and call.at < found[-1].at + seconds:
+            found[-1] = SentCall(call.serial, found[-1].at, found[-1].cost + call.cost)
+        else:
+            found.append(call)
+    return found
 
 
 def _tried(
