@@ -289,7 +289,7 @@ def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     assert options["addopts"][options["addopts"].index("-m") + 1] == "not soak"
 
 
-@pytest.mark.parametrize(("file", "most"), [("slow", 400), ("unmeasured", 320)])
+@pytest.mark.parametrize(("file", "most"), [("slow", 480), ("unmeasured", 230)])
 def test_what_is_left_out_is_there_and_few(file, most):
     lines = text_of(f"tests/{file}.txt").splitlines()
     listed = [line for line in lines if not line.startswith("#")]
