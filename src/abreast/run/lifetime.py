@@ -37,7 +37,7 @@ class CollectorThreshold:
     """
 
     DEFAULTS: Final = ((700, 10, 10), (2000, 10, 10))  # of Python up to 3.12, and after
-    MOST_NEW_OBJECTS: Final = 10_000  # between two searches: those of 100 calls in flight
+    MOST_NEW_OBJECTS: Final = 20_000  # between two searches: those of 200 calls in flight
     GARBAGE_PART: Final = 0.01  # of the new objects; less than that counts as none
 
     def __init__(self) -> None:
