@@ -83,15 +83,15 @@ define run_suite
 	@$(BIN)/coverage combine --quiet
 endef
 
-# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt), those of Ray, and measuring what is reached, are
-# left to CI, most examples of properties to `make soak`.
+# A newcomer has an answer in minutes: the slowest tests (tests/slow.txt, tests/long.txt), those of Ray, and measuring what
+# is reached, are left to CI, most examples of properties to `make soak`.
 test: $(DEV) ## the suite but for its slowest tests; with CI set, all of them, measured
 ifdef CI
 	@$(MAKE) --no-print-directory .venv/.ray
 	@$(PY) -m benchmarks.peers specify-cli  # its own projects and workflows are run
 	$(run_suite)
 else
-	$(BIN)/pytest -n 4 --dist worksteal --short --hypothesis-profile=quick
+	$(BIN)/pytest -n 4 --dist worksteal --quick --hypothesis-profile=quick
 endif
 
 .coverage: $(DEV) $(TESTED) | .venv/.ray

@@ -47,17 +47,21 @@ for number, heard in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(number, heard)
 
 
+_LONG = Path(__file__).with_name("long.txt")
 _SLOW = Path(__file__).with_name("slow.txt")
 # seconds that one of those may take, unless it says otherwise: they wait for models beside each
 # other
-_LONG = 300
+_SLOW_SECONDS = 300
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--short", action="store_true", help="leave out the tests that tests/slow.txt lists"
     )
-    parser.addoption("--slow", action="store_true", help="run just those")
+    parser.addoption(
+        "--quick", action="store_true", help="leave out those of tests/long.txt as well"
+    )
+    parser.addoption("--slow", action="store_true", help="run just those of tests/slow.txt")
 
 
 def pytest_configure(config):
@@ -99,36 +103,45 @@ def pytest_runtest_protocol(item, nextitem):
 
 
 @cache
-def _listed():
-    """The tests that tests/slow.txt lists: their names, by file."""
+def _listed(listing):
+    """The tests that a file lists: their names, by file."""
     names = {}
-    for line in _SLOW.read_text("utf-8").splitlines():
+    for line in listing.read_text("utf-8").splitlines():
         file, separator, name = line.partition("::")
         if separator:
-            names.setdefault(_SLOW.parents[1] / file, set()).add(name)
+            names.setdefault(listing.parents[1] / file, set()).add(name)
     return names
 
 
 def _is_slow(file, name):
-    return name in _listed().get(file, ())
+    return name in _listed(_SLOW).get(file, ())
+
+
+def _is_long(file, name):
+    return name in _listed(_LONG).get(file, ())
 
 
 def pytest_ignore_collect(collection_path, config):
     """With --slow, pass over files without a slow test: each worker would import all of them."""
     if not config.getoption("--slow") or collection_path.is_dir():
         return None
-    return True if collection_path not in _listed() else None
+    return True if collection_path not in _listed(_SLOW) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector, name):
-    """With --short, leave out what takes longest, which has more time.
+    """With --short, leave out what takes longest, which has more time; with --quick, more.
 
-    With --slow, make tests of just that: each worker would make all the others. CI does both.
+    With --slow, make tests of just that: each worker would make all the others. CI does all but
+    --quick.
     """
-    short, slow = (collector.config.getoption(option) for option in ("--short", "--slow"))
-    if not (short or slow):
+    short, quick, slow = (
+        collector.config.getoption(option) for option in ("--short", "--quick", "--slow")
+    )
+    if not (short or quick or slow):
         return None
+    if quick and _is_long(collector.path, name):
+        return []
     return [] if _is_slow(collector.path, name) is not slow else None
 
 
@@ -141,7 +154,7 @@ def pytest_collection_modifyitems(items, config):
         if item.get_closest_marker("ray") and "PYTEST_XDIST_WORKER" in os.environ:
             item.add_marker(pytest.mark.skip("a cluster is started once: `make test-ray`"))
         if _is_slow(item.path, item.name.partition("[")[0]):
-            item.add_marker(pytest.mark.timeout(_LONG))
+            item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -275,7 +275,7 @@ def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
         "coverage run -m pytest -n 3 --dist worksteal --short --hypothesis-profile=quick",
         "pytest -n 3 --dist worksteal --slow",
     ]
-    quick = ["pytest -n 4 --dist worksteal --short --hypothesis-profile=quick"]
+    quick = ["pytest -n 4 --dist worksteal --quick --hypothesis-profile=quick"]
     for ci, commands in (("true", measured), ("", quick)):
         _, calls = gate.run("make", "test", ci=ci)
         assert sorted(call for call in calls if "pytest" in call) == commands
@@ -289,7 +289,7 @@ def test_the_whole_suite_runs_and_not_a_part_of_it(gate):
     assert options["addopts"][options["addopts"].index("-m") + 1] == "not soak"
 
 
-@pytest.mark.parametrize(("file", "most"), [("slow", 480), ("unmeasured", 230)])
+@pytest.mark.parametrize(("file", "most"), [("slow", 480), ("long", 200), ("unmeasured", 230)])
 def test_what_is_left_out_is_there_and_few(file, most):
     lines = text_of(f"tests/{file}.txt").splitlines()
     listed = [line for line in lines if not line.startswith("#")]
