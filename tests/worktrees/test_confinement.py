@@ -315,12 +315,17 @@ async def test_other_signals_are_told_as_killed(slot, walls):
 
 
 @pytest.mark.parametrize("walls", WALLS)
-async def test_cancelled_everything_is_gone_when_the_cancellation_goes_on(slot, walls, tmp_path):
+async def test_cancelled_everything_is_gone_when_the_cancellation_goes_on(
+    slot, walls, tmp_path, monkeypatch
+):
+    # Other commands are killed at once. A sandbox must not be, before it has ended its daemons.
+    monkeypatch.setattr("abreast.executors.commands.GRACE", 0.0)
     pipe, fifo = open_pipe(tmp_path)
     heard = asyncio.Event()
     asyncio.get_running_loop().add_reader(pipe, heard.set)
     script = (
-        "trap '' TERM; exec 9> $0; echo >&9; (setsid sleep 1000 &) ; while :; do sleep 1000; done"
+        "trap '' TERM; exec 9> $0; (setsid sh -c 'echo >&9; exec sleep 1000' &) ; "
+        "while :; do sleep 1000; done"
     )
     task = asyncio.create_task(
         run_confined(["sh", "-c", script, fifo], slot, walls=walls, writable=[fifo])
@@ -522,7 +527,7 @@ from abreast.worktrees.confinement import run_confined
 
 async def main():
     async with open_worktrees(sys.argv[1], 1) as trees:
-        script = "trap '' TERM; exec 9> $0; echo >&9; (setsid sleep 1000 &) ; "
+        script = "trap '' TERM; exec 9> $0; (setsid sh -c 'echo >&9; exec sleep 1000' &) ; "
         script += "while :; do sleep 1000; done"
         fifo = sys.argv[2]
         await run_confined(["sh", "-c", script, fifo], trees.slots[0], writable=[fifo])

@@ -70,6 +70,7 @@ class CommandRunner(Protocol):
         keep: int = 1 << 20,
         started: Callable[[int], None] | None = None,
         output: Callable[[bytes], None] | None = None,
+        grace: float | None = None,
     ) -> Finished:
         """Run a command until it and its process group are gone; see `Commands.run`."""
 
@@ -147,6 +148,7 @@ class Commands:
         keep: int = 1 << 20,
         started: Callable[[int], None] | None = None,
         output: Callable[[bytes], None] | None = None,
+        grace: float | None = None,
     ) -> Finished:
         """Run a command until it and its process group are gone.
 
@@ -164,6 +166,8 @@ class Commands:
             keep: how many bytes of stdout, and of stderr, are kept; the rest is only counted.
             started: called with the process group's number, once it has run for a few milliseconds.
             output: called with each piece of stdout as it comes, kept or not.
+            grace: seconds between SIGTERM and SIGKILL, also on a second cancellation: for a command
+                that ends what it has started in other process groups.
 
         Raises:
             CommandMissing: `argv[0]` doesn't exist.
@@ -184,7 +188,7 @@ class Commands:
             output is not None,
         )
         job = _Job(request, self._choose_supervisor(), argv, cwd)
-        job.started, job.output = started, output
+        job.started, job.output, job.grace = started, output, grace
         self._jobs[job.number] = job
         job.send()
         try:
@@ -232,7 +236,7 @@ class Commands:
         """Wait until a cancelled command is gone, also when this is cancelled again."""
         grace = GRACE
         while job.number in self._jobs:
-            job.supervisor.send((protocol.END, job.number, grace))
+            job.supervisor.send((protocol.END, job.number, job.grace or grace))
             grace = 0.0
             job.wake = asyncio.get_running_loop().create_future()
             with contextlib.suppress(asyncio.CancelledError):
@@ -284,7 +288,7 @@ class Commands:
             callback(given)
         except Exception as error:  # noqa: BLE001 - raised by `run`, once the command is gone
             job.error = error
-            job.supervisor.send((protocol.END, job.number, GRACE))
+            job.supervisor.send((protocol.END, job.number, job.grace or GRACE))
 
     def _settle(self, job: _Job) -> None:
         del self._jobs[job.number]
@@ -313,6 +317,7 @@ class _Job:
         "argv",
         "cwd",
         "error",
+        "grace",
         "moved",
         "number",
         "output",
@@ -333,6 +338,7 @@ class _Job:
         self.cwd = cwd
         self.started: Callable[[int], None] | None = None
         self.output: Callable[[bytes], None] | None = None
+        self.grace: float | None = None
         self.unanswered = False
         self.moved = False
         self.wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()

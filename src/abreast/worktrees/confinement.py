@@ -174,7 +174,8 @@ async def run_confined(
         walls: how network, files and processes are isolated: by namespaces of our own, else by
             bubblewrap if it is installed, and what these do not isolate by filters (Landlock and
             seccomp); or by only one of these ways.
-        grace: seconds beyond `limits.seconds` until a sandbox that does not answer is given up.
+        grace: seconds beyond `limits.seconds`, or after a cancellation, until a sandbox that does
+            not answer is given up.
         start: runs the sandbox; by default in a new process.
 
     Raises:
@@ -221,6 +222,7 @@ async def run_confined(
                         cwd=str(scratch),
                         env=sandbox_environment(),
                         keep=limits.output,
+                        grace=grace,  # without a namespace, only it can end a daemon
                     )
         return _read_report(argv, limits, most, finished, os.pread(report, 1 << 20, 0))
     finally:

@@ -50,6 +50,7 @@ class RayCommands:
         keep: int = 1 << 20,
         started: Callable[[int], None] | None = None,  # noqa: ARG002 - its group is on a node
         output: Callable[[bytes], None] | None = None,
+        grace: float | None = None,  # noqa: ARG002 - a node ends it as it ends all its commands
     ) -> Finished:
         """Run a command on a node until it and its process group are gone.
 

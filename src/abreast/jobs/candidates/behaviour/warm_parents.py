@@ -41,7 +41,10 @@ _READY_SECONDS: Final = 60.0  # that a parent may take to get warm
 _POLL_MILLISECONDS: Final = 100  # between checks whether the parent has ended
 # By hash seed and number: every run needs these, so they get warm side by side.
 _FIRST_PARENTS: Final = ((0, 0), (0, 1), (1, 0))
-_GRACE_SECONDS: Final = 0.3  # between SIGTERM and SIGKILL for a run that is cancelled
+# Between SIGTERM and SIGKILL for a run that is cancelled: without a namespace, only its sandbox can
+# end a daemon.
+_GRACE_SECONDS: Final = 10.0
+_CLOSE_SECONDS: Final = 0.3  # that the parents have to end by themselves
 _CHUNK: Final = 1 << 16
 
 
@@ -317,7 +320,7 @@ class WarmParents:
         for process in self._processes.values():
             process.leave()
         if self._tasks:
-            _, slow = await asyncio.wait(self._tasks, timeout=_GRACE_SECONDS)
+            _, slow = await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
             for task in slow:
                 task.cancel()
             await asyncio.wait(self._tasks)
