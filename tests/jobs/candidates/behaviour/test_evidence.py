@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from abreast.executors.commands import Commands
+from abreast.jobs.candidates.behaviour.bundle import BUNDLE
 from abreast.jobs.candidates.behaviour.evidence import (
     EvidenceSources,
     calls_workload,
@@ -74,9 +75,15 @@ import asyncio
 print(asyncio.run(Counter(1).later(2)))
 if len(sys.argv) > 1:
     subprocess.run([sys.executable, "-c", "from sums import double; double([9] * 4000)"])
-    subprocess.run([sys.executable, "-c", "from sums import double; double([9] * 40)"])
+    subprocess.run([sys.executable, "-c", "import slowly, sums; sums.double([9] * 40)"])
 """
-FILES = {"sums.py": SUMS, "app.py": APP}
+# A call of this process takes a hundred seconds by the clock that the recording reads.
+SLOWLY = f"""
+from itertools import count
+from {BUNDLE}.child import recording
+recording.perf_counter = count(0, 100).__next__
+"""
+FILES = {"sums.py": SUMS, "app.py": APP, "slowly.py": SLOWLY}
 
 
 @pytest.fixture(autouse=True)
