@@ -112,13 +112,20 @@ class ConcurrencySearch:
         self._ceiling = self._last_ceiling = None
 
     def reject(
-        self, serial: int, last: int, flying: int, pause: tuple[float, float | None, float]
+        self,
+        serial: int,
+        last: int,
+        flying: int,
+        pause: tuple[float, float | None, float],
+        *,
+        left: int | None = None,
     ) -> bool:
         """Record that a call was rejected beside `flying` others; return whether that is news.
 
-        `pause` is the time, the wait that the server asks for, and the length of a second. If no
-        other call of ours was in flight, other clients use the capacity: no call of ours will end
-        and make room, so the next one is held back for a time.
+        `left` are in flight now, if that is another number. `pause` is the time, the wait that the
+        server asks for, and the length of a second. If no other call of ours was in flight, other
+        clients use the capacity: no call of ours will end and make room, so the next one is held
+        back for a time.
         """
         if not flying:
             now, wait, second = pause
@@ -127,8 +134,9 @@ class ConcurrencySearch:
             )
             self._rejections_alone = min(self._rejections_alone + 1, 10)
         if serial <= self._rejected_up_to:
-            # Those that were in flight beside the first one were rejected too, and count less.
-            self._cut(min(self.limit, flying))
+            # Calls that were sent before the first rejection was known. They may have arrived in
+            # another order: what is left when the last of them is rejected was accepted.
+            self._cut(min(self.limit, flying if left is None else left))
             return False
         self._rejected_up_to = last
         before, self._accepted_at_limit, self._accepted_beyond = self._last_ceiling, 0, 0

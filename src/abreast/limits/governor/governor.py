@@ -6,7 +6,8 @@ gate: the number in flight, and each rate. The first call goes alone. A call tha
 within a second counts as accepted, however long its answer takes.
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
@@ -25,9 +26,9 @@ LimitHeaders: TypeAlias = Mapping[Dimension, HeaderFacts]
 CONCURRENCY: Literal["concurrency"] = "concurrency"
 _FIRST_CALL_TIMEOUT = 4.0  # seconds to wait for the first call, before others follow it
 _FEWER = 0.7  # of the calls accepted at once: if fewer are too many, headers are wrong
-_COMPARED = 3  # rejections that name no limit
-_LEAST_COMPARED = 2  # calls in flight; fewer are alike by chance
-_ALIKE, _DIFFERENT = 1.25, 1.5  # times the least of several numbers, for the greatest
+_COMPARED = 6  # rejections that name no limit
+_REMEMBERED = 600  # accepted calls, to compare them with
+_BY_CHANCE = 0.003  # of lanes whose rejections seem to be about the number in flight, and are not
 _REPORTED_GROWTH = 0.1  # smaller relative growth of the number in flight is not reported
 
 
@@ -107,8 +108,8 @@ class Governor:
         self._serial = 0
         self._unnamed_is_rate = False  # rejections that name no limit have proved to be of a rate
         self._unnamed_is_flying = False  # or of the number in flight
-        # The last of them: calls in flight, and calls in the minute before; one for each herd.
-        self._unnamed: list[tuple[int, float]] = []
+        self._unnamed: list[CallPermit] = []  # the last of them; one for each herd
+        self._accepted: deque[CallPermit] = deque(maxlen=_REMEMBERED)
         self._unnamed_up_to = 0
         self._headers_read_at = -inf
         self._first_accepted = known.flying is not None
@@ -201,7 +202,11 @@ class Governor:
                 estimate.passed(permit.sent)
         if hit == CONCURRENCY:
             news = self.search.reject(
-                permit.serial, self._serial, permit.beside, (now, wait, self._second)
+                permit.serial,
+                self._serial,
+                permit.beside,
+                (now, wait, self._second),
+                left=len(self._flying),
             )
         return news
 
@@ -241,21 +246,17 @@ class Governor:
         return CONCURRENCY
 
     def _is_about_flying(self, permit: CallPermit) -> bool:
-        """Whether rejections without a name were alike in the number in flight, not in the rate.
+        """Whether rejections without a name came only while many calls were in flight.
 
-        What was learned of the rate by them is forgotten then.
+        If they were about a rate, they would have come at any time: it must be unlikely that all of
+        them came beside so many. What was learned of the rate by them is forgotten then.
         """
         if permit.serial <= self._unnamed_up_to:
             return False
         self._unnamed_up_to = self._serial
-        used = self.paces["requests"].copy.sent.used_until(permit.serial, permit.sent)
-        self._unnamed = [*self._unnamed, (permit.beside, used)][-_COMPARED:]
-        flying, rates = zip(*self._unnamed, strict=True)
-        if (
-            len(self._unnamed) < _COMPARED
-            or min(flying) < _LEAST_COMPARED
-            or max(flying) > _ALIKE * min(flying)
-            or max(rates) < _DIFFERENT * min(rates)
+        self._unnamed = [*self._unnamed, permit][-_COMPARED:]
+        if not any(
+            self._chance(self._unnamed[at:]) <= _BY_CHANCE for at in range(len(self._unnamed) - 1)
         ):
             return False
         self._unnamed.clear()
@@ -263,6 +264,14 @@ class Governor:
         self.paces["requests"] = RateEstimate(self._minute).remember(self.paces["requests"], 1.0)
         self._gates = (*self.paces.items(), *self._allowed.items())
         return True
+
+    def _chance(self, rejected: Sequence[CallPermit]) -> float:
+        """How likely it is that all of them came beside so many, as calls between them were not."""
+        least = min(permit.beside for permit in rejected)
+        accepted = [each.beside for each in self._accepted if each.serial > rejected[0].serial]
+        as_many = sum(beside >= least for beside in accepted)
+        share: float = (as_many + 1) / (len(accepted) + 1)
+        return share ** len(rejected)
 
     def held_until(self, hit: Hit) -> float:
         """The time when the next call may go, as far as that gate is concerned."""
@@ -329,6 +338,7 @@ class Governor:
 
     def _accept(self, permit: CallPermit, now: float) -> None:
         ended = permit.serial not in self._flying
+        self._accepted.append(permit)
         self.search.accept(permit.serial, permit.sent, permit.beside, ended=ended)
         for estimate in self.paces.values():
             estimate.passed(permit.sent)
