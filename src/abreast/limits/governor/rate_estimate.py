@@ -284,6 +284,8 @@ class RateEstimate:
         if self.copy.is_bucket:
             self._learn_capacity(header, self.copy.sent.cost_of(serial))
         if serial <= self.copy.anchor_serial:
+            if self.copy.is_bucket:  # what is left is known better; how fast it comes back, is not
+                self._measure_by_headers(header, serial, sent)
             return
         self._find_kind(header, serial, sent)
         self._believe(header, serial, sent)
@@ -492,7 +494,7 @@ class RateEstimate:
         """Believe the way of counting that explains the last rejections."""
         self._needs_fit = False
         rate, mean = self.rate or 1.0, max(self.mean, 1e-9)
-        belief = self._record.explain(self.copy, rate, mean)
+        belief = self._record.explain(self.copy, rate, mean, shared=self.limit is not None)
         if belief.is_bucket:
             self._use_bucket(belief.found, belief.capacity)
         else:

@@ -17,6 +17,7 @@ _MOST_CALLS = 300  # between two rejections: the last ones are looked at
 _STEP = 1.2  # between two rates that are tried
 _MOST_RATES = 30
 _NEARLY = 0.9
+_SURE_OF_OTHERS = 4  # rejections that are explained only if others use a part of a rate
 
 
 class RejectedCall(NamedTuple):
@@ -131,11 +132,21 @@ def spans_of(calls: Sequence[SentCall], rejections: Sequence[RejectedCall]) -> l
 
 
 def explain_bucket(
-    spans: Sequence[Span], capacity: float, *, minute: float, jitter: float, tolerance: float
+    spans: Sequence[Span],
+    capacity: float,
+    *,
+    minute: float,
+    jitter: float,
+    tolerance: float,
+    shared: bool = False,
 ) -> Explanation:
-    """The rates of a bucket of that capacity by which the last rejections are explained."""
+    """The rates of a bucket of that capacity by which the last rejections are explained.
+
+    Of a bucket that is `shared`, any part may be used by others.
+    """
     high, explained, used = inf, 0, list[Span]()
-    lowest = _NEARLY * capacity / minute  # no bucket holds more than comes back in a minute
+    # No bucket holds more than comes back in a minute.
+    lowest = 0.0 if shared else _NEARLY * capacity / minute
     for span in reversed(spans):
         most = min(_highest_rate(each, capacity, jitter) for each in _spans_from(span, used))
         rate = min(high, most)
@@ -145,6 +156,8 @@ def explain_bucket(
             break
         high, explained = rate, explained + (span.rejected is not None)
         used.append(span)
+    if shared and explained < _SURE_OF_OTHERS:
+        return explain_bucket(spans, capacity, minute=minute, jitter=jitter, tolerance=tolerance)
     if not used or high == inf:
         return Explanation(explained, lowest, high)
     low, top = lowest, high

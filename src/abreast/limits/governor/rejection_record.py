@@ -59,7 +59,9 @@ class RejectionRecord:
         """Record that a call was accepted after several rejections: a minute may begin then."""
         self._accepted_again = [*self._accepted_again, at][-2:]
 
-    def explain(self, copy: CounterCopy, rate: float, mean: float) -> CountingBelief:
+    def explain(
+        self, copy: CounterCopy, rate: float, mean: float, *, shared: bool
+    ) -> CountingBelief:
         """The way of counting that explains all of the last rejections.
 
         If none does, it is the one that `copy` has. If several do, it is the one that explains the
@@ -67,7 +69,7 @@ class RejectionRecord:
         """
         calls = [call for call in copy.sent.remembered() if call.cost > 0]
         known = self._known(copy, calls)
-        ways = [self._bucket(copy, calls, known, (rate, mean))]
+        ways = [self._bucket(copy, calls, known, (rate, mean), shared=shared)]
         parts = _gathered(calls, copy.minute / _PARTS)
         ways += [self._minutes(copy, parts, known, each) for each in self._boundaries(copy)]
         believed = next(
@@ -128,6 +130,8 @@ class RejectionRecord:
         calls: Sequence[SentCall],
         known: Sequence[RejectedCall],
         believed: tuple[float, float],
+        *,
+        shared: bool,
     ) -> CountingBelief:
         """The best bucket; if several capacities are as good, the rate is between theirs.
 
@@ -144,11 +148,14 @@ class RejectionRecord:
                     minute=copy.minute,
                     jitter=copy.jitter,
                     tolerance=self._tolerance,
+                    shared=shared and number == 0,
                 ),
                 start,
                 capacity,
             )
-            for start, capacity in _tried(copy, spans, (rate, mean), is_complete=is_complete)
+            for number, (start, capacity) in enumerate(
+                _tried(copy, spans, (rate, mean), is_complete=is_complete)
+            )
         ]
         most = max(each.rejections for each, _, _ in found)
         if len(spans) > _FEW and most < len(known):
