@@ -15,7 +15,7 @@ from abreast.jobs.candidates.timing.intervals import Interval
 FIRST_BY_CHANCE = 1 / 3  # of a lap: that one of three equal arms is the first, or the last
 PLAIN_RATIO = 2.0  # a plainly faster candidate is faster than both others by this, in every lap
 # The share of equal candidates that may be called slower at a look. Nothing is accepted by it.
-_FALSE_SLOWER = 2e-4
+_FALSE_SLOWER = 1e-3
 
 
 class Lap(NamedTuple):
@@ -45,7 +45,7 @@ def judge_laps(
     This may be asked after every lap: what holds for all laps so far held for the first ones, too.
 
     Slower: it is the slowest in so many laps, at least half of them, that chance would give with a
-    probability of 0.02%, and by the median it is slower by more than `alike`.
+    probability of 0.1%, and by the median it is slower by more than `alike`.
     """
     if FIRST_BY_CHANCE ** len(laps) <= false_faster:
         found, noise = _intervals(laps, len(laps))
