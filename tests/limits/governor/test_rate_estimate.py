@@ -287,6 +287,18 @@ def test_a_bucket_that_is_never_full_has_the_rate_at_which_calls_were_rejected()
     assert estimate.per_minute == pytest.approx(30, rel=0.05)
 
 
+def test_a_wait_that_proves_too_short_is_taken_for_longer():
+    estimate = RateEstimate()
+    send(estimate, 1, 0.0)
+    rejected_at(estimate, 2, 1.0, 4.0)
+    assert estimate.hold == pytest.approx(5.0)
+    assert estimate.refusal(1.0, 5.0) is None
+    rejected_at(estimate, 3, 5.0, 3.0)  # it was a quarter of what it should be
+    assert estimate.hold == pytest.approx(11.0)
+    rejected_at(estimate, 4, 13.0, 1.0)
+    assert estimate.hold == pytest.approx(17.0)
+
+
 def test_headers_are_doubted_for_a_time_if_they_prove_wrong_three_times():
     estimate = started(HeaderFacts(600, 599, 0.1))
     for serial in (2, 3, 4):

@@ -25,6 +25,7 @@ _GROWTH = 0.01  # how much faster than measured, doubled with each sample of acc
 _FAST_GROWTH = 0.25  # if next to nothing was measured
 _MOST_SURPRISES, _SOON = 3, 50  # rejections in spite of headers, within so many calls each
 _PATIENCE, _MOST_PATIENCE = 16.0, 400.0  # calls that pass before a rate is tried faster
+_MOST_WAIT_TIMES = 4.0  # how much longer than a server says
 _DOUBLINGS = 6  # of that growth, in so many calls
 _MORE = 2  # calls more than were possible: the rate is higher than it was
 _AGREES = 0.95  # of a rate: one that differs by less is the same
@@ -78,8 +79,8 @@ class RateEstimate:
         self._rejected_up_to = 0
         self._rejections_in_row = 0
         self._last_empty: tuple[float, float] | None = None  # when, and what was spent until then
-        self._first_burst = 0.0  # what was accepted before the first rejection, and in what time
-        self._first_burst_seconds = 0.0
+        # What was accepted before the first rejection, and in what time.
+        self._first_burst = self._first_burst_seconds = 0.0
         # What an answer takes is known only afterwards.
         self._record = RejectionRecord(tolerance=0.02 if even else 0.05)
         self._needs_fit = False
@@ -98,6 +99,7 @@ class RateEstimate:
         self._probe_pending = False
         self._probe_is_early = False  # it goes before the server's time
         self._obeys_wait = False
+        self._wait_times = 1.0  # how much longer than the server says it has proved to take
         if rate is not None:
             self._set_rate(rate / minute, max(1.0, rate / 60))
             self.copy.anchor(0, 0.0, self.copy.capacity)
@@ -386,7 +388,8 @@ class RateEstimate:
         """
         serial, sent, cost = call.serial, call.at, call.cost
         self.settle(serial, 0.0)
-        if self._probe is not None and sent >= self._probe:
+        is_probe = self._probe is not None and sent >= self._probe
+        if is_probe:
             self._probe = None
         if serial <= self._rejected_up_to:
             return False
@@ -416,12 +419,17 @@ class RateEstimate:
         self._passed = 0
         self._quiet_since = now
         self._quiet_minutes = 0
-        if wait is None:
-            wait = min(
-                self.minute / 4, self.second * 0.5 * 2.0 ** min(self._rejections_in_row - 1, 6)
-            )
-        self._hold_for(wait, now, header)
+        self._hold_for(self._wait_of(wait, is_probe=is_probe), now, header)
         return True
+
+    def _wait_of(self, wait: float | None, *, is_probe: bool) -> float:
+        """How long no call goes: as the server says, or longer if that has proved too short."""
+        if wait is None:
+            doublings = min(self._rejections_in_row - 1, 6)
+            return min(self.minute / 4, self.second * 0.5 * 2.0**doublings)
+        if is_probe and self._rejections_in_row > 1 and not self._probe_is_early:
+            self._wait_times = min(2 * self._wait_times, _MOST_WAIT_TIMES)
+        return max(wait, min(self._wait_times * wait, self.minute))
 
     def _count_surprise(self, serial: int) -> None:
         """Do not believe headers for a time by which several calls should have been accepted.
