@@ -99,3 +99,19 @@ def test_a_limit_that_halves_is_not_taken_for_the_same():
     calls.rejected()
     assert calls.search.limit == 1
     assert accepted_until_trial(calls) == first
+
+
+def test_a_number_that_was_accepted_is_kept_if_more_are_too_many():
+    calls = Calls(known=31)
+    calls.rejected()
+    accepted_until_trial(calls)
+    calls.accepted(4)
+    assert calls.search.limit == 32
+    calls.search.reject(calls.serial + 1, calls.serial + 1, 28, NO_WAIT)  # calls overtake others
+    assert calls.search.limit == 31
+
+
+def test_the_first_trial_comes_after_many_calls():
+    calls = Calls(known=31)
+    calls.rejected()
+    assert accepted_until_trial(calls) > 50

@@ -2,10 +2,10 @@
 
 from math import inf
 
-_CALLS_BEFORE_TRIAL = 20  # accepted calls at the limit, before one more is tried
+_CALLS_BEFORE_TRIAL = 60  # accepted calls at the limit, before one more is tried
 _CALLS_BEFORE_TRIAL_OF_GUESS = 5  # after a cut to fewer than were rejected
 _TRIAL_INTERVAL_GROWTH = 3  # how much rarer trials become with each that fails
-_MAX_CALLS_BEFORE_TRIAL = 800
+_MAX_CALLS_BEFORE_TRIAL = 540
 _CALLS_OF_TRIAL = 4  # accepted beside one more, before still more are tried
 _RENEWED_GROWTH = 8  # an eighth more at once, after one more was accepted
 _ABOUT_THE_SAME = 0.17  # relative difference of two numbers in flight at which calls were rejected
@@ -85,7 +85,7 @@ class ConcurrencySearch:
             if self._accepted_beyond < _CALLS_OF_TRIAL:
                 return
             self._accepted_beyond = 0
-            self._ceiling = None
+            self._ceiling, self._last_ceiling = None, self.limit
             self.limit = min(self.limit + self._step, self._cap or self.limit + self._step)
             self._step = min(2 * self._step, max(1, self.limit // _RENEWED_GROWTH))
         if self._ceiling is None:
@@ -140,8 +140,8 @@ class ConcurrencySearch:
             return False
         self._rejected_up_to = last
         before, self._accepted_at_limit, self._accepted_beyond = self._last_ceiling, 0, 0
-        if self._ceiling is not None and self.limit > self._ceiling:
-            flying = max(flying, self._ceiling)  # only what was tried is too much
+        if before is not None and self.limit > before:
+            flying = max(flying, before)  # only what was tried is too much
         elif self._rejections_in_row:  # far fewer are accepted than before
             flying -= min(flying // 2, 2 ** min(self._rejections_in_row, 10) - 1)
         self._cut(flying)
