@@ -97,6 +97,31 @@ def test_a_part_that_others_use_is_seen_although_answers_are_older_than_rejectio
     assert found.share > 0.88
 
 
+@pytest.mark.parametrize(
+    ("seed", "share", "rejected"),
+    [
+        (7001000001, 0.95, 0.015),
+        (7002000036, 0.85, 0.015),
+        (7001000143, 0.9, 0.03),
+        (7002000010, 0.95, 0.025),
+        (7001000022, 0.8, 0.03),
+    ],
+)
+def test_what_was_learned_of_a_limit_is_given_up_when_it_changes(seed, share, rejected):
+    found = play_random(seed)
+    assert found.share > share
+    assert found.rejected_share < rejected
+
+
+@pytest.mark.parametrize("seed", [7002000067, 7001000005, 7001000186])
+def test_a_limit_that_old_headers_tell_costs_few_rejections(seed):
+    assert play_random(seed).rejected_share < 0.005
+
+
+def test_a_bucket_is_not_taken_for_a_minute_that_explains_no_more():
+    assert play_random(7001000158).rejected_share < 0.01
+
+
 def test_a_reserve_costs_no_call_of_a_small_minute():
     assert play_random(3101000204).share > 0.95  # five a minute, of which four were used
 

@@ -287,6 +287,54 @@ def test_a_bucket_that_is_never_full_has_the_rate_at_which_calls_were_rejected()
     assert estimate.per_minute == pytest.approx(30, rel=0.05)
 
 
+def run_bucket(estimate, limits, minutes, now=0.0):
+    """Rejections and accepted calls by a bucket whose limit per minute changes after each time."""
+    level, serial, rejected, accepted = limits[0], 0, 0, 0
+    for limit in limits:
+        until, level = now + 60 * minutes, min(level, limit)
+        while now < until:
+            when = estimate.refusal(1.0, now)
+            later = now if when is None else max(when, now + 1e-6)
+            level, now = min(limit, level + (later - now) * limit / 60), later
+            if when is not None:
+                continue
+            serial += 1
+            call = send(estimate, serial, now)
+            if level >= 1.0:
+                level, accepted = level - 1.0, accepted + 1
+                estimate.passed(now)
+            else:
+                rejected += 1
+                estimate.reject(call, now, None)
+    return rejected, accepted
+
+
+def test_a_limit_that_does_not_explain_the_last_rejections_is_given_up():
+    rejected, accepted = run_bucket(RateEstimate(), [120.0, 60.0], 8)
+    assert rejected < 20  # older ones are explained by the limit of before
+    assert accepted > 0.95 * 8 * 180
+
+
+def test_a_limit_that_rises_is_not_explained_by_rejections_of_before():
+    rejected, accepted = run_bucket(RateEstimate(), [60.0, 120.0], 8)
+    assert rejected < 20
+    assert accepted > 0.9 * 8 * 180
+
+
+def test_a_rate_that_is_known_closely_is_seldom_tried_faster():
+    rejected, accepted = run_bucket(RateEstimate(), [120.0], 10)
+    assert rejected <= 7
+    assert accepted > 0.98 * 10 * 120
+
+
+def test_no_more_is_tried_than_headers_claim_though_they_are_old():
+    estimate = started(HeaderFacts(60, 59, 1.0))
+    estimate.reject(send(estimate, 2, 1.0), 1.1, 1.0, HeaderFacts(60, 30, 30.0))
+    assert not estimate.trusted
+    times = send_all(estimate, 3, 2.2, 600.0)
+    assert len([when for when in times if when >= 120]) <= 8 * 60 + 1
+
+
 def test_a_wait_that_proves_too_short_is_taken_for_longer():
     estimate = RateEstimate()
     send(estimate, 1, 0.0)

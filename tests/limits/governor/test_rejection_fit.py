@@ -71,3 +71,13 @@ def test_a_minute_that_has_just_begun_explains_no_rejection():
     rejections = [RejectedCall(1, 100.0, 1.0, None)]
     found = explain_minutes([], rejections, partial(leaves_at, 90.0, 60.0), 1.5, 0.02)
     assert (found.rejections, found.high) == (0, inf)
+
+
+def test_very_many_calls_between_two_rejections_still_bound_the_rate():
+    times = [*(0.2 * each for each in range(60)), *(20 + 0.74 * each for each in range(1300))]
+    calls, rejections = bucket_of(1.3, 8.0, times)
+    found = explained(calls, [rejections[0], rejections[-1]], 8.0)
+    assert rejections[-1].serial - rejections[0].serial > 600
+    assert found.rejections == 2
+    assert found.low >= 1.3 / 1.05
+    assert found.high <= 1.3 * 1.05

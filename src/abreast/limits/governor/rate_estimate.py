@@ -24,7 +24,9 @@ _WINDOW_RESERVE = 0.02  # of what a minute allows
 _GROWTH = 0.01  # how much faster than measured, doubled with each sample of accepted calls
 _FAST_GROWTH = 0.25  # if next to nothing was measured
 _MOST_SURPRISES, _SOON = 3, 50  # rejections in spite of headers, within so many calls each
-_PATIENCE, _MOST_PATIENCE = 16.0, 400.0  # calls that pass before a rate is tried faster
+_PATIENCE, _MOST_PATIENCE = 16.0, 800.0  # calls that pass before a rate is tried faster
+_CALLS_IF_SURE = 8.0  # before a faster trial, divided by how uncertain a rate is
+_CALLS_OF_CALLS = 20  # before a faster trial, for each call by which a rate is known
 _MOST_WAIT_TIMES = 4.0  # how much longer than a server says
 _DOUBLINGS = 6  # of that growth, in so many calls
 _MORE = 2  # calls more than were possible: the rate is higher than it was
@@ -171,15 +173,16 @@ class RateEstimate:
             self._notice_more(now)
             doublings = min(10.0, _DOUBLINGS * self._passed / self._patience)
             growth = max(self._uncertainty, 1 / self._patience) * (exp2(doublings) - 1.0)
-            if growth >= 1.0:
-                self._set_rate(2 * (self.rate or 0.0))
+            rate, most = self.rate or 0.0, self._most
+            if growth >= 1.0 and rate < most:
+                self._set_rate(min(2 * rate, most))
                 self._passed = 0
                 self._hurry()
             else:
-                self.copy.speed = (self.rate or 0.0) * (1.0 + growth)
+                self.copy.speed = max(rate, min(rate * (1.0 + growth), most))
         elif self._is_reached and not self._is_sure:
             self._is_reached = False
-            self.copy.amount *= 2.0  # one rejection is little to go by
+            self._enlarge(2.0)  # one rejection is little to go by
         elif now >= self._quiet_since + self.minute:
             self._quiet_since = now
             if self._was_reached:
@@ -187,7 +190,16 @@ class RateEstimate:
                 self._quiet_minutes = min(self._quiet_minutes + 1, 20)
                 if self._quiet_minutes >= self._minutes_before_trial:
                     more = self._quiet_minutes - self._minutes_before_trial
-                    self.copy.amount *= 1.0 + self._uncertainty * 2.0**more
+                    self._enlarge(1.0 + self._uncertainty * 2.0**more)
+
+    @property
+    def _most(self) -> float:
+        """The highest rate that is tried: headers may claim too much, but not too little."""
+        return inf if self.limit is None else self.limit / self.minute
+
+    def _enlarge(self, times: float) -> None:
+        amount = self.copy.amount
+        self.copy.amount = max(amount, min(times * amount, self._most * self.minute))
 
     def _notice_more(self, now: float) -> None:
         """Try faster soon if more was accepted than a bucket of the highest rate would have had."""
@@ -196,6 +208,7 @@ class RateEstimate:
             spent = self.copy.sent.spent - spent
             if spent > self._highest * (now - since) + _MORE * self.mean:
                 self._highest = inf
+                self._record.forget()
                 self._hurry()
 
     def _hurry(self) -> None:
@@ -203,7 +216,11 @@ class RateEstimate:
 
         Before what was saved up is used, nothing is learned of it.
         """
-        saved = self.copy.capacity / self.mean if self.copy.capacity < inf and self.mean else 0.0
+        saved = (
+            (self.rate or 0.0) * self.minute / self.mean
+            if self.copy.capacity < inf and self.mean
+            else 0.0
+        )
         self._patience, self._uncertainty = max(_PATIENCE, saved), _FAST_GROWTH
 
     # --- observations
@@ -515,8 +532,9 @@ class RateEstimate:
         rate = min(max(before, found.low), found.high)
         if found.rejections > 1 and found.high < inf:
             rate = (found.low + found.high) / 2
-            self._be_patient(found, agrees=found.low * _AGREES <= before <= found.high / _AGREES)
+            agrees = found.low * _AGREES <= before <= found.high / _AGREES
             self._uncertainty = min(_FAST_GROWTH, max(0.0, found.high - found.low) / rate / 2)
+            self._be_patient(found, agrees=agrees)
         elif found.high < inf:
             self._hurry()
         self._highest = found.high
@@ -524,9 +542,11 @@ class RateEstimate:
         self.copy.capacity = capacity
 
     def _be_patient(self, found: Explanation, *, agrees: bool) -> None:
-        """Try less often, the more rejections are explained by one limit."""
+        """Try less often, the more rejections are explained by one limit, and the closer."""
         patience = 3 * self._patience if agrees else _PATIENCE * 3.0 ** (found.rejections - 2)
-        self._patience = min(patience, _MOST_PATIENCE)
+        if_sure = _CALLS_IF_SURE / max(self._uncertainty, 1 / _MOST_PATIENCE)
+        most = _CALLS_OF_CALLS * self._record.calls_since(found.rejections)
+        self._patience = min(max(patience, min(if_sure, most)), _MOST_PATIENCE)
 
     def _use_minutes(self, found: Explanation, boundary: float | None) -> None:
         self.copy.is_bucket, self.copy.sent.boundary = False, boundary

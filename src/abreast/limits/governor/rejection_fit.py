@@ -7,13 +7,15 @@ after the other, by one and the same limit, is believed.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
 from abreast.limits.governor.sent_calls import SentCall
 
 _BISECTIONS = 12
-_MOST_CALLS = 300  # between two rejections: the last ones are looked at
+_MOST_CALLS = 300  # between two rejections: the last ones are looked at one by one
+_GROUP = 20  # of those before
 _STEP = 1.2  # between two rates that are tried
 _MOST_RATES = 30
 _NEARLY = 0.9
@@ -101,13 +103,15 @@ def _drop(counted: deque[SentCall], leaves_at: Callable[[float], float], now: fl
 class Span(NamedTuple):
     """The calls since a time, and the rejection that followed; None if none has yet.
 
-    The bucket was empty at first, but for the rest that was too little for a call; or full.
+    The bucket was empty at first, but for the rest that was too little for a call; or full. If
+    there are very many calls, those that came `earlier` are counted together.
     """
 
     since: float
     calls: Sequence[SentCall]
     rejected: RejectedCall | None
     rest: float
+    earlier: Sequence[SentCall] = ()
 
 
 def spans_of(calls: Sequence[SentCall], rejections: Sequence[RejectedCall]) -> list[Span]:
@@ -119,9 +123,13 @@ def spans_of(calls: Sequence[SentCall], rejections: Sequence[RejectedCall]) -> l
             index += 1
         between[index].append(call)
     spans = [
-        Span(before.at, part, rejected, before.cost)
-        if len(part) <= _MOST_CALLS
-        else Span(part[-_MOST_CALLS].at, part[-_MOST_CALLS:], rejected, inf)
+        Span(
+            before.at,
+            part[-_MOST_CALLS:],
+            rejected,
+            before.cost,
+            _together(part[:-_MOST_CALLS], _GROUP),
+        )
         for before, part, rejected in zip(
             rejections, between[1:], [*rejections[1:], None], strict=True
         )
@@ -129,6 +137,14 @@ def spans_of(calls: Sequence[SentCall], rejections: Sequence[RejectedCall]) -> l
     first = between[0][-_MOST_CALLS:]
     since = first[0].at if first else rejections[0].at
     return [Span(since, first, rejections[0], inf), *spans]
+
+
+def _together(calls: Sequence[SentCall], most: int) -> list[SentCall]:
+    """Calls in groups of so many, each as one that was sent when its first one was."""
+    groups = [calls[at : at + most] for at in range(0, len(calls), most)]
+    return [
+        SentCall(group[0].serial, group[0].at, sum(each.cost for each in group)) for group in groups
+    ]
 
 
 def explain_bucket(
@@ -181,14 +197,19 @@ def _spans_from(span: Span, later: Sequence[Span]) -> list[Span]:
     calls, last = list(span.calls), span.rejected
     for each in reversed(later):
         if each.rejected is not None:
-            calls, last = [*calls, *each.calls], each.rejected
-    return [span, Span(span.since, calls, last, span.rest)]
+            calls, last = [*calls, *each.earlier, *each.calls], each.rejected
+    return [span, Span(span.since, calls, last, span.rest, span.earlier)]
 
 
 def _has_room(span: Span, rate: float, capacity: float, jitter: float) -> bool:
     """Whether a bucket with that rate had room for all these calls, as they may have arrived."""
     holds = capacity + rate * jitter
     level, at = min(span.rest, holds), span.since - jitter
+    for group in span.earlier:  # the calls of the group before have been accepted by then
+        level = min(holds, level + rate * (group.at - at))
+        if level < 0.0:
+            return False
+        level, at = level - group.cost, group.at
     for call in span.calls:  # without `min`, which takes half of the time of a fit
         level += rate * (call.at - at)
         if level >= holds:
@@ -204,7 +225,7 @@ def _highest_rate(span: Span, capacity: float, jitter: float) -> float:
     if span.rejected is None or span.rest == inf:
         return inf
     now, needed, highest, used = span.rejected.at, min(span.rejected.cost, capacity), 0.0, 0.0
-    for call in reversed(span.calls):  # if the bucket was full before this call
+    for call in chain(reversed(span.calls), reversed(span.earlier)):  # if full before this call
         used += call.cost
         took = max(now - call.at - jitter, jitter)
         highest = max(highest, (used + needed - capacity) / took)

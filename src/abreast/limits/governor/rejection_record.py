@@ -19,6 +19,7 @@ from abreast.limits.governor.sent_calls import SentCall, leaves_at
 
 _REMEMBERED = 6  # rejections that one way of counting should explain
 _NEAR = 1.5  # seconds: waits are rounded up
+_RECENT = 3  # rejections, the last ones: if a belief does not explain them, limits have changed
 _FEW = 3  # spans of which little is known
 _CAPACITIES = (1.0, 0.5, 0.25, 2.0)  # times what a bucket was thought to hold
 _MOST_SINGLE_CALLS = 1_000  # further ones are counted together, so that a fit takes milliseconds
@@ -50,10 +51,18 @@ class RejectionRecord:
         """The last rejection."""
         return self._rejections[-1] if self._rejections else None
 
+    def calls_since(self, rejections: int) -> int:
+        """How many calls were sent between the first and the last of so many last rejections."""
+        return self._rejections[-1].serial - self._rejections[-rejections:][0].serial
+
     def add(self, rejected: RejectedCall) -> None:
         """Record a rejection."""
         self._rejections = [*self._rejections, rejected][-_REMEMBERED:]
         self._count += 1
+
+    def forget(self) -> None:
+        """Forget all but the last: the limit that explained them has changed."""
+        self._rejections = self._rejections[-1:]
 
     def accept_again(self, at: float) -> None:
         """Record that a call was accepted after several rejections: a minute may begin then."""
@@ -79,18 +88,26 @@ class RejectionRecord:
             and (each.is_bucket or each.boundary == copy.sent.boundary)
         )
 
-        def goodness(way: CountingBelief) -> tuple[int, int, float]:
+        def goodness(way: CountingBelief) -> tuple[int, int, bool, bool, float]:
             found = way.found
-            middle = (found.low + found.high) / 2 if found.high < inf else found.low
+            allowed = found.low
+            if found.high < inf:
+                middle = (found.low + found.high) / 2
+                allowed = middle if way.is_bucket else max(found.low, found.high / 2)
             preference = 1 + _PREFERENCE if way is believed else 1.0
             return (
                 found.rejections,
                 found.waits - (way.boundary is not None),  # it begins at the end of one of them
-                middle * (copy.minute if way.is_bucket else 1.0) * preference,
+                way is believed and found.rejections >= _RECENT,
+                not (way.is_bucket or copy.is_bucket),  # minutes are never believed without cause
+                allowed * (copy.minute if way.is_bucket else 1.0) * preference,
             )
 
         best = max(ways, key=goodness)
-        return believed if best.found.rejections < max(2, len(known)) else best
+        if best.found.rejections < max(2, min(len(known), _RECENT)):
+            return believed
+        keeps = best.found.rejections < len(known) and believed.found.rejections >= _RECENT
+        return believed if keeps else best
 
     def _known(self, copy: CounterCopy, calls: Sequence[SentCall]) -> list[RejectedCall]:
         """The rejections of which all calls of the minute before are remembered."""
@@ -158,7 +175,7 @@ class RejectionRecord:
             )
         ]
         most = max(each.rejections for each, _, _ in found)
-        if len(spans) > _FEW and most < len(known):
+        if len(spans) > _FEW and most < len(known) and found[0][0].rejections >= _RECENT:
             found = found[:1]
             most = found[0][0].rejections
         best = [each for each in found if each[0].rejections == most]
