@@ -88,6 +88,10 @@ def test_unnamed_rejections_that_come_only_beside_many_calls_are_about_their_num
     assert found.share > share  # it crept at a rate that was never the limit
 
 
+def test_an_unnamed_rejection_with_a_wait_is_about_a_rate_though_headers_show_enough_left():
+    assert play_random(7001000174).share > 0.8  # it went on with one call in flight
+
+
 @pytest.mark.parametrize(
     ("seed", "rejected"), [(6001000143, 0.02), (6001000149, 0.02), (6001000068, 0.08)]
 )

@@ -220,8 +220,8 @@ class Governor:
         """Which limit a rejection was about, if it does not say so or headers contradict it.
 
         The one of which headers show too little. If they show enough of all, or if there are none,
-        the number in flight; but a call that is rejected beside fewer others than were accepted
-        before was sent too soon.
+        a rate if the server asks for a wait, else the number in flight; but a call that is rejected
+        beside fewer others than were accepted before was sent too soon.
         """
         missing: list[Dimension] = [
             name for name, facts in told.items() if facts.left < permit.costs.get(name, 0.0)
@@ -232,8 +232,10 @@ class Governor:
         if missing:
             return missing[0]
         accepted = self.search.accepts(permit.beside, permit.serial)
-        if any(self._rate_estimate(name).trusted for name in told) and not (
-            accepted and permit.beside < _FEWER * self.search.limit
+        if (
+            wait is None
+            and any(self._rate_estimate(name).trusted for name in told)
+            and not (accepted and permit.beside < _FEWER * self.search.limit)
         ):
             return CONCURRENCY
         if self._is_about_flying(permit) or (self._unnamed_is_flying and not accepted):
