@@ -29,6 +29,7 @@ _CALLS_IF_SURE = 8.0  # before a faster trial, divided by how uncertain a rate i
 _CALLS_OF_CALLS = 20  # before a faster trial, for each call by which a rate is known
 _MOST_WAIT_TIMES = 4.0  # how much longer than a server says
 _DOUBLINGS = 6  # of that growth, in so many calls
+_EXPLAINED = 3  # rejections, by which it is known how the server counts
 _MORE = 2  # calls more than were possible: the rate is higher than it was
 _AGREES = 0.95  # of a rate: one that differs by less is the same
 
@@ -101,6 +102,7 @@ class RateEstimate:
         self._probe_pending = False
         self._probe_is_early = False  # it goes before the server's time
         self._obeys_wait = False
+        self._explained = 0  # rejections that what is believed explains
         self._wait_times = 1.0  # how much longer than the server says it has proved to take
         if rate is not None:
             self._set_rate(rate / minute, max(1.0, rate / 60))
@@ -520,6 +522,7 @@ class RateEstimate:
         self._needs_fit = False
         rate, mean = self.rate or 1.0, max(self.mean, 1e-9)
         belief = self._record.explain(self.copy, rate, mean, shared=self.limit is not None)
+        self._explained = belief.found.rejections
         if belief.is_bucket:
             self._use_bucket(belief.found, belief.capacity)
         else:
@@ -561,6 +564,8 @@ class RateEstimate:
     def _hold_for(self, wait: float, now: float, header: HeaderFacts | None) -> None:
         """Let no call go for so long, and then one call alone.
 
+        If the server always asks for the same wait, and what is believed explains some rejections,
+        the one call goes as soon as there should be room.
         A wait of more than a minute is not that of a limit per minute: the one call goes after a
         minute at the latest, or when the headers say that all is back. If it is rejected too, the
         server's wait is obeyed from then on.
@@ -570,6 +575,10 @@ class RateEstimate:
             if header is None or not self.trusted or not header.reset
             else min(self.minute, header.reset + 0.1 * self.second)
         )
+        is_known = self._explained >= _EXPLAINED and self._record.has_constant_wait
+        if is_known and self._rejections_in_row == 1:
+            there_is_room = self.copy.next_chance(self.mean, 0.0, now)
+            longest = min(longest, max(there_is_room - now, 0.5 * self.second))
         if self._probe_is_early and self._rejections_in_row > 1:
             self._obeys_wait = True
         self._probe_is_early = not self._obeys_wait and wait > longest

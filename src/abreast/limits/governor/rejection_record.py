@@ -55,6 +55,11 @@ class RejectionRecord:
         """How many calls were sent between the first and the last of so many last rejections."""
         return self._rejections[-1].serial - self._rejections[-rejections:][0].serial
 
+    @property
+    def has_constant_wait(self) -> bool:
+        """Whether the server asked for the same wait, or for none, at all rejections."""
+        return len({each.wait for each in self._rejections}) == 1
+
     def add(self, rejected: RejectedCall) -> None:
         """Record a rejection."""
         self._rejections = [*self._rejections, rejected][-_REMEMBERED:]
