@@ -97,6 +97,11 @@ def test_a_wait_that_is_always_the_same_is_not_waited_for_once_the_limit_is_know
     assert play_random(seed).share > 0.85  # it waited half a minute for a second's worth
 
 
+@pytest.mark.parametrize(("seed", "share"), [(7001000008, 0.85), (7002000117, 0.65)])
+def test_a_minute_in_which_one_call_more_is_accepted_is_tried_larger_at_once(seed, share):
+    assert play_random(seed).share > share  # it took a minute for each hundredth more
+
+
 @pytest.mark.parametrize(
     ("seed", "rejected"), [(6001000143, 0.02), (6001000149, 0.02), (6001000068, 0.08)]
 )

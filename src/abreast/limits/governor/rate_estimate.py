@@ -8,6 +8,7 @@ from math import exp2, floor, inf, sqrt
 from typing import NamedTuple, Self
 
 from abreast.limits.governor.counter_copy import CounterCopy
+from abreast.limits.governor.minute_trial import MinuteTrial
 from abreast.limits.governor.rejection_fit import Explanation, RejectedCall
 from abreast.limits.governor.rejection_record import RejectionRecord
 from abreast.limits.governor.sent_calls import SentCall
@@ -95,8 +96,7 @@ class RateEstimate:
         self._uncertainty = _FAST_GROWTH  # how much faster than measured the rate may be
         self._quiet_since = 0.0
         self._is_sure = True  # of a minute's amount: more than one rejection tells of it
-        self._minutes_before_trial = 1
-        self._quiet_minutes = 0  # in a row without a rejection, if minutes are counted
+        self._minute_trial = MinuteTrial()
         # After a hold one call goes alone: when it was sent, and whether it is still to be sent.
         self._probe: float | None = None
         self._probe_pending = False
@@ -189,10 +189,14 @@ class RateEstimate:
             self._quiet_since = now
             if self._was_reached:
                 self._was_reached = False
-                self._quiet_minutes = min(self._quiet_minutes + 1, 20)
-                if self._quiet_minutes >= self._minutes_before_trial:
-                    more = self._quiet_minutes - self._minutes_before_trial
-                    self._enlarge(1.0 + self._uncertainty * 2.0**more)
+                if self._minute_trial.is_due():
+                    self._minute_trial.begin(self._uncertainty)
+                    self._try_more()
+
+    def _try_more(self) -> None:
+        """Let more go in a minute than was accepted so far, of requests at least one."""
+        least = 1.0 if self._even else 0.0
+        self._enlarge(self._minute_trial.enlarge(self.copy.amount, least) / self.copy.amount)
 
     @property
     def _most(self) -> float:
@@ -234,6 +238,7 @@ class RateEstimate:
     def send(self, serial: int, cost: float, now: float) -> None:
         """Record that a call is sent."""
         self.copy.add(serial, cost, now)
+        self._minute_trial.send(self.copy.sent.used, now)
         self._last_serial = serial
         if self._is_reached:
             self._passed += 1
@@ -269,6 +274,8 @@ class RateEstimate:
 
     def passed(self, sent: float) -> None:
         """Record that a call sent at that time was accepted."""
+        if self._minute_trial.shows_more(sent):
+            self._try_more()
         if self._last_empty is None or sent > self._last_empty[0]:
             if self._rejections_in_row > 1:
                 self._record.accept_again(sent)
@@ -437,7 +444,7 @@ class RateEstimate:
             self._last_empty = (sent, spent)
         self._passed = 0
         self._quiet_since = now
-        self._quiet_minutes = 0
+        self._minute_trial.reject()
         self._hold_for(self._wait_of(wait, is_probe=is_probe), now, header)
         return True
 
@@ -557,7 +564,10 @@ class RateEstimate:
         # One rejection may have been sent in another minute than was thought.
         is_sure = found.rejections > 1 or self.copy.amount == inf
         self.copy.amount = amount if is_sure else max(amount, 0.5 * self.copy.amount)
-        self._minutes_before_trial = min(9, 3 * self._minutes_before_trial) if is_sure else 1
+        if is_sure:
+            self._minute_trial.wait_longer()
+        else:
+            self._minute_trial.wait_least()
         self._uncertainty = _GROWTH
         self._is_sure = is_sure
 
