@@ -184,7 +184,7 @@ class RateEstimate:
                 self.copy.speed = max(rate, min(rate * (1.0 + growth), most))
         elif self._is_reached and not self._is_sure:
             self._is_reached = False
-            self._enlarge(2.0)  # one rejection is little to go by
+            self._allow(2.0 * self.copy.amount)  # one rejection is little to go by
         elif now >= self._quiet_since + self.minute:
             self._quiet_since = now
             if self._was_reached:
@@ -196,16 +196,16 @@ class RateEstimate:
     def _try_more(self) -> None:
         """Let more go in a minute than was accepted so far, of requests at least one."""
         least = 1.0 if self._even else 0.0
-        self._enlarge(self._minute_trial.enlarge(self.copy.amount, least) / self.copy.amount)
+        self._allow(self._minute_trial.enlarge(self.copy.amount, least))
 
     @property
     def _most(self) -> float:
         """The highest rate that is tried: headers may claim too much, but not too little."""
         return inf if self.limit is None else self.limit / self.minute
 
-    def _enlarge(self, times: float) -> None:
-        amount = self.copy.amount
-        self.copy.amount = max(amount, min(times * amount, self._most * self.minute))
+    def _allow(self, amount: float) -> None:
+        """Let so much go in a minute, if headers do not claim less and it is more than before."""
+        self.copy.amount = max(self.copy.amount, min(amount, self._most * self.minute))
 
     def _notice_more(self, now: float) -> None:
         """Try faster soon if more was accepted than a bucket of the highest rate would have had."""
