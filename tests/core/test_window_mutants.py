@@ -37,13 +37,7 @@ class CompletionOrdered(Window[tuple[str, int]]):
     """Releases outcomes in the order in which they settled."""
 
     def settle(self, index: int, outcome: tuple[str, int]) -> None:
-        self._arrived.append(outcome)
-
-    def ripen(self) -> tuple[str, int] | None:
-        if not self._arrived:
-            return None
-        self.ripened += 1
-        return self._arrived.popleft()
+        self.settled[self.ripened + len(self.settled)] = outcome
 
 
 class Leaking(Window[tuple[str, int]]):

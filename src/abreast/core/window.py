@@ -1,7 +1,6 @@
 """The window: which items may start, and which outcomes may leave. A pure state machine."""
 
 import math
-from collections import deque
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -33,7 +32,6 @@ class Window(Generic[T]):
     """
 
     __slots__ = (
-        "_arrived",
         "admitted",
         "executing",
         "order",
@@ -59,8 +57,8 @@ class Window(Generic[T]):
         self.admitted = 0
         self.ripened = 0
         self.taken = 0
-        self.settled: dict[int, T] = {}  # item order: by index, until their turn comes
-        self._arrived: deque[T] = deque()  # completion order: as they settled
+        # Until their turn comes: by index, or in order of completion by their number in that order.
+        self.settled: dict[int, T] = {}
 
     def __repr__(self) -> str:
         return (
@@ -113,26 +111,17 @@ class Window(Generic[T]):
 
     def settle(self, index: int, outcome: T) -> None:
         """Hold the outcome of item `index` until its turn comes."""
-        if self.order == "item":
-            if not self.ripened <= index < self.admitted or index in self.settled:
-                raise RuntimeError(f"item {index} can't settle, it isn't under way: {self!r}")
-            self.settled[index] = outcome
-        else:
-            if index >= self.admitted or self.ripened + len(self._arrived) >= self.admitted:
-                raise RuntimeError(f"item {index} can't settle, it isn't under way: {self!r}")
-            self._arrived.append(outcome)
+        turn = index if self.order == "item" else self.ripened + len(self.settled)
+        is_new = index < self.admitted and self.ripened <= turn < self.admitted
+        if not is_new or turn in self.settled:
+            raise RuntimeError(f"item {index} can't settle, it isn't under way: {self!r}")
+        self.settled[turn] = outcome
 
     def ripen(self) -> T | None:
         """Remove and return the outcome whose turn has come; None if it has not settled."""
-        if self.order == "item":
-            outcome = self.settled.pop(self.ripened, None)
-            if outcome is None:
-                return None
-        elif self._arrived:
-            outcome = self._arrived.popleft()
-        else:
-            return None
-        self.ripened += 1
+        outcome = self.settled.pop(self.ripened, None)
+        if outcome is not None:
+            self.ripened += 1
         return outcome
 
     def unripen(self, index: int, outcome: T) -> None:

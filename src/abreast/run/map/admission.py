@@ -18,9 +18,13 @@ MAX_POSITION_DIGITS = 18  # no position has more digits
 class Admission:
     """Makes the items of one map, and refuses a key that is used twice."""
 
+    __slots__ = ("_first_named", "_hold", "_key", "_keys", "_lane", "_needs_of", "_place")
+
     def __init__(self, options: MapOptions, place: MapPlace) -> None:
         """For the map at this place; of the options it uses lane, key and hold."""
-        self._options = options
+        self._lane = options.lane
+        self._key = options.key
+        self._hold = options.hold
         self._place = place
         # Hashes of all keys that are no positions. With user-given keys this takes O(n) memory.
         self._keys: set[int] = set()
@@ -33,10 +37,10 @@ class Admission:
         if type(value) is Item:
             key, lane, value = value.key, value.lane, value.value
         if lane is None:
-            given = self._options.lane
+            given = self._lane
             lane = given if given is None or isinstance(given, str) else given(value)
-        if key is None and self._options.key is not None:
-            key = self._options.key(value)
+        if key is None and self._key is not None:
+            key = self._key(value)
         if key is not None:
             self._check_key(key, index)
         else:
@@ -50,7 +54,7 @@ class Admission:
         lane = item.lane
         found = self._needs_of.get(lane)
         if found is None:
-            hold = self._options.hold
+            hold = self._hold
             weights = dict(((lane, 1), *hold) if lane is not None else hold)
             found = self._needs_of[lane] = self._place.scope.lanes.needs(weights.items())
         if item.charged_before:  # its further requests are charged call by call

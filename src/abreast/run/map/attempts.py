@@ -52,6 +52,8 @@ class Attempts:
     ends. A failure is no decision against another attempt: see `delay`.
     """
 
+    __slots__ = ("_call", "_context", "_ended", "_now", "_options", "_place", "_tasks")
+
     def __init__(
         self,
         call: Callable[[Any], Awaitable[Any]],
@@ -146,20 +148,22 @@ class Attempts:
         if item.holds:
             self._context.gate.give(item.holds)
             item.holds = ()
-        if isinstance(error, Stopped) and self._ends_the_map(error):
-            self._ended(item, Barrier(error))
-            return
         started, admitted = item.started, item.admitted
         if error is None and item.attempt == 1:
             times: Times = (0.0, started - admitted, 0.0, now - started)
-        else:
-            service = item.service = (*item.service, now - started)
-            times = (
-                0.0,
-                max(0.0, now - admitted - sum(service) - item.backoff),
-                item.backoff,
-                *service,
-            )
+            usage = item.usage or NO_USAGE
+            self._ended(item, Done(item.index, item.key, value, item.lane, usage, times))
+            return
+        if isinstance(error, Stopped) and self._ends_the_map(error):
+            self._ended(item, Barrier(error))
+            return
+        service = item.service = (*item.service, now - started)
+        times = (
+            0.0,
+            max(0.0, now - admitted - sum(service) - item.backoff),
+            item.backoff,
+            *service,
+        )
         self._ended(item, self._outcome(item, value, error, times))
 
     def _ends_the_map(self, error: Stopped) -> bool:

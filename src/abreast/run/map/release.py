@@ -44,13 +44,13 @@ class Fetch(NamedTuple):
 class Release:
     """Ripens outcomes in their order, and checks each once against the stop rule."""
 
-    __slots__ = ("_foresees", "_halting", "judges", "ripe", "window")
+    __slots__ = ("_halting", "foresees", "judges", "ripe", "window")
 
     def __init__(self, window: Window[Any], halting: Halting[Any]) -> None:
         self.window = window
         self.ripe: deque[Outcome[Any]] = deque()
         self._halting = halting
-        self._foresees = halting.foresees and window.order == "item"
+        self.foresees = halting.foresees and window.order == "item"
         self.judges = not halting.always_goes_on
 
     def settle(self, outcome: Outcome[Any]) -> int | None:
@@ -58,7 +58,7 @@ class Release:
 
         None while that is not decided.
         """
-        if not self._foresees:
+        if not self.foresees:
             return None
         self._halting.settle(outcome)
         return self._halting.end
@@ -66,7 +66,7 @@ class Release:
     def advance(self, ahead: int) -> MapEnd | Fetch | None:
         """Ripen all outcomes whose turn it is; returns what the scheduler must do, if anything."""
         window = self.window
-        while (outcome := window.ripen()) is not None:
+        while window.settled and (outcome := window.ripen()) is not None:
             if type(outcome) is Stub:
                 window.unripen(outcome.item.index, outcome)
                 stubs = window.upcoming(ahead)

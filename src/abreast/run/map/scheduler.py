@@ -14,6 +14,7 @@ import asyncio
 import functools
 import warnings
 from collections.abc import AsyncIterable, Callable, Iterable
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from abreast.core.errors import BudgetSpent, ItemChanged, KeyReused, StoreError
@@ -31,7 +32,7 @@ from abreast.run.map.attempts import Attempts, MapTasks
 from abreast.run.map.away import AwayItems
 from abreast.run.map.options import SPAN_IN_MEMORY, MapOptions
 from abreast.run.map.reader import Reader, close_sources
-from abreast.run.map.release import Barrier, Fetch, MapEnd, Release, Stub
+from abreast.run.map.release import Barrier, Fetch, Release, Stub
 from abreast.run.slot_lending import lend, reclaim
 
 if TYPE_CHECKING:
@@ -60,6 +61,47 @@ class MapOwner(OuterScope, Protocol):
 
 class Scheduler:
     """Runs one map, from its first item until nothing of it is left."""
+
+    __slots__ = (
+        "_admission",
+        "_attempts",
+        "_away",
+        "_begun",
+        "_bound",
+        "_cancelled",
+        "_draining",
+        "_end",
+        "_ended",
+        "_failed",
+        "_fetching",
+        "_fn",
+        "_items",
+        "_lost",
+        "_now",
+        "_owner",
+        "_place",
+        "_reader",
+        "_tasks",
+        "_waiters",
+        "_width_limit",
+        "context",
+        "counts_usage",
+        "error",
+        "exhausted",
+        "journal",
+        "looks_up",
+        "losers",
+        "open_items",
+        "options",
+        "parent",
+        "path",
+        "release",
+        "repeats",
+        "stopped",
+        "timing_causes",
+        "unclaimed",
+        "window",
+    )
 
     def __init__(
         self,
@@ -92,7 +134,7 @@ class Scheduler:
         self.journal: MapJournal | None = None
         self._failed = self._cancelled = 0  # among the outcomes that the caller has taken
         self.exhausted = self.stopped = False
-        self._end: int | None = None  # the last item that can be in the result, once known
+        self._end: float = inf  # the index of the last item that can be in the result
         self._owner = owner
         self._fn = fn
         self._items = items
@@ -110,6 +152,7 @@ class Scheduler:
             once=options.effect == "once",
             away=self._away,
         )
+        self._now = context.clock.now
         self._admission = Admission(options, self._place)
         self._tasks = MapTasks(context.loop, self.fail)
         self._waiters: list[asyncio.Future[None]] = []  # of the iterator, and of `close`
@@ -134,7 +177,7 @@ class Scheduler:
 
     def is_past_end(self, item: ItemState) -> bool:
         """Whether an item can't be in the result any more, whatever its outcome is."""
-        return self.stopped or (self._end is not None and item.index > self._end)
+        return item.index > self._end
 
     def claim_usage(self, index: int) -> None:
         """Add an outcome's usage to the caller's item when the caller takes the outcome.
@@ -230,7 +273,6 @@ class Scheduler:
             window.executing < window.width
             and window.admitted - window.taken < window.span
             and not self.exhausted
-            and not self.stopped
             and (plain or reader.has_buffered)
         ):
             try:
@@ -248,7 +290,7 @@ class Scheduler:
 
     async def _read_items(self, reader: Reader) -> None:
         """Read items that come asynchronously or may be recorded, in a task of its own."""
-        while not self.stopped and not self.exhausted:
+        while not self.exhausted:
             if not self.wants_more:
                 await reader.wait()
                 continue
@@ -270,7 +312,7 @@ class Scheduler:
                 self._place_item(item, known.get(item.index))
 
     def _admit(self, value: Any) -> ItemState:
-        item = self._admission.item(value, self.window.admitted, self.context.clock.now())
+        item = self._admission.item(value, self.window.admitted, self._now())
         if self.journal is not None:
             self.journal.digest(item)
         self.window.admit()
@@ -311,7 +353,7 @@ class Scheduler:
             ticket = item.ticket
             if ticket is None:
                 needs = self._admission.needs(item)
-                if not needs and window.may_start and not width_limit.line.heap:
+                if not needs and window.executing < window.width and not width_limit.line.heap:
                     window.start()
                     self._start(item)
                     return
@@ -357,7 +399,7 @@ class Scheduler:
 
     def _launch(self, item: ItemState) -> None:
         item.starting = False
-        if not self.is_past_end(item):
+        if item.index <= self._end:
             self._attempts.start(item)
             return
         # The map ended while the start was being written.
@@ -387,16 +429,19 @@ class Scheduler:
             self.window.finish()
             self._end_at(item, end.error)
             self._start_more()
-            return
-        if type(end) is Failed:
-            if item.stop_reason == "timeout":
-                self.timing_causes.add("timeout")
-            if not self.is_past_end(item):
-                delay = self._attempts.delay(item, end.error)
-                if delay is not None:
-                    self._back_off(item, end.error, delay)
-                    return
-        self._settle(item, end)
+        elif type(end) is not Failed or not self._goes_on(item, end.error):
+            self._settle(item, end)
+
+    def _goes_on(self, item: ItemState, error: BaseException) -> bool:
+        """Whether an item that failed waits for another attempt now."""
+        if item.stop_reason == "timeout":
+            self.timing_causes.add("timeout")
+        if self.is_past_end(item):
+            return False
+        delay = self._attempts.delay(item, error)
+        if delay is not None:
+            self._back_off(item, error, delay)
+        return delay is not None
 
     def _back_off(self, item: ItemState, error: BaseException, delay: float) -> None:
         """Have an item wait for its next attempt; meanwhile its place is free."""
@@ -421,7 +466,8 @@ class Scheduler:
     def _settle(self, item: ItemState, outcome: Outcome[Any]) -> None:
         """Record an item's outcome; the item is complete at once, or when it is on disk."""
         if self.journal is None or self._lost:
-            self._update_end(outcome)
+            if self.release.foresees:
+                self._update_end(outcome)
             self._complete(item, outcome)
         else:
             item.settling = True
@@ -439,7 +485,7 @@ class Scheduler:
         if self.stopped:
             return
         end = self.release.settle(outcome)
-        if end is None or (self._end is not None and end >= self._end):
+        if end is None or end >= self._end:
             return
         self._end = end
         self.exhausted = True  # all items up to it have been read
@@ -463,35 +509,43 @@ class Scheduler:
 
     def _complete(self, item: ItemState, outcome: Outcome[Any]) -> None:
         """Complete an item whose outcome is on disk: its outcome may ripen."""
-        window = self.window
-        if not item.freed:
+        index, window, freed = item.index, self.window, item.freed
+        if not freed:
             window.finish()
-        if self.open_items.pop(item.index, None) is None:
+        if self.open_items.pop(index, None) is None:
             return
         if outcome.usage is not NO_USAGE:
-            self.unclaimed[item.index] = outcome.usage
-        if self.is_past_end(item):
-            if type(outcome) is Failed:
-                self.losers.append(outcome)
-            if self.stopped:
-                if not self.open_items:
-                    self.wake()
-            elif not item.freed:
-                self._start_more()
+            self.unclaimed[index] = outcome.usage
+        if index > self._end:
+            self._complete_past_end(item, outcome)
             return
-        is_far_ahead = (
-            self.journal is not None
-            and self.journal.stored
-            and item.index - window.ripened > SPAN_IN_MEMORY * window.width
-        )
-        # A failure that turns out to be past the end is added to `losers`: keep it in memory.
-        may_be_loser = self.release.judges and type(outcome) is Failed
-        can_drop = is_far_ahead and not may_be_loser and window.order == "item"
-        window.settle(item.index, Stub(item) if can_drop else outcome)
+        can_drop = self.journal is not None and self._can_drop(self.journal, index, outcome)
+        window.settle(index, Stub(item) if can_drop else outcome)
         self._advance()
-        if not item.freed:
+        if not freed:
             self._start_more()
-        self._away.check_parent()
+        if self.parent is not None:
+            self._away.check_parent()
+
+    def _complete_past_end(self, item: ItemState, outcome: Outcome[Any]) -> None:
+        """Complete an item whose outcome is not in the result."""
+        if type(outcome) is Failed:
+            self.losers.append(outcome)
+        if self.stopped:
+            if not self.open_items:
+                self.wake()
+        elif not item.freed:
+            self._start_more()
+
+    def _can_drop(self, journal: MapJournal, index: int, outcome: Outcome[Any]) -> bool:
+        """Whether an outcome is read back from the store when its turn comes.
+
+        A failure that turns out to be past the end is added to `losers`: it stays in memory.
+        """
+        window = self.window
+        is_far_ahead = index - window.ripened > SPAN_IN_MEMORY * window.width
+        may_be_loser = self.release.judges and type(outcome) is Failed
+        return journal.stored and is_far_ahead and not may_be_loser and window.order == "item"
 
     def _start_more(self) -> None:
         if self._width_limit.line.heap:
@@ -504,11 +558,13 @@ class Scheduler:
         if self.stopped:
             return
         todo = self.release.advance(READ_BACK_OUTCOMES)
-        if isinstance(todo, Fetch):
+        if todo is None:
+            pass
+        elif isinstance(todo, Fetch):
             if not self._fetching:
                 self._fetching = True
                 self._tasks.track(self._tasks.start(self._refill(todo)))
-        elif isinstance(todo, MapEnd):
+        else:
             self.error = todo.error or self.error if todo.at is None else todo.error
             if self.journal is not None and todo.at is not None:
                 self.journal.halted(todo.at, todo.reason)
@@ -516,7 +572,8 @@ class Scheduler:
                 held for held in self.window.settled.values() if type(held) is Failed
             )
             self.stop("stopped", drain=todo.at is None and getattr(todo.error, "drains", False))
-        self.wake()
+        if self._waiters:
+            self.wake()
 
     async def _refill(self, fetch: Fetch) -> None:
         """Read outcomes back from disk, now that their turn has come."""
@@ -548,7 +605,8 @@ class Scheduler:
         """
         if self.stopped or self._ended:
             return
-        self.stopped = True
+        self.stopped = self.exhausted = True
+        self._end = -1
         self._draining = drain
         self._cancel_items(reason)
         if self._reader is not None:
