@@ -57,6 +57,7 @@ def run_tests(
         "pytest_runtest_logreport": note,
         "pytest_collectreport": note_collection,
         "pytest_collection_finish": collected,
+        "pytest_sessionfinish": skip_foreign_summaries,
     }
     args = [*isolation_options(), "--continue-on-collection-errors", "-q", *names]
     return int(pytest.main(args, plugins=[plugin_of(hooks)]))
@@ -87,6 +88,18 @@ def load_plugins(names: Sequence[str], modules: Sequence[str]) -> int:
     }
     args = ["--version", "--version", "--noconftest", *isolation_options(), *names]
     return int(pytest.main(args, plugins=[plugin_of(hooks)]))
+
+
+def skip_foreign_summaries(session: Any) -> None:  # noqa: ANN401 - pytest is not imported here
+    """Leave out what installed plugins print after the last test; pytest prints its own.
+
+    Only for that, the plugin of Hypothesis imports Hypothesis, which takes longer than pytest.
+    """
+    manager = session.config.pluginmanager
+    foreign = [plugin for plugin, _ in manager.list_plugin_distinfo()]
+    session.config.hook.pytest_terminal_summary = manager.subset_hook_caller(
+        "pytest_terminal_summary", foreign
+    )
 
 
 def _failure_message(report: Any) -> str:  # noqa: ANN401 - pytest is not imported here
